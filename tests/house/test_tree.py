@@ -1,0 +1,210 @@
+"""What stands in the tree, and what must not."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.tree import FOLDERS, ROOT, tree_files
+
+TOP_LEVEL = {
+    *FOLDERS,
+    "deploy",
+    "tests",
+    "Dockerfile",
+    "README.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    "Makefile",
+    "pyproject.toml",
+    "setup.py",
+}
+
+# The brackets keep these patterns from finding themselves.
+REGISTRY_HOSTS = re.compile(r"[p]ypi\.org|[p]ythonhosted|[r]epo1?\.maven|[r]egistry\.npm|[d]eb\.debian")
+MACHINE_PATHS = re.compile(r"/[w]ork/|/[r]oot/|/[h]ome/\w+/|/[U]sers/\w+/|/[t]mp/x/")
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    for path in tree_files():
+        content = (ROOT / path).read_bytes()
+        if b"\0" not in content[:8192]:
+            yield path, content.decode("utf-8")
+
+
+def test_the_top_level_holds_only_the_house() -> None:
+    top = {path.parts[0] for path in tree_files()}
+
+    assert {name for name in top if not name.startswith(".")} <= TOP_LEVEL
+
+
+@pytest.mark.parametrize(
+    "pattern", [REGISTRY_HOSTS, MACHINE_PATHS], ids=["registry hosts", "paths of one machine"]
+)
+def test_no_file_names(pattern: re.Pattern[str]) -> None:
+    assert [f"{path}: {found[0]}" for path, text in texts() if (found := pattern.search(text))] == []
+
+
+def test_the_search_for_hosts_finds_a_planted_one() -> None:
+    assert REGISTRY_HOSTS.search("--index-url https://" + "pypi" + ".org/simple")
+    assert not REGISTRY_HOSTS.search("from PyPI or Maven Central")
+
+
+def test_every_package_says_that_it_is_typed() -> None:
+    assert [folder for folder in FOLDERS if not (ROOT / folder / "py.typed").is_file()] == []
+
+
+def test_help_lists_every_target_of_the_makefile() -> None:
+    declared = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    said = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert declared is not None
+    assert set(re.findall(r"^  make (\S+)", said, re.MULTILINE)) == set(declared[1].split())
+
+
+def old_python(folder: Path, name: str, version: str) -> None:
+    """Plant an interpreter that answers as an old one does."""
+    path = folder / name
+    path.write_text(f'#!/bin/sh\ncase "$2" in *print*) echo {version};; *) exit 1;; esac\n', encoding="utf-8")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(("planted", "found"), [(("python3", "3.9.2"), "python3 is 3.9.2"), (None, "none")])
+def test_make_venv_says_in_one_line_which_python_is_missing(
+    tmp_path: Path, planted: tuple[str, str] | None, found: str
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    if planted:
+        old_python(tools, *planted)
+    house = tmp_path / "house"
+    house.mkdir()
+    for name in ("Makefile", "pyproject.toml", "setup.py"):
+        shutil.copy(ROOT / name, house)
+    shutil.copytree(ROOT / "deploy" / "requirements", house / "deploy" / "requirements")
+    make = shutil.which("make")
+    assert make is not None
+
+    run = subprocess.run(
+        [make, "venv"], cwd=house, env={"PATH": str(tools)}, capture_output=True, text=True, check=False
+    )
+
+    told, made_by_make = run.stderr.strip().split("\n")
+    assert run.returncode != 0
+    assert told.startswith(f"Tidemark needs Python 3.11 or newer; found: {found}. ")
+    assert "make" in made_by_make
+    assert not (house / ".venv").exists()
+
+
+def run_services(tmp_path: Path, *, java: str | None, user: str, apt: bool) -> tuple[int, str, str]:
+    """Run ``make services`` where apt-get only notes what it is asked; return (exit code, output, the notes)."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    notes = tmp_path / "asked"
+    notes.touch()
+    scripts = {"id": f"echo {user}", "sudo": "exit 1", "python3": f'exec "{sys.executable}" -S "$@"'}
+    if apt:
+        scripts["apt-get"] = f'echo "$@" >> "{notes}"'
+    if java:
+        scripts["java"] = f'echo "    java.version = {java}" >&2'
+    for name, script in scripts.items():
+        (tools / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        (tools / name).chmod(0o755)
+    (tools / "env").symlink_to(shutil.which("env") or "")
+    house = tmp_path / "house"
+    (house / "spark_jobs").mkdir(parents=True)
+    shutil.copy(ROOT / "Makefile", house)
+    shutil.copy(ROOT / "spark_jobs" / "java.py", house / "spark_jobs")
+    make = shutil.which("make")
+    assert make is not None
+    run = subprocess.run(
+        [make, "services"], cwd=house, env={"PATH": str(tools)}, capture_output=True, text=True, check=False
+    )
+    return run.returncode, run.stdout + run.stderr, notes.read_text(encoding="utf-8")
+
+
+def test_make_services_installs_nothing_where_nothing_is_missing(tmp_path: Path) -> None:
+    assert run_services(tmp_path, java="17.0.15", user="0", apt=True) == (
+        0,
+        "services: nothing to install\n",
+        "",
+    )
+
+
+def test_make_services_adds_a_missing_java_and_upgrades_nothing(tmp_path: Path) -> None:
+    code, said, asked = run_services(tmp_path, java=None, user="0", apt=True)
+
+    assert (code, said) == (0, "services: apt-get installs openjdk-17-jre-headless\n")
+    update, install = asked.splitlines()
+    assert update == "-qq update"
+    assert install.split()[-1] == "openjdk-17-jre-headless"
+    assert "--no-upgrade" in install.split()
+
+
+@pytest.mark.parametrize(
+    ("user", "apt", "refusal"),
+    [("1000", True, "services: not root;"), ("0", False, "services: no apt-get here;")],
+)
+def test_make_services_refuses_politely(tmp_path: Path, user: str, apt: bool, refusal: str) -> None:
+    code, said, asked = run_services(tmp_path, java=None, user=user, apt=apt)
+
+    assert code != 0
+    assert said.startswith(refusal)
+    assert asked == ""
+
+
+def ci_run(tmp_path: Path, readme: str) -> subprocess.CompletedProcess[str]:
+    """Run .ci/run in a house whose lint does nothing and whose README is ``readme``."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+    (tmp_path / "Makefile").write_text("lint services:\n\t@echo made $@\n", encoding="utf-8")
+    (tmp_path / "README.md").write_text(readme, encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if name != "CI"}
+    return subprocess.run(
+        [tmp_path / ".ci" / "run"], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def readme_with(command: str) -> str:
+    return f"```sh\nnot this\n```\n\n<!-- test-command -->\n```sh\n{command}\n```\n\n```sh\nnor this\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "passes"),
+    [
+        ("echo '===== 12 passed in 3.4s ====='", True),
+        ("echo '= 2 failed, 12 passed in 3.4s ='; exit 1", False),
+        ("echo '===== no tests ran in 0.1s ====='; exit 5", False),
+        ("echo '===== no tests ran in 0.1s ====='", False),
+        ("echo '0 passed'", False),
+        ("true", False),
+    ],
+)
+def test_ci_passes_only_when_the_command_of_the_readme_ran_tests(
+    tmp_path: Path, command: str, passes: bool
+) -> None:
+    run = ci_run(tmp_path, readme_with(command))
+
+    assert (run.returncode == 0) is passes
+    assert f"ci: README.md says: {command}" in run.stdout
+    assert "made services" not in run.stdout, "system packages are for CI=true only"
+
+
+def test_ci_fails_when_the_readme_gives_no_test_command(tmp_path: Path) -> None:
+    run = ci_run(tmp_path, "# T\n\n```sh\nmake test\n```\n")
+
+    assert run.returncode == 1
+    assert "no code block" in run.stderr
+
+
+def test_the_readme_tells_the_test_command_where_ci_looks_for_it() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    assert re.search(r"^<!-- test-command -->\n```sh\nmake test\n```$", readme, re.MULTILINE)

@@ -1,0 +1,28 @@
+"""The source tree as tests see it: its root and the files that belong to it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+__all__ = ["FOLDERS", "ROOT", "tree_files"]
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("models", "controller", "spark_jobs")
+"""The folders that are imported as ``tidemark.<folder>``."""
+
+
+def tree_files(*folders: str) -> list[Path]:
+    """Return the files of the tree, relative to its root: what git tracks or would add, of ``folders`` or of all."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout: what belongs to the tree is not known")
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *folders],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return sorted(Path(name) for name in set(listed.split("\0")) if name and (ROOT / name).is_file())
