@@ -1,0 +1,102 @@
+"""Durations as people and Spark write them, turned into whole microseconds and back.
+
+Accepted are Spark's interval strings of fixed length ("10 minutes", "1 hour 30 minutes", "interval 5 seconds")
+and the short forms of a command line ("5s", "250ms", "1h30m"). Months and years have no fixed length and are
+refused, because a lateness bound must mean the same in February as in March.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+__all__ = ["MICROSECONDS", "format_duration", "parse_duration"]
+
+MICROSECONDS: dict[str, int] = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+    "w": 604_800_000_000,
+}
+"""Microseconds in each unit, by the unit's shortest name."""
+
+_ALIASES = {
+    "microsecond": "us",
+    "microseconds": "us",
+    "micros": "us",
+    "millisecond": "ms",
+    "milliseconds": "ms",
+    "millis": "ms",
+    "sec": "s",
+    "secs": "s",
+    "second": "s",
+    "seconds": "s",
+    "min": "m",
+    "mins": "m",
+    "minute": "m",
+    "minutes": "m",
+    "hour": "h",
+    "hours": "h",
+    "day": "d",
+    "days": "d",
+    "week": "w",
+    "weeks": "w",
+}
+_SHOWN = ((86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1_000, "ms"))
+_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
+_VARIABLE = {"month", "months", "mon", "year", "years"}
+
+
+def parse_duration(text: str) -> int:
+    """Return the microseconds that ``text`` stands for.
+
+    A bare ``"0"`` is zero. Parts add up, so ``"1h30m"`` is 90 minutes.
+
+    Raises:
+        ValueError: for an empty text, an unknown or variable unit, or a part finer than a microsecond.
+    """
+    rest = text.strip().lower().removeprefix("interval").strip()
+    if rest == "0":
+        return 0
+    total = Decimal(0)
+    position = 0
+    while position < len(rest):
+        match = _PART.match(rest, position)
+        if match is None:
+            break
+        number, name = match.groups()
+        if name in _VARIABLE:
+            raise ValueError(f"duration {text!r}: a {name} has no fixed length; write days instead")
+        unit = _ALIASES.get(name, name)
+        if unit not in MICROSECONDS:
+            raise ValueError(
+                f"duration {text!r}: unknown unit {name!r}; use one of {', '.join(MICROSECONDS)}"
+            )
+        total += Decimal(number) * MICROSECONDS[unit]
+        position = match.end()
+    if not rest or position != len(rest):
+        raise ValueError(f"duration {text!r}: expected something like '10 minutes', '5s' or '250ms'")
+    if total != total.to_integral_value():
+        raise ValueError(f"duration {text!r} is finer than one microsecond")
+    return int(total)
+
+
+def format_duration(duration_us: int) -> str:
+    """Return ``duration_us`` in the largest unit that tells it to the millisecond: ``"1.25 s"``, ``"10 min"``.
+
+    A bound is copied from what is shown: 28 d and a millisecond must not read 28 d.
+    """
+    if duration_us == 0:
+        return "0 s"
+    for size, name in _SHOWN:
+        # Three decimals are shown; above the second they must be all there are.
+        if abs(duration_us) >= size and (size <= MICROSECONDS["s"] or 1_000 * duration_us % size == 0):
+            return f"{_trim(duration_us / size)} {name}"
+    return f"{duration_us} us"
+
+
+def _trim(number: float) -> str:
+    return f"{number:.3f}".rstrip("0").rstrip(".")

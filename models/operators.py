@@ -1,0 +1,177 @@
+"""What the watermark is compared with: the key of a row, by the kind of stateful operator.
+
+A row is late when its *key* is at or below the watermark, and the key depends on the operator (Spark 4.2,
+``statefulOperators.scala``, ``WatermarkSupport.watermarkExpression``; measured, see the tests in ``tests/spark_jobs``):
+
+* a windowed aggregate compares the end of each window that holds the row, so one row of a sliding window has
+  several keys and is counted once for each: completeness is over (row, window) pairs;
+* a session window compares the end of the row's own session, event time + gap, even if it would merge into a larger;
+* ``dropDuplicatesWithinWatermark``, stream-stream joins and ``transformWithState`` compare the event time itself.
+
+All times are whole microseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Gt
+from numpy.typing import NDArray
+
+from tidemark.models.duration import format_duration, parse_duration
+from tidemark.models.strict import STRICT
+
+__all__ = [
+    "Closed",
+    "Int64s",
+    "Operator",
+    "RowLevel",
+    "SessionWindow",
+    "TimeWindow",
+    "row_level",
+    "session",
+    "sliding",
+    "tumbling",
+]
+
+Closed = Literal["left", "right"]
+"""Which edge belongs to a granule: ``left`` is ``[a, b)``, ``right`` is ``(a, b]``."""
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """A tumbling (``slide_us == size_us``) or sliding window over event time, as ``pyspark.sql.functions.window``."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    size_us: Annotated[int, Gt(0)]
+    """Length of a window in microseconds."""
+    slide_us: Annotated[int, Gt(0)]
+    """Distance between the starts of two windows in microseconds; at most ``size_us``."""
+    start_us: Annotated[int, Ge(0)] = 0
+    """Offset of the window grid from the epoch in microseconds, ``startTime`` in Spark."""
+    kind: Literal["window"] = "window"
+
+    closed: ClassVar[Closed] = "left"
+
+    def __post_init__(self) -> None:
+        """Refuse a slide that is not in (0, size], as Spark does."""
+        if not 0 < self.slide_us <= self.size_us:
+            raise ValueError(
+                f"slide {self.slide_us} us must be above 0 and at most the window's size {self.size_us} us"
+            )
+
+    def keys(self, event_time_us: Int64s) -> tuple[Int64s, Int64s]:
+        """Return ``(row, key_us)``: for each (row, window) pair the row's index and the window's end."""
+        last_start = event_time_us - (event_time_us - self.start_us) % self.slide_us
+        rows, ends = [], []
+        everything = np.arange(len(event_time_us), dtype=np.int64)
+        for step in range(self.most_keys):
+            end = last_start + self.size_us - step * self.slide_us
+            inside = end > event_time_us
+            rows.append(everything[inside])
+            ends.append(end[inside])
+        return np.concatenate(rows), np.concatenate(ends)
+
+    @property
+    def most_keys(self) -> int:
+        """The most windows that one row can be in."""
+        return -(-self.size_us // self.slide_us)
+
+    def granule_fits(self, granule_us: int) -> bool:
+        """Whether all times of a granule always share their windows, so that counts by granule lose nothing."""
+        return not (self.size_us % granule_us or self.slide_us % granule_us or self.start_us % granule_us)
+
+    def __str__(self) -> str:
+        """Name the window as a person would."""
+        if self.slide_us == self.size_us:
+            return f"tumbling window of {format_duration(self.size_us)}"
+        return f"sliding window of {format_duration(self.size_us)} every {format_duration(self.slide_us)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """A session window with a fixed gap, as ``pyspark.sql.functions.session_window``."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    gap_us: Annotated[int, Gt(0)]
+    """The gap that ends a session, in microseconds."""
+    kind: Literal["session"] = "session"
+
+    closed: ClassVar[Closed] = "right"
+    most_keys: ClassVar[int] = 1
+
+    def keys(self, event_time_us: Int64s) -> tuple[Int64s, Int64s]:
+        """Return ``(row, key_us)``: each row once, with event time + gap."""
+        return np.arange(len(event_time_us), dtype=np.int64), event_time_us + self.gap_us
+
+    def granule_fits(self, granule_us: int) -> bool:  # noqa: ARG002 - one signature for every operator
+        """Any granule will do: where the watermark cuts one, the ledger gives an interval."""
+        return True
+
+    def __str__(self) -> str:
+        """Name the window as a person would."""
+        return f"session window with a gap of {format_duration(self.gap_us)}"
+
+
+@dataclass(frozen=True, slots=True)
+class RowLevel:
+    """Deduplication within the watermark, stream-stream joins, ``transformWithState``: the row's own time counts."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    kind: Literal["row"] = "row"
+
+    closed: ClassVar[Closed] = "right"
+    most_keys: ClassVar[int] = 1
+
+    def keys(self, event_time_us: Int64s) -> tuple[Int64s, Int64s]:
+        """Return ``(row, key_us)``: each row once, with its event time."""
+        return np.arange(len(event_time_us), dtype=np.int64), event_time_us
+
+    def granule_fits(self, granule_us: int) -> bool:  # noqa: ARG002 - one signature for every operator
+        """Any granule will do: where the watermark cuts one, the ledger gives an interval."""
+        return True
+
+    def __str__(self) -> str:
+        """Name the operator as a person would."""
+        return "row-level operator"
+
+
+Operator = TimeWindow | SessionWindow | RowLevel
+
+
+def tumbling(size: str, start: str = "0") -> TimeWindow:
+    """Return the tumbling window that ``window(ts, size, startTime=start)`` makes in Spark."""
+    size_us = parse_duration(size)
+    return _window(size_us, size_us, start)
+
+
+def sliding(size: str, slide: str, start: str = "0") -> TimeWindow:
+    """Return the sliding window that ``window(ts, size, slide, start)`` makes in Spark."""
+    return _window(parse_duration(size), parse_duration(slide), start)
+
+
+def session(gap: str) -> SessionWindow:
+    """Return the session window that ``session_window(ts, gap)`` makes in Spark."""
+    gap_us = parse_duration(gap)
+    if gap_us <= 0:
+        raise ValueError(f"session gap {gap!r} must be above 0")
+    return SessionWindow(gap_us)
+
+
+def row_level() -> RowLevel:
+    """Return the operator whose key is the event time itself."""
+    return RowLevel()
+
+
+def _window(size_us: int, slide_us: int, start: str) -> TimeWindow:
+    if size_us <= 0 or slide_us <= 0:
+        raise ValueError(f"window size {size_us} us and slide {slide_us} us must be above 0")
+    # The grid repeats every slide, so a negative start (a time zone west of UTC) has an equal one in [0, slide).
+    return TimeWindow(size_us, slide_us, parse_duration(start) % slide_us)

@@ -1,0 +1,52 @@
+"""Completeness targets without floats: decimal strings at the border, integer parts per million inside.
+
+Floats are kept out because a target that reads 0.9990000000000001 back is a target nobody set.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, Inexact, InvalidOperation, localcontext
+
+__all__ = ["PPM", "format_target", "parse_target"]
+
+PPM = 1_000_000
+"""Parts per million in the whole."""
+
+
+def parse_target(value: str | int) -> int:
+    """Return a completeness target in parts per million, strictly between 0 and 1,000,000.
+
+    ``value`` is a decimal string that is a share (``"0.995"``) or an integer in parts per million (``995000``).
+
+    Raises:
+        TypeError: for a float or a bool.
+        ValueError: for a text that is no decimal, a share outside (0, 1), or one finer than a millionth.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise TypeError(
+            f"target {value!r} is a {type(value).__name__}; write a decimal string such as '0.995' "
+            "or an integer in parts per million such as 995000"
+        )
+    if isinstance(value, int):
+        ppm = Decimal(value)
+    else:
+        try:
+            with localcontext() as context:
+                context.traps[Inexact] = True  # past 28 digits the product would round to a target nobody set
+                ppm = Decimal(value) * PPM
+        except Inexact:
+            raise ValueError(f"target {value!r} is finer than one part per million") from None
+        except InvalidOperation:
+            raise ValueError(f"target {value!r} is not a decimal number such as '0.995'") from None
+    if not ppm.is_finite() or not 0 < ppm < PPM:
+        raise ValueError(
+            f"target {value!r} must lie between 0 and 1, both excluded, such as '0.995' or 995000 (ppm)"
+        )
+    if ppm != ppm.to_integral_value():
+        raise ValueError(f"target {value!r} is finer than one part per million")
+    return int(ppm)
+
+
+def format_target(ppm: int) -> str:
+    """Return ``ppm`` as the shortest decimal string of the share, such as ``"0.995"``."""
+    return format((Decimal(ppm) / PPM).normalize(), "f")

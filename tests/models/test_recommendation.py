@@ -1,0 +1,295 @@
+"""The recommendation's chain: what each step does, that the limits come last, and that each reason has its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemark.models.curve import Curve, Emissions, ExactNeeds
+from tidemark.models.recommendation import Evidence, Inputs, Recommendation, Step, recommend
+from tidemark.models.slo import Policy, Slo
+
+MS = 1_000
+GOOD = Slo(target_ppm=990_000)
+
+
+def inputs(
+    needs_ms: Iterable[float],
+    *,
+    slo: Slo = GOOD,
+    policy: Policy | None = None,
+    in_use_ms: int | None = None,
+    unknown_rows: int = 0,
+    missing_batches: int = 0,
+    windows: bool = True,
+) -> Inputs:
+    """Return inputs whose wall latency under a bound of b is b + 1 s, so that caps are easy to place."""
+    need = np.array([round(value * MS) for value in needs_ms], np.int64)
+    steps = np.arange(0, 200_000, dtype=np.int64) * MS
+    emissions = Emissions(np.array([0], np.int64), steps, steps + 1_000 * MS) if windows else None
+    evidence = Evidence(
+        rows=len(need),
+        unknown_rows=unknown_rows,
+        missing_batches=missing_batches,
+        batches=1,
+        partitions=1,
+        from_us=0,
+        to_us=0,
+    )
+    return Inputs(
+        curve=Curve(ExactNeeds(need, np.ones_like(need)), emissions),
+        slo=slo,
+        policy=policy or Policy(),
+        evidence=evidence,
+        in_use_ms=in_use_ms,
+    )
+
+
+THOUSAND = range(1, 1_001)
+"""Needs of 1 to 1,000 ms: the certified rank of 99 % at 95 % is 996, so the quantile step says 996 ms."""
+
+
+def step(recommendation: Recommendation, name: str) -> Step:
+    (found,) = [step for step in recommendation.steps if step.name == name]
+    return found
+
+
+# -- the estimate --------------------------------------------------------------------------------------------
+
+
+def test_the_estimate_is_the_certified_order_statistic() -> None:
+    """Rank 996 of 1,000, not 990: that one is too small half of the time."""
+    found = recommend(inputs(THOUSAND))
+    assert found.bound_ms == 996
+    reason = step(found, "quantile").reason
+    assert reason == (
+        "996 of 1,000 rows need at most 996 ms, which certifies 0.99 of the rows at a confidence of 0.95"
+    )
+
+
+def test_a_need_is_rounded_up_to_a_whole_millisecond() -> None:
+    """Rounded down it would lose the row it was made for."""
+    assert recommend(inputs([7.001] * 300)).bound_ms == 8
+
+
+def test_a_negative_need_gives_a_bound_of_0() -> None:
+    """Spark's delay cannot be negative outside Live."""
+    assert recommend(inputs([-5_000] * 300)).bound_ms == 0
+
+
+@pytest.mark.parametrize("rows", [0, 1, 298])
+def test_without_enough_evidence_there_is_no_bound_and_the_figures_say_why(rows: int) -> None:
+    """No bound, not 0: and no later step may invent one, the policy's least included."""
+    found = recommend(inputs([5] * rows, policy=Policy(least_bound_ms=1_000), in_use_ms=7))
+    assert found.bound_ms is None
+    assert [step.name for step in found.steps] == ["quantile"]
+    assert found.reason == (
+        f"not enough evidence: {rows} of the 299 rows it takes to certify 0.99 of the rows at 0.95"
+    )
+
+
+def test_the_confidence_is_the_slos() -> None:
+    """At 50 % the rank is the plain one's neighbour; at 99.9 % a thousand rows certify less."""
+    at = {
+        ppm: recommend(inputs(THOUSAND, slo=Slo(target_ppm=990_000, confidence_ppm=ppm))).bound_ms
+        for ppm in (500_000, 950_000, 999_900)
+    }
+    assert at == {500_000: 991, 950_000: 996, 999_900: 1_000}
+
+
+# -- unknown rows --------------------------------------------------------------------------------------------
+
+
+def test_unknown_rows_beyond_the_budget_never_narrow() -> None:
+    """11 of 1,011 rows are more than 1 %: they may all have needed more."""
+    found = recommend(inputs(THOUSAND, unknown_rows=11, in_use_ms=5_000))
+    assert found.bound_ms == 5_000
+    assert step(found, "unknown rows").reason == (
+        "11 rows of unknown need and 0 batches never reported: the bound in use, 5 s, is not narrowed"
+    )
+
+
+def test_unknown_rows_within_the_budget_are_said_and_let_pass() -> None:
+    """10 of 1,010 rows are within 1 %."""
+    found = recommend(inputs(THOUSAND, unknown_rows=10, in_use_ms=5_000))
+    assert found.bound_ms == 996
+    assert step(found, "unknown rows").reason == "10 rows of unknown need are within the budget"
+
+
+def test_a_lost_batch_never_narrows() -> None:
+    """Nobody knows how many rows it held."""
+    found = recommend(inputs(THOUSAND, missing_batches=1, in_use_ms=5_000))
+    assert found.bound_ms == 5_000
+    assert "1 batches never reported" in found.reason
+
+
+@pytest.mark.parametrize("in_use_ms", [None, 500, 996])
+def test_unknown_rows_do_not_keep_a_bound_from_being_widened(in_use_ms: int | None) -> None:
+    """What is known already asks for more, and the rest can only add to it."""
+    assert recommend(inputs(THOUSAND, missing_batches=9, in_use_ms=in_use_ms)).bound_ms == 996
+
+
+# -- the latency cap -----------------------------------------------------------------------------------------
+
+
+def capped(yields: Any, cap_ms: int = 1_500) -> Slo:
+    return Slo(target_ppm=990_000, latency_cap_ms=cap_ms, yields=yields)
+
+
+def test_a_cap_that_is_met_changes_nothing_and_shows_both_figures() -> None:
+    """996 ms wait 1.996 s."""
+    found = recommend(inputs(THOUSAND, slo=capped(None, cap_ms=1_996)))
+    assert found.bound_ms == 996
+    assert step(found, "latency cap").reason == "the mean latency is 1.996 s, the cap 1.996 s"
+
+
+def test_a_conflict_that_nobody_decided_holds_the_bound_in_use() -> None:
+    """Neither constraint is bent in silence; the chain ends there."""
+    found = recommend(inputs(THOUSAND, slo=capped(None), in_use_ms=700))
+    assert found.bound_ms is None
+    assert found.steps[-1].name == "latency cap"
+    assert found.steps[-1].reason == (
+        "996 ms has a mean latency of 1.996 s, above the cap of 1.5 s, "
+        "and the SLO does not say which yields: the bound in use is held"
+    )
+
+
+def test_where_completeness_yields_the_widest_bound_within_the_cap_is_taken() -> None:
+    """500 ms wait 1.5 s and keep 500 of 1,000 rows, and that is said."""
+    found = recommend(inputs(THOUSAND, slo=capped("completeness")))
+    assert found.bound_ms == 500
+    assert step(found, "latency cap").reason.endswith("completeness yields: 500 ms keeps 50.00 %")
+
+
+def test_where_completeness_yields_and_even_0_waits_too_long_the_bound_is_0() -> None:
+    """The least there is, and that it is not enough is said."""
+    found = recommend(inputs(THOUSAND, slo=capped("completeness", cap_ms=900)))
+    assert found.bound_ms == 0
+    assert step(found, "latency cap").reason.endswith("even a bound of 0 is above the cap")
+
+
+def test_where_latency_yields_the_target_is_kept() -> None:
+    """And the broken cap is said."""
+    found = recommend(inputs(THOUSAND, slo=capped("latency")))
+    assert found.bound_ms == 996
+    assert step(found, "latency cap").reason.endswith(
+        "above the cap of 1.5 s; the cap yields, as the SLO says"
+    )
+
+
+def test_an_operator_without_windows_breaks_no_cap() -> None:
+    """No latency is known, which is not a latency of 0."""
+    found = recommend(inputs(THOUSAND, slo=capped(None), windows=False))
+    assert found.bound_ms == 996
+    assert step(found, "latency cap").reason == "no latency is known, the cap 1.5 s"
+
+
+# -- limits and dead band ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "bound_ms", "reason"),
+    [
+        (Policy(least_bound_ms=2_000), 2_000, "the policy's least bound 2000 ms holds"),
+        (Policy(greatest_bound_ms=300), 300, "the policy's greatest bound 300 ms holds"),
+        (Policy(least_bound_ms=996, greatest_bound_ms=996), 996, "within the policy's limits"),
+    ],
+)
+def test_the_policys_limits_hold(policy: Policy, bound_ms: int, reason: str) -> None:
+    """Whatever the rows ask for."""
+    found = recommend(inputs(THOUSAND, policy=policy))
+    assert found.bound_ms == bound_ms
+    assert step(found, "limits").reason == reason
+
+
+@pytest.mark.parametrize(("in_use_ms", "bound_ms"), [(1_106, 1_106), (1_107, 996), (996, 996), (995, 996)])
+def test_narrowing_by_less_than_a_tenth_is_not_worth_a_change_but_any_widening_is(
+    in_use_ms: int, bound_ms: int
+) -> None:
+    """1,106 - 996 is 9.95 % of 1,106; widening guards rows and has no dead band."""
+    assert recommend(inputs(THOUSAND, in_use_ms=in_use_ms)).bound_ms == bound_ms
+
+
+def test_the_dead_band_says_how_much_it_left() -> None:
+    """So that nobody wonders why the bound stands still."""
+    found = recommend(inputs(THOUSAND, in_use_ms=1_050))
+    assert (
+        step(found, "dead band").reason == "narrowing by 54 ms is less than a tenth: the bound in use stays"
+    )
+
+
+def test_the_dead_band_does_not_keep_a_bound_above_the_policys_greatest() -> None:
+    """A limit is a limit, by however little it is broken."""
+    assert recommend(inputs(THOUSAND, policy=Policy(greatest_bound_ms=990), in_use_ms=1_000)).bound_ms == 990
+
+
+@pytest.mark.parametrize(
+    ("yields", "cap_ms", "bound_ms"),
+    [("completeness", 1_950, 950), (None, 1_997, 996), ("latency", 1_950, 1_000)],
+)
+def test_the_dead_band_does_not_keep_a_bound_above_the_latency_cap(
+    yields: Any, cap_ms: int, bound_ms: int
+) -> None:
+    """1,000 ms wait 2 s: within a tenth of what is recommended, but above the cap, which only "latency" lets yield."""
+    assert recommend(inputs(THOUSAND, slo=capped(yields, cap_ms), in_use_ms=1_000)).bound_ms == bound_ms
+
+
+maybe_ms = st.none() | st.integers(0, 3_000)
+
+
+@given(
+    least=st.integers(0, 2_000),
+    room=maybe_ms,
+    in_use=maybe_ms,
+    cap=maybe_ms,
+    yields=st.sampled_from(["completeness", "latency"]),
+    unknown=st.integers(0, 30),
+    missing=st.integers(0, 1),
+)
+@settings(deadline=None, max_examples=200)
+def test_no_step_undoes_a_limit(
+    *,
+    least: int,
+    room: int | None,
+    in_use: int | None,
+    cap: int | None,
+    yields: Any,
+    unknown: int,
+    missing: int,
+) -> None:
+    """Whatever came before, the result is within the policy, and within the cap if that does not yield."""
+    policy = Policy(least_bound_ms=least, greatest_bound_ms=None if room is None else least + room)
+    slo = Slo(target_ppm=990_000, latency_cap_ms=cap, yields=yields)
+    asked = inputs(
+        THOUSAND, slo=slo, policy=policy, in_use_ms=in_use, unknown_rows=unknown, missing_batches=missing
+    )
+    bound = recommend(asked).bound_ms
+    assert bound is not None
+    assert bound >= least
+    assert policy.greatest_bound_ms is None or bound <= policy.greatest_bound_ms
+    if cap is not None and yields == "completeness":
+        assert bound + 1_000 <= cap or bound == least
+
+
+def test_the_steps_come_in_the_order_of_their_power() -> None:
+    """The estimate first, what limits it last."""
+    found = recommend(inputs(THOUSAND, in_use_ms=10))
+    assert [step.name for step in found.steps] == [
+        "quantile",
+        "unknown rows",
+        "latency cap",
+        "limits",
+        "dead band",
+    ]
+    assert found.reason == "; ".join(step.reason for step in found.steps)
+    assert found.bound_ms == found.steps[-1].bound_ms
+
+
+def test_the_same_inputs_give_the_same_recommendation() -> None:
+    """No clock, no chance."""
+    assert recommend(inputs(THOUSAND, in_use_ms=10)) == recommend(inputs(THOUSAND, in_use_ms=10))
