@@ -21,7 +21,7 @@ COPY --from=build /opt/tidemark /opt/tidemark
 ENV PATH=/opt/tidemark/bin:$PATH PYTHONUNBUFFERED=1
 WORKDIR /var/lib/tidemark
 USER 10001
-EXPOSE 8080
+EXPOSE 8642
 HEALTHCHECK --interval=10s --timeout=3s --start-period=15s \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/readyz', timeout=2)"]
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8642/readyz', timeout=2)"]
 CMD ["tidemark", "serve", "--host", "0.0.0.0"]

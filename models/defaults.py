@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["NARROW_DEAD_BAND_PPM"]
+__all__ = ["NARROW_DEAD_BAND_PPM", "UNKNOWN_SHARE_OF_BUDGET_PPM"]
 
 NARROW_DEAD_BAND_PPM = 100_000
 """Share of the bound, in parts per million, by which a new bound must be narrower to be worth a change.
 
 10 % is the tolerance of the Kubernetes HPA and the change threshold of the VPA. Widening has no dead band: it guards
 rows. Doubling it halves the restarts of a slowly falling stream and keeps its windows up to a tenth longer.
+"""
+
+UNKNOWN_SHARE_OF_BUDGET_PPM = 100_000
+"""Share of the error budget, in parts per million, that rows of unknown need may take before nothing is narrowed.
+
+Chosen: a tenth of the budget cannot turn a met target into a missed one by much, and one odd row a day must not hold a
+bound for ever. Doubling it lets an SLO be missed by a fifth of its budget on what nobody counted.
 """

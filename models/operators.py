@@ -14,14 +14,13 @@ All times are whole microseconds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt
 from numpy.typing import NDArray
 
 from tidemark.models.duration import format_duration, parse_duration
-from tidemark.models.strict import STRICT
 
 __all__ = [
     "Closed",
@@ -45,8 +44,6 @@ Int64s = NDArray[np.int64]
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
     """A tumbling (``slide_us == size_us``) or sliding window over event time, as ``pyspark.sql.functions.window``."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     size_us: Annotated[int, Gt(0)]
     """Length of a window in microseconds."""
@@ -97,8 +94,6 @@ class TimeWindow:
 class SessionWindow:
     """A session window with a fixed gap, as ``pyspark.sql.functions.session_window``."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
     gap_us: Annotated[int, Gt(0)]
     """The gap that ends a session, in microseconds."""
     kind: Literal["session"] = "session"
@@ -122,8 +117,6 @@ class SessionWindow:
 @dataclass(frozen=True, slots=True)
 class RowLevel:
     """Deduplication within the watermark, stream-stream joins, ``transformWithState``: the row's own time counts."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     kind: Literal["row"] = "row"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tidemark.models.choice import needed_rank, percent
 from tidemark.models.curve import Curve
-from tidemark.models.defaults import NARROW_DEAD_BAND_PPM
+from tidemark.models.defaults import NARROW_DEAD_BAND_PPM, UNKNOWN_SHARE_OF_BUDGET_PPM
 from tidemark.models.duration import format_duration
 from tidemark.models.quantile import least_samples
 from tidemark.models.slo import Policy, Slo
@@ -126,8 +126,9 @@ def _unknown_rows(inputs: Inputs, bound_ms: int) -> Step:
     evidence, in_use = inputs.evidence, inputs.in_use_ms
     unknown = evidence.unknown_rows
     every = evidence.rows + unknown
-    if unknown * PPM <= (PPM - inputs.slo.target_ppm) * every and not evidence.missing_batches:
-        return Step("unknown rows", bound_ms, f"{unknown:,} rows of unknown need are within the budget")
+    tolerated = UNKNOWN_SHARE_OF_BUDGET_PPM * (PPM - inputs.slo.target_ppm) * every
+    if unknown * PPM * PPM <= tolerated and not evidence.missing_batches:
+        return Step("unknown rows", bound_ms, f"{unknown:,} rows of unknown need, too few to matter")
     told = f"{unknown:,} rows of unknown need and {evidence.missing_batches:,} batches never reported"
     if in_use is None or bound_ms >= in_use:
         return Step(
@@ -142,41 +143,31 @@ def _unknown_rows(inputs: Inputs, bound_ms: int) -> Step:
 
 def _latency_cap(inputs: Inputs, bound_ms: int) -> Step:
     cap_ms, curve = inputs.slo.latency_cap_ms, inputs.curve
-    point = curve.at(bound_ms * 1_000)
-    wall_us = point.latency_wall_us
-    if cap_ms is None or wall_us is None or wall_us <= cap_ms * 1_000:
-        said = (
-            "no latency is known"
-            if wall_us is None
-            else f"the mean latency is {format_duration(round(wall_us))}"
-        )
-        return Step(
-            "latency cap",
-            bound_ms,
-            said + ("" if cap_ms is None else f", the cap {format_duration(cap_ms * 1_000)}"),
-        )
+    if cap_ms is None:
+        return Step("latency cap", bound_ms, "no latency cap is set")
+    wall_us = curve.at(bound_ms * 1_000).latency_wall_us
     cap = format_duration(cap_ms * 1_000)
+    if wall_us is None:
+        return Step("latency cap", bound_ms, f"no latency is known yet to hold against the cap of {cap}")
     bound, latency = format_duration(bound_ms * 1_000), format_duration(round(wall_us))
-    conflict = f"{bound} has a mean latency of {latency}, above the cap of {cap}"
+    if wall_us <= cap_ms * 1_000:
+        return Step("latency cap", bound_ms, f"the mean latency is {latency}, the cap {cap}")
+    return _over_the_cap(inputs, bound_ms, f"{bound} has a mean latency of {latency}, above the cap of {cap}")
+
+
+def _over_the_cap(inputs: Inputs, bound_ms: int, conflict: str) -> Step:
     if inputs.slo.yields == "latency":
         return Step("latency cap", bound_ms, f"{conflict}; the cap yields, as the SLO says")
     if inputs.slo.yields is None:
-        return Step(
-            "latency cap",
-            None,
-            f"{conflict}, and the SLO does not say which yields: the bound in use is held",
-        )
-    capped = _widest_within(curve, bound_ms, cap_ms)
+        held = "and the SLO does not say which yields: the bound in use is held"
+        return Step("latency cap", None, f"{conflict}, {held}")
+    capped = _widest_within(inputs.curve, bound_ms, inputs.slo.latency_cap_ms or 0)
     if capped is None:
-        return Step(
-            "latency cap", 0, f"{conflict}; completeness yields, and even a bound of 0 is above the cap"
-        )
-    kept = percent(curve.at(capped * 1_000))
-    return Step(
-        "latency cap",
-        capped,
-        f"{conflict}; completeness yields: {format_duration(capped * 1_000)} keeps {kept}",
-    )
+        told = f"{conflict}; completeness yields, and even a bound of 0 is above the cap"
+        return Step("latency cap", 0, told)
+    kept = percent(inputs.curve.at(capped * 1_000))
+    told = f"{conflict}; completeness yields: {format_duration(capped * 1_000)} keeps {kept}"
+    return Step("latency cap", capped, told)
 
 
 def _widest_within(curve: Curve, too_wide_ms: int, cap_ms: int) -> int | None:

@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from tidemark.models.operators import Closed, Operator
-from tidemark.models.strict import STRICT
 
 __all__ = [
     "REPORT_SCHEMA",
@@ -32,6 +31,10 @@ __all__ = [
 
 REPORT_SCHEMA = 1
 """The version of ``Report``. A controller refuses a version it does not know instead of reading it wrongly."""
+
+# pydantic reads this attribute from plain dataclasses; it is data, so the driver needs no pydantic.
+STRICT: dict[str, Any] = {"extra": "forbid", "strict": True, "use_attribute_docstrings": True}
+"""How the controller validates these classes: no unknown field, no conversion, attribute docstrings as descriptions."""
 
 Name = Annotated[str, MinLen(1), MaxLen(200)]
 Identifier = Annotated[str, MinLen(1), MaxLen(64)]

@@ -120,6 +120,12 @@ def test_the_cap_is_on_the_latency_that_was_asked_for() -> None:
     assert choose_bound([both], 900_000, 3 * SECOND, latency="wall").failing == ("latency",)
 
 
+def test_a_latency_at_the_cap_is_within_it() -> None:
+    """A cap is the greatest that is allowed."""
+    assert choose_bound([point(1, 10, 0, 3)], 900_000, 3 * SECOND).point is not None
+    assert choose_bound([point(1, 10, 0, 3)], 900_000, 3 * SECOND - 1).failing == ("latency",)
+
+
 def test_an_unknown_latency_breaks_no_cap_and_is_not_called_0() -> None:
     """Row-level operators have no windows to wait for."""
     choice = choose_bound([point(1, 10, 0)], 900_000, 3 * SECOND)

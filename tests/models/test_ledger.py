@@ -155,6 +155,14 @@ def test_rows_past_the_top_k_are_unjudged_to_the_row() -> None:
     assert (completeness.least, completeness.most) == (1 / 3, 1.0)
 
 
+def test_an_unjudged_row_weighs_as_many_pairs_as_it_may_have_windows() -> None:
+    """Windows of 10 s every 5 s, one row admitted to both of its windows and one uncounted: at the worst 2 of 4."""
+    batch = [("p", 20 * SECOND)]
+    report = report_of(batch, sliding("10s", "5s"), late_watermark_ms=5_000, uncounted=[("p", -20 * SECOND)])
+    completeness = ledger_of(report).completeness()
+    assert (completeness.least, completeness.most) == (0.5, 1.0)
+
+
 def test_rows_without_a_time_are_not_unjudged() -> None:
     """No watermark calls them late, and they have no key: they are out of the share."""
     report = report_of([("p", 5)], RowLevel(), late_watermark_ms=0, rows=4, null_rows=3)
