@@ -39,7 +39,7 @@ exec '{{java}}' "$@"
 """
 
 
-class JavaNotFound(RuntimeError):  # noqa: N818 - it is not the program's error but the machine's state
+class JavaNotFound(RuntimeError):
     """No Java runtime that Spark can use; the message is one line: what was found and what to do."""
 
 

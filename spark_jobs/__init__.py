@@ -1,0 +1,25 @@
+"""What runs in a Spark driver: the tap, the bound client, trace sources and example jobs.
+
+The names below are loaded when first used, so that an executor which imports one source module needs neither httpx
+nor numpy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidemark.models.operators import row_level, session, sliding, tumbling
+    from tidemark.spark_jobs.adaptive import adaptive_watermark, flush
+
+__all__ = ["adaptive_watermark", "flush", "row_level", "session", "sliding", "tumbling"]
+
+_HOME = {"adaptive_watermark": "tidemark.spark_jobs.adaptive", "flush": "tidemark.spark_jobs.adaptive"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used (PEP 562)."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME.get(name, "tidemark.models.operators")), name)

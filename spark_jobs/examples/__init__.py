@@ -1,0 +1,1 @@
+"""Example jobs, each a whole program for `spark-submit`."""

@@ -1,0 +1,231 @@
+"""The listener: turns each finished batch into one report and hands it on, without blocking the query.
+
+Spark calls a listener after the batch has been committed, on a thread of its own; an exception there is logged by
+Spark and stops nothing. Everything here takes microseconds to milliseconds: sending happens elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from tidemark.models.needs import BaseTracker
+from tidemark.models.operators import Operator
+from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
+from tidemark.spark_jobs.running_query import RunningQuery
+from tidemark.spark_jobs.tap import Tap
+
+__all__ = ["Binding", "ReportSink", "TidemarkListener", "watermark_ms_of"]
+
+_log = logging.getLogger("tidemark.spark")
+
+
+class ReportSink(Protocol):
+    """Where reports go. Neither call may block."""
+
+    @property
+    def given_up(self) -> int:
+        """Reports dropped so far."""
+        ...
+
+    def report(self, report: Report) -> None:
+        """Take a report."""
+        ...
+
+    def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> None:
+        """Take an acknowledgement."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """One stream as one plan has it: what to count, and which bound was applied."""
+
+    job: str
+    stream: str
+    tap: Tap
+    operator: Operator
+    bound_ms: int
+    source: BoundSource
+    mode: Mode
+    generation: int | None
+    sink: ReportSink
+
+
+@dataclass(slots=True)
+class _Run:
+    """What is known of one run of a query."""
+
+    query: RunningQuery
+    ended: threading.Event = field(default_factory=threading.Event)
+    watermark_ms: dict[int, int] = field(default_factory=dict)
+    bases: dict[str, BaseTracker] = field(default_factory=dict)
+    acknowledged: set[str] = field(default_factory=set)
+
+
+class TidemarkListener(StreamingQueryListener):
+    """Reports every batch of every query that a bound tap feeds.
+
+    Args:
+        spark: the session whose queries are watched.
+        clock_us: returns the wall time in microseconds.
+    """
+
+    def __init__(
+        self, spark: SparkSession, clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000
+    ) -> None:
+        self._spark = spark
+        self._clock_us = clock_us
+        self._bindings: dict[str, Binding] = {}
+        self._runs: dict[str, _Run] = {}
+
+    def bind(self, metric: str, binding: Binding) -> None:
+        """Let the observed metric of name ``metric`` stand for ``binding``."""
+        self._bindings[metric] = binding
+
+    def wait_for_ended_runs(self, timeout_s: float) -> bool:
+        """Wait until every run that is no longer active has told all its batches; return whether that is so.
+
+        Spark delivers progress asynchronously, so right after ``awaitTermination`` the last batches may be missing.
+        """
+        deadline = time.monotonic() + timeout_s
+        active = {str(query.runId) for query in self._spark.streams.active}
+        ended = [run for run_id, run in list(self._runs.items()) if run_id not in active]
+        told = [run.ended.wait(max(deadline - time.monotonic(), 0)) for run in ended]
+        return all(told)
+
+    # -- Spark's callbacks ------------------------------------------------------------------------------------
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Take hold of the query while it is surely active. Synchronous with ``start()``: must be quick."""
+        self._runs[str(event.runId)] = _Run(RunningQuery(self._spark, str(event.id)))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Report the batch for each tap in it."""
+        progress = event.progress
+        run = self._runs.get(str(progress.runId))
+        if run is None:
+            # The listener was added while the query ran.
+            run = self._runs[str(progress.runId)] = _Run(RunningQuery(self._spark, str(progress.id)))
+        run.watermark_ms[progress.batchId] = _watermark_ms(progress, run)
+        for metric, row in progress.observedMetrics.items():
+            binding = self._bindings.get(metric)
+            if binding is not None:
+                self._tell(run, metric, binding, progress, row[0])
+        run.watermark_ms.pop(progress.batchId - 2, None)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Ignore: an idle trigger runs no batch."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Note that all batches of the run have been told."""
+        run = self._runs.get(str(event.runId))
+        if run is not None:
+            run.ended.set()
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _tell(
+        self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, observed: str
+    ) -> None:
+        if metric not in run.acknowledged:
+            run.acknowledged.add(metric)
+            binding.sink.acknowledge(binding.job, binding.stream, self._acknowledgement(binding, progress))
+        report = self._report(run, metric, binding, progress, observed)
+        if report.uncounted_rows:
+            _log.warning(
+                "stream %s: batch %d has more than %d distinct (partition, granule) pairs: %d rows cannot be judged; "
+                "widen the granule or raise max_keys",
+                binding.stream,
+                report.batch_id,
+                binding.tap.max_keys,
+                report.uncounted_rows,
+            )
+        binding.sink.report(report)
+
+    def _acknowledgement(self, binding: Binding, progress: StreamingQueryProgress) -> Acknowledgement:
+        return Acknowledgement(
+            query_id=str(progress.id),
+            run_id=str(progress.runId),
+            bound_ms=binding.bound_ms,
+            generation=binding.generation,
+            source=binding.source,
+            mode=binding.mode,
+            applied_us=self._clock_us(),
+        )
+
+    def _report(
+        self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, observed: str
+    ) -> Report:
+        batch = progress.batchId
+        counts = binding.tap.decode(observed)
+        bases = run.bases.setdefault(metric, BaseTracker())
+        bases.add(batch, counts.max_event_time_us)
+        states = progress.stateOperators
+        return Report(
+            schema_version=1,
+            job=binding.job,
+            stream=binding.stream,
+            query_id=str(progress.id),
+            run_id=str(progress.runId),
+            batch_id=batch,
+            started_us=_micros(progress.timestamp),
+            duration_ms=int(progress.durationMs.get("triggerExecution", progress.batchDuration)),
+            operator=binding.operator,
+            output_mode=run.query.output_mode() or "append",
+            bound_ms=binding.bound_ms,
+            generation=binding.generation,
+            late_watermark_ms=self._late_watermark_ms(run, batch),
+            watermark_ms=run.watermark_ms[batch],
+            late_base_ms=bases.late_base_ms(batch),
+            granule_us=binding.tap.granule_us,
+            closed=binding.tap.closed,
+            rows=counts.rows,
+            null_rows=counts.null_rows,
+            min_event_time_us=counts.min_event_time_us,
+            max_event_time_us=counts.max_event_time_us,
+            partitions=counts.partitions,
+            state_rows=sum(state.numRowsTotal for state in states),
+            state_bytes=sum(state.memoryUsedBytes for state in states),
+            dropped_by_spark=sum(state.numRowsDroppedByWatermark for state in states),
+            given_up_reports=binding.sink.given_up,
+        )
+
+    def _late_watermark_ms(self, run: _Run, batch: int) -> int | None:
+        """W(n-1): what this listener saw, else what the checkpoint logged, else unknown."""
+        if batch == 0:
+            return 0
+        known = run.watermark_ms.get(batch - 1)
+        return run.query.logged_watermark_ms(batch - 1) if known is None else known
+
+
+def watermark_ms_of(progress: StreamingQueryProgress) -> int | None:
+    """Return the watermark in force in a batch in milliseconds; None when the query has none."""
+    text = progress.eventTime.get("watermark")
+    return None if text is None else _micros(text) // 1_000
+
+
+def _watermark_ms(progress: StreamingQueryProgress, run: _Run) -> int:
+    told = watermark_ms_of(progress)
+    return (run.query.logged_watermark_ms(progress.batchId) or 0) if told is None else told
+
+
+def _micros(text: str) -> int:
+    """Return Spark's ISO timestamp (UTC, milliseconds) in microseconds since the epoch, exactly."""
+    elapsed = datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)
+    return (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds

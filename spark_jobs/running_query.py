@@ -1,0 +1,62 @@
+"""What Spark knows of a running query but does not tell its listeners: output mode and logged watermarks.
+
+The offset log of a checkpoint holds the watermark of every batch, also of those before a restart, which the late rule
+needs for the first batch of a run (Spark 4.2, ``MicroBatchExecution``, ``OffsetSeqMetadata.batchWatermarkMs``). There
+is no public way to it, so this module alone reaches into Spark's internals; a test pins the names it uses.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from tidemark.models.wire import OutputMode
+
+__all__ = ["RunningQuery"]
+
+_log = logging.getLogger("tidemark.spark")
+_OUTPUT_MODES: dict[str, OutputMode] = {"Append": "append", "Update": "update", "Complete": "complete"}
+
+
+class RunningQuery:
+    """A handle on one run of a query; it stays valid after the run has ended.
+
+    Args:
+        spark: the session the query runs in.
+        query_id: the query's persistent id. The query must be active.
+    """
+
+    def __init__(self, spark: SparkSession, query_id: str) -> None:
+        self._execution: Any = None
+        try:
+            wrapper = spark._jsparkSession.streams().get(query_id)  # noqa: SLF001 - see the module's docstring
+            self._execution = None if wrapper is None else wrapper.streamingQuery()
+        except (Py4JError, AttributeError) as error:
+            _log.warning("query %s: its execution cannot be read: %s", query_id, error)
+
+    def output_mode(self) -> OutputMode | None:
+        """Return the query's output mode; None when it cannot be read."""
+        try:
+            return (
+                None
+                if self._execution is None
+                else _OUTPUT_MODES.get(self._execution.outputMode().toString())
+            )
+        except Py4JError as error:
+            _log.warning("the output mode cannot be read: %s", error)
+            return None
+
+    def logged_watermark_ms(self, batch_id: int) -> int | None:
+        """Return the watermark in force in ``batch_id`` as the checkpoint logged it; None when it is not there."""
+        if self._execution is None or batch_id < 0:
+            return None
+        try:
+            entry = self._execution.offsetLog().get(batch_id)
+            metadata = entry.get().metadataOpt() if entry.isDefined() else entry
+            return int(metadata.get().batchWatermarkMs()) if metadata.isDefined() else None
+        except Py4JError as error:
+            _log.warning("the watermark of batch %d cannot be read from the checkpoint: %s", batch_id, error)
+            return None

@@ -1,0 +1,174 @@
+"""The sender: a bounded queue and one daemon thread between the listener and the controller.
+
+The query is never blocked and never failed by it. When the queue is full the oldest report is given up, since the
+newest evidence is worth most, and counted; the gap in batch ids tells the controller exactly which ones.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+from tenacity.nap import sleep_using_event
+from tenacity.stop import stop_when_event_set
+
+from tidemark.models.wire import Acknowledgement, Report
+from tidemark.spark_jobs.client import ControllerClient, ControllerUnavailable, RequestRefused
+
+__all__ = ["DEFAULT_QUEUE", "Sender"]
+
+DEFAULT_QUEUE = 1_000
+"""Reports kept while the controller is away: 2.8 hours of 10-second batches, some 10 MB at 64 partitions."""
+
+_FIRST_WAIT_S = 0.2
+_LONGEST_WAIT_S = 10.0
+_log = logging.getLogger("tidemark.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    what: str
+    send: Callable[[], None]
+    is_report: bool
+
+
+class Sender:
+    """Sends reports and acknowledgements in order, as soon as the controller takes them.
+
+    Args:
+        client: where to send them.
+        queue: how many may wait.
+        longest_wait_s: greatest pause between two tries, in seconds.
+    """
+
+    def __init__(
+        self, client: ControllerClient, queue: int = DEFAULT_QUEUE, longest_wait_s: float = _LONGEST_WAIT_S
+    ) -> None:
+        if queue < 1:
+            raise ValueError(f"the queue must hold at least 1 report, not {queue}")
+        self._client = client
+        self._limit = queue
+        self._longest_wait_s = longest_wait_s
+        self._items: deque[_Item] = deque()
+        self._changed = threading.Condition()
+        self._in_flight = False
+        self._stop = threading.Event()
+        self._given_up = 0
+        self._refused = 0
+        self._away = False
+        self._thread = threading.Thread(target=self._run, name="tidemark-sender", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    @property
+    def given_up(self) -> int:
+        """Reports dropped because the queue was full or because the driver ended before they were sent."""
+        return self._given_up
+
+    @property
+    def refused(self) -> int:
+        """Reports that the controller refused for good."""
+        return self._refused
+
+    def report(self, report: Report) -> None:
+        """Queue a report. Never blocks."""
+        what = f"report of batch {report.batch_id} of {report.job}/{report.stream}"
+        self._put(_Item(what, lambda: self._client.report(report), True))
+
+    def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> None:
+        """Queue an acknowledgement. Never blocks."""
+        what = f"acknowledgement of {job}/{stream}"
+        self._put(_Item(what, lambda: self._client.acknowledge(job, stream, acknowledgement), False))
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until everything queued has been sent, refused or given up; return whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._items, timeout_s)
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Send what can be sent within ``timeout_s`` seconds, give up the rest aloud, and end the thread."""
+        if self._stop.is_set():
+            return
+        atexit.unregister(self.close)
+        flushed = self.flush(timeout_s)
+        self._stop.set()
+        with self._changed:
+            if not flushed:
+                lost = sum(item.is_report for item in self._items)
+                self._given_up += lost
+                _log.warning("the driver ends with %d reports not sent to %s", lost, self._client.url)
+            self._items.clear()
+            self._changed.notify_all()
+        self._thread.join(timeout_s)
+        self._client.close()
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _put(self, item: _Item) -> None:
+        with self._changed:
+            if self._stop.is_set():
+                self._given_up += item.is_report
+                return
+            if len(self._items) >= self._limit:
+                self._drop_oldest_report()
+            self._items.append(item)
+            self._changed.notify_all()
+
+    def _drop_oldest_report(self) -> None:
+        # The one in flight may already have arrived, so it is never the one to be counted as given up.
+        for position in range(int(self._in_flight), len(self._items)):
+            if self._items[position].is_report:
+                _log.debug("given up: %s", self._items[position].what)
+                del self._items[position]
+                self._given_up += 1
+                return
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._items or self._stop.is_set())
+                if self._stop.is_set():
+                    return
+                item, self._in_flight = self._items[0], True
+            self._deliver(item)
+            with self._changed:
+                self._in_flight = False
+                if self._items and self._items[0] is item:
+                    self._items.popleft()
+                self._changed.notify_all()
+
+    def _deliver(self, item: _Item) -> None:
+        retrying = Retrying(
+            retry=retry_if_exception_type(ControllerUnavailable),
+            wait=wait_random_exponential(_FIRST_WAIT_S, self._longest_wait_s),
+            stop=stop_when_event_set(self._stop),
+            sleep=sleep_using_event(self._stop),
+            before_sleep=self._say_away,
+            reraise=True,
+        )
+        try:
+            retrying(item.send)
+        except ControllerUnavailable:
+            return  # closing: close() has counted it
+        except RequestRefused as error:
+            self._refused += item.is_report
+            _log.error("%s was refused: %s", item.what, error)
+        except Exception:  # noqa: BLE001 - whatever it is, it must not end the thread
+            self._refused += item.is_report
+            _log.exception("%s could not be sent", item.what)
+        if self._away:
+            self._away = False
+            _log.warning(
+                "%s answers again; %d reports were given up so far", self._client.url, self._given_up
+            )
+
+    def _say_away(self, state: RetryCallState) -> None:
+        if not self._away:
+            self._away = True
+            error = state.outcome.exception() if state.outcome else None
+            _log.warning("reports wait in the driver, up to %d of them: %s", self._limit, error)

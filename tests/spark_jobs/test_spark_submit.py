@@ -1,0 +1,131 @@
+"""The example job as users run it: ``spark-submit --py-files``, where Tidemark is not installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from tidemark.spark_jobs.archive import write_archive
+from tidemark.spark_jobs.java import ensure_java
+
+from support.tree import ROOT
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+EXAMPLE = ROOT / "spark_jobs" / "examples" / "windowed_counts.py"
+START_US = 1_767_225_600_000_000
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the environment of a machine that has the dependencies, but not Tidemark."""
+    folder = tmp_path_factory.mktemp("stranger")
+    venv.create(folder / "venv", with_pip=False, symlinks=True)
+    (site,) = (folder / "venv").glob("lib/python*/site-packages")
+    # A folder named in a .pth file is searched, but the .pth files in it are not read: no editable install.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    python = folder / "venv" / "bin" / "python"
+    probe = subprocess.run(
+        [python, "-c", "import pyspark, httpx\nimport tidemark.models"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "No module named 'tidemark" in probe.stderr, probe.stderr
+    ensure_java()
+    return {
+        **{key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        "PYSPARK_PYTHON": str(python),
+        "PYSPARK_DRIVER_PYTHON": str(python),
+    }
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the archive."""
+    path = tmp_path_factory.mktemp("archive") / "tidemark-pyfiles.zip"
+    write_archive(path)
+    return path
+
+
+def _submit(environment: dict[str, str], archive: Path, master: str, *arguments: str) -> str:
+    submit = Path(sysconfig.get_path("scripts")) / "spark-submit"
+    command = [sys.executable, str(submit)] if submit.suffix == ".py" else [str(submit)]
+    command += ["--master", master, "--py-files", str(archive), "--conf", "spark.ui.enabled=false"]
+    command += ["--conf", "spark.sql.shuffle.partitions=1", "--conf", "spark.sql.session.timeZone=UTC"]
+    command += ["--conf", "spark.tidemark.job=example", str(EXAMPLE), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-4_000:]
+    return done.stdout + done.stderr
+
+
+def _windows(times_us: list[int]) -> Counter[int]:
+    return Counter((time_us // 10_000_000 + 1) * 10_000_000 for time_us in times_us)
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[1,1,1024]"])
+def test_a_trace_is_counted_by_windows(
+    stranger: dict[str, str], archive: Path, tmp_path: Path, master: str
+) -> None:
+    """Executors of a cluster see neither the driver's folder nor an installed Tidemark."""
+    rng = np.random.default_rng(3)
+    event_us = np.sort(START_US + rng.integers(0, 120_000_000, 500))
+    columns = {
+        "seq": np.arange(500),
+        "event_time_us": event_us,
+        "arrival_time_us": event_us,
+        "partition": rng.integers(0, 4, 500).astype(str),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "trace.parquet")
+    told = _submit(
+        stranger,
+        archive,
+        master,
+        *("--trace", str(tmp_path / "trace.parquet"), "--trigger", "available-now", "--bound", "0 seconds"),
+        *("--output", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoint")),
+    )
+    rows = ds.dataset(tmp_path / "out", format="parquet").to_table().to_pylist()
+    counted = {round(row["end"].timestamp() * 1_000_000): row["rows"] for row in rows}
+    truth = _windows(event_us.tolist())
+    truth.pop(max(truth))  # its end is never reached
+
+    assert "tidemark: job=example stream=events bound=0 s source=job" in told
+    assert truth == counted
+
+
+@pytest.mark.parametrize("mode", ["append", "update", "complete"])
+def test_files_are_counted_in_every_output_mode(
+    stranger: dict[str, str], archive: Path, tmp_path: Path, mode: str
+) -> None:
+    """The tap must not care."""
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        lines = (
+            json.dumps({"event_time": f"2026-01-01T00:00:{number * 15 + step:02d}Z", "partition": "a"})
+            for step in range(5)
+        )
+        path = tmp_path / "in" / f"{number}.json"
+        path.write_text("\n".join(lines))
+        os.utime(path, (1_000_000_000 + number,) * 2)  # Spark takes files in the order of their times
+    told = _submit(
+        stranger,
+        archive,
+        "local[2]",
+        *("--files", str(tmp_path / "in"), "--trigger", "available-now", "--bound", "0 seconds"),
+        *("--mode", mode, "--checkpoint", str(tmp_path / "checkpoint")),
+    )
+
+    assert "2026-01-01 00:00:10|5|" in re.sub(r" *\| *", "|", told)
