@@ -1,0 +1,1 @@
+"""The REST interface: one module a resource, and what they share."""

@@ -1,0 +1,172 @@
+"""From a body's bytes to a checked value: strict, whole or not at all, with a pointer to whatever is wrong."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic_core import ErrorDetails, from_json
+
+from tidemark.controller.errors import (
+    ErrorItem,
+    InvalidBodyError,
+    MalformedBodyError,
+    UnknownSchemaVersionError,
+)
+from tidemark.models.operators import Operator
+from tidemark.models.slo import Slo, Yields
+from tidemark.models.target import parse_target
+from tidemark.models.wire import REPORT_SCHEMA, STRICT, Report
+
+__all__ = ["KNOWN_SCHEMA_VERSIONS", "ReportBody", "SloBody", "error_items", "parse_body"]
+
+T = TypeVar("T")
+
+KNOWN_SCHEMA_VERSIONS = (REPORT_SCHEMA,)
+"""Versions of a report that this release reads."""
+
+_NOWHERE = object()
+
+SAYS_FIELD = re.compile(r"[a-z_]+\b")
+"""The word that a message of the wire types opens with; often the field it is about."""
+
+
+def _whole_number(value: object) -> object:
+    # A literal takes true and 1.0 for 1; a version is neither.
+    if type(value) is not int:
+        raise ValueError("must be a whole number")
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportBody(Report):
+    """What one micro-batch of one stream saw: the unit of evidence, idempotent by (query id, batch id)."""
+
+    schema_version: Annotated[Literal[1], BeforeValidator(_whole_number)]
+    """Version of this schema."""
+    operator: Annotated[Operator, Field(discriminator="kind")]
+    """The stateful operator that the bound serves; it decides what the watermark is compared with."""
+
+
+def _target_ppm(value: object) -> int:
+    try:
+        return parse_target(value)  # type: ignore[arg-type]  # it refuses every other type with a sentence
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+TargetPpm = Annotated[
+    int,
+    BeforeValidator(_target_ppm),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {
+                    "type": "string",
+                    "pattern": r"^0?\.\d{1,6}$",
+                    "description": "A share as a decimal string.",
+                },
+                {"type": "integer", "minimum": 1, "maximum": 999_999, "description": "Parts per million."},
+            ],
+        }
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloBody:
+    """The completeness SLO to set."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    target: TargetPpm
+    """Share of (row, window) pairs to be admitted: a decimal string such as "0.995", or an integer in ppm."""
+    latency_cap_ms: Annotated[int, Field(ge=0, le=2**53)] | None = None
+    """Greatest mean emit latency (wall time of emission minus window end) allowed, in milliseconds; null for no cap."""
+    yields: Yields | None = None
+    """Which constraint gives way when no bound meets both; null: neither, the bound in use is held and that is said."""
+    confidence_ppm: Annotated[int, Field(gt=0, lt=1_000_000)] = 950_000
+    """Confidence with which the target must be certified, in parts per million."""
+    horizon_ms: Annotated[int, Field(gt=0, le=31 * 86_400_000)] = 86_400_000
+    """How far back evidence counts, in milliseconds."""
+
+    def to_slo(self) -> Slo:
+        """Return the SLO."""
+        return Slo(
+            target_ppm=self.target,
+            latency_cap_ms=self.latency_cap_ms,
+            yields=self.yields,
+            confidence_ppm=self.confidence_ppm,
+            horizon_ms=self.horizon_ms,
+        )
+
+
+def parse_body(adapter: TypeAdapter[T], body: bytes) -> T:
+    """Return the value that a JSON body holds.
+
+    Raises:
+        MalformedBodyError: when it is not JSON.
+        UnknownSchemaVersionError: when it says that it is of a version that this release does not read.
+        InvalidBodyError: when it is JSON but not what the schema asks for.
+    """
+    try:
+        return adapter.validate_json(body)
+    except ValidationError as error:
+        told = error.errors(include_url=False, include_context=False)
+    if told[0]["type"] == "json_invalid":
+        raise MalformedBodyError(told[0]["msg"])
+    _check_version(told)
+    errors = error_items(told, from_json(body))
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    raise InvalidBodyError(f"{errors[0].pointer or 'the body'}: {errors[0].detail}{more}", errors=errors)
+
+
+def error_items(told: list[ErrorDetails], document: object) -> tuple[ErrorItem, ...]:
+    """Return what pydantic told of ``document``, with JSON pointers into it."""
+    return tuple(_item(error, document) for error in told)
+
+
+def _check_version(told: list[ErrorDetails]) -> None:
+    for error in told:
+        if (
+            error["loc"] == ("schema_version",)
+            and error["type"] == "literal_error"
+            and type(error["input"]) is int
+        ):
+            known = ", ".join(map(str, KNOWN_SCHEMA_VERSIONS))
+            detail = f"schema_version {error['input']} is unknown; this release reads {known}"
+            item = ErrorItem("/schema_version", detail)
+            raise UnknownSchemaVersionError(detail, known=KNOWN_SCHEMA_VERSIONS, errors=(item,))
+
+
+def _item(error: ErrorDetails, document: object) -> ErrorItem:
+    detail = error["msg"].removeprefix("Value error, ")
+    path: list[str] = []
+    here = document
+    for position, part in enumerate(error["loc"]):
+        within = _within(here, part)
+        last = position == len(error["loc"]) - 1
+        # What is missing cannot be found; other parts that cannot are names of the members of a union.
+        if within is _NOWHERE and not (last and error["type"].startswith("missing")):
+            continue
+        here = within
+        path.append(str(part))
+    if error["type"] == "value_error" and isinstance(here, dict):
+        field = SAYS_FIELD.match(detail)
+        if field is not None and field.group() in here:
+            path.append(field.group())
+    return ErrorItem("".join("/" + _escaped(part) for part in path), detail)
+
+
+def _within(document: object, part: str | int) -> object:
+    if isinstance(document, dict):
+        return document.get(part, _NOWHERE)
+    if isinstance(document, list) and isinstance(part, int) and part < len(document):
+        return document[part]
+    return _NOWHERE
+
+
+def _escaped(part: str) -> str:
+    return part.replace("~", "~0").replace("/", "~1")

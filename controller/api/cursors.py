@@ -1,0 +1,48 @@
+"""Opaque cursors: where a page ended, as a text that callers pass back without looking into it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Annotated
+
+from fastapi import Query
+
+from tidemark.controller.errors import ErrorItem, InvalidParameterError
+
+__all__ = ["Cursor", "Limit", "decode_cursor", "encode_cursor"]
+
+Limit = Annotated[int, Query(ge=1, le=1_000, description="Greatest number of items on the page.")]
+"""The limit parameter."""
+
+Cursor = Annotated[
+    str | None, Query(max_length=2_000, description="The next_cursor of the page before; opaque.")
+]
+"""The cursor parameter."""
+
+
+def encode_cursor(*position: str) -> str:
+    """Return the cursor of a position."""
+    return base64.urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str | None, length: int) -> tuple[str, ...] | None:
+    """Return the position that ``encode_cursor`` made a cursor of, None for no cursor.
+
+    Raises:
+        InvalidParameterError: when it is not one of ours.
+    """
+    if cursor is None:
+        return None
+    try:
+        position = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except ValueError:
+        position = None
+    if (
+        not isinstance(position, list)
+        or len(position) != length
+        or not all(isinstance(part, str) and "\0" not in part for part in position)
+    ):
+        told = "this is not a cursor of this list; leave it out to begin at the first page"
+        raise InvalidParameterError(f"cursor: {told}", errors=(ErrorItem("cursor", told),))
+    return tuple(position)

@@ -1,0 +1,85 @@
+"""Health: whether the loop lives, whether the store is there, and the metrics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from sqlalchemy.exc import SQLAlchemyError
+
+from tidemark.controller.api.dependencies import TheService
+from tidemark.controller.api.documented import answers, text_answer
+from tidemark.controller.api.schemas import Health, HealthCheck
+from tidemark.controller.errors import ErrorItem, NotAliveError, NotReadyError, TidemarkError
+from tidemark.controller.service import Service
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["health"])
+
+STUCK_TICKS = 3
+"""How many ticks the loop may miss before it counts as stuck."""
+
+STUCK_SECONDS = 60
+"""Seconds that a turn may take beyond that: a slow turn is not a stuck one."""
+
+Verbose = Annotated[str | None, Query(description="Say what was checked; the value does not matter.")]
+
+
+@router.get("/livez", operation_id="getLiveness", summary="Liveness", responses=answers("Health", 422, 503))
+def livez(service: TheService, verbose: Verbose = None) -> Health:
+    """Say whether the decision loop makes progress; if not, restart the process."""
+    return _health([_loop(service)], NotAliveError, verbose)
+
+
+@router.get(
+    "/readyz", operation_id="getReadiness", summary="Readiness", responses=answers("Health", 422, 503)
+)
+def readyz(service: TheService, verbose: Verbose = None) -> Health:
+    """Say whether requests can be served: the store answers and has this release's schema."""
+    return _health([_schema(service)], NotReadyError, verbose)
+
+
+@router.get(
+    "/metrics",
+    operation_id="getMetrics",
+    summary="Metrics",
+    response_class=Response,
+    responses=text_answer("Metrics for Prometheus."),
+)
+def metrics(service: TheService) -> Response:
+    """Return the metrics in Prometheus' text format."""
+    return Response(generate_latest(service.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _health(checks: list[HealthCheck], error: type[TidemarkError], verbose: str | None) -> Health:
+    failed = [check for check in checks if not check.ok]
+    if failed:
+        raise error(failed[0].detail, errors=tuple(ErrorItem(check.name, check.detail) for check in failed))
+    return Health(status="ok", checks=None if verbose is None else checks)
+
+
+def _loop(service: Service) -> HealthCheck:
+    ticker = service.ticker
+    idle_seconds = (service.clock() - ticker.progress_us) / 1e6
+    stuck = idle_seconds > STUCK_TICKS * service.settings.tick_seconds + STUCK_SECONDS
+    if not ticker.alive:
+        return HealthCheck(name="loop", ok=False, detail="the decision loop does not run")
+    detail = f"{ticker.turns} turns, the last one ended {idle_seconds:.0f} s ago"
+    return HealthCheck(name="loop", ok=not stuck, detail=detail)
+
+
+def _schema(service: Service) -> HealthCheck:
+    try:
+        has, wants = service.database.schema_versions()
+    except SQLAlchemyError as error:
+        return HealthCheck(
+            name="store", ok=False, detail=f"the database cannot be reached ({type(error).__name__})"
+        )
+    if has != wants:
+        detail = f"the schema is at migration {has}, this release wants {wants}"
+        return HealthCheck(name="store", ok=False, detail=detail)
+    return HealthCheck(
+        name="store", ok=True, detail=f"the database answers, its schema is at migration {has}"
+    )

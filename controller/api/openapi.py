@@ -1,0 +1,77 @@
+"""The OpenAPI document: what FastAPI knows of the routes, and the schemas of bodies that are read raw."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import TypeAdapter
+
+from tidemark.controller.api import schemas
+from tidemark.controller.api.bodies import ReportBody, SloBody
+from tidemark.models.slo import Policy
+from tidemark.models.wire import Acknowledgement, BoundAnswer
+
+__all__ = ["API_VERSION", "as_text", "install"]
+
+API_VERSION = "1"
+"""Version of the interface, not of the release: it grows when a caller has to change."""
+
+DESCRIPTION = """\
+Jobs report, per partition, how late their rows are; Tidemark recommends the lateness bound that meets a completeness
+SLO at the least latency.
+
+Times are integer microseconds (`_us`) or milliseconds (`_ms`), shares are integers in parts per million (`_ppm`) or
+decimal strings; there are no floats. `null` is unknown, never 0. Every error is a problem document (RFC 9457). Bodies
+may be sent with `Content-Encoding: gzip`."""
+
+_SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
+    (ReportBody, "validation"),
+    (SloBody, "validation"),
+    (Policy, "validation"),
+    (Acknowledgement, "validation"),
+    (BoundAnswer, "serialization"),
+    (schemas.Problem, "serialization"),
+    (schemas.SloAnswer, "serialization"),
+    (schemas.PolicyAnswer, "serialization"),
+    (schemas.Receipt, "serialization"),
+    (schemas.StreamStatus, "serialization"),
+    (schemas.StreamPage, "serialization"),
+    (schemas.Curve, "serialization"),
+    (schemas.PartitionPage, "serialization"),
+    (schemas.Health, "serialization"),
+)
+
+
+def install(app: FastAPI) -> None:
+    """Let ``app`` answer with our document."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]  # FastAPI's documented way
+
+
+def as_text(app: FastAPI) -> str:
+    """Return the document as it is committed."""
+    return json.dumps(app.openapi(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title="Tidemark controller",
+        version=API_VERSION,
+        description=DESCRIPTION,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        routes=app.routes,
+    )
+    inputs: list[tuple[str, Literal["validation", "serialization"], TypeAdapter[Any]]] = [
+        (kind.__name__, mode, TypeAdapter(kind)) for kind, mode in _SCHEMAS
+    ]
+    _, defined = TypeAdapter.json_schemas(inputs, ref_template="#/components/schemas/{model}")
+    document["components"] = {"schemas": dict(sorted(defined["$defs"].items()))}
+    return document

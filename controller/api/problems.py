@@ -1,0 +1,116 @@
+"""Every error as an RFC 9457 problem document."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+
+from tidemark.controller.api.schemas import Problem, ProblemItem
+from tidemark.controller.errors import (
+    InvalidParameterError,
+    StoreUnavailableError,
+    TidemarkError,
+    UnknownSchemaVersionError,
+)
+
+__all__ = ["PROBLEM_JSON", "install"]
+
+_log = logging.getLogger(__name__)
+
+PROBLEM_JSON = "application/problem+json"
+"""Media type of a problem document."""
+
+RETRY_AFTER_SECONDS = "5"
+"""How long a caller is asked to wait when the store does not answer."""
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of ``app`` with a problem document."""
+    app.add_exception_handler(TidemarkError, _own_error)
+    app.add_exception_handler(RequestValidationError, _invalid_parameter)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(OperationalError, _store_error)
+    app.add_exception_handler(PoolTimeout, _store_error)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def _answer(request: Request, problem: Problem, headers: dict[str, str] | None = None) -> Response:
+    told = problem.model_copy(update={"instance": request.url.path})
+    return Response(
+        told.model_dump_json(exclude_none=True),
+        status_code=problem.status,
+        headers=headers,
+        media_type=PROBLEM_JSON,
+    )
+
+
+def _own_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, TidemarkError)
+    items = [ProblemItem(pointer=item.pointer, detail=item.detail) for item in error.errors]
+    problem = Problem(
+        type=error.type,
+        title=error.title,
+        status=error.status,
+        detail=error.detail,
+        errors=items or None,
+        known_versions=list(error.known) if isinstance(error, UnknownSchemaVersionError) else None,
+    )
+    return _answer(request, problem, error.headers)
+
+
+def _invalid_parameter(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    # The first part of a location says whether it is in the path or the query; a name is enough to find it.
+    items = [
+        ProblemItem(pointer="/".join(map(str, told["loc"][1:])), detail=told["msg"])
+        for told in error.errors()
+    ]
+    detail = f"{items[0].pointer}: {items[0].detail}"
+    problem = Problem(
+        type=InvalidParameterError("").type,
+        title=InvalidParameterError.title,
+        status=InvalidParameterError.status,
+        detail=detail,
+        errors=items,
+    )
+    return _answer(request, problem)
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    title = HTTPStatus(error.status_code).phrase
+    detail = error.detail
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        detail = f"there is nothing at {request.url.path}"
+        if b"%2f" in request.scope.get("raw_path", b"").lower():
+            detail += "; a name cannot contain a slash, even encoded"
+    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        detail = f"{request.url.path} does not know {request.method}"
+    problem = Problem(type="about:blank", title=title, status=error.status_code, detail=detail)
+    return _answer(request, problem, dict(error.headers or {}))
+
+
+def _store_error(request: Request, error: Exception) -> Response:
+    _log.error("the store did not answer %s %s", request.method, request.url.path, exc_info=error)
+    told = StoreUnavailableError(
+        "the store did not answer; nothing of this request was stored, send it again",
+        headers={"Retry-After": RETRY_AFTER_SECONDS},
+    )
+    return _own_error(request, told)
+
+
+def _unexpected(request: Request, _: Exception) -> Response:
+    # The server logs the traceback; the caller is told nothing of the inside.
+    problem = Problem(
+        type=TidemarkError("").type,
+        title=TidemarkError.title,
+        status=TidemarkError.status,
+        detail="something went wrong inside; the controller's log has the traceback",
+    )
+    return _answer(request, problem)

@@ -1,0 +1,425 @@
+"""What the controller answers: closed objects, whole numbers with their unit in the name, null for the unknown."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from tidemark.models.slo import Yields
+from tidemark.models.wire import BoundSource, Mode
+
+__all__ = [
+    "Answer",
+    "Applied",
+    "Completeness",
+    "Condition",
+    "ConditionType",
+    "Curve",
+    "CurveBasis",
+    "CurvePoint",
+    "Evidence",
+    "Health",
+    "HealthCheck",
+    "MissingRange",
+    "Partition",
+    "PartitionPage",
+    "PolicyAnswer",
+    "Problem",
+    "ProblemItem",
+    "Published",
+    "QueryCoverage",
+    "Receipt",
+    "Recommended",
+    "SloAnswer",
+    "Step",
+    "StreamPage",
+    "StreamStatus",
+    "StreamSummary",
+]
+
+
+class Answer(BaseModel):
+    """Base of all answers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class ProblemItem(Answer):
+    """One thing that is wrong with a request."""
+
+    pointer: str
+    """JSON pointer into the body (empty: the whole body), or the name of a parameter."""
+    detail: str
+    """What is wrong there."""
+
+
+class Problem(Answer):
+    """A problem document (RFC 9457)."""
+
+    type: str
+    """Stable name of the kind of problem, a URI; about:blank when the status says it all."""
+    title: str
+    """The kind of problem in a few words."""
+    status: int
+    """HTTP status."""
+    detail: str
+    """What was wrong this time."""
+    instance: str | None = None
+    """Path of the request."""
+    errors: list[ProblemItem] | None = None
+    """What is wrong where; missing when it is not about a part of the request."""
+    known_versions: list[int] | None = None
+    """Schema versions that this release reads; only where an unknown one is the problem."""
+
+
+class SloAnswer(Answer):
+    """The SLO of a stream as it stands."""
+
+    target: str
+    """Share of (row, window) pairs to be admitted, as the shortest decimal string."""
+    target_ppm: int
+    """The same in parts per million."""
+    latency_cap_ms: int | None
+    """Greatest mean emit latency allowed, in milliseconds; null for no cap."""
+    yields: Yields | None
+    """Which constraint gives way when no bound meets both; null: neither."""
+    confidence_ppm: int
+    """Confidence with which the target must be certified, in parts per million."""
+    horizon_ms: int
+    """How far back evidence counts, in milliseconds."""
+    generation: int
+    """How often the SLO was changed; also its ETag."""
+    updated_us: int | None
+    """When it was last changed, in microseconds since the epoch."""
+
+
+class PolicyAnswer(Answer):
+    """The policy of a stream as it stands."""
+
+    mode: Mode
+    """Off watches only; OnRestart gives the job its bound when it next starts."""
+    least_bound_ms: int
+    """The bound is never narrower than this, in milliseconds."""
+    greatest_bound_ms: int | None
+    """The bound is never wider than this, in milliseconds; null for no limit."""
+    generation: int
+    """How often the policy was changed, 0 for the default; also its ETag."""
+    updated_us: int | None
+    """When it was last changed, in microseconds since the epoch; null for the default."""
+
+
+class Receipt(Answer):
+    """What became of a report or an acknowledgement: it is in the store."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    received_us: int
+    """When it was first received, in microseconds since the epoch."""
+    duplicate: bool
+    """Whether it had been received before; then nothing was changed."""
+
+
+class Step(Answer):
+    """One step of the reasons chain."""
+
+    name: str
+    """What was done."""
+    bound_ms: int | None
+    """The bound after the step, in milliseconds; null while there is none."""
+    reason: str
+    """Why, with the figures."""
+
+
+class Recommended(Answer):
+    """The newest recommendation."""
+
+    bound_ms: int | None
+    """The bound in milliseconds; null: keep the one in use."""
+    generation: int | None
+    """Generation under which jobs are told this bound; null while they are not."""
+    decided_us: int
+    """When it was made, in microseconds since the epoch."""
+    current: bool
+    """Whether it rests on the newest report and on the SLO and policy as they stand; if not, the next turn mends it."""
+    steps: list[Step]
+    """How it came about, first step to last."""
+
+
+class Published(Answer):
+    """What a job that asks for its bound is told."""
+
+    bound_ms: int | None
+    """The bound in milliseconds; null: the job keeps its own."""
+    generation: int
+    """Grows with each change of mode or bound; 0 before the first."""
+    reason: str
+    """Why, in one sentence."""
+
+
+class Applied(Answer):
+    """What the job last said it applied."""
+
+    bound_ms: int
+    """The bound in the plan, in milliseconds."""
+    generation: int | None
+    """Generation of the bound; null when it is the job's own."""
+    source: BoundSource
+    """Where the bound came from."""
+    query_id: str
+    """Spark's persistent id of the query."""
+    run_id: str
+    """Spark's id of the run that applied it."""
+    applied_us: int
+    """When the run first used it, in microseconds since the epoch."""
+
+
+class Evidence(Answer):
+    """What is known of the stream over the horizon."""
+
+    rows: int
+    """(Row, key) pairs with a known need."""
+    unknown_rows: int
+    """Rows that arrived but whose need is not known."""
+    early_rows: int
+    """Rows that met a filter which knew nothing yet: admitted under any bound, so they have no need to count."""
+    batches: int
+    """Batches reported."""
+    missing_batches: int
+    """Batches never reported."""
+    partitions: int
+    """Partitions seen."""
+    horizon_ms: int
+    """How far back it counts from the newest batch, in milliseconds."""
+    from_us: int | None
+    """Trigger time of the first batch counted, in microseconds since the epoch."""
+    to_us: int | None
+    """Trigger time of the newest batch, in microseconds since the epoch."""
+
+
+class MissingRange(Answer):
+    """Batches that were never reported, both ends included."""
+
+    first: int
+    """Least batch id."""
+    last: int
+    """Greatest batch id."""
+
+
+class QueryCoverage(Answer):
+    """Which batches of one query were reported over the horizon."""
+
+    query_id: str
+    """Spark's persistent id of the query."""
+    first: int
+    """Least batch id reported."""
+    last: int
+    """Greatest batch id reported."""
+    missing_batches: int
+    """Batches between them that were never reported: completeness is unknown there."""
+    missing: list[MissingRange]
+    """Where they are, the newest 100 ranges."""
+
+
+class Completeness(Answer):
+    """What the ledger says of the pairs that arrived over the horizon."""
+
+    rows: int
+    """(Row, key) pairs that were judged."""
+    late_least: int
+    """Pairs that were late for sure."""
+    late_most: int
+    """Pairs that may have been late."""
+    unjudged_rows: int
+    """Rows that arrived but whose fate is unknown."""
+    missing_batches: int
+    """Batches never reported: nobody knows how many rows they held."""
+    least_ppm: int | None
+    """Share admitted at the least, in parts per million, rounded down; null without rows."""
+    most_ppm: int | None
+    """Share admitted at the most, in parts per million, rounded down; null without rows."""
+    exact: bool
+    """Whether the share is known exactly: nothing doubtful, nothing unjudged, no batch missing."""
+    provisional: bool
+    """Whether rows can still be admitted to windows (or minutes) that the watermark has not passed."""
+
+
+ConditionType = Literal[
+    "NoReportYet",
+    "NoSlo",
+    "NotEnoughEvidence",
+    "CoverageGap",
+    "RowsNotCounted",
+    "NeedsUnknown",
+    "ConstraintsConflict",
+    "BoundNotAcknowledged",
+]
+
+
+class Condition(Answer):
+    """Something about the stream that somebody should know; it is there only while it holds."""
+
+    type: ConditionType
+    """Which."""
+    detail: str
+    """The figures, as a sentence."""
+
+
+class StreamStatus(Answer):
+    """All that is known of one stream."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    mode: Mode
+    """Its mode."""
+    registered_us: int | None
+    """When its first report came, in microseconds since the epoch; null while it is only expected."""
+    slo: SloAnswer | None
+    """Its SLO; null when none is set."""
+    recommended: Recommended | None
+    """The newest recommendation; null before the first."""
+    published: Published
+    """What a job that asks is told."""
+    applied: Applied | None
+    """What the job last acknowledged; null before it has."""
+    in_use_bound_ms: int | None
+    """The bound in the plan of the newest batch, in milliseconds; null before the first report."""
+    effective_bound_ms: int | None
+    """How far the watermark really trails the greatest event time, in milliseconds; null when it is not known."""
+    evidence: Evidence
+    """What the recommendation rests on."""
+    coverage: list[QueryCoverage]
+    """By query, which batches were reported."""
+    completeness: Completeness
+    """What the ledger says."""
+    conditions: list[Condition]
+    """What somebody should know."""
+
+
+class StreamSummary(Answer):
+    """A stream in a list."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    mode: Mode
+    """Its mode."""
+    registered_us: int | None
+    """When its first report came, in microseconds since the epoch; null while it is only expected."""
+    target: str | None
+    """Its completeness target as a decimal string; null without an SLO."""
+    recommended_bound_ms: int | None
+    """The bound recommended, in milliseconds; null when there is none."""
+    applied_bound_ms: int | None
+    """The bound last acknowledged, in milliseconds; null before the first."""
+
+
+class StreamPage(Answer):
+    """A page of streams, by job and stream."""
+
+    streams: list[StreamSummary]
+    """The streams."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
+class CurvePoint(Answer):
+    """What one bound would have done."""
+
+    bound_ms: int
+    """The bound in milliseconds."""
+    rows: int
+    """(Row, key) pairs with a known need."""
+    late: int
+    """Pairs that would have been late, at the most."""
+    completeness_ppm: int | None
+    """Share that would have been admitted, in parts per million, rounded down; null without rows."""
+    latency_base_ms: int | None
+    """Mean over emitted windows of the base at emission minus the window's end, in milliseconds; null when none was."""
+    latency_wall_ms: int | None
+    """Mean over windows of the wall time of emission minus the window's end, in milliseconds; null without windows."""
+    windows_emitted: int
+    """Windows that would have been emitted."""
+
+
+class CurveBasis(Answer):
+    """What a curve rests on."""
+
+    horizon_ms: int
+    """How far back it counts from the newest batch, in milliseconds."""
+    from_us: int | None
+    """Trigger time of the first batch counted, in microseconds since the epoch."""
+    to_us: int | None
+    """Trigger time of the newest batch, in microseconds since the epoch."""
+    relative_error_ppm: int
+    """How far a need may be off in the sketch, relative to itself, in ppm; late rows are never too few."""
+    unknown_rows: int
+    """Rows whose need is not known; they are on no point of the curve."""
+
+
+class Curve(Answer):
+    """Completeness and latency by bound."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    basis: CurveBasis
+    """What it rests on."""
+    points: list[CurvePoint]
+    """By ascending bound."""
+
+
+class Partition(Answer):
+    """One partition of a stream."""
+
+    partition: str
+    """Its name."""
+    rows: int
+    """Rows counted since it was first seen."""
+    last_event_time_us: int
+    """Greatest event time seen, to the granule, in microseconds since the epoch."""
+    behind_ms: int
+    """How far that is behind the greatest of all partitions, in milliseconds."""
+    last_seen_us: int
+    """Trigger time of the newest batch that held a row of it, in microseconds since the epoch."""
+    pairs: int
+    """(Row, key) pairs with a known need over the horizon."""
+    need_ms: int | None
+    """The bound that admits ``share_ppm`` of them, in milliseconds, at most the sketch's error too wide."""
+
+
+class PartitionPage(Answer):
+    """A page of partitions, by name."""
+
+    partitions: list[Partition]
+    """The partitions."""
+    share_ppm: int
+    """The share of rows that ``need_ms`` is about, in parts per million: the SLO's target, or 99 % without an SLO."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
+class HealthCheck(Answer):
+    """One check."""
+
+    name: str
+    """What was checked."""
+    ok: bool
+    """Whether it passed."""
+    detail: str
+    """What was found."""
+
+
+class Health(Answer):
+    """The service is well."""
+
+    status: Literal["ok"]
+    """Always ok: otherwise the answer is a problem document with status 503."""
+    checks: list[HealthCheck] | None = None
+    """What was checked, when asked for by ?verbose."""

@@ -1,0 +1,133 @@
+"""Specifications of a stream: its SLO and its policy."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import TypeAdapter
+
+from tidemark.controller.api.bodies import SloBody, parse_body
+from tidemark.controller.api.dependencies import TheService
+from tidemark.controller.api.documented import answers, takes
+from tidemark.controller.api.etags import IfMatch, etag, precondition
+from tidemark.controller.api.names import StreamPath, WhichStream
+from tidemark.controller.api.raw_body import JsonBody
+from tidemark.controller.api.schemas import PolicyAnswer, SloAnswer
+from tidemark.controller.api.views import policy_answer, slo_answer
+from tidemark.controller.decision import republish
+from tidemark.controller.errors import ErrorItem, InvalidBodyError, SloNotSetError, UnsupportedModeError
+from tidemark.controller.report_checks import MAX_DURATION_MS
+from tidemark.controller.service import Service
+from tidemark.controller.store.specs import get_policy, get_slo, put_policy, put_slo
+from tidemark.controller.store.streams import get_stream, lock_stream
+from tidemark.models.slo import Policy
+from tidemark.models.wire import Mode
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["specifications"])
+
+_log = logging.getLogger(__name__)
+
+_SLO = TypeAdapter(SloBody)
+_POLICY = TypeAdapter(Policy)
+
+SUPPORTED_MODES: tuple[Mode, ...] = ("Off", "OnRestart")
+"""Modes that this release has."""
+
+
+@router.get(
+    "/slo", operation_id="getSlo", summary="Read the SLO", responses=answers("SloAnswer", 404, 422, 503)
+)
+def read_slo(which: WhichStream, service: TheService, response: Response) -> SloAnswer:
+    """Return the stream's SLO."""
+    with service.database.read() as session:
+        slo = get_slo(session, get_stream(session, which.job, which.stream).id)
+    if slo is None:
+        raise SloNotSetError(f"stream {which.stream!r} of job {which.job!r} has no SLO; PUT one here")
+    response.headers["ETag"] = etag(slo.generation)
+    return slo_answer(slo)
+
+
+@router.put(
+    "/slo",
+    operation_id="putSlo",
+    summary="Set the SLO",
+    responses=answers("SloAnswer", 400, 412, 413, 415, 422, 503),
+    openapi_extra=takes("SloBody"),
+)
+def write_slo(
+    which: WhichStream, body: JsonBody, service: TheService, response: Response, if_match: IfMatch = None
+) -> SloAnswer:
+    """Set the stream's SLO, whole; before its first report too. The recommendation follows at once."""
+    slo = parse_body(_SLO, body).to_slo()
+    now_us = service.clock()
+    with service.database.write() as session:
+        stream_id = lock_stream(session, which.job, which.stream, now_us).id
+        stored = put_slo(session, stream_id, slo, precondition(if_match), now_us)
+    _decide_now(service, stream_id, which)
+    response.headers["ETag"] = etag(stored.generation)
+    return slo_answer(stored)
+
+
+@router.get(
+    "/policy",
+    operation_id="getPolicy",
+    summary="Read the policy",
+    responses=answers("PolicyAnswer", 404, 422, 503),
+)
+def read_policy(which: WhichStream, service: TheService, response: Response) -> PolicyAnswer:
+    """Return the stream's policy, the default one when none was set."""
+    with service.database.read() as session:
+        policy = get_policy(session, get_stream(session, which.job, which.stream).id)
+    response.headers["ETag"] = etag(policy.generation)
+    return policy_answer(policy)
+
+
+def _policy_of(body: JsonBody) -> Policy:
+    policy = parse_body(_POLICY, body)
+    if policy.mode not in SUPPORTED_MODES:
+        told = f"mode {policy.mode} is not there yet: this release knows {' and '.join(SUPPORTED_MODES)}"
+        raise UnsupportedModeError(told, errors=(ErrorItem("/mode", told),))
+    for name in ("least_bound_ms", "greatest_bound_ms"):
+        if (getattr(policy, name) or 0) > MAX_DURATION_MS:
+            told = f"it is above the {MAX_DURATION_MS} milliseconds that can be worked with"
+            raise InvalidBodyError(f"/{name}: {told}", errors=(ErrorItem(f"/{name}", told),))
+    return policy
+
+
+@router.put(
+    "/policy",
+    operation_id="putPolicy",
+    summary="Set the policy",
+    responses=answers("PolicyAnswer", 400, 412, 413, 415, 422, 503),
+    openapi_extra=takes("Policy"),
+)
+def write_policy(
+    which: WhichStream,
+    policy: Annotated[Policy, Depends(_policy_of)],
+    service: TheService,
+    response: Response,
+    if_match: IfMatch = None,
+) -> PolicyAnswer:
+    """Set the stream's policy, whole; before its first report too. What a job is told follows at once."""
+    now_us = service.clock()
+    with service.database.write() as session:
+        stream_id = lock_stream(session, which.job, which.stream, now_us).id
+        stored = put_policy(session, stream_id, policy, precondition(if_match), now_us)
+        session.flush()
+        republish(session, stream_id, policy, now_us)
+    _decide_now(service, stream_id, which)
+    response.headers["ETag"] = etag(stored.generation)
+    return policy_answer(stored)
+
+
+def _decide_now(service: Service, stream_id: int, which: StreamPath) -> None:
+    """Decide without waiting for the next turn, so that what is read after a write agrees with it."""
+    try:
+        service.decider.decide(stream_id, service.clock())
+    except Exception:  # noqa: BLE001 - what was asked for is stored; the loop tries again
+        _log.exception("stream %r of job %r could not be decided after its change", which.stream, which.job)
+        service.loop.failures.inc()

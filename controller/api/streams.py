@@ -1,0 +1,35 @@
+"""The list of streams."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from tidemark.controller.api.cursors import Cursor, Limit, decode_cursor, encode_cursor
+from tidemark.controller.api.dependencies import TheService
+from tidemark.controller.api.documented import answers
+from tidemark.controller.api.schemas import StreamPage
+from tidemark.controller.api.views import stream_summary
+from tidemark.controller.store.streams import list_streams
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["streams"])
+
+
+@router.get(
+    "/v1/streams",
+    operation_id="listStreams",
+    summary="List streams",
+    responses=answers("StreamPage", 422, 503),
+)
+def list_all(service: TheService, limit: Limit = 100, cursor: Cursor = None) -> StreamPage:
+    """List the streams that anything is known of, by job and stream."""
+    position = decode_cursor(cursor, 2)
+    with service.database.read() as session:
+        rows = list_streams(session, None if position is None else (position[0], position[1]), limit + 1)
+        page = rows[:limit]
+        more = len(rows) > limit
+        return StreamPage(
+            streams=[stream_summary(session, row) for row in page],
+            next_cursor=encode_cursor(page[-1].job, page[-1].stream) if more else None,
+        )

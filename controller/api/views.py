@@ -1,0 +1,224 @@
+"""From what the store holds to what the controller answers."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.api import schemas
+from tidemark.controller.api.conditions import conditions_of
+from tidemark.controller.decision import is_current, steps_of
+from tidemark.controller.store.acknowledgements import last_acknowledgement
+from tidemark.controller.store.horizon import Facts, Horizon, effective_ms, facts, horizon_of, open_keys
+from tidemark.controller.store.publication import NO_REPORT, OFF, last_published
+from tidemark.controller.store.specs import Spec, get_policy, get_slo
+from tidemark.controller.store.tables import AcknowledgementRow, PublishedRow, RecommendationRow, StreamRow
+from tidemark.models.coverage import Coverage
+from tidemark.models.slo import Policy, Slo
+from tidemark.models.target import PPM, format_target
+from tidemark.models.wire import BoundAnswer, BoundSource, Mode
+
+__all__ = [
+    "DEFAULT_HORIZON_MS",
+    "bound_answer",
+    "policy_answer",
+    "share_ppm",
+    "slo_answer",
+    "stream_status",
+    "stream_summary",
+]
+
+DEFAULT_HORIZON_MS = Slo(target_ppm=1).horizon_ms
+"""The horizon of a stream without an SLO, in milliseconds."""
+
+MAX_RANGES = 100
+"""How many ranges of missing batches are listed for a query, the newest first to stay."""
+
+
+def slo_answer(slo: Spec[Slo]) -> schemas.SloAnswer:
+    """Return an SLO as it is answered."""
+    value = slo.value
+    return schemas.SloAnswer(
+        target=format_target(value.target_ppm),
+        target_ppm=value.target_ppm,
+        latency_cap_ms=value.latency_cap_ms,
+        yields=value.yields,
+        confidence_ppm=value.confidence_ppm,
+        horizon_ms=value.horizon_ms,
+        generation=slo.generation,
+        updated_us=slo.updated_us,
+    )
+
+
+def policy_answer(policy: Spec[Policy]) -> schemas.PolicyAnswer:
+    """Return a policy as it is answered."""
+    return schemas.PolicyAnswer(
+        mode=policy.value.mode,
+        least_bound_ms=policy.value.least_bound_ms,
+        greatest_bound_ms=policy.value.greatest_bound_ms,
+        generation=policy.generation,
+        updated_us=policy.updated_us,
+    )
+
+
+def bound_answer(session: Session, job: str, stream: str, row: StreamRow | None) -> BoundAnswer:
+    """Return what a job that asks for its bound is told; ``row`` is None for a stream that nothing is known of."""
+    published = None if row is None else last_published(session, row.id)
+    if published is None:
+        known = row is not None and row.registered_us is not None
+        return BoundAnswer(
+            job=job,
+            stream=stream,
+            mode="Off",
+            generation=0,
+            bound_ms=None,
+            reason=OFF if known else NO_REPORT,
+        )
+    return BoundAnswer(
+        job=job,
+        stream=stream,
+        mode=cast("Mode", published.mode),
+        generation=published.generation,
+        bound_ms=published.bound_ms,
+        reason=published.reason,
+    )
+
+
+def stream_summary(session: Session, row: StreamRow) -> schemas.StreamSummary:
+    """Return a stream as it is listed."""
+    slo, applied = get_slo(session, row.id), last_acknowledgement(session, row.id)
+    recommendation = session.get(RecommendationRow, row.id)
+    return schemas.StreamSummary(
+        job=row.job,
+        stream=row.stream,
+        mode=get_policy(session, row.id).value.mode,
+        registered_us=row.registered_us,
+        target=None if slo is None else format_target(slo.value.target_ppm),
+        recommended_bound_ms=None if recommendation is None else recommendation.bound_ms,
+        applied_bound_ms=None if applied is None else applied.bound_ms,
+    )
+
+
+def stream_status(session: Session, row: StreamRow) -> schemas.StreamStatus:
+    """Return all that is known of a stream."""
+    slo = get_slo(session, row.id)
+    horizon_ms = DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms
+    horizon = horizon_of(session, row.id, horizon_ms)
+    known = None if horizon is None else facts(session, horizon)
+    published = last_published(session, row.id)
+    recommendation = session.get(RecommendationRow, row.id)
+    applied = last_acknowledgement(session, row.id)
+    answer = bound_answer(session, row.job, row.stream, row)
+    return schemas.StreamStatus(
+        job=row.job,
+        stream=row.stream,
+        mode=get_policy(session, row.id).value.mode,
+        registered_us=row.registered_us,
+        slo=None if slo is None else slo_answer(slo),
+        recommended=_recommended(session, recommendation, published),
+        published=schemas.Published(
+            bound_ms=answer.bound_ms, generation=answer.generation, reason=answer.reason
+        ),
+        applied=_applied(applied),
+        in_use_bound_ms=None if horizon is None else horizon.newest.bound_ms,
+        effective_bound_ms=None if horizon is None else effective_ms(session, horizon.newest),
+        evidence=_evidence(known, horizon_ms),
+        coverage=[] if known is None else [_query(name, query) for name, query in known.coverage.items()],
+        completeness=_completeness(session, horizon, known),
+        conditions=conditions_of(
+            row, slo=slo, known=known, recommendation=recommendation, published=published, applied=applied
+        ),
+    )
+
+
+def share_ppm(part: int, whole: int) -> int | None:
+    """Return ``part / whole`` in parts per million, rounded down so that 1,000,000 means all; None of nothing."""
+    return part * PPM // whole if whole else None
+
+
+def _recommended(
+    session: Session, row: RecommendationRow | None, published: PublishedRow | None
+) -> schemas.Recommended | None:
+    if row is None:
+        return None
+    told = published is not None and published.mode != "Off" and published.bound_ms == row.bound_ms
+    return schemas.Recommended(
+        bound_ms=row.bound_ms,
+        generation=published.generation
+        if told and published is not None and row.bound_ms is not None
+        else None,
+        decided_us=row.decided_us,
+        current=is_current(session, row),
+        steps=[
+            schemas.Step(name=name, bound_ms=bound_ms, reason=reason)
+            for name, bound_ms, reason in steps_of(row)
+        ],
+    )
+
+
+def _applied(row: AcknowledgementRow | None) -> schemas.Applied | None:
+    if row is None:
+        return None
+    return schemas.Applied(
+        bound_ms=row.bound_ms,
+        generation=row.generation,
+        source=cast("BoundSource", row.source),
+        query_id=row.query_id,
+        run_id=row.run_id,
+        applied_us=row.applied_us,
+    )
+
+
+def _evidence(known: Facts | None, horizon_ms: int) -> schemas.Evidence:
+    return schemas.Evidence(
+        rows=known.need_pairs if known else 0,
+        unknown_rows=known.unknown_rows if known else 0,
+        early_rows=known.early_rows if known else 0,
+        batches=known.batches if known else 0,
+        missing_batches=known.missing_batches if known else 0,
+        partitions=known.partitions if known else 0,
+        horizon_ms=horizon_ms,
+        from_us=known.from_us if known else None,
+        to_us=known.to_us if known else None,
+    )
+
+
+def _query(query_id: str, coverage: Coverage) -> schemas.QueryCoverage:
+    return schemas.QueryCoverage(
+        query_id=query_id,
+        first=coverage.first,
+        last=coverage.last,
+        missing_batches=coverage.missing_batches,
+        missing=[
+            schemas.MissingRange(first=first, last=last) for first, last in coverage.missing[-MAX_RANGES:]
+        ],
+    )
+
+
+def _completeness(session: Session, horizon: Horizon | None, known: Facts | None) -> schemas.Completeness:
+    if horizon is None or known is None:
+        return schemas.Completeness(
+            rows=0,
+            late_least=0,
+            late_most=0,
+            unjudged_rows=0,
+            missing_batches=0,
+            least_ppm=None,
+            most_ppm=None,
+            exact=False,
+            provisional=True,
+        )
+    told = known.completeness
+    every = told.rows + told.unjudged_rows
+    return schemas.Completeness(
+        rows=told.rows,
+        late_least=told.late_least,
+        late_most=told.late_most,
+        unjudged_rows=told.unjudged_rows,
+        missing_batches=told.missing_batches,
+        least_ppm=share_ppm(told.rows - told.late_most, every),
+        most_ppm=share_ppm(every - told.late_least, every),
+        exact=told.exact,
+        provisional=open_keys(session, horizon.newest),
+    )

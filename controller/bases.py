@@ -1,0 +1,81 @@
+"""The base that a batch's late filter used, and what its rows' needs are against it.
+
+The filter of batch n uses the watermark W(n-1), which knows the rows of batches up to n-2 of the query, over restarts
+(``tidemark.models.needs``). A driver knows only the batches of its own run; the store knows those before it. So the
+base is the greater of what the report says and what the store holds, and three things can come out:
+
+* it is known: the rows have needs;
+* it is not known because there was nothing to know: the filter of a query's first batches has no watermark, so their
+  rows are admitted under any bound. They have no need and are left out of the sketch, but not out of the ledger;
+* it is not known although the filter had one: the needs of those rows are *unknown*, and are counted as such.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.needs import needs_of_report
+from tidemark.models.operators import Int64s
+from tidemark.models.wire import Report
+
+__all__ = ["Needs", "effective_bound_ms", "floor_ms", "late_base_ms", "needs_against"]
+
+FIRST_JUDGED_BATCH = 2
+"""The least batch id whose late filter can know a row: that of batch 2 uses W(1), which knows batch 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The needs of one report's rows, as far as they are known."""
+
+    base_ms: int | None
+    """The base they were counted against, in milliseconds; None when none is known."""
+    by_partition: dict[str, tuple[Int64s, Int64s]] = field(default_factory=dict)
+    """By partition ``(need_us, count)`` of the (row, key) pairs with a known need."""
+    unknown_rows: int = 0
+    """Rows that have a need which is not known: not counted by granule, or met by a filter whose base is not known."""
+    early_rows: int = 0
+    """Rows that met a filter which knew nothing: no bound could have made them late."""
+
+    @property
+    def pairs(self) -> int:
+        """(Row, key) pairs with a known need."""
+        return sum(int(count.sum()) for _, count in self.by_partition.values())
+
+
+def floor_ms(time_us: int) -> int:
+    """Return the whole milliseconds at or before ``time_us``, as Spark rounds event times into watermarks."""
+    return time_us // SPARK_TICK_US
+
+
+def late_base_ms(report: Report, stored_us: int | None) -> int | None:
+    """Return the base of the report's late filter in milliseconds, None when it is not known.
+
+    ``stored_us`` is the greatest event time, in microseconds, of the stored reports of the same query with batch ids up
+    to ``batch_id - 2``; None when there is none.
+    """
+    known = [] if stored_us is None else [floor_ms(stored_us)]
+    if report.late_base_ms is not None:
+        known.append(report.late_base_ms)
+    return max(known, default=None)
+
+
+def needs_against(report: Report, base_ms: int | None) -> Needs:
+    """Return the needs of the report's rows against the base of its late filter (milliseconds, None: not known)."""
+    timed_rows = report.rows - report.null_rows
+    if base_ms is not None:
+        return Needs(base_ms, needs_of_report(report, base_ms), unknown_rows=report.uncounted_rows)
+    # A watermark of 0 is Spark's before it has seen a row.
+    if report.batch_id < FIRST_JUDGED_BATCH or report.late_watermark_ms == 0:
+        return Needs(None, early_rows=timed_rows)
+    return Needs(None, unknown_rows=timed_rows)
+
+
+def effective_bound_ms(base_ms: int | None, watermark_ms: int) -> int | None:
+    """Return how far the watermark really trails the base, in milliseconds; None without a base or a watermark.
+
+    It differs from the bound in use after a restart with another bound: the watermark never goes back, so a wider
+    bound is in effect only after the base has moved on.
+    """
+    return None if base_ms is None or watermark_ms == 0 else base_ms - watermark_ms

@@ -1,0 +1,16 @@
+"""The clock, injected wherever time matters so that tests own it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+__all__ = ["Clock", "system_clock"]
+
+Clock = Callable[[], int]
+"""Returns the wall time in microseconds since the epoch."""
+
+
+def system_clock() -> int:
+    """Return the machine's wall time in microseconds since the epoch."""
+    return time.time_ns() // 1_000

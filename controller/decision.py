@@ -1,0 +1,230 @@
+"""One stream's decision: from what the store holds over the horizon to a recommendation, and what jobs are told."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass
+from typing import cast
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.store.database import Database
+from tidemark.controller.store.horizon import Facts, Horizon, emissions, facts, horizon_of, newest_report_id
+from tidemark.controller.store.needs import SketchCache
+from tidemark.controller.store.publication import Answer, answer_for, last_published, publish
+from tidemark.controller.store.specs import get_policy, get_slo
+from tidemark.controller.store.streams import add_event, lock_stream
+from tidemark.controller.store.tables import PublishedRow, RecommendationRow, StreamRow
+from tidemark.models.curve import Curve
+from tidemark.models.recommendation import Evidence, Inputs, Recommendation, recommend
+from tidemark.models.slo import Policy, Slo
+from tidemark.models.wire import Mode
+
+__all__ = [
+    "Basis",
+    "Decider",
+    "basis_of",
+    "conflict_in",
+    "evidence_of",
+    "is_current",
+    "published_answer",
+    "republish",
+    "steps_of",
+]
+
+NO_SLO = "no SLO is set"
+"""Why there is nothing to recommend for a stream without an SLO."""
+
+
+NOT_DECIDED = "no report has been weighed against the SLO"
+"""Why there is nothing to recommend for a stream whose SLO is newer than its evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What is known of a stream over a horizon."""
+
+    horizon: Horizon
+    """The batches that count."""
+    facts: Facts
+    """Their sums."""
+    curve: Curve
+    """Their completeness and latency by bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """What a decision depends on: while it stays the same, so does the decision."""
+
+    newest_report_id: int
+    slo_generation: int
+    policy_generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    version: _Version
+    recommendation: Recommendation
+    conflict: bool
+
+
+def basis_of(session: Session, stream_id: int, horizon_ms: int, cache: SketchCache) -> Basis | None:
+    """Return what is known of a stream over ``horizon_ms``; None without reports."""
+    horizon = horizon_of(session, stream_id, horizon_ms)
+    if horizon is None:
+        return None
+    needs = cache.merged(session, stream_id, horizon.from_us)
+    return Basis(horizon, facts(session, horizon), Curve(needs, emissions(session, horizon)))
+
+
+def evidence_of(basis: Basis) -> Evidence:
+    """Return the evidence that a recommendation from ``basis`` rests on."""
+    known = basis.facts
+    return Evidence(
+        rows=round(basis.curve.needs.weight),
+        unknown_rows=known.unknown_rows,
+        missing_batches=known.missing_batches,
+        batches=known.batches,
+        partitions=known.partitions,
+        from_us=known.from_us,
+        to_us=known.to_us,
+    )
+
+
+def conflict_in(recommendation: Recommendation, slo: Slo, curve: Curve) -> bool:
+    """Return whether the bound that completeness asks for is above the SLO's latency cap."""
+    before_cap = [step for step in recommendation.steps if step.name != "latency cap"]
+    asked_ms = next((step.bound_ms for step in reversed(before_cap[:2]) if step.bound_ms is not None), None)
+    if asked_ms is None or slo.latency_cap_ms is None:
+        return False
+    wall_us = curve.at(asked_ms * 1_000).latency_wall_us
+    return wall_us is not None and wall_us > slo.latency_cap_ms * 1_000
+
+
+def is_current(session: Session, row: RecommendationRow) -> bool:
+    """Return whether a stored recommendation rests on all that the store holds now."""
+    return _Version(row.newest_report_id, row.slo_generation, row.policy_generation) == _version(
+        session, row.stream_id
+    )
+
+
+def _version(session: Session, stream_id: int) -> _Version:
+    slo, policy = get_slo(session, stream_id), get_policy(session, stream_id)
+    return _Version(
+        newest_report_id(session, stream_id), 0 if slo is None else slo.generation, policy.generation
+    )
+
+
+def steps_of(row: RecommendationRow) -> list[tuple[str, int | None, str]]:
+    """Return the stored reasons chain: (name, bound in milliseconds, reason), first to last."""
+    return [(name, bound_ms, reason) for name, bound_ms, reason in json.loads(row.steps)]
+
+
+def published_answer(row: PublishedRow | None) -> Answer | None:
+    """Return what was published as an answer, None when nothing was."""
+    if row is None:
+        return None
+    return Answer(cast("Mode", row.mode), row.bound_ms, row.reason)
+
+
+def republish(session: Session, stream_id: int, policy: Policy, now_us: int) -> int:
+    """Tell jobs what the newest recommendation says under ``policy``; return the generation. The stream is locked."""
+    row = session.get(RecommendationRow, stream_id)
+    if row is None:
+        bound_ms, reason = None, NO_SLO if get_slo(session, stream_id) is None else NOT_DECIDED
+    else:
+        bound_ms, reason = row.bound_ms, "; ".join(reason for _, _, reason in steps_of(row))
+    held = published_answer(last_published(session, stream_id))
+    return publish(session, stream_id, answer_for(policy, bound_ms, reason, held), now_us)
+
+
+class Decider:
+    """Decides streams, and keeps what it needs to leave unchanged ones alone. Safe to call from several threads.
+
+    Args:
+        database: the store.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._caches: dict[int, SketchCache] = {}
+        self._decided: dict[int, _Version] = {}
+        self._lock = threading.Lock()
+
+    def basis(self, session: Session, stream_id: int, horizon_ms: int) -> Basis | None:
+        """Return what is known of a stream over ``horizon_ms``; None without reports."""
+        with self._lock:
+            return basis_of(session, stream_id, horizon_ms, self._caches.setdefault(stream_id, SketchCache()))
+
+    def decide(self, stream_id: int, now_us: int) -> bool:
+        """Decide one stream; return False when nothing it depends on has changed since the last time."""
+        with self._database.read() as session:
+            decided = self._recommend(session, stream_id)
+        if decided is None:
+            return False
+        with self._database.write() as session:
+            if _store(session, stream_id, decided, now_us):
+                self._decided[stream_id] = decided.version
+        return True
+
+    def _recommend(self, session: Session, stream_id: int) -> _Decided | None:
+        slo, policy = get_slo(session, stream_id), get_policy(session, stream_id)
+        if slo is None:
+            return None
+        version = _version(session, stream_id)
+        if self._decided.get(stream_id) == version:
+            return None
+        basis = self.basis(session, stream_id, slo.value.horizon_ms)
+        if basis is None:
+            return None
+        inputs = Inputs(
+            curve=basis.curve,
+            slo=slo.value,
+            policy=policy.value,
+            evidence=evidence_of(basis),
+            in_use_ms=basis.horizon.newest.bound_ms,
+        )
+        recommendation = recommend(inputs)
+        return _Decided(version, recommendation, conflict_in(recommendation, slo.value, basis.curve))
+
+
+def _store(session: Session, stream_id: int, decided: _Decided, now_us: int) -> bool:
+    """Write a decision down unless the SLO or the policy changed meanwhile; then the next turn decides again."""
+    stream = session.get_one(StreamRow, stream_id)
+    lock_stream(session, stream.job, stream.stream, now_us)
+    slo, policy = get_slo(session, stream_id), get_policy(session, stream_id)
+    version, recommendation = decided.version, decided.recommendation
+    if slo is None or (slo.generation, policy.generation) != (
+        version.slo_generation,
+        version.policy_generation,
+    ):
+        return False
+    before = session.get(RecommendationRow, stream_id)
+    if before is None or before.bound_ms != recommendation.bound_ms:
+        told = None if before is None else json.dumps(before.bound_ms)
+        after = json.dumps(recommendation.bound_ms)
+        add_event(
+            session,
+            stream_id,
+            now_us,
+            kind="RecommendationChanged",
+            reason=recommendation.reason,
+            before=told,
+            after=after,
+        )
+    session.merge(
+        RecommendationRow(
+            stream_id=stream_id,
+            decided_us=now_us,
+            bound_ms=recommendation.bound_ms,
+            steps=json.dumps([[step.name, step.bound_ms, step.reason] for step in recommendation.steps]),
+            conflict=decided.conflict,
+            newest_report_id=version.newest_report_id,
+            slo_generation=version.slo_generation,
+            policy_generation=version.policy_generation,
+        )
+    )
+    session.flush()
+    republish(session, stream_id, policy.value, now_us)
+    return True

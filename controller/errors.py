@@ -1,0 +1,202 @@
+"""One error tree: what can go wrong for a caller, with its HTTP status and its stable problem type.
+
+``api.problems`` renders these as RFC 9457 problem documents. ``type`` names the kind of problem for programs and never
+changes; ``detail`` tells a person what was wrong this time, with the offending value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+__all__ = [
+    "BodyTooLargeError",
+    "ErrorItem",
+    "InvalidBodyError",
+    "InvalidParameterError",
+    "MalformedBodyError",
+    "NotAliveError",
+    "NotReadyError",
+    "PreconditionFailedError",
+    "ReportConflictError",
+    "SloNotSetError",
+    "StoreUnavailableError",
+    "StoreUnusableError",
+    "StreamNotFoundError",
+    "TidemarkError",
+    "UnknownSchemaVersionError",
+    "UnsupportedMediaTypeError",
+    "UnsupportedModeError",
+]
+
+TYPE_PREFIX = "urn:tidemark:problem:"
+"""Problem types are names and not addresses: there is no page behind them that could move."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorItem:
+    """One thing that is wrong with a request."""
+
+    pointer: str
+    """JSON pointer into the body (RFC 6901; empty for the whole body), or the name of a parameter."""
+    detail: str
+    """What is wrong there."""
+
+
+class TidemarkError(Exception):
+    """An error that a caller is told about.
+
+    Args:
+        detail: what was wrong this time, as a sentence.
+        errors: what is wrong where.
+        headers: HTTP headers that go with the answer.
+    """
+
+    status: ClassVar[int] = 500
+    """HTTP status."""
+    kind: ClassVar[str] = "internal"
+    """Stable name of the problem type, without its prefix."""
+    title: ClassVar[str] = "Internal error"
+    """The problem type in a few words, the same each time."""
+
+    def __init__(
+        self, detail: str, *, errors: tuple[ErrorItem, ...] = (), headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = errors
+        self.headers = dict(headers or {})
+
+    @property
+    def type(self) -> str:
+        """The problem type as a URI."""
+        return TYPE_PREFIX + self.kind
+
+
+class MalformedBodyError(TidemarkError):
+    """The body is no JSON, or not what its Content-Encoding says."""
+
+    status = 400
+    kind = "malformed-body"
+    title = "The body cannot be read"
+
+
+class StreamNotFoundError(TidemarkError):
+    """Nothing is known of the stream."""
+
+    status = 404
+    kind = "stream-not-found"
+    title = "Unknown stream"
+
+
+class SloNotSetError(TidemarkError):
+    """The stream has no SLO."""
+
+    status = 404
+    kind = "slo-not-set"
+    title = "No SLO is set"
+
+
+class ReportConflictError(TidemarkError):
+    """A batch was reported before with other content."""
+
+    status = 409
+    kind = "report-conflict"
+    title = "The batch was reported before with other content"
+
+
+class PreconditionFailedError(TidemarkError):
+    """The resource is not in the state that If-Match names."""
+
+    status = 412
+    kind = "precondition-failed"
+    title = "The resource has changed"
+
+
+class BodyTooLargeError(TidemarkError):
+    """The body is larger than the controller reads."""
+
+    status = 413
+    kind = "body-too-large"
+    title = "The body is too large"
+
+
+class UnsupportedMediaTypeError(TidemarkError):
+    """The body's Content-Type or Content-Encoding is not one the controller reads."""
+
+    status = 415
+    kind = "unsupported-media-type"
+    title = "The body's type is not supported"
+
+
+class InvalidBodyError(TidemarkError):
+    """The body is JSON but not what the schema asks for; nothing of it is stored."""
+
+    status = 422
+    kind = "invalid-body"
+    title = "The body is not valid"
+
+
+class InvalidParameterError(TidemarkError):
+    """A path or query parameter is not valid."""
+
+    status = 422
+    kind = "invalid-parameter"
+    title = "A parameter is not valid"
+
+
+class UnknownSchemaVersionError(TidemarkError):
+    """The body is of a schema version that this release does not read.
+
+    Args:
+        known: versions that it does read.
+    """
+
+    status = 422
+    kind = "unknown-schema-version"
+    title = "Unknown schema version"
+
+    def __init__(self, detail: str, *, known: tuple[int, ...], errors: tuple[ErrorItem, ...]) -> None:
+        super().__init__(detail, errors=errors)
+        self.known = known
+
+
+class UnsupportedModeError(TidemarkError):
+    """The policy asks for a mode that this release does not have."""
+
+    status = 422
+    kind = "unsupported-mode"
+    title = "The mode is not supported"
+
+
+class NotAliveError(TidemarkError):
+    """The decision loop makes no progress."""
+
+    status = 503
+    kind = "not-alive"
+    title = "The decision loop makes no progress"
+
+
+class NotReadyError(TidemarkError):
+    """The store is out of reach or its schema is not this release's."""
+
+    status = 503
+    kind = "not-ready"
+    title = "The service is not ready"
+
+
+class StoreUnavailableError(TidemarkError):
+    """The store did not answer; the request may be sent again."""
+
+    status = 503
+    kind = "store-unavailable"
+    title = "The store does not answer"
+
+
+class StoreUnusableError(TidemarkError):
+    """The database cannot be opened at all; told at start, on the command line."""
+
+    status = 503
+    kind = "store-unusable"
+    title = "The database cannot be used"

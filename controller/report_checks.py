@@ -1,0 +1,146 @@
+"""Checks of a report that its schema cannot say: that arithmetic and store can hold it, and that it fits its address.
+
+Whatever passes here can be judged, summed and stored without overflow and in bounded time; whatever does not is
+refused whole, because a report that is half understood is worse than none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemark.controller.errors import ErrorItem, InvalidBodyError
+from tidemark.models.operators import Operator, SessionWindow, TimeWindow
+from tidemark.models.wire import Acknowledgement, Report
+
+__all__ = ["check_acknowledgement", "check_report"]
+
+MAX_TIME_US = 2**60
+"""Greatest distance of a time from the epoch in microseconds, some 36,000 years; sums of a few still fit in 64 bits."""
+
+MAX_DURATION_MS = MAX_TIME_US // 1_000
+"""Greatest duration in milliseconds."""
+
+MAX_ROWS = 2**40
+"""Greatest number of rows in a batch: a million such batches can be summed in 64 bits."""
+
+MAX_CELLS = 2_000_000
+"""Greatest number of (granule, window) cells in a report: what one report may cost in work and memory."""
+
+
+def check_report(report: Report, job: str, stream: str) -> None:
+    """Check a report that was sent to the address of ``stream`` of ``job``.
+
+    Raises:
+        InvalidBodyError: when it cannot be taken; every reason is told.
+    """
+    _refuse(
+        [
+            *_address(report, job, stream),
+            *_sizes(report),
+            *_granules(report),
+            *_names({"query_id": report.query_id, "run_id": report.run_id}),
+            *(
+                ErrorItem(
+                    f"/partitions/{index}/partition", "a partition's name cannot hold the character U+0000"
+                )
+                for index, part in enumerate(report.partitions)
+                if "\0" in part.partition
+            ),
+        ]
+    )
+
+
+def check_acknowledgement(told: Acknowledgement) -> None:
+    """Check an acknowledgement.
+
+    Raises:
+        InvalidBodyError: when it cannot be taken; every reason is told.
+    """
+    _refuse(
+        [
+            *_times({"applied_us": told.applied_us}, MAX_TIME_US, "microseconds"),
+            *_times({"bound_ms": told.bound_ms}, MAX_DURATION_MS, "milliseconds"),
+            *_names({"query_id": told.query_id, "run_id": told.run_id}),
+        ]
+    )
+
+
+def _refuse(errors: list[ErrorItem]) -> None:
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise InvalidBodyError(f"{errors[0].pointer}: {errors[0].detail}{more}", errors=tuple(errors))
+
+
+def _address(report: Report, job: str, stream: str) -> Iterator[ErrorItem]:
+    for name, body, path in (("job", report.job, job), ("stream", report.stream, stream)):
+        if body != path:
+            yield ErrorItem(
+                f"/{name}", f"the report is of {name} {body!r} but was sent to the address of {path!r}"
+            )
+
+
+def _names(names: dict[str, str]) -> Iterator[ErrorItem]:
+    for field, name in names.items():
+        if not name.isprintable():
+            yield ErrorItem(f"/{field}", f"{field} has printable characters only")
+
+
+def _times(values: dict[str, int | None], limit: int, unit: str) -> Iterator[ErrorItem]:
+    for field, value in values.items():
+        if value is not None and abs(value) > limit:
+            yield ErrorItem(
+                f"/{field}", f"{value} {unit} is further from 0 than the {limit} that can be worked with"
+            )
+
+
+def _sizes(report: Report) -> Iterator[ErrorItem]:
+    us = {
+        name: getattr(report, name)
+        for name in ("started_us", "granule_us", "min_event_time_us", "max_event_time_us")
+    }
+    ms = {
+        name: getattr(report, name)
+        for name in ("duration_ms", "bound_ms", "late_watermark_ms", "watermark_ms", "late_base_ms")
+    }
+    yield from _times(us, MAX_TIME_US, "microseconds")
+    yield from _times(ms, MAX_DURATION_MS, "milliseconds")
+    if max(_operator_times(report.operator)) > MAX_TIME_US:
+        yield ErrorItem(
+            "/operator", f"its times exceed the {MAX_TIME_US} microseconds that can be worked with"
+        )
+    if report.rows > MAX_ROWS:
+        yield ErrorItem(
+            "/rows", f"{report.rows} rows in a batch are more than the {MAX_ROWS} that can be summed"
+        )
+    if (report.min_event_time_us is None) != (report.max_event_time_us is None):
+        yield ErrorItem("/min_event_time_us", "least and greatest event time are both known or both null")
+    elif report.min_event_time_us is not None and report.min_event_time_us > (report.max_event_time_us or 0):
+        yield ErrorItem("/min_event_time_us", f"it is above max_event_time_us {report.max_event_time_us}")
+    elif report.max_event_time_us is None and report.rows > report.null_rows:
+        yield ErrorItem(
+            "/max_event_time_us", f"it is null, but {report.rows - report.null_rows} rows have an event time"
+        )
+
+
+def _operator_times(operator: Operator) -> tuple[int, ...]:
+    if isinstance(operator, TimeWindow):
+        return operator.size_us, operator.slide_us, operator.start_us
+    return (operator.gap_us if isinstance(operator, SessionWindow) else 0,)
+
+
+def _granules(report: Report) -> Iterator[ErrorItem]:
+    operator = report.operator
+    windows = -(-operator.size_us // operator.slide_us) if isinstance(operator, TimeWindow) else 1
+    cells = windows * max(sum(len(part.granules) for part in report.partitions), 1)
+    if cells > MAX_CELLS:
+        yield ErrorItem(
+            "/operator",
+            f"{cells} cells of granule and window are more than the {MAX_CELLS} a report may have",
+        )
+    for index, part in enumerate(report.partitions):
+        edges = (part.granules[0], part.granules[-1] + 1) if part.granules else ()
+        if any(abs(edge) * report.granule_us > MAX_TIME_US for edge in edges):
+            yield ErrorItem(
+                f"/partitions/{index}/granules",
+                f"granules reach beyond {MAX_TIME_US} microseconds from the epoch",
+            )

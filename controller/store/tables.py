@@ -1,0 +1,309 @@
+"""The tables. Times are integer microseconds (``_us``) or milliseconds (``_ms``); a null is unknown, never 0."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+__all__ = [
+    "AcknowledgementRow",
+    "Base",
+    "EventRow",
+    "LedgerRow",
+    "NeedSketchRow",
+    "NeedSlotRow",
+    "PartitionRow",
+    "PolicyRow",
+    "PublishedRow",
+    "QueryRow",
+    "RecommendationRow",
+    "ReportBodyRow",
+    "ReportRow",
+    "SloRow",
+    "StreamRow",
+]
+
+# Names for every constraint, so that a later migration can name what it changes, on both databases.
+NAMING_CONVENTION = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+# SQLite counts up by itself only in a column of its own type INTEGER, which has 64 bits there.
+BigId = BigInteger().with_variant(Integer, "sqlite")
+
+Whole = Annotated[int, mapped_column(BigInteger)]
+Counter = Annotated[int, mapped_column(BigInteger, default=0, server_default="0")]
+Name = Annotated[str, mapped_column(String(200))]
+Identifier = Annotated[str, mapped_column(String(64))]
+Word = Annotated[str, mapped_column(String(20))]
+Id = Annotated[int, mapped_column(BigId, primary_key=True, autoincrement=True)]
+OfStream = Annotated[int, mapped_column(ForeignKey("streams.id"), primary_key=True)]
+Stream = Annotated[int, mapped_column(ForeignKey("streams.id"))]
+OfReport = Annotated[int, mapped_column(ForeignKey("reports.id"), primary_key=True)]
+KeyNumber = Annotated[int, mapped_column(BigInteger, primary_key=True, autoincrement=False)]
+KeyName = Annotated[str, mapped_column(String(200), primary_key=True)]
+KeyIdentifier = Annotated[str, mapped_column(String(64), primary_key=True)]
+Kind = Annotated[str, mapped_column(String(40))]
+Long = Annotated[str, mapped_column(Text)]
+Blob = Annotated[bytes, mapped_column(LargeBinary)]
+
+
+class Base(DeclarativeBase):
+    """Base of all tables."""
+
+    metadata = MetaData(naming_convention=NAMING_CONVENTION)
+
+
+class StreamRow(Base):
+    """One event-time input of one job, and its totals since it was first seen."""
+
+    __tablename__ = "streams"
+    __table_args__ = (UniqueConstraint("job", "stream"),)
+
+    id: Mapped[Id]
+    job: Mapped[Name]
+    stream: Mapped[Name]
+    created_us: Mapped[Whole]
+    registered_us: Mapped[Whole | None]
+    """When its first report came; null while it is only expected (an SLO, a policy or an acknowledgement is there)."""
+    reports: Mapped[Counter]
+    duplicates: Mapped[Counter]
+    pairs: Mapped[Counter]
+    """(Row, key) pairs that were judged."""
+    late_least: Mapped[Counter]
+    late_most: Mapped[Counter]
+    unjudged_rows: Mapped[Counter]
+
+
+class QueryRow(Base):
+    """One Spark query that reported on a stream, by its persistent id."""
+
+    __tablename__ = "queries"
+
+    stream_id: Mapped[OfStream]
+    query_id: Mapped[KeyIdentifier]
+    first_batch: Mapped[Whole]
+    last_batch: Mapped[Whole]
+    reports: Mapped[Counter]
+
+
+class ReportRow(Base):
+    """The facts of one batch, once per (stream, query, batch)."""
+
+    __tablename__ = "reports"
+    __table_args__ = (
+        UniqueConstraint("stream_id", "query_id", "batch_id"),
+        Index(None, "stream_id", "seen_us"),
+        # The base of a batch is a maximum over all batches before it: found at the top of this index.
+        Index(None, "stream_id", "query_id", "max_event_time_us", "batch_id"),
+    )
+
+    id: Mapped[Id]
+    stream_id: Mapped[Stream]
+    query_id: Mapped[Identifier]
+    run_id: Mapped[Identifier]
+    batch_id: Mapped[Whole]
+    received_us: Mapped[Whole]
+    seen_us: Mapped[Whole]
+    """The batch's trigger time, but not after its report was received: a driver's clock may be wrong."""
+    started_us: Mapped[Whole]
+    duration_ms: Mapped[Whole]
+    operator: Mapped[Word]
+    keys_per_row: Mapped[Whole]
+    """The most keys that one row can have: more than 1 for sliding windows."""
+    output_mode: Mapped[Word]
+    bound_ms: Mapped[Whole]
+    generation: Mapped[Whole | None]
+    late_watermark_ms: Mapped[Whole | None]
+    watermark_ms: Mapped[Whole]
+    late_base_ms: Mapped[Whole | None]
+    max_event_time_us: Mapped[Whole | None]
+    rows: Mapped[Whole]
+    null_rows: Mapped[Whole]
+    uncounted_rows: Mapped[Whole]
+    state_rows: Mapped[Whole]
+    state_bytes: Mapped[Whole]
+    dropped_by_spark: Mapped[Whole]
+    given_up_reports: Mapped[Whole]
+    first_key_us: Mapped[Whole | None]
+    """Least key of its judged pairs; null without any."""
+    pairs: Mapped[Whole]
+    late_least: Mapped[Whole]
+    late_most: Mapped[Whole]
+    unjudged_rows: Mapped[Whole]
+    need_base_ms: Mapped[Whole | None]
+    """The base its needs were counted against, of the whole query; null when none is known."""
+    need_pairs: Mapped[Whole]
+    need_unknown_rows: Mapped[Whole]
+    early_rows: Mapped[Whole]
+    """Rows that met a filter which knew nothing yet: admitted under any bound, so without a need."""
+    fingerprint: Mapped[Identifier]
+
+
+class ReportBodyRow(Base):
+    """The report as it was, for audit and for counting its needs again; apart, so that scans of facts stay short."""
+
+    __tablename__ = "report_bodies"
+
+    report_id: Mapped[OfReport]
+    body: Mapped[Blob]
+    """Canonical JSON, compressed with zlib."""
+
+
+class LedgerRow(Base):
+    """What was admitted and what was late, by key and partition, over all batches."""
+
+    __tablename__ = "ledger"
+
+    stream_id: Mapped[OfStream]
+    key_us: Mapped[KeyNumber]
+    """The window's end; for row-level and session keys the end of the minute (..., end] that holds them."""
+    partition: Mapped[KeyName]
+    rows: Mapped[Whole]
+    late_least: Mapped[Whole]
+    late_most: Mapped[Whole]
+
+
+class NeedSlotRow(Base):
+    """The needs of all partitions of a stream in one minute of batches, as one sketch."""
+
+    __tablename__ = "need_slots"
+
+    stream_id: Mapped[OfStream]
+    slot_us: Mapped[KeyNumber]
+    version: Mapped[Whole]
+    """Grows with each change, so that readers can keep what they have read."""
+    sketch: Mapped[Blob]
+
+
+class NeedSketchRow(Base):
+    """The needs of one partition in one minute of batches."""
+
+    __tablename__ = "need_sketches"
+
+    stream_id: Mapped[OfStream]
+    slot_us: Mapped[KeyNumber]
+    partition: Mapped[KeyName]
+    sketch: Mapped[Blob]
+
+
+class PartitionRow(Base):
+    """A partition of a stream since it was first seen."""
+
+    __tablename__ = "partitions"
+
+    stream_id: Mapped[OfStream]
+    partition: Mapped[KeyName]
+    rows: Mapped[Whole]
+    last_event_time_us: Mapped[Whole]
+    """Greatest event time, to the granule."""
+    last_seen_us: Mapped[Whole]
+    """Trigger time of the newest batch that held a row of it."""
+
+
+class SloRow(Base):
+    """The SLO of a stream."""
+
+    __tablename__ = "slos"
+
+    stream_id: Mapped[OfStream]
+    generation: Mapped[Whole]
+    target_ppm: Mapped[Whole]
+    latency_cap_ms: Mapped[Whole | None]
+    yields: Mapped[Word | None]
+    confidence_ppm: Mapped[Whole]
+    horizon_ms: Mapped[Whole]
+    updated_us: Mapped[Whole]
+
+
+class PolicyRow(Base):
+    """The policy of a stream."""
+
+    __tablename__ = "policies"
+
+    stream_id: Mapped[OfStream]
+    generation: Mapped[Whole]
+    mode: Mapped[Word]
+    least_bound_ms: Mapped[Whole]
+    greatest_bound_ms: Mapped[Whole | None]
+    updated_us: Mapped[Whole]
+
+
+class AcknowledgementRow(Base):
+    """What a run of a job said it applied."""
+
+    __tablename__ = "acknowledgements"
+    __table_args__ = (UniqueConstraint("stream_id", "fingerprint"), Index(None, "stream_id", "applied_us"))
+
+    id: Mapped[Id]
+    stream_id: Mapped[Stream]
+    query_id: Mapped[Identifier]
+    run_id: Mapped[Identifier]
+    bound_ms: Mapped[Whole]
+    generation: Mapped[Whole | None]
+    source: Mapped[Word]
+    mode: Mapped[Word]
+    applied_us: Mapped[Whole]
+    received_us: Mapped[Whole]
+    fingerprint: Mapped[Identifier]
+
+
+class RecommendationRow(Base):
+    """The newest recommendation for a stream."""
+
+    __tablename__ = "recommendations"
+
+    stream_id: Mapped[OfStream]
+    decided_us: Mapped[Whole]
+    bound_ms: Mapped[Whole | None]
+    steps: Mapped[Long]
+    """The reasons chain as JSON: [[name, bound_ms, reason], ...]."""
+    conflict: Mapped[bool]
+    """Whether completeness and the latency cap could not both be met."""
+    newest_report_id: Mapped[Whole]
+    slo_generation: Mapped[Whole]
+    policy_generation: Mapped[Whole]
+
+
+class PublishedRow(Base):
+    """What a job asking for its bound was told, one row a generation."""
+
+    __tablename__ = "published_bounds"
+
+    stream_id: Mapped[OfStream]
+    generation: Mapped[KeyNumber]
+    mode: Mapped[Word]
+    bound_ms: Mapped[Whole | None]
+    reason: Mapped[Long]
+    published_us: Mapped[Whole]
+
+
+class EventRow(Base):
+    """One change and why it came about."""
+
+    __tablename__ = "events"
+    __table_args__ = (Index(None, "stream_id", "id"),)
+
+    id: Mapped[Id]
+    stream_id: Mapped[Stream]
+    at_us: Mapped[Whole]
+    kind: Mapped[Kind]
+    reason: Mapped[Long]
+    before: Mapped[Long | None]
+    after: Mapped[Long | None]

@@ -1,0 +1,227 @@
+"""The trace format: recorded arrivals of a stream in one Parquet file.
+
+A row is one arrival: ``seq`` (int64, the order of arrival, ascending), ``event_time_us`` and ``arrival_time_us``
+(int64, UTC microseconds; arrivals never go back) and ``partition`` (string). Nothing is null, other columns are
+ignored. A file is read in record batches and checked while it is read; it is written under another name and then
+renamed, so that there is never half a trace.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tidemark.models.operators import Int64s
+
+__all__ = ["COLUMNS", "MAX_TIME_US", "Trace", "TraceError", "open_trace", "read_trace", "write_trace"]
+
+COLUMNS = {
+    "seq": pa.int64(),
+    "event_time_us": pa.int64(),
+    "arrival_time_us": pa.int64(),
+    "partition": pa.string(),
+}
+"""The columns of a trace and their types."""
+
+MAX_TIME_US = 2**60
+"""Greatest distance of a time from the epoch in microseconds, some 36,000 years; beyond it the unit is another."""
+
+_BATCH_ROWS = 1 << 17
+"""Rows read at a time: some megabytes."""
+
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+
+
+class TraceError(ValueError):
+    """A file that cannot be read or written as asked; the message is one line for the one who asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Arrivals in their order; arrays have shape (rows,)."""
+
+    event_time_us: Int64s
+    """Event times in UTC microseconds."""
+    arrival_time_us: Int64s
+    """Arrival times in UTC microseconds, non-decreasing."""
+    partition: NDArray[np.int32]
+    """Index of each row's partition in ``partitions``."""
+    partitions: tuple[str, ...]
+    """Names of the partitions, in order of appearance."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.event_time_us)
+
+
+class OpenTrace:
+    """A trace file whose columns were checked and whose rows are still to be read.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = _open(path)
+        _check_columns(path, self._file.schema_arrow)
+
+    @property
+    def rows(self) -> int:
+        """Rows in the file, by its footer."""
+        return int(self._file.metadata.num_rows)
+
+    def batches(self) -> Iterator[Trace]:
+        """Yield the trace in parts, each with the partitions named so far, checking the rows on the way.
+
+        Raises:
+            TraceError: when a value is null, out of range or out of order, or the file is damaged.
+        """
+        names: dict[str, int] = {}
+        seq_before, arrival_before, done = None, None, 0
+        for batch in self._record_batches():
+            columns = {name: batch.column(name) for name in COLUMNS}
+            for name, column in columns.items():
+                if column.null_count:
+                    where = done + int(column.is_null().index(pa.scalar(value=True)).as_py())
+                    raise TraceError(f"{self.path}: column {name!r} is null at row {where}")
+            seq, event, arrival = (columns[name].to_numpy() for name in list(COLUMNS)[:3])
+            seq_before = _check_order(self.path, "seq", seq, seq_before, done, may_repeat=False)
+            arrival_before = _check_order(
+                self.path, "arrival_time_us", arrival, arrival_before, done, may_repeat=True
+            )
+            for name, values in (("event_time_us", event), ("arrival_time_us", arrival)):
+                _check_range(self.path, name, values)
+            partition = index_of_names(columns["partition"], names)
+            done += len(seq)
+            yield Trace(event, arrival, partition, tuple(names))
+
+    def _record_batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._file.iter_batches(_BATCH_ROWS, columns=list(COLUMNS))
+        except (pa.ArrowException, OSError) as error:
+            raise TraceError(f"{self.path}: the file is damaged: {one_line(error)}") from None
+
+
+def open_trace(path: Path) -> OpenTrace:
+    """Open the trace at ``path`` and check its columns.
+
+    Raises:
+        TraceError: when it is no Parquet file, or a column is missing or of another type.
+    """
+    return OpenTrace(path)
+
+
+def read_trace(path: Path) -> Trace:
+    """Return the whole trace at ``path``.
+
+    Raises:
+        TraceError: when it is no trace; the message says what is wrong with which column.
+    """
+    return join(open_trace(path).batches())
+
+
+def join(parts: Iterator[Trace]) -> Trace:
+    """Return the parts of one trace as one; later parts know the partitions of earlier ones."""
+    read = list(parts)
+    if not read:
+        return Trace(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32), ())
+    return Trace(
+        np.concatenate([part.event_time_us for part in read]),
+        np.concatenate([part.arrival_time_us for part in read]),
+        np.concatenate([part.partition for part in read]),
+        read[-1].partitions,
+    )
+
+
+def write_trace(path: Path, trace: Trace) -> None:
+    """Write ``trace`` to ``path``, whole or not at all; a file that is there is replaced.
+
+    Raises:
+        TraceError: when the arrivals are out of order or the file cannot be written.
+    """
+    _check_order(path, "arrival_time_us", trace.arrival_time_us, None, 0, may_repeat=True)
+    for name, values in (("event_time_us", trace.event_time_us), ("arrival_time_us", trace.arrival_time_us)):
+        _check_range(path, name, values)
+    partition = pa.DictionaryArray.from_arrays(trace.partition, pa.array(trace.partitions, pa.string()))
+    table = pa.table(
+        [np.arange(len(trace)), trace.event_time_us, trace.arrival_time_us, partition.cast(pa.string())],
+        schema=pa.schema([pa.field(name, kind, nullable=False) for name, kind in COLUMNS.items()]),
+    )
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    try:
+        pq.write_table(table, unfinished, compression="zstd")
+        unfinished.replace(path)
+    except (pa.ArrowException, OSError) as error:
+        raise TraceError(f"{path}: cannot be written: {one_line(error)}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def index_of_names(column: pa.Array, names: dict[str, int]) -> NDArray[np.int32]:
+    """Return the index of each value of a string ``column`` without nulls; new values are added to ``names``."""
+    encoded = column.dictionary_encode()
+    indexes = [names.setdefault(name, len(names)) for name in encoded.dictionary.to_pylist()]
+    found: NDArray[np.int32] = np.array(indexes, np.int32)[encoded.indices.to_numpy()]
+    return found
+
+
+def one_line(error: Exception) -> str:
+    """Return the first line of an error's message."""
+    return str(error).strip().split("\n", 1)[0]
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    if not path.exists():
+        raise TraceError(f"{path}: there is no such file")
+    try:
+        return pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise TraceError(f"{path}: not a Parquet file: {one_line(error)}") from None
+
+
+def _check_columns(path: Path, schema: pa.Schema) -> None:
+    missing = [name for name in COLUMNS if name not in schema.names]
+    if missing:
+        raise TraceError(
+            f"{path}: a trace has the columns {', '.join(COLUMNS)}; {', '.join(missing)} is missing, "
+            f"there are: {', '.join(schema.names)}"
+        )
+    for name, wanted in COLUMNS.items():
+        found = schema.field(name).type
+        inner = found.value_type if pa.types.is_dictionary(found) else found
+        fits = any(is_text(inner) for is_text in _TEXT) if wanted == pa.string() else found == wanted
+        if not fits:
+            raise TraceError(f"{path}: column {name!r} is of type {found}, a trace has {wanted} there")
+
+
+def _check_order(
+    path: Path, name: str, values: Int64s, before: int | None, done: int, *, may_repeat: bool
+) -> int | None:
+    """Refuse values that go back, against the one ``before`` too; return the last."""
+    if not len(values):
+        return before
+    chain = values if before is None else np.concatenate([[before], values])
+    steps = np.diff(chain)
+    wrong = np.flatnonzero(steps < 0 if may_repeat else steps <= 0)
+    if len(wrong):
+        at = int(wrong[0])
+        row = done + at + (before is None)
+        raise TraceError(
+            f"{path}: column {name!r} must ascend, but is {chain[at + 1]} after {chain[at]} at row {row}; "
+            "rows are in order of arrival"
+        )
+    return int(values[-1])
+
+
+def _check_range(path: Path, name: str, values: Int64s) -> None:
+    if len(values) and (values.min() < -MAX_TIME_US or values.max() > MAX_TIME_US):
+        worst = values.min() if values.min() < -MAX_TIME_US else values.max()
+        raise TraceError(f"{path}: column {name!r} holds {worst}, which is no time in microseconds")

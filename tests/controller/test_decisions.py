@@ -1,0 +1,523 @@
+"""SLO, policy, recommendation and the bound a job is told: the service's loop, by HTTP."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from tidemark.controller.loop import Turn
+from tidemark.controller.store.publication import NO_REPORT, OFF
+from tidemark.controller.store.tables import StreamRow
+from tidemark.models.curve import Curve
+from tidemark.models.operators import row_level, tumbling
+from tidemark.models.replay import replay_reports
+from tidemark.models.wire import Acknowledgement, Report, to_json_object
+
+from support.controller_app import STREAM, Controller
+from support.reports import START_US, exponential_batches, query_reports
+
+BATCHES = exponential_batches(24, 50, slow=3)
+REPORTS = query_reports(BATCHES)
+TARGET = {"target": "0.9"}
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
+    """A controller on each database that is there."""
+    if request.param == "sqlite":
+        with Controller(f"sqlite:///{tmp_path / 'tidemark.db'}") as running:
+            yield running
+        return
+    url = os.environ.get("TIDEMARK_TEST_POSTGRES_URL")
+    if url is None:
+        pytest.skip("TIDEMARK_TEST_POSTGRES_URL is not set")
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("DROP SCHEMA public CASCADE"))
+        connection.execute(text("CREATE SCHEMA public"))
+    engine.dispose()
+    with Controller(url) as running:
+        yield running
+
+
+def conditions(controller: Controller) -> set[str]:
+    return {condition["type"] for condition in controller.status()["conditions"]}
+
+
+def acknowledged(generation: int | None, bound_ms: int) -> Acknowledgement:
+    return Acknowledgement(
+        query_id="query",
+        run_id="second",
+        bound_ms=bound_ms,
+        generation=generation,
+        source="controller",
+        mode="OnRestart",
+        applied_us=START_US,
+    )
+
+
+def test_a_stream_goes_from_unknown_to_recommended_to_applied(either: Controller) -> None:
+    unknown = either.get("/bound").json()
+    assert (unknown["mode"], unknown["generation"], unknown["bound_ms"]) == ("Off", 0, None)
+    assert unknown["reason"] == NO_REPORT
+
+    assert either.put("/slo", TARGET).status_code == 200
+    assert conditions(either) == {"NoReportYet"}
+    assert either.put("/policy", {"mode": "OnRestart"}).status_code == 200
+    assert either.get("/bound").json()["generation"] == 1
+
+    either.report_all(REPORTS)
+    assert either.turn() == Turn(decided=1, unchanged=0, failed=0)
+    told = either.get("/bound").json()
+    assert (told["mode"], told["generation"]) == ("OnRestart", 2)
+    status = either.status()
+    assert status["recommended"]["bound_ms"] == told["bound_ms"] == status["published"]["bound_ms"]
+    assert status["recommended"]["generation"] == 2
+    assert status["recommended"]["current"] is True
+    assert [step["name"] for step in status["recommended"]["steps"]] == [
+        "quantile",
+        "unknown rows",
+        "latency cap",
+        "limits",
+        "dead band",
+    ]
+    # A quarter of the rows is 30 s later, so nine tenths take that, less what is left of a window of 10 s.
+    assert 20_000 < told["bound_ms"] < 40_000
+    assert conditions(either) == {"BoundNotAcknowledged"}
+
+    either.acknowledge(acknowledged(2, told["bound_ms"]))
+    status = either.status()
+    assert status["applied"]["generation"] == 2
+    assert status["conditions"] == []
+
+
+def test_the_recommendation_meets_the_target_on_the_exact_needs(controller: Controller) -> None:
+    controller.put("/slo", TARGET)
+    controller.report_all(REPORTS)
+    controller.turn()
+    bound_ms = controller.status()["recommended"]["bound_ms"]
+    # The first two batches met a filter that knew nothing; the replay counts them as admitted.
+    exact = Curve.of_replay(replay_reports(REPORTS), REPORTS[0].operator).at(bound_ms * 1_000)
+    assert exact.late <= exact.rows * 0.1
+    # Not much wider than needed: confidence and the sketch's error take a little.
+    narrower = Curve.of_replay(replay_reports(REPORTS), REPORTS[0].operator).at(round(bound_ms * 0.9) * 1_000)
+    assert narrower.late > narrower.rows * 0.1
+
+
+def test_the_same_reports_give_the_same_recommendation_in_any_order_and_at_any_time(tmp_path: Path) -> None:
+    seen: list[Any] = []
+    for number, reports in enumerate((REPORTS, list(reversed(REPORTS)))):
+        with Controller(f"sqlite:///{tmp_path / f'{number}.db'}") as controller:
+            controller.clock.now_us += number * 10**15
+            controller.put("/slo", {**TARGET, "latency_cap_ms": 60_000})
+            controller.report_all(reports)
+            controller.turn()
+            recommended = controller.status()["recommended"]
+            seen.append((recommended["bound_ms"], recommended["steps"]))
+    assert seen[0] == seen[1]
+
+
+def test_an_unchanged_stream_costs_nothing(controller: Controller) -> None:
+    controller.put("/slo", TARGET)
+    controller.report_all(REPORTS)
+    assert controller.turn() == Turn(1, 0, 0)
+    assert controller.turn() == Turn(0, 1, 0)
+    controller.report(replace(REPORTS[-1], batch_id=99))
+    assert controller.turn() == Turn(1, 0, 0)
+
+
+def test_a_failing_stream_is_counted_and_does_not_stop_the_others(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job in ("a", "b", "c"):
+        controller.http.put(f"/v1/jobs/{job}/streams/s/slo", json=TARGET)
+        report = replace(REPORTS[0], job=job, stream="s")
+        controller.http.post(f"/v1/jobs/{job}/streams/s/reports", json=to_json_object(report))
+    decider = controller.service.decider
+    recommend = decider._recommend
+
+    def broken(session: Any, stream_id: int) -> Any:
+        if session.get_one(StreamRow, stream_id).job == "b":
+            raise RuntimeError("planted")
+        return recommend(session, stream_id)
+
+    monkeypatch.setattr(decider, "_recommend", broken)
+    assert controller.turn() == Turn(decided=2, unchanged=0, failed=1)
+    assert "tidemark_decision_failures_total 1.0" in controller.http.get("/metrics").text
+
+
+# -- specifications ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["0.995", 995_000])
+def test_a_target_is_a_decimal_string_or_parts_per_million_and_reads_back_as_both(
+    controller: Controller, target: str | int
+) -> None:
+    answer = controller.put("/slo", {"target": target})
+    assert answer.status_code == 200
+    assert answer.headers["etag"] == '"1"'
+    read = controller.get("/slo").json()
+    assert (read["target"], read["target_ppm"]) == ("0.995", 995_000)
+    assert read["horizon_ms"] == 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "sentence"),
+    [
+        ({"target": 0.995}, "/target", "is a float; write a decimal string such as '0.995'"),
+        ({"target": True}, "/target", "is a bool"),
+        ({"target": "1"}, "/target", "must lie between 0 and 1"),
+        ({"target": "99.5 %"}, "/target", "is not a decimal number"),
+        ({"target": "NaN"}, "/target", "must lie between 0 and 1"),
+        ({"target": "0.99999999"}, "/target", "finer than one part per million"),
+        ({"target": 0}, "/target", "must lie between 0 and 1"),
+        ({"target": None}, "/target", "NoneType"),
+        ({}, "/target", "required"),
+        ({"target": "0.9", "latency_cap_ms": -1}, "/latency_cap_ms", "greater than or equal to 0"),
+        ({"target": "0.9", "latency_cap_ms": 1.5}, "/latency_cap_ms", "integer"),
+        ({"target": "0.9", "yields": "both"}, "/yields", "'completeness'"),
+        ({"target": "0.9", "horizon": 1}, "/horizon", "nexpected"),
+    ],
+    ids=str,
+)
+def test_a_bad_slo_is_refused_with_a_clear_sentence(
+    controller: Controller, body: dict[str, Any], pointer: str, sentence: str
+) -> None:
+    answer = controller.put("/slo", body)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == pointer
+    assert sentence in error["detail"]
+    assert controller.get("/slo").status_code == 404
+
+
+@pytest.mark.parametrize("what", ["slo", "policy"])
+def test_if_match_lets_only_the_current_version_be_replaced(controller: Controller, what: str) -> None:
+    bodies: list[Any] = [TARGET, {"target": "0.8"}, {"target": "0.7"}]
+    if what == "policy":
+        bodies = [{"least_bound_ms": number} for number in (1, 2, 3)]
+    absent = controller.put(f"/{what}", bodies[0], headers={"If-Match": '"1"'})
+    assert (absent.status_code, absent.json()["type"]) == (412, "urn:tidemark:problem:precondition-failed")
+    assert controller.get().status_code == 404
+    assert controller.put(f"/{what}", bodies[0]).headers["etag"] == '"1"'
+    assert controller.put(f"/{what}", bodies[1], headers={"If-Match": '"1"'}).headers["etag"] == '"2"'
+    assert controller.put(f"/{what}", bodies[2], headers={"If-Match": '"1"'}).status_code == 412
+    assert controller.put(f"/{what}", bodies[2], headers={"If-Match": '"7", "2"'}).headers["etag"] == '"3"'
+    assert controller.put(f"/{what}", bodies[2]).headers["etag"] == '"3"'
+    assert controller.get(f"/{what}").headers["etag"] == '"3"'
+
+
+@pytest.mark.parametrize("mode", ["Restart", "Live"])
+def test_modes_of_later_releases_are_refused_and_say_which_are_known(
+    controller: Controller, mode: str
+) -> None:
+    answer = controller.put("/policy", {"mode": mode})
+    assert answer.status_code == 422
+    told = answer.json()
+    assert told["type"] == "urn:tidemark:problem:unsupported-mode"
+    assert told["detail"] == f"mode {mode} is not there yet: this release knows Off and OnRestart"
+
+
+def test_an_empty_range_of_bounds_is_refused_and_the_default_policy_only_watches(
+    controller: Controller,
+) -> None:
+    assert controller.put("/policy", {"least_bound_ms": 9, "greatest_bound_ms": 8}).status_code == 422
+    controller.report(REPORTS[0])
+    assert controller.get("/policy").json() == {
+        "mode": "Off",
+        "least_bound_ms": 0,
+        "greatest_bound_ms": None,
+        "generation": 0,
+        "updated_us": None,
+    }
+
+
+# -- the bound -----------------------------------------------------------------------------------------------------
+
+
+def test_the_bound_is_answered_304_while_its_etag_is_current(controller: Controller) -> None:
+    first = controller.get("/bound")
+    assert controller.get("/bound", headers={"If-None-Match": first.headers["etag"]}).status_code == 304
+    controller.report(REPORTS[0])
+    # Generation 0 still, but it says something else now.
+    second = controller.get("/bound", headers={"If-None-Match": first.headers["etag"]})
+    assert (second.status_code, second.json()["reason"]) == (200, OFF)
+    held = controller.get("/bound", headers={"If-None-Match": second.headers["etag"]})
+    assert (held.status_code, held.content) == (304, b"")
+
+
+def test_a_generation_grows_exactly_when_mode_or_bound_change_and_names_one_answer_for_good(
+    controller: Controller,
+) -> None:
+    seen: dict[int, tuple[str, int | None, str]] = {}
+    order: list[int] = []
+
+    def look() -> None:
+        told = controller.get("/bound").json()
+        answer = (told["mode"], told["bound_ms"], told["reason"])
+        if order and order[-1] == told["generation"]:
+            assert seen[order[-1]] == answer
+        elif order:
+            assert told["generation"] == order[-1] + 1
+            assert seen[order[-1]][:2] != answer[:2]
+        seen[told["generation"]] = answer
+        order.append(told["generation"])
+
+    controller.report(REPORTS[0])
+    look()
+    steps: list[Report | tuple[str, Any]] = [
+        ("/slo", TARGET),
+        ("/policy", {"mode": "OnRestart"}),
+        *REPORTS[1:],
+        ("/policy", {"mode": "OnRestart", "greatest_bound_ms": 20_000}),
+        ("/policy", {"mode": "Off"}),
+        ("/policy", {"mode": "OnRestart", "greatest_bound_ms": 20_000}),
+        ("/slo", {"target": "0.5"}),
+    ]
+    for step in steps:
+        if isinstance(step, tuple):
+            assert controller.put(*step).status_code == 200
+        else:
+            controller.report(step)
+            controller.turn()
+        look()
+    assert order[0] == 0
+    assert controller.get("/bound").json()["bound_ms"] < 20_000
+
+
+def test_a_limit_of_the_policy_holds_from_the_moment_it_is_set(controller: Controller) -> None:
+    controller.put("/slo", TARGET)
+    controller.put("/policy", {"mode": "OnRestart"})
+    controller.report_all(REPORTS)
+    controller.turn()
+    assert controller.get("/bound").json()["bound_ms"] > 20_000
+    controller.put("/policy", {"mode": "OnRestart", "greatest_bound_ms": 12_000})
+    assert controller.get("/bound").json()["bound_ms"] == 12_000
+
+
+def test_mode_off_takes_the_bound_back_at_once(controller: Controller) -> None:
+    controller.put("/slo", TARGET)
+    controller.put("/policy", {"mode": "OnRestart"})
+    controller.report_all(REPORTS)
+    controller.turn()
+    controller.put("/policy", {"mode": "Off"})
+    told = controller.get("/bound").json()
+    assert (told["mode"], told["bound_ms"], told["reason"]) == ("Off", None, OFF)
+
+
+def test_a_bound_once_published_is_held_when_the_evidence_no_longer_suffices(controller: Controller) -> None:
+    controller.put("/slo", TARGET)
+    controller.put("/policy", {"mode": "OnRestart"})
+    controller.report_all(REPORTS)
+    controller.turn()
+    before = controller.get("/bound").json()
+    controller.put("/slo", {"target": "0.999999"})
+    assert "NotEnoughEvidence" in conditions(controller)
+    assert controller.get("/bound").json() == before
+
+
+# -- status --------------------------------------------------------------------------------------------------------
+
+
+def test_without_an_slo_nothing_is_recommended_and_that_is_said(controller: Controller) -> None:
+    controller.report_all(REPORTS)
+    assert controller.turn() == Turn(0, 0, 0)
+    status = controller.status()
+    assert (status["recommended"], status["slo"]) == (None, None)
+    assert conditions(controller) == {"NoSlo"}
+
+
+def test_too_little_evidence_is_said_and_not_guessed(controller: Controller) -> None:
+    controller.put("/slo", {"target": "0.999"})
+    controller.report_all(REPORTS[:4])
+    controller.turn()
+    status = controller.status()
+    assert status["recommended"]["bound_ms"] is None
+    assert status["recommended"]["generation"] is None
+    assert "NotEnoughEvidence" in conditions(controller)
+    assert "100 of the 2,995 rows" in status["recommended"]["steps"][0]["reason"]
+
+
+def test_a_gap_in_batch_ids_is_unknown_and_never_complete(controller: Controller) -> None:
+    everything = query_reports(exponential_batches(20, 10, 0.01))
+    controller.report_all(everything)
+    assert controller.status()["completeness"]["exact"] is True
+    controller.report_all(
+        [replace(report, query_id="gappy") for report in everything if report.batch_id not in {7, 8, 12}]
+    )
+    status = controller.status()
+    assert status["coverage"][0] == {
+        "query_id": "gappy",
+        "first": 0,
+        "last": 19,
+        "missing_batches": 3,
+        "missing": [{"first": 7, "last": 8}, {"first": 12, "last": 12}],
+    }
+    assert (status["completeness"]["exact"], status["completeness"]["missing_batches"]) == (False, 3)
+    assert "CoverageGap" in conditions(controller)
+
+
+def test_rows_that_were_not_counted_are_between_least_and_most(controller: Controller) -> None:
+    short = [
+        replace(report, partitions=(), rows=50) if report.batch_id == 5 else report for report in REPORTS[:10]
+    ]
+    controller.report_all(short)
+    told = controller.status()["completeness"]
+    assert (told["unjudged_rows"], told["exact"]) == (50, False)
+    assert told["least_ppm"] == (told["rows"] - told["late_most"]) * 1_000_000 // 500
+    assert told["most_ppm"] == (500 - told["late_least"]) * 1_000_000 // 500
+    assert "RowsNotCounted" in conditions(controller)
+
+
+def test_completeness_is_provisional_until_the_watermark_passes_the_last_window(
+    controller: Controller,
+) -> None:
+    controller.report_all(REPORTS)
+    assert controller.status()["completeness"]["provisional"] is True
+    controller.report(
+        replace(
+            query_reports([[]])[0],
+            batch_id=40,
+            started_us=START_US + 40_000_000,
+            watermark_ms=START_US // 1_000 + 100_000,
+        )
+    )
+    assert controller.status()["completeness"]["provisional"] is False
+
+
+def test_a_cap_that_completeness_breaks_is_a_conflict_and_the_bound_in_use_is_held(
+    controller: Controller,
+) -> None:
+    controller.put("/slo", {**TARGET, "latency_cap_ms": 1})
+    controller.report_all(REPORTS)
+    controller.turn()
+    assert controller.status()["recommended"]["bound_ms"] is None
+    assert "ConstraintsConflict" in conditions(controller)
+    controller.put("/slo", {**TARGET, "latency_cap_ms": 1, "yields": "latency"})
+    assert controller.status()["recommended"]["bound_ms"] > 20_000
+    assert "ConstraintsConflict" in conditions(controller)
+
+
+def test_the_effective_bound_is_what_the_monotone_watermark_allows(controller: Controller) -> None:
+    controller.report_all(REPORTS)
+    status = controller.status()
+    assert status["in_use_bound_ms"] == status["effective_bound_ms"] == 5_000
+    # A restart with a wider bound: the watermark stays where it was until the base has moved on by the difference.
+    wider = replace(
+        REPORTS[-1], batch_id=40, started_us=START_US + 40_000_000, bound_ms=25_000, run_id="second"
+    )
+    controller.report(wider)
+    status = controller.status()
+    assert status["in_use_bound_ms"] == 25_000
+    assert 5_000 <= status["effective_bound_ms"] < 10_000
+
+
+def test_before_the_first_watermark_nothing_is_effective(controller: Controller) -> None:
+    controller.report(REPORTS[0])
+    assert controller.status()["effective_bound_ms"] is None
+
+
+# -- curve and partitions ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operator", [tumbling("10 seconds"), row_level()], ids=["windows", "rows"])
+def test_the_curve_is_never_more_hopeful_than_the_exact_one_and_close_to_it(
+    controller: Controller, operator: Any
+) -> None:
+    reports = query_reports(BATCHES, operator)
+    controller.report_all(reports)
+    answer = controller.get("/curve", params={"bound_ms": [0, 5_000, 20_000, 40_000]}).json()
+    assert answer["basis"]["relative_error_ppm"] == 5_000
+    exact = Curve.of_replay(replay_reports(reports), operator)
+    early = 100
+    for point in answer["points"]:
+        truth = exact.at(point["bound_ms"] * 1_000)
+        closer = exact.at(round(point["bound_ms"] * 1_000 * 0.98) - 2_000)
+        assert point["rows"] == truth.rows - early
+        assert truth.late <= point["late"] <= closer.late
+        assert (point["latency_wall_ms"] is None) == (operator == row_level())
+
+
+def test_the_latencies_of_the_curve_are_those_of_the_windows_that_the_horizon_can_tell_of(
+    controller: Controller,
+) -> None:
+    # One row a second on time: the window [0, 10) is emitted by the first batch whose base has reached its end + bound.
+    on_time = [[("0", START_US + n * 1_000_000)] for n in range(60)]
+    controller.report_all(query_reports(on_time, bound_ms=0))
+    zero, three = controller.get("/curve", params={"bound_ms": [0, 3_000]}).json()["points"]
+    # The base reaches the end in batch 10, batch 11 emits with it, and ends 100 ms after its start.
+    assert (zero["latency_base_ms"], zero["latency_wall_ms"]) == (0, 1_100)
+    assert (three["latency_base_ms"], three["latency_wall_ms"]) == (3_000, 4_100)
+
+
+def test_without_bounds_the_curve_has_a_ladder_around_the_needs(controller: Controller) -> None:
+    controller.report_all(REPORTS)
+    points = controller.get("/curve").json()["points"]
+    bounds = [point["bound_ms"] for point in points]
+    assert bounds == sorted(set(bounds))
+    assert {0, 5_000} <= set(bounds)
+    assert (points[-1]["late"], points[-1]["completeness_ppm"]) == (0, 1_000_000)
+
+
+@pytest.mark.parametrize("bound", ["-1", "1.5", "x", str(2**70)])
+def test_a_bad_bound_is_a_problem_that_names_the_parameter(controller: Controller, bound: str) -> None:
+    controller.report(REPORTS[0])
+    answer = controller.get("/curve", params={"bound_ms": bound})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"].startswith("bound_ms")
+
+
+def test_a_slow_partition_stands_out(controller: Controller) -> None:
+    controller.put("/slo", TARGET)
+    controller.report_all(REPORTS)
+    page = controller.get("/partitions").json()
+    assert page["share_ppm"] == 900_000
+    parts = {part["partition"]: part for part in page["partitions"]}
+    assert set(parts) == {"0", "1", "2", "3"}
+    assert parts["3"]["need_ms"] > 4 * max(parts[name]["need_ms"] for name in "012")
+    assert parts["3"]["behind_ms"] > 25_000
+    assert sum(part["rows"] for part in parts.values()) == 1_200
+    assert parts["0"]["last_event_time_us"] <= max(
+        time for rows in BATCHES for name, time in rows if name == "0"
+    )
+
+
+def test_lists_are_paged_by_opaque_cursors(controller: Controller) -> None:
+    controller.report_all(REPORTS[:1])
+    for job in ("z", "a", "m/"[:1]):
+        controller.http.put(f"/v1/jobs/{job}/streams/s/slo", json=TARGET)
+    names: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = controller.http.get(
+            "/v1/streams", params={"limit": 3, **({"cursor": cursor} if cursor else {})}
+        ).json()
+        names += [item["job"] for item in page["streams"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert names == ["a", "job", "m", "z"]
+    first = controller.get("/partitions", params={"limit": 2}).json()
+    rest = controller.get("/partitions", params={"limit": 2, "cursor": first["next_cursor"]}).json()
+    assert [part["partition"] for part in first["partitions"] + rest["partitions"]] == ["0", "1", "2", "3"]
+    assert rest["next_cursor"] is None
+
+
+@pytest.mark.parametrize("cursor", ["x", "!!!", "WyJhIl0", "eyJhIjoxfQ", "é"])
+def test_a_cursor_that_is_not_ours_is_refused(controller: Controller, cursor: str) -> None:
+    answer = controller.http.get("/v1/streams", params={"cursor": cursor})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "cursor"
+
+
+@pytest.mark.parametrize("path", ["", "/slo", "/policy", "/curve", "/partitions"])
+def test_an_unknown_stream_is_404_where_there_is_nothing_to_say(controller: Controller, path: str) -> None:
+    answer = controller.get(path)
+    assert (answer.status_code, answer.json()["type"]) == (404, "urn:tidemark:problem:stream-not-found")
+    assert answer.json()["instance"] == STREAM + path

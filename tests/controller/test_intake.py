@@ -1,0 +1,488 @@
+"""What jobs send: once, whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from tidemark.controller.store.horizon import horizon_of
+from tidemark.controller.store.needs import SketchCache
+from tidemark.controller.store.tables import Base, LedgerRow, ReportRow, StreamRow
+from tidemark.models.ledger import Ledger
+from tidemark.models.operators import row_level, session, sliding, tumbling
+from tidemark.models.wire import Acknowledgement, Report, to_json_object
+
+from support.controller_app import STREAM, Controller
+from support.reports import START_US, exponential_batches, query_reports
+from support.streams import SECOND, report_of
+
+REPORTS = query_reports(exponential_batches(6, 40))
+ACK = Acknowledgement(
+    query_id="query",
+    run_id="run",
+    bound_ms=7_000,
+    generation=None,
+    source="job",
+    mode="Off",
+    applied_us=START_US,
+)
+
+
+def ledger_of(controller: Controller) -> dict[tuple[str, int], tuple[int, int, int]]:
+    with controller.service.database.read() as session:
+        return {
+            (row.partition, row.key_us): (row.rows, row.late_least, row.late_most)
+            for row in session.scalars(select(LedgerRow))
+        }
+
+
+def needs_of(controller: Controller) -> bytes:
+    with controller.service.database.read() as session:
+        stream = session.scalars(select(StreamRow)).one()
+        horizon = horizon_of(session, stream.id, 86_400_000)
+        assert horizon is not None
+        return SketchCache().merged(session, stream.id, horizon.from_us).to_bytes()
+
+
+def everything(controller: Controller) -> dict[str, list[Any]]:
+    with controller.service.database.read() as session:
+        return {
+            table.name: [tuple(row) for row in session.execute(select(table))]
+            for table in Base.metadata.sorted_tables
+        }
+
+
+@contextmanager
+def fresh() -> Iterator[Controller]:
+    """A controller for one example of a property test, which fixtures would share."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Controller(f"sqlite:///{Path(folder) / 't.db'}") as controller,
+    ):
+        yield controller
+
+
+# -- idempotence ---------------------------------------------------------------------------------------------------
+
+
+def test_the_first_report_is_201_and_registers_the_stream_in_mode_off(controller: Controller) -> None:
+    answer = controller.report(REPORTS[0])
+    assert answer.status_code == 201
+    assert answer.json() == {
+        "job": "job",
+        "stream": "stream",
+        "received_us": controller.clock(),
+        "duplicate": False,
+    }
+    status = controller.status()
+    assert (status["mode"], status["registered_us"]) == ("Off", controller.clock())
+
+
+def test_a_duplicate_is_200_with_the_same_body_shape_and_changes_nothing_but_the_count(
+    controller: Controller,
+) -> None:
+    first = controller.report(REPORTS[0]).json()
+    before = everything(controller)
+    controller.clock.now_us += SECOND
+    again = controller.report(REPORTS[0])
+    assert again.status_code == 200
+    assert again.json() == {**first, "duplicate": True}
+    after = everything(controller)
+    assert {name for name in after if after[name] != before[name]} == {"streams"}
+
+
+def test_a_duplicate_with_other_content_is_409_and_the_first_stays(controller: Controller) -> None:
+    controller.report(REPORTS[2])
+    before = everything(controller)
+    answer = controller.report(replace(REPORTS[2], state_rows=99))
+    assert answer.status_code == 409
+    assert answer.json()["type"] == "urn:tidemark:problem:report-conflict"
+    assert everything(controller) == before
+
+
+def test_key_order_and_whitespace_do_not_make_another_content(controller: Controller) -> None:
+    controller.report(REPORTS[0])
+    shuffled = dict(reversed(to_json_object(REPORTS[0]).items()))
+    assert controller.send("/reports", json.dumps(shuffled, indent=3).encode()).status_code == 200
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.randoms(use_true_random=False),
+    st.sampled_from([tumbling("10 seconds"), sliding("10 seconds", "5 seconds")]),
+)
+def test_ledger_and_needs_are_the_same_whatever_the_order_and_the_repeats(
+    rng: random.Random, operator: Any
+) -> None:
+    # Two runs of one query: the second cannot know the base of the first, so needs hang on the store.
+    reports = query_reports(exponential_batches(8, 12, seed=rng.randrange(5)), operator)
+    reports = [
+        *reports[:4],
+        *(replace(report, run_id="second", late_base_ms=None) for report in reports[4:6]),
+        *(replace(report, run_id="second") for report in reports[6:]),
+    ]
+    expected = Ledger()
+    for report in reports:
+        expected.add(report)
+    sent = [*reports, *rng.choices(reports, k=4)]
+    rng.shuffle(sent)
+    with fresh() as shuffled, fresh() as ordered:
+        for report in sent:
+            assert shuffled.report(report).status_code in {200, 201}
+        ordered.report_all(reports)
+        wanted = {
+            cell: (tally.rows, tally.late_least, tally.late_most) for cell, tally in expected.tallies.items()
+        }
+        assert ledger_of(shuffled) == ledger_of(ordered) == wanted
+        assert needs_of(shuffled) == needs_of(ordered)
+        for name in ("evidence", "coverage", "completeness", "effective_bound_ms"):
+            assert shuffled.status()[name] == ordered.status()[name]
+
+
+@pytest.mark.parametrize("operator", [row_level(), session("5 seconds")], ids=["row", "session"])
+def test_keys_that_are_no_windows_are_kept_by_the_minute_and_no_row_is_lost(
+    controller: Controller, operator: Any
+) -> None:
+    reports = query_reports(exponential_batches(6, 40), operator)
+    controller.report_all(reports)
+    expected = Ledger()
+    for report in reports:
+        expected.add(report)
+    stored = ledger_of(controller)
+    assert all(key % 60_000_000 == 0 for _, key in stored)
+    total = expected.completeness()
+    assert tuple(map(sum, zip(*stored.values(), strict=True))) == (
+        total.rows,
+        total.late_least,
+        total.late_most,
+    )
+
+
+def test_the_sums_of_reports_stream_and_ledger_agree(controller: Controller) -> None:
+    controller.report_all(REPORTS)
+    with controller.service.database.read() as session:
+        stream = session.scalars(select(StreamRow)).one()
+        reports = session.scalars(select(ReportRow)).all()
+        cells = session.scalars(select(LedgerRow)).all()
+    for name, of_cell in (("pairs", "rows"), ("late_least", "late_least"), ("late_most", "late_most")):
+        sums = {
+            getattr(stream, name),
+            sum(getattr(row, name) for row in reports),
+            sum(getattr(row, of_cell) for row in cells),
+        }
+        assert len(sums) == 1, name
+    assert stream.pairs == 240
+
+
+def test_an_acknowledgement_is_taken_once_and_before_the_first_report_too(controller: Controller) -> None:
+    assert controller.acknowledge(ACK).status_code == 201
+    again = controller.acknowledge(ACK)
+    assert (again.status_code, again.json()["duplicate"]) == (200, True)
+    status = controller.status()
+    assert status["registered_us"] is None
+    assert status["applied"] == {
+        "bound_ms": 7_000,
+        "generation": None,
+        "source": "job",
+        "query_id": "query",
+        "run_id": "run",
+        "applied_us": START_US,
+    }
+
+
+# -- refusals ------------------------------------------------------------------------------------------------------
+
+GOOD = to_json_object(query_reports(exponential_batches(3, 8))[2])
+OPTIONAL = {("given_up_reports",), ("operator", "start_us")}
+NULLABLE = {"generation", "late_watermark_ms", "late_base_ms", "min_event_time_us", "max_event_time_us"}
+
+
+def paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every place in a document, but for the document itself."""
+    items: list[tuple[str | int, Any]] = []
+    if isinstance(value, dict):
+        items = list(value.items())
+    elif isinstance(value, (list, tuple)):
+        items = list(enumerate(value))
+    for key, inner in items:
+        yield (*path, key)
+        yield from paths(inner, (*path, key))
+
+
+def changed(document: Any, path: tuple[str | int, ...], change: Any) -> Any:
+    """A copy of ``document`` in which ``change`` was applied to the parent of ``path``."""
+    copy = json.loads(json.dumps(document))
+    here = copy
+    for part in path[:-1]:
+        here = here[part]
+    change(here, path[-1])
+    return copy
+
+
+PLACES = list(paths(json.loads(json.dumps(GOOD))))
+FIELDS = [path for path in PLACES if isinstance(path[-1], str)]
+WRONG: list[Any] = [
+    1.5,
+    1.0,
+    True,
+    [],
+    {},
+    "text",
+    "7",
+    10**30,
+    -(10**30),
+    float("nan"),
+    float("inf"),
+    [1],
+    {"a": 1},
+]
+
+
+def dropped(path: tuple[str | int, ...]) -> Any:
+    return changed(GOOD, path, lambda parent, key: parent.pop(key))
+
+
+def retyped(path: tuple[str | int, ...], value: Any) -> Any:
+    def replace_it(parent: Any, key: Any) -> None:
+        parent[key] = value
+
+    return changed(GOOD, path, replace_it)
+
+
+def pointer(path: tuple[str | int, ...]) -> str:
+    return "".join(f"/{part}" for part in path)
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
+    """One controller for all that is refused: it must stay as it is."""
+    with Controller(f"sqlite:///{tmp_path_factory.mktemp('refusing') / 't.db'}") as controller:
+        controller.report_all(REPORTS[:1])
+        yield controller
+
+
+def refused(controller: Controller, body: Any, *pointers: str) -> None:
+    before = everything(controller)
+    answer = controller.send("/reports", json.dumps(body).encode())
+    told = answer.json()
+    assert answer.status_code == 422, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert told["errors"], told
+    assert any(error["pointer"].startswith(wanted) for error in told["errors"] for wanted in pointers), (
+        pointers,
+        told["errors"],
+    )
+    assert everything(controller) == before
+
+
+@pytest.mark.parametrize("path", [path for path in FIELDS if path not in OPTIONAL], ids=pointer)
+def test_a_report_without_a_field_is_refused_with_the_pointer_to_it(
+    refusing: Controller, path: tuple[str | int, ...]
+) -> None:
+    # What is missing is pointed at itself, but for the tag that says which operator it is.
+    refused(refusing, dropped(path), "/operator" if path == ("operator", "kind") else pointer(path))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(PLACES), st.sampled_from(WRONG))
+def test_a_report_with_anything_of_another_type_is_refused_and_nothing_is_stored(
+    refusing: Controller, path: tuple[str | int, ...], value: Any
+) -> None:
+    fits = isinstance(value, str) and isinstance(_at(GOOD, path), str)
+    empty_list = value == [] and isinstance(_at(GOOD, path), (list, tuple)) and path == ("partitions",)
+    if fits or empty_list:
+        return  # another text is of the same type; no partitions at all means that nothing could be counted
+    wanted = {pointer(path), pointer(path[:-1])}
+    if path[-2:-1] == ("counts",):
+        wanted.add(
+            "/rows"
+        )  # a count is a number however huge; that there are not so many rows is what is wrong
+    refused(refusing, retyped(path, value), *wanted)
+
+
+def _at(document: Any, path: tuple[str | int, ...]) -> Any:
+    for part in path:
+        document = document[part]
+    return document
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(
+        [(), *(path for path in PLACES if isinstance(_at(json.loads(json.dumps(GOOD)), path), dict))]
+    ),
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12),
+)
+def test_a_report_with_a_field_too_many_is_refused_with_the_pointer_to_it(
+    refusing: Controller, path: tuple[str | int, ...], name: str
+) -> None:
+    if name in _at(GOOD, path):
+        return
+    told = name.replace("~", "~0").replace("/", "~1")
+    refused(refusing, retyped((*path, name), 1), pointer(path) + "/" + told)
+
+
+@pytest.mark.parametrize("field", sorted(set(GOOD) - NULLABLE))
+def test_null_is_refused_where_it_has_no_meaning(refusing: Controller, field: str) -> None:
+    refused(refusing, retyped((field,), None), f"/{field}")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "wanted"),
+    [
+        (("rows",), 3, "/rows"),
+        (("null_rows",), 9, "/rows"),
+        (("rows",), 2**50, "/rows"),
+        (("granule_us",), 3_000_000, "/granule_us"),
+        (("closed",), "right", ""),
+        (("started_us",), 2**62, "/started_us"),
+        (("duration_ms",), 2**62, "/duration_ms"),
+        (("watermark_ms",), 2**62, "/watermark_ms"),
+        (("bound_ms",), 2**62, "/bound_ms"),
+        (("min_event_time_us",), None, "/min_event_time_us"),
+        (("min_event_time_us",), START_US * 2, "/min_event_time_us"),
+        (("query_id",), "a\nb", "/query_id"),
+        (("partitions", 0, "partition"), "a\0b", "/partitions/0/partition"),
+        (("partitions", 1, "partition"), "0", "/partitions"),
+        (("partitions", 0, "granules", 0), -(2**60), "/partitions/0/granules"),
+        (("operator", "slide_us"), 20_000_000, "/operator"),
+        (("operator",), {"kind": "window", "size_us": 10**12, "slide_us": 1_000, "start_us": 0}, ""),
+        (("operator",), {"kind": "window", "size_us": 2**61, "slide_us": 2**61, "start_us": 0}, ""),
+        (("job",), "other", "/job"),
+        (("stream",), "other", "/stream"),
+    ],
+    ids=str,
+)
+def test_a_report_that_contradicts_itself_its_address_or_arithmetic_is_refused(
+    refusing: Controller, path: tuple[str | int, ...], value: Any, wanted: str
+) -> None:
+    refused(refusing, retyped(path, value), wanted)
+
+
+@pytest.mark.parametrize("version", [0, 2, 17])
+def test_an_unknown_schema_version_has_its_own_problem_that_says_which_are_known(
+    refusing: Controller, version: int
+) -> None:
+    body = {**GOOD, "schema_version": version, "a_field_of_the_future": []}
+    told = refusing.send("/reports", json.dumps(body).encode()).json()
+    assert told["type"] == "urn:tidemark:problem:unknown-schema-version"
+    assert told["known_versions"] == [1]
+    assert told["errors"][0]["pointer"] == "/schema_version"
+
+
+def test_a_message_of_the_wire_types_points_at_the_field_it_names(refusing: Controller) -> None:
+    told = refusing.send("/reports", json.dumps(retyped(("rows",), 3)).encode()).json()
+    assert [error["pointer"] for error in told["errors"]] == ["/rows"]
+    assert told["errors"][0]["detail"].startswith("rows 3: partitions count 8 rows")
+
+
+# -- bodies --------------------------------------------------------------------------------------------------------
+
+
+def test_a_gzip_body_is_read(controller: Controller) -> None:
+    body = gzip.compress(json.dumps(to_json_object(REPORTS[0])).encode())
+    assert controller.send("/reports", body, content_encoding="gzip").status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status", "kind"),
+    [
+        (b"{", {}, 400, "malformed-body"),
+        (b"", {}, 400, "malformed-body"),
+        (b"\xff\xfe", {}, 400, "malformed-body"),
+        (b"[" * 5_000, {}, 400, "malformed-body"),
+        (b"{}", {"content_encoding": "gzip"}, 400, "malformed-body"),
+        (gzip.compress(b"{}")[:-4], {"content_encoding": "gzip"}, 400, "malformed-body"),
+        (gzip.compress(b"{}") + b"x", {"content_encoding": "gzip"}, 400, "malformed-body"),
+        (b"{}", {"content_encoding": "br"}, 415, "unsupported-media-type"),
+        (b"{}", {"content_type": "text/plain"}, 415, "unsupported-media-type"),
+        (b"{}", {"content_type": "application/json; charset=latin-1"}, 415, "unsupported-media-type"),
+        (b" " * 70_000, {}, 413, "body-too-large"),
+        (b"[]", {}, 422, "invalid-body"),
+        (b"7", {}, 422, "invalid-body"),
+        (b"null", {}, 422, "invalid-body"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/reports", "/acks"])
+def test_a_body_that_cannot_be_read_has_a_problem_of_its_own(
+    database_url: str, path: str, content: bytes, headers: dict[str, str], status: int, kind: str
+) -> None:
+    with Controller(database_url, max_body_bytes=65_536) as controller:
+        answer = controller.send(path, content, **headers)
+        assert (answer.status_code, answer.json()["type"]) == (status, f"urn:tidemark:problem:{kind}")
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert controller.http.get("/v1/streams").json()["streams"] == []
+
+
+def test_a_decompression_bomb_is_refused_after_the_limits_worth_of_work(database_url: str) -> None:
+    bomb = gzip.compress(b" " * 200_000_000)
+    with Controller(database_url, max_body_bytes=1_000_000) as controller:
+        assert len(bomb) < 1_000_000
+        assert controller.send("/reports", bomb, content_encoding="gzip").status_code == 413
+
+
+def test_a_body_without_a_length_is_cut_off_at_the_limit(database_url: str) -> None:
+    def endless() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b" " * 10_000
+
+    with Controller(database_url, max_body_bytes=65_536) as controller:
+        answer = controller.http.post(
+            STREAM + "/reports", content=endless(), headers={"content-type": "application/json"}
+        )
+        assert answer.status_code == 413
+
+
+# -- needs ---------------------------------------------------------------------------------------------------------
+
+
+def test_rows_that_met_a_filter_which_knew_nothing_are_early_and_not_unknown(controller: Controller) -> None:
+    controller.report_all(REPORTS)
+    evidence = controller.status()["evidence"]
+    assert (evidence["rows"], evidence["early_rows"], evidence["unknown_rows"]) == (160, 80, 0)
+    assert controller.status()["completeness"]["rows"] == 240
+
+
+def test_rows_whose_base_nobody_knows_are_unknown(controller: Controller) -> None:
+    # The first report of a restarted job whose earlier batches were never reported: the watermark was in Spark's log.
+    report = report_of(
+        [("0", START_US)],
+        tumbling("10 seconds"),
+        late_watermark_ms=START_US // 1_000 - 60_000,
+        granule_us=SECOND,
+        batch_id=50,
+        started_us=START_US,
+    )
+    controller.report(report)
+    status = controller.status()
+    assert (status["evidence"]["rows"], status["evidence"]["unknown_rows"]) == (0, 1)
+    assert "NeedsUnknown" in {condition["type"] for condition in status["conditions"]}
+
+
+def test_a_drivers_clock_that_runs_ahead_does_not_hide_later_batches(controller: Controller) -> None:
+    ahead = [replace(report, started_us=report.started_us + 10**15) for report in REPORTS[:3]]
+    controller.report_all([*ahead, *REPORTS[3:]])
+    assert controller.status()["evidence"]["batches"] == 6
+
+
+def test_a_report_equals_what_is_stored_for_audit(controller: Controller) -> None:
+    from tidemark.controller.store.intake import stored_report
+    from tidemark.controller.store.tables import ReportBodyRow
+
+    controller.report_all(REPORTS)
+    with controller.service.database.read() as session:
+        bodies = session.scalars(select(ReportBodyRow.body).order_by(ReportBodyRow.report_id)).all()
+    stored: list[Report] = [stored_report(body) for body in bodies]
+    assert stored == REPORTS

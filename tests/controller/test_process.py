@@ -1,0 +1,215 @@
+"""The command line, and a controller in a process of its own: started, stopped, killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from tidemark.controller.cli import app
+from tidemark.controller.cli.serve import is_loopback
+from tidemark.models.wire import to_json_object
+
+from support.controller_app import STREAM
+from support.reports import exponential_batches, query_reports
+
+COMMAND = [sys.executable, "-m", "tidemark.controller"]
+REPORTS = query_reports(exponential_batches(8, 20))
+START_SECONDS = 30
+
+
+def run(*arguments: str, **environment: str) -> Result:
+    """Run the command line in this process: for what ends before anything is served."""
+    return CliRunner().invoke(app, list(arguments), env=environment, prog_name="tidemark")
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+    """A controller in ``folder``, and a client at the address it printed."""
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "--port", "0", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TIDEMARK_TICK_SECONDS": "0.2", "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("tidemark: listening on http://"), line
+        with httpx.Client(base_url=line.split()[3].rstrip(",")) as client:
+            deadline = time.monotonic() + START_SECONDS
+            while True:
+                try:
+                    if client.get("/readyz").is_success:
+                        break
+                except httpx.TransportError:
+                    pass
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            yield process, client
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def send(client: httpx.Client, number: int) -> int:
+    return client.post(STREAM + "/reports", json=to_json_object(REPORTS[number])).status_code
+
+
+@pytest.mark.slow
+def test_an_acknowledged_report_survives_kill_9_and_a_clean_stop_ends_in_time(tmp_path: Path) -> None:
+    with serving(tmp_path) as (process, client):
+        client.put(STREAM + "/slo", json={"target": "0.5"})
+        client.put(STREAM + "/policy", json={"mode": "OnRestart"})
+        assert [send(client, number) for number in range(5)] == [201] * 5
+        deadline = time.monotonic() + START_SECONDS
+        while not (client.get(STREAM).json()["recommended"] or {}).get("current"):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        told = client.get(STREAM + "/bound").json()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert told["bound_ms"] is not None
+    with serving(tmp_path) as (process, client):
+        # What was acknowledged is there, once; what was not can be sent now.
+        assert [send(client, number) for number in range(6)] == [200] * 5 + [201]
+        assert client.get(STREAM).json()["evidence"]["batches"] == 6
+        assert client.get(STREAM + "/bound").json()["generation"] >= told["generation"]
+        assert client.get("/livez").is_success
+        begun = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+        assert time.monotonic() - begun < 10
+    assert process.returncode in {0, -signal.SIGTERM}
+    with serving(tmp_path) as (_, client):
+        assert client.get(STREAM).json()["evidence"]["batches"] == 6
+
+
+def test_a_port_in_use_is_one_clear_line(database_url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("serve", "--port", str(port), TIDEMARK_DATABASE_URL=database_url)
+    assert done.exit_code == 2
+    assert done.stderr == f"tidemark: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("nonsense with a secret", "cannot be understood"),
+        ("mysql://somebody:secret@host/name", "only SQLite and PostgreSQL are supported"),
+        ("sqlite:////no/such/folder/t.db", "unable to open database file"),
+        ("sqlite://", "SQLite needs a file"),
+    ],
+)
+def test_an_unusable_database_is_one_clear_line_without_its_password(
+    tmp_path: Path, url: str, sentence: str
+) -> None:
+    done = run("serve", "--port", "0", TIDEMARK_DATABASE_URL=url)
+    assert done.exit_code == 2
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "secret" not in done.stderr
+
+
+def test_a_setting_that_is_not_valid_is_one_clear_line() -> None:
+    done = run("serve", TIDEMARK_TICK_SECONDS="soon")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("tidemark: TIDEMARK_TICK_SECONDS is 'soon': ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_listening_for_others_warns_that_there_is_no_authentication(tmp_path: Path) -> None:
+    with serving(tmp_path, "--host", "0.0.0.0") as (process, _):
+        process.terminate()
+        _, errors = process.communicate(timeout=20)
+    assert errors.splitlines()[0] == (
+        "tidemark: warning: there is no authentication yet, and others can reach 0.0.0.0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("db", False),
+    ],
+)
+def test_only_this_machine_reaches_a_loopback_address(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+def test_the_version_and_the_document_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("--version").stdout.startswith("tidemark ")
+    assert '"openapi": "3.1.0"' in run("openapi").stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+# A module that cannot be imported stands for one that is not installed.
+WITHOUT = (
+    "import sys; sys.modules[{0!r}] = None; sys.argv = ['tidemark', *{1!r}]; "
+    "from tidemark.controller.cli import main; main()"
+)
+
+
+@pytest.mark.parametrize(
+    ("missing", "arguments", "told"),
+    [
+        ("pyspark", ["demo"], "tidemark: `tidemark demo` needs pyspark: pip install 'tidemark[demo]'\n"),
+        (
+            "pyarrow",
+            ["curve", "t.parquet"],
+            "tidemark: `tidemark curve` needs pyarrow: pip install 'tidemark[trace]'\n",
+        ),
+    ],
+)
+def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(
+    tmp_path: Path, missing: str, arguments: list[str], told: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(missing, arguments)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (2, told)
+
+
+def test_the_demo_gets_its_arguments_as_they_were_given(tmp_path: Path) -> None:
+    stand_in = (
+        "import os, sys; os.execv = lambda path, argv: print(argv[1:]) or sys.exit(0); "
+        "sys.argv = ['tidemark', 'demo', '--keep', '--trace', 'a b.parquet', '--help']; "
+        "from tidemark.controller.cli import main; main()"
+    )
+    pytest.importorskip("pyspark")
+    done = subprocess.run(
+        [sys.executable, "-c", stand_in],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    wanted = ["-m", "tidemark.spark_jobs.demo", "--keep", "--trace", "a b.parquet", "--help"]
+    assert done.stdout == f"{wanted}\n", done.stderr

@@ -1,0 +1,105 @@
+"""A controller for tests: the real application on a database of its own, with a clock that the test holds."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Iterable
+from typing import Any, Self
+
+import httpx
+
+from tidemark.controller.app import create_app
+from tidemark.controller.loop import Turn, run_once
+from tidemark.controller.service import Service
+from tidemark.controller.settings import Settings
+from tidemark.models.wire import Acknowledgement, Report, to_json_object
+
+from support.reports import START_US
+
+with warnings.catch_warnings():
+    # It would rather have another HTTP library than the one this project uses.
+    warnings.simplefilter("ignore")
+    from fastapi.testclient import TestClient
+
+__all__ = ["STREAM", "Controller", "ManualClock"]
+
+STREAM = "/v1/jobs/job/streams/stream"
+"""Address of the stream that the test reports are of."""
+
+
+class ManualClock:
+    """A clock that stands still until it is moved, in microseconds since the epoch."""
+
+    def __init__(self, now_us: int = START_US + 3_600_000_000) -> None:
+        self.now_us = now_us
+
+    def __call__(self) -> int:
+        return self.now_us
+
+
+class Controller:
+    """The application over HTTP; use it as a context, which starts and stops it."""
+
+    def __init__(self, database_url: str, **settings: Any) -> None:
+        self.clock = ManualClock()
+        # The loop ticks once at the start; tests take their turns by hand.
+        given: dict[str, Any] = {"tick_seconds": 3_600, **settings}
+        self.app = create_app(Settings(database_url=database_url, **given), self.clock)
+        self.http = TestClient(self.app)
+
+    def __enter__(self) -> Self:
+        self.http.__enter__()
+        deadline = time.monotonic() + 30
+        while not self.service.ticker.turns:
+            assert time.monotonic() < deadline, "the loop took no turn"
+            time.sleep(0.001)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.http.__exit__(*exception)
+
+    @property
+    def service(self) -> Service:
+        service: Service = self.app.state.service
+        return service
+
+    def get(self, path: str = "", **options: Any) -> httpx.Response:
+        answer: httpx.Response = self.http.get(STREAM + path, **options)
+        return answer
+
+    def put(self, path: str, body: Any, **options: Any) -> httpx.Response:
+        answer: httpx.Response = self.http.put(STREAM + path, json=body, **options)
+        return answer
+
+    def report(self, report: Report) -> httpx.Response:
+        answer: httpx.Response = self.http.post(STREAM + "/reports", json=to_json_object(report))
+        return answer
+
+    def report_all(self, reports: Iterable[Report]) -> None:
+        for report in reports:
+            answer = self.report(report)
+            assert answer.status_code == 201, answer.text
+
+    def acknowledge(self, told: Acknowledgement) -> httpx.Response:
+        answer: httpx.Response = self.http.post(STREAM + "/acks", json=to_json_object(told))
+        return answer
+
+    def send(self, path: str, content: bytes, **headers: str) -> httpx.Response:
+        """POST raw bytes; header names are given with underscores."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer: httpx.Response = self.http.post(
+            STREAM + path, content=content, headers={"content-type": "application/json", **named}
+        )
+        return answer
+
+    def turn(self) -> Turn:
+        service = self.service
+        return run_once(service.database, service.decider, service.loop, self.clock())
+
+    def status(self) -> dict[str, Any]:
+        answer = self.get()
+        assert answer.status_code == 200, answer.text
+        status: dict[str, Any] = json.loads(answer.text)
+        return status
