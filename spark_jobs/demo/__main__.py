@@ -1,0 +1,166 @@
+"""``tidemark demo``: see the whole loop at work in under two minutes.
+
+It starts a controller on SQLite, runs a real Spark job over a fleet of 16 partitions with a bound that somebody
+guessed, restarts it from its checkpoint with the bound that the controller recommends, and counts the sink of both
+against the truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from tidemark.models.duration import format_duration, parse_duration
+from tidemark.models.operators import TimeWindow
+from tidemark.models.target import parse_target
+from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoError
+from tidemark.spark_jobs.demo.generator import generate
+from tidemark.spark_jobs.demo.loop import JOB, STREAM, Loop
+from tidemark.spark_jobs.demo.plan import (
+    MOST_BATCHES,
+    Plan,
+    nice_duration_us,
+    plan_of,
+    read_trace,
+    write_trace,
+)
+from tidemark.spark_jobs.java import JavaNotFound, ensure_java
+
+_SECONDS, _ROWS_PER_SECOND, _SEED, _SLOT_US = 300, 400, 1, 3_000_000
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demonstration; return the exit code."""
+    chosen = _parser().parse_args(arguments)
+    console = Console()
+    try:
+        target = str(chosen.target)
+        parse_target(target)
+        ensure_java()
+        folder = Path(tempfile.mkdtemp(prefix="tidemark-demo-"))
+        try:
+            return _demonstrate(chosen, target, folder, console)
+        finally:
+            if not chosen.keep:
+                shutil.rmtree(folder, ignore_errors=True)
+    except KeyboardInterrupt:
+        console.print("stopped; nothing is left running")
+        return 130
+    except (DemoError, JavaNotFound, ValueError, OSError) as error:
+        console.print(f"[red]demo:[/red] {error}", highlight=False)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tidemark demo", description="Run the whole loop on a real Spark stream."
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="leave the controller running and print its address"
+    )
+    parser.add_argument("--trace", type=Path, help="use this trace instead of the generated fleet")
+    parser.add_argument(
+        "--window", help="length of the windows (10s for the fleet, by the trace's span else)"
+    )
+    parser.add_argument(
+        "--guess", help="the bound that somebody guessed (2s for the fleet, the window's length else)"
+    )
+    parser.add_argument("--target", default="0.995", help="completeness to reach, such as 0.995")
+    return parser
+
+
+def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console: Console) -> int:
+    plan, window_us, guess_us = _prepare(chosen, folder)
+    operator = TimeWindow(window_us, window_us)
+    console.print(
+        f"{plan.rows:,} rows, {len(np.unique(plan.arrivals.partition))} partitions, "
+        f"windows of {format_duration(window_us)}, target {target}, guessed bound {format_duration(guess_us)}"
+    )
+    if chosen.trace:
+        console.print(
+            f"coarsened to {plan.batches} batches (at most {MOST_BATCHES}): each holds up to "
+            f"{format_duration(plan.slot_us)} of arrivals, so latencies are no finer than that"
+        )
+    console.print("starting the controller and Spark ...")
+    controller = ControllerProcess(folder, JOB, STREAM)
+    try:
+        spark = _session(folder)
+        try:
+            controller.wait_until_ready()
+            controller.put("slo", {"target": target})
+            controller.put("policy", {"mode": "OnRestart"})
+            Loop(
+                spark=spark,
+                plan=plan,
+                operator=operator,
+                guess_ms=guess_us // 1_000,
+                controller=controller,
+                folder=folder,
+                console=console,
+            ).run()
+        finally:
+            spark.stop()
+    except BaseException:
+        controller.stop()
+        raise
+    if chosen.keep:
+        controller.leave()
+        console.print(
+            f"the controller runs on at {controller.url} (process {controller.pid}, files in {folder})"
+        )
+        console.print(f"  see {controller.url}/docs and {controller.url}/v1/jobs/{JOB}/streams/{STREAM}")
+        console.print(f"  end it with: kill {controller.pid}")
+    else:
+        controller.stop()
+    return 0
+
+
+def _prepare(chosen: argparse.Namespace, folder: Path) -> tuple[Plan, int, int]:
+    path = folder / "trace.parquet"
+    if chosen.trace is None:
+        arrivals = generate(_SECONDS, _ROWS_PER_SECOND, _SEED)
+        write_trace(path, arrivals)
+        plan = plan_of(path, arrivals, _SLOT_US)
+        window_us = parse_duration(chosen.window) if chosen.window else 10_000_000
+        return plan, window_us, parse_duration(chosen.guess) if chosen.guess else 2_000_000
+    if not chosen.trace.is_file():
+        raise DemoError(f"there is no file {chosen.trace}")
+    arrivals = read_trace(chosen.trace)
+    write_trace(path, arrivals)
+    plan = plan_of(path, arrivals)
+    window_us = parse_duration(chosen.window) if chosen.window else nice_duration_us(plan.slot_us)
+    return plan, window_us, parse_duration(chosen.guess) if chosen.guess else window_us
+
+
+def _session(folder: Path) -> SparkSession:
+    # Python workers must be this Python, or they cannot import what the job imports.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName(JOB)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", "2g")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.tidemark.cache.dir", str(folder / "bounds"))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""One run of the demonstration's job: the trace through Spark into a Parquet sink, until a given row."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tidemark.models.operators import TimeWindow
+from tidemark.spark_jobs import adaptive_watermark
+from tidemark.spark_jobs.demo.controller_process import DemoError
+from tidemark.spark_jobs.demo.outcome import BatchFacts
+from tidemark.spark_jobs.demo.plan import Plan
+from tidemark.spark_jobs.listener import watermark_ms_of
+from tidemark.spark_jobs.trace_source import register_trace_source
+
+__all__ = ["Run", "replay"]
+
+_POLL_SECONDS = 0.25
+
+
+@dataclass
+class Run:
+    """What one run told."""
+
+    facts: dict[int, BatchFacts] = field(default_factory=dict)
+    watermark_ms: int = 0
+
+
+def replay(
+    spark: SparkSession,
+    plan: Plan,
+    *,
+    operator: TimeWindow,
+    own_bound: str,
+    until_rows: int,
+    folder: Path,
+    names: tuple[str, str],
+    controller_url: str,
+    on_progress: Callable[[Run], None],
+) -> Run:
+    """Run the job until row ``until_rows`` and every window the watermark closes is out; return what it told.
+
+    Args:
+        spark: the session.
+        plan: the trace.
+        operator: the windows.
+        own_bound: the bound the job uses unless the controller gives one.
+        until_rows: rows of the trace to stop after.
+        folder: holds the checkpoint and the sink.
+        names: of the job and the stream.
+        controller_url: address of the controller.
+        on_progress: called a few times a second with what is known.
+
+    Raises:
+        DemoError: when the query fails.
+    """
+    job, stream = names
+    register_trace_source(spark)
+    options = {"path": str(plan.path), "slot_us": str(plan.slot_us), "until": str(until_rows)}
+    events = spark.readStream.format("tidemark_trace").options(**options).load()
+    counts = (
+        events.transform(
+            adaptive_watermark(
+                "event_time", own_bound, operator, job=job, stream=stream, controller_url=controller_url
+            )
+        )
+        .groupBy(F.window("event_time", f"{operator.size_us} microseconds"))
+        .agg(F.count("*").alias("rows"))
+        .select(F.unix_micros("window.end").alias("end_us"), "rows")
+    )
+
+    def into_sink(df: DataFrame, batch_id: int) -> None:
+        # Overwriting makes a repeated batch harmless; the folder names the batch that emitted the windows.
+        df.coalesce(1).write.mode("overwrite").parquet(str(folder / "sink" / f"batch={batch_id}"))
+
+    query = (
+        counts.writeStream.foreachBatch(into_sink)
+        .outputMode("append")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    run = Run()
+    try:
+        _drain(query, run, on_progress)
+    finally:
+        query.stop()
+    return run
+
+
+def _drain(query: StreamingQuery, run: Run, on_progress: Callable[[Run], None]) -> None:
+    worker = threading.Thread(target=_process_all, args=(query,), daemon=True)
+    worker.start()
+    while True:
+        worker.join(_POLL_SECONDS)
+        _take(query, run)
+        on_progress(run)
+        if not worker.is_alive():
+            break
+    error = query.exception()
+    if error is not None:
+        raise DemoError(f"the Spark query failed: {str(error).splitlines()[0]}")
+    _take(query, run)
+
+
+def _process_all(query: StreamingQuery) -> None:
+    # The caller reads query.exception(), which has the cause.
+    with contextlib.suppress(Exception):
+        query.processAllAvailable()
+
+
+def _take(query: StreamingQuery, run: Run) -> None:
+    for progress in query.recentProgress:
+        # Typed as text, but an object once Spark has read its own JSON.
+        end: Any = progress.sources[0].endOffset
+        if "triggerExecution" not in progress.durationMs or "addBatch" not in progress.durationMs or not end:
+            continue  # an idle trigger ran no batch
+        rows = int(end["rows"])
+        run.facts[progress.batchId] = BatchFacts(
+            progress.batchId, rows, sum(state.numRowsTotal for state in progress.stateOperators)
+        )
+        run.watermark_ms = max(run.watermark_ms, watermark_ms_of(progress) or 0)

@@ -1,0 +1,140 @@
+"""What the demonstration shows: a progress bar and a live table, and the two runs side by side at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tidemark.models.duration import format_duration
+from tidemark.spark_jobs.demo.outcome import Outcome
+
+__all__ = ["View", "comparison"]
+
+_SLOWEST = 3
+
+
+class View:
+    """The live part. On a terminal it is redrawn; elsewhere a line is printed for every tenth of the way.
+
+    Args:
+        console: where to draw.
+        total: batches of the whole demonstration.
+    """
+
+    def __init__(self, console: Console, total: int) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+        )
+        self._task: TaskID = self._progress.add_task("starting", total=total)
+        self._total = total
+        self._told = -1
+        self._live = (
+            Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+        )
+
+    def __enter__(self) -> Self:
+        """Begin to draw."""
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End drawing; what was drawn goes."""
+        if self._live is not None:
+            self._live.stop()
+
+    def show(
+        self,
+        *,
+        doing: str,
+        batches: int,
+        status: Mapping[str, Any],
+        partitions: Mapping[str, Any],
+        state_rows: int,
+    ) -> None:
+        """Draw the state of things."""
+        self._progress.update(self._task, completed=batches, description=doing)
+        if self._live is not None:
+            self._live.update(Group(self._progress, _table(status, partitions, state_rows)))
+        elif batches * 10 // self._total > self._told:
+            self._told = batches * 10 // self._total
+            self._console.print(
+                f"{doing}: batch {batches} of {self._total}, completeness {_completeness(status)}"
+            )
+
+
+def _table(status: Mapping[str, Any], partitions: Mapping[str, Any], state_rows: int) -> RenderableType:
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    recommended = (status.get("recommended") or {}).get("bound_ms")
+    applied = (status.get("applied") or {}).get("bound_ms")
+    effective = status.get("effective_bound_ms")
+    evidence = status.get("evidence") or {}
+    table.add_row("bound applied", _ms(applied))
+    table.add_row("bound effective", _ms(effective))
+    table.add_row(
+        "bound recommended", _ms(recommended) if recommended is not None else "not enough evidence yet"
+    )
+    table.add_row("completeness so far", _completeness(status))
+    table.add_row("evidence", f"{evidence.get('rows', 0):,} rows in {evidence.get('batches', 0)} batches")
+    table.add_row("state", f"{state_rows:,} rows")
+    every = partitions.get("partitions", [])
+    slowest = sorted(every, key=lambda part: -(part.get("need_ms") or 0))[:_SLOWEST]
+    told = ", ".join(f"{part['partition']} needs {_ms(part.get('need_ms'))}" for part in slowest)
+    table.add_row(f"partitions ({len(every)})", told or "none yet")
+    return table
+
+
+def comparison(guessed: Outcome, recommended: Outcome, labels: tuple[str, str]) -> Table:
+    """Return the two runs side by side."""
+    table = Table(
+        title="guessed against recommended: the sink counted against the truth", title_justify="left"
+    )
+    table.add_column("")
+    for label in labels:
+        table.add_column(label, justify="right")
+    runs = (guessed, recommended)
+    rows = {
+        "bound": [_ms(run.bound_ms) for run in runs],
+        "completeness": ["unknown" if run.completeness is None else _percent(run) for run in runs],
+        "rows lost": [f"{run.lost:,} of {run.rows:,}" for run in runs],
+        "mean latency": [
+            "unknown" if run.latency_us is None else format_duration(round(run.latency_us / 10_000) * 10_000)
+            for run in runs
+        ],
+        "windows closed": [f"{run.windows:,}" for run in runs],
+        "state rows (mean)": [
+            "unknown" if run.state_rows is None else f"{run.state_rows:,.1f}" for run in runs
+        ],
+    }
+    for name, cells in rows.items():
+        table.add_row(name, *cells)
+    return table
+
+
+def _percent(run: Outcome) -> str:
+    text = f"{100 * (run.rows - run.lost) / run.rows:.2f}"
+    return "99.99 %" if run.lost and text == "100.00" else f"{text} %"
+
+
+def _ms(value: int | None) -> str:
+    return "unknown" if value is None else format_duration(value * 1_000)
+
+
+def _completeness(status: Mapping[str, Any]) -> str:
+    told = status.get("completeness") or {}
+    rows = told.get("rows") or 0
+    if not rows:
+        return "unknown"
+    least, most = rows - told["late_most"], rows - told["late_least"]
+    text = f"{100 * least / rows:.2f} %"
+    return text if least == most else f"{text} to {100 * most / rows:.2f} %"
