@@ -35,6 +35,7 @@ from tidemark.spark_jobs.demo.plan import (
 )
 from tidemark.spark_jobs.java import JavaNotFound, ensure_java
 
+_LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
 _SECONDS, _ROWS_PER_SECOND, _SEED, _SLOT_US = 300, 400, 1, 3_000_000
 
 
@@ -74,6 +75,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--guess", help="the bound that somebody guessed (2s for the fleet, the window's length else)"
     )
+    parser.add_argument(
+        "--slots",
+        type=int,
+        default=MOST_BATCHES,
+        help=f"batches to coarsen a trace to, at most {MOST_BATCHES} (the default)",
+    )
     parser.add_argument("--target", default="0.995", help="completeness to reach, such as 0.995")
     return parser
 
@@ -87,7 +94,7 @@ def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console:
     )
     if chosen.trace:
         console.print(
-            f"coarsened to {plan.batches} batches (at most {MOST_BATCHES}): each holds up to "
+            f"coarsened to {plan.batches} batches (at most {chosen.slots}): each holds up to "
             f"{format_duration(plan.slot_us)} of arrivals, so latencies are no finer than that"
         )
     console.print("starting the controller and Spark ...")
@@ -125,6 +132,10 @@ def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console:
 
 
 def _prepare(chosen: argparse.Namespace, folder: Path) -> tuple[Plan, int, int]:
+    if not 2 <= chosen.slots <= MOST_BATCHES:
+        raise ValueError(f"--slots must be at least 2 and at most {MOST_BATCHES}, not {chosen.slots}")
+    if chosen.guess and parse_duration(chosen.guess) < 0:
+        raise ValueError(f"--guess must be at least 0, not {chosen.guess!r}")
     path = folder / "trace.parquet"
     if chosen.trace is None:
         arrivals = generate(_SECONDS, _ROWS_PER_SECOND, _SEED)
@@ -136,7 +147,7 @@ def _prepare(chosen: argparse.Namespace, folder: Path) -> tuple[Plan, int, int]:
         raise DemoError(f"there is no file {chosen.trace}")
     arrivals = read_trace(chosen.trace)
     write_trace(path, arrivals)
-    plan = plan_of(path, arrivals)
+    plan = plan_of(path, arrivals, most_batches=chosen.slots)
     window_us = parse_duration(chosen.window) if chosen.window else nice_duration_us(plan.slot_us)
     return plan, window_us, parse_duration(chosen.guess) if chosen.guess else window_us
 
@@ -150,6 +161,7 @@ def _session(folder: Path) -> SparkSession:
         .appName(JOB)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}")
         .config("spark.driver.memory", "2g")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.session.timeZone", "UTC")

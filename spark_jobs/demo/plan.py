@@ -88,9 +88,11 @@ def read_trace(path: Path) -> Arrivals:
     )
 
 
-def plan_of(path: Path, arrivals: Arrivals, slot_us: int | None = None) -> Plan:
-    """Return the plan of a trace; without ``slot_us`` the finest slots that make at most ``MOST_BATCHES`` batches."""
-    width = slot_us or _finest_slot_us(arrivals.arrival_time_us)
+def plan_of(
+    path: Path, arrivals: Arrivals, slot_us: int | None = None, most_batches: int = MOST_BATCHES
+) -> Plan:
+    """Return the plan of a trace; without ``slot_us`` the finest slots that make at most ``most_batches`` batches."""
+    width = slot_us or _finest_slot_us(arrivals.arrival_time_us, most_batches)
     used = slots_used(arrivals.arrival_time_us, width)
     half = used[len(used) // 2]
     slots = (arrivals.arrival_time_us - arrivals.arrival_time_us[0]) // width
@@ -108,9 +110,9 @@ def nice_duration_us(least_us: int) -> int:
     return next((nice for nice in _NICE_US if nice >= least_us), -(-least_us // days) * days)
 
 
-def _finest_slot_us(arrival_us: Int64s) -> int:
+def _finest_slot_us(arrival_us: Int64s, most_batches: int) -> int:
     low, high = 0, int(arrival_us[-1] - arrival_us[0]) + 1
     while high - low > 1_000:
         middle = (low + high) // 2
-        low, high = (low, middle) if len(slots_used(arrival_us, middle)) <= MOST_BATCHES else (middle, high)
+        low, high = (low, middle) if len(slots_used(arrival_us, middle)) <= most_batches else (middle, high)
     return high

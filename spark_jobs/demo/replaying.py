@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -119,11 +119,10 @@ def _process_all(query: StreamingQuery) -> None:
 
 def _take(query: StreamingQuery, run: Run) -> None:
     for progress in query.recentProgress:
-        # Typed as text, but an object once Spark has read its own JSON.
-        end: Any = progress.sources[0].endOffset
+        end = progress.sources[0].endOffset
         if "triggerExecution" not in progress.durationMs or "addBatch" not in progress.durationMs or not end:
             continue  # an idle trigger ran no batch
-        rows = int(end["rows"])
+        rows = int(json.loads(end)["rows"])
         run.facts[progress.batchId] = BatchFacts(
             progress.batchId, rows, sum(state.numRowsTotal for state in progress.stateOperators)
         )

@@ -1,0 +1,104 @@
+"""The plan of a demonstration: at most 150 batches, whatever the trace looks like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tidemark.spark_jobs.demo.generator import PARTITIONS, SLOW_PARTITION, Arrivals, generate
+from tidemark.spark_jobs.demo.plan import (
+    MOST_BATCHES,
+    nice_duration_us,
+    plan_of,
+    read_trace,
+    slots_used,
+    write_trace,
+)
+
+SHAPES = {
+    "even": np.arange(10_000) * 1_000_000,
+    "with a gap of years": np.concatenate([np.arange(500), 10**14 + np.arange(500)]) * 1_000,
+    "all at once": np.zeros(50, np.int64),
+    "one row": np.zeros(1, np.int64),
+    "sparse": np.arange(40) ** 3 * 10**9,
+}
+
+
+def _arrivals(times: np.ndarray) -> Arrivals:
+    return Arrivals(times.astype(np.int64), times.astype(np.int64), np.full(len(times), "p"))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_trace_is_coarsened_to_at_most_150_batches_and_no_coarser_than_that(shape: str) -> None:
+    arrivals = _arrivals(SHAPES[shape])
+    plan = plan_of(Path("trace"), arrivals)
+
+    assert plan.batches == len(slots_used(arrivals.arrival_time_us, plan.slot_us)) <= MOST_BATCHES
+    finer = plan.slot_us - max(2_000, plan.slot_us // 50)
+    if finer > 0:
+        assert len(slots_used(arrivals.arrival_time_us, finer)) > plan.batches or plan.batches < MOST_BATCHES
+
+
+@pytest.mark.parametrize("shape", ["even", "with a gap of years", "sparse"])
+def test_the_bound_changes_between_two_batches_in_the_middle(shape: str) -> None:
+    arrivals = _arrivals(SHAPES[shape])
+    plan = plan_of(Path("trace"), arrivals)
+    slots = (arrivals.arrival_time_us - arrivals.arrival_time_us[0]) // plan.slot_us
+
+    assert slots[plan.switch_rows - 1] < slots[plan.switch_rows]
+    assert abs(len(np.unique(slots[: plan.switch_rows])) - plan.batches / 2) <= 1
+
+
+def test_a_trace_that_fits_one_batch_has_all_its_rows_before_the_switch() -> None:
+    """There is nothing to run after it, which the second run finds at once."""
+    assert plan_of(Path("trace"), _arrivals(SHAPES["one row"])).switch_rows == 1
+
+
+def test_a_batch_runs_when_its_slot_ends() -> None:
+    plan = plan_of(Path("trace"), _arrivals(np.array([5, 6, 14, 31])), slot_us=10)
+
+    assert [plan.wall_us(rows) for rows in (1, 2, 3, 4)] == [15, 15, 15, 35]
+
+
+def test_rows_survive_the_way_to_disk_and_back(tmp_path: Path) -> None:
+    arrivals = generate(5, 50, 3)
+    write_trace(tmp_path / "trace.parquet", arrivals)
+    back = read_trace(tmp_path / "trace.parquet")
+
+    np.testing.assert_array_equal(arrivals.event_time_us, back.event_time_us)
+    np.testing.assert_array_equal(arrivals.arrival_time_us, back.arrival_time_us)
+    np.testing.assert_array_equal(arrivals.partition, back.partition)
+
+
+def test_a_trace_without_rows_is_refused(tmp_path: Path) -> None:
+    write_trace(tmp_path / "trace.parquet", _arrivals(np.empty(0)))
+    with pytest.raises(ValueError, match="has no rows"):
+        read_trace(tmp_path / "trace.parquet")
+
+
+def test_durations_are_rounded_up_to_one_that_a_person_would_choose() -> None:
+    given = [1, 11_000, 4_338_000, 61_000_000, 281_664_000_000, 30 * 86_400_000_000]
+
+    assert [nice_duration_us(least) for least in given] == [
+        10_000,
+        20_000,
+        5_000_000,
+        120_000_000,
+        7 * 86_400_000_000,
+        30 * 86_400_000_000,
+    ]
+
+
+def test_the_fleet_has_sixteen_partitions_a_slow_one_and_flushes_that_come_late() -> None:
+    fleet = generate(120, 400, 1)
+    delay_s = (fleet.arrival_time_us - fleet.event_time_us) / 1e6
+    slow = fleet.partition == str(SLOW_PARTITION)
+    flushed = (delay_s > 15) & ~slow
+
+    assert len(np.unique(fleet.partition)) == PARTITIONS
+    assert delay_s[slow].min() > 8 > np.quantile(delay_s[~slow], 0.98)
+    assert set(fleet.partition[flushed].tolist()) == {"3", "11"}
+    assert (np.diff(fleet.arrival_time_us) >= 0).all()
+    np.testing.assert_array_equal(fleet.event_time_us, generate(120, 400, 1).event_time_us)
