@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["NARROW_DEAD_BAND_PPM", "UNKNOWN_SHARE_OF_BUDGET_PPM"]
+__all__ = ["BOUND_DIGITS", "NARROW_DEAD_BAND_PPM", "UNKNOWN_SHARE_OF_BUDGET_PPM"]
+
+BOUND_DIGITS = 3
+"""Digits to which a bound is rounded up.
+
+Chosen: three digits widen by at most 1 %, about what the needs' sketch does, and the last digits of a sample should not
+make a new generation. One digit fewer widens by up to 10 %.
+"""
 
 NARROW_DEAD_BAND_PPM = 100_000
 """Share of the bound, in parts per million, by which a new bound must be narrower to be worth a change.

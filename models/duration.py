@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-__all__ = ["MICROSECONDS", "format_duration", "parse_duration"]
+__all__ = ["MICROSECONDS", "format_about", "format_duration", "parse_duration"]
 
 MICROSECONDS: dict[str, int] = {
     "us": 1,
@@ -45,9 +45,10 @@ _ALIASES = {
     "week": "w",
     "weeks": "w",
 }
-_SHOWN = ((86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1_000, "ms"))
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
 _VARIABLE = {"month", "months", "mon", "year", "years"}
+_COMPOUND_FROM_US = 2 * MICROSECONDS["m"]
+"""From two minutes on, minutes read better than seconds."""
 
 
 def parse_duration(text: str) -> int:
@@ -85,17 +86,32 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(duration_us: int) -> str:
-    """Return ``duration_us`` in the largest unit that tells it to the millisecond: ``"1.25 s"``, ``"10 min"``.
+    """Return ``duration_us`` to the millisecond, as ``parse_duration`` reads it: ``"1.25 s"``, ``"1 h 30 min"``.
 
     A bound is copied from what is shown: 28 d and a millisecond must not read 28 d.
     """
-    if duration_us == 0:
-        return "0 s"
-    for size, name in _SHOWN:
-        # Three decimals are shown; above the second they must be all there are.
-        if abs(duration_us) >= size and (size <= MICROSECONDS["s"] or 1_000 * duration_us % size == 0):
-            return f"{_trim(duration_us / size)} {name}"
-    return f"{duration_us} us"
+    if 0 < abs(duration_us) < MICROSECONDS["s"]:
+        ms = _trim(duration_us / MICROSECONDS["ms"])
+        return f"{ms} ms" if abs(duration_us) >= MICROSECONDS["ms"] else f"{duration_us} us"
+    if duration_us < _COMPOUND_FROM_US:
+        return f"{_trim(duration_us / MICROSECONDS['s'])} s"
+    return " ".join(_parts(round(duration_us, -3)))
+
+
+def format_about(duration_us: float) -> str:
+    """Return a measured duration with no more digits than anybody reads: ``"12.04 s"``, ``"11 d 20 h"``."""
+    if duration_us < _COMPOUND_FROM_US:
+        return format_duration(round(duration_us / 10_000) * 10_000)
+    return " ".join(_parts(round(duration_us / MICROSECONDS["s"]) * MICROSECONDS["s"])[:2])
+
+
+def _parts(duration_us: int) -> list[str]:
+    parts, rest = [], duration_us
+    for unit, name in (("d", "d"), ("h", "h"), ("m", "min")):
+        number, rest = divmod(rest, MICROSECONDS[unit])
+        if number:
+            parts.append(f"{number} {name}")
+    return parts + ([f"{_trim(rest / MICROSECONDS['s'])} s"] if rest else [])
 
 
 def _trim(number: float) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tidemark.models.choice import needed_rank, percent
 from tidemark.models.curve import Curve
-from tidemark.models.defaults import NARROW_DEAD_BAND_PPM, UNKNOWN_SHARE_OF_BUDGET_PPM
+from tidemark.models.defaults import BOUND_DIGITS, NARROW_DEAD_BAND_PPM, UNKNOWN_SHARE_OF_BUDGET_PPM
 from tidemark.models.duration import format_duration
 from tidemark.models.quantile import least_samples
 from tidemark.models.slo import Policy, Slo
@@ -91,7 +91,7 @@ def recommend(inputs: Inputs) -> Recommendation:
     """Return the bound to recommend; without enough evidence or when constraints conflict, none."""
     step = _quantile(inputs)
     steps = [step]
-    for link in (_unknown_rows, _latency_cap, _limits, _dead_band):
+    for link in (_round_up, _unknown_rows, _latency_cap, _limits, _dead_band):
         if step.bound_ms is None:
             break
         step = link(inputs, step.bound_ms)
@@ -120,6 +120,12 @@ def _quantile(inputs: Inputs) -> Step:
         f"{rank:,} of {rows:,} rows need at most {format_duration(bound_ms * 1_000)}, "
         f"which certifies {target} at a confidence of {confidence:g}",
     )
+
+
+def _round_up(inputs: Inputs, bound_ms: int) -> Step:  # noqa: ARG001 - one signature for every link
+    grain = 10 ** max(len(str(bound_ms)) - BOUND_DIGITS, 0)
+    rounded = -(-bound_ms // grain) * grain
+    return Step("round up", rounded, f"{format_duration(rounded * 1_000)}, in {BOUND_DIGITS} digits")
 
 
 def _unknown_rows(inputs: Inputs, bound_ms: int) -> Step:

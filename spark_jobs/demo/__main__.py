@@ -26,6 +26,7 @@ from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoE
 from tidemark.spark_jobs.demo.generator import generate
 from tidemark.spark_jobs.demo.loop import JOB, STREAM, Loop
 from tidemark.spark_jobs.demo.plan import (
+    DEFAULT_BATCHES,
     MOST_BATCHES,
     Plan,
     nice_duration_us,
@@ -78,8 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--slots",
         type=int,
-        default=MOST_BATCHES,
-        help=f"batches to coarsen a trace to, at most {MOST_BATCHES} (the default)",
+        default=DEFAULT_BATCHES,
+        help=f"batches to coarsen a trace to, at most {MOST_BATCHES}; {DEFAULT_BATCHES} unless given",
     )
     parser.add_argument("--target", default="0.995", help="completeness to reach, such as 0.995")
     return parser

@@ -13,10 +13,21 @@ from tidemark.models.operators import Int64s
 from tidemark.spark_jobs.demo.generator import Arrivals
 from tidemark.spark_jobs.trace_source import TRACE_COLUMNS, read_arrivals
 
-__all__ = ["MOST_BATCHES", "Plan", "nice_duration_us", "plan_of", "read_trace", "slots_used", "write_trace"]
+__all__ = [
+    "DEFAULT_BATCHES",
+    "MOST_BATCHES",
+    "Plan",
+    "nice_duration_us",
+    "plan_of",
+    "read_trace",
+    "slots_used",
+    "write_trace",
+]
 
 MOST_BATCHES = 150
-"""A demonstration has at most this many batches, so that it ends within two minutes on two cores."""
+"""A demonstration has at most this many batches."""
+DEFAULT_BATCHES = 120
+"""So many end well within two minutes on two cores."""
 
 _NICE_US = [
     number * unit

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tidemark.models.duration import format_duration
+from tidemark.models.duration import format_about, format_duration
 from tidemark.spark_jobs.demo.outcome import Outcome
 
 __all__ = ["View", "comparison"]
@@ -108,8 +108,7 @@ def comparison(guessed: Outcome, recommended: Outcome, labels: tuple[str, str]) 
         "completeness": ["unknown" if run.completeness is None else _percent(run) for run in runs],
         "rows lost": [f"{run.lost:,} of {run.rows:,}" for run in runs],
         "mean latency": [
-            "unknown" if run.latency_us is None else format_duration(round(run.latency_us / 10_000) * 10_000)
-            for run in runs
+            "unknown" if run.latency_us is None else format_about(run.latency_us) for run in runs
         ],
         "windows closed": [f"{run.windows:,}" for run in runs],
         "state rows (mean)": [

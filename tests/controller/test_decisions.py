@@ -82,6 +82,7 @@ def test_a_stream_goes_from_unknown_to_recommended_to_applied(either: Controller
     assert status["recommended"]["current"] is True
     assert [step["name"] for step in status["recommended"]["steps"]] == [
         "quantile",
+        "round up",
         "unknown rows",
         "latency cap",
         "limits",

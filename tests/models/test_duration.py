@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.duration import format_duration, parse_duration
+from tidemark.models.duration import format_about, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_parts_finer_than_a_microsecond_may_add_up_to_whole_ones() -> None:
         (10_870_741, "10.871 s"),
         (600_000_000, "10 min"),
         (65_000_000, "65 s"),
-        (90_000_000, "1.5 min"),
-        (100_000_000_000, "100000 s"),
-        (28 * 86_400_000_000 + 1_000, "2419200.001 s"),
-        (5_400_000_000, "1.5 h"),
+        (90_000_000, "90 s"),
+        (100_000_000_000, "1 d 3 h 46 min 40 s"),
+        (28 * 86_400_000_000 + 1_000, "28 d 0.001 s"),
+        (5_400_000_000, "1 h 30 min"),
         (604_800_000_000, "7 d"),
     ],
 )
-def test_a_duration_is_written_in_the_largest_unit_that_tells_it_to_the_millisecond(
+def test_a_duration_is_written_to_the_millisecond_in_seconds_and_from_two_minutes_on_in_larger_units(
     duration_us: int, text: str
 ) -> None:
     """Few zeros to count, and none of it lost."""
@@ -103,3 +103,20 @@ def test_a_bound_of_whole_milliseconds_reads_back_exactly(duration_ms: int) -> N
 def test_any_duration_reads_back_within_half_a_millisecond(duration_us: int) -> None:
     """Mean latencies have more digits than anybody reads."""
     assert abs(parse_duration(format_duration(duration_us)) - duration_us) <= 500
+
+
+@pytest.mark.parametrize(
+    ("duration_us", "text"),
+    [
+        (0.0, "0 s"),
+        (5_282_345.6, "5.28 s"),
+        (119_999_999.0, "2 min"),
+        (1_023_433_410_000.0, "11 d 20 h"),
+        (172_800_000_000.0 + 61_000_000, "2 d 1 min"),
+    ],
+)
+def test_a_measured_duration_is_written_without_digits_that_nobody_reads(
+    duration_us: float, text: str
+) -> None:
+    """A mean latency of days has no milliseconds."""
+    assert text == format_about(duration_us)

@@ -102,6 +102,21 @@ def test_the_confidence_is_the_slos() -> None:
     assert at == {500_000: 991, 950_000: 996, 999_900: 1_000}
 
 
+# -- round up ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("need_ms", "bound_ms"), [(0, 0), (7, 7), (999, 999), (1_001, 1_010), (2_526_701, 2_530_000)]
+)
+def test_a_bound_is_rounded_up_to_three_digits_so_that_no_row_is_lost_by_it(
+    need_ms: int, bound_ms: int
+) -> None:
+    """The last digits of a sample are no knowledge, and each would be a new generation."""
+    found = recommend(inputs([need_ms] * 1_000))
+
+    assert found.bound_ms == bound_ms
+
+
 # -- unknown rows --------------------------------------------------------------------------------------------
 
 
@@ -281,6 +296,7 @@ def test_the_steps_come_in_the_order_of_their_power() -> None:
     found = recommend(inputs(THOUSAND, in_use_ms=10))
     assert [step.name for step in found.steps] == [
         "quantile",
+        "round up",
         "unknown rows",
         "latency cap",
         "limits",

@@ -79,7 +79,7 @@ class TestOnARealSession:
         for part in (
             "job=shop",
             "stream=clicks",
-            "bound=1.5 min",
+            "bound=90 s",
             "source=job",
             "generation=None",
             "mode=Off",

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidemark.spark_jobs.trace_source import TraceStreamReader, register_trace_source
+from tidemark.controller.traces.format import COLUMNS
+from tidemark.spark_jobs.trace_source import TRACE_COLUMNS, TraceStreamReader, register_trace_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,6 +102,11 @@ def test_a_file_that_is_no_trace_says_which_columns_it_lacks(tmp_path: Path) -> 
     pq.write_table(pa.table({"seq": [1], "when": [2]}), path)
     with pytest.raises(ValueError, match="lacks event_time_us, arrival_time_us, partition; it has seq, when"):
         _reader(path).latestOffset({"rows": 0}, ALL)  # type: ignore[arg-type]
+
+
+def test_the_source_and_the_trace_command_mean_the_same_columns() -> None:
+    """They cannot share the definition: the source travels to Spark's workers by value."""
+    assert tuple(COLUMNS) == TRACE_COLUMNS
 
 
 def test_a_trace_out_of_order_is_refused(tmp_path: Path) -> None:

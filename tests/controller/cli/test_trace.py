@@ -288,7 +288,7 @@ def test_the_table_says_what_was_found(output: Path, tmp_path: Path) -> None:
     assert {name.strip(): value.strip() for name, value in table.items()} == {
         "rows": "100",
         "partitions": "4",
-        "span of arrivals": "1.65 min",
+        "span of arrivals": "99 s",
         "span of event times": "98 s",
         "out of order": "10.00 %",
         "delay p50": "0 s",
