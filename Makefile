@@ -11,6 +11,8 @@ DIST  := dist
 
 # PYTHON=/path/to/python names the interpreter to try first; ARGS reaches the command that a target runs.
 PYTHON ?=
+# Debian keeps PostgreSQL's programs off PATH.
+INITDB ?= $(firstword $(shell command -v initdb) $(wildcard /usr/lib/postgresql/*/bin/initdb))
 ARGS   ?=
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -99,6 +101,7 @@ services: ## install the system packages that tests need (Debian, as root)
 	@$(FIND_PYTHON); \
 	packages=; \
 	"$$python" -P spark_jobs/java.py >/dev/null 2>&1 || packages="openjdk-17-jre-headless"; \
+	[ -n "$(INITDB)" ] || packages="$$packages postgresql"; \
 	"$$python" -c 'import ensurepip' 2>/dev/null || packages="$$packages python3-venv"; \
 	if [ -z "$$packages" ]; then echo "services: nothing to install"; exit 0; fi; \
 	if ! command -v apt-get >/dev/null 2>&1; then \

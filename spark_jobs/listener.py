@@ -126,7 +126,10 @@ class TidemarkListener(StreamingQueryListener):
         for metric, row in progress.observedMetrics.items():
             binding = self._bindings.get(metric)
             if binding is not None:
-                self._tell(run, metric, binding, progress, row[0])
+                try:
+                    self._tell(run, metric, binding, progress, row[0])
+                except Exception:  # noqa: BLE001 - the query goes on; the gap in batch ids shows the loss
+                    _log.exception("stream %s: batch %d is not reported", binding.stream, progress.batchId)
         run.watermark_ms.pop(progress.batchId - 2, None)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
 
 from tidemark.controller.loop import Turn
 from tidemark.controller.store.publication import NO_REPORT, OFF
@@ -27,21 +25,13 @@ REPORTS = query_reports(BATCHES)
 TARGET = {"target": "0.9"}
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
     """A controller on each database that is there."""
     if request.param == "sqlite":
-        with Controller(f"sqlite:///{tmp_path / 'tidemark.db'}") as running:
-            yield running
-        return
-    url = os.environ.get("TIDEMARK_TEST_POSTGRES_URL")
-    if url is None:
-        pytest.skip("TIDEMARK_TEST_POSTGRES_URL is not set")
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        connection.execute(text("DROP SCHEMA public CASCADE"))
-        connection.execute(text("CREATE SCHEMA public"))
-    engine.dispose()
+        url = f"sqlite:///{tmp_path / 'tidemark.db'}"
+    else:
+        url = request.getfixturevalue("postgres_url")
     with Controller(url) as running:
         yield running
 

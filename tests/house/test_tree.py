@@ -103,7 +103,9 @@ def test_make_venv_says_in_one_line_which_python_is_missing(
     assert not (house / ".venv").exists()
 
 
-def run_services(tmp_path: Path, *, java: str | None, user: str, apt: bool) -> tuple[int, str, str]:
+def run_services(
+    tmp_path: Path, *, java: str | None, user: str, apt: bool, initdb: str = "/bin/initdb"
+) -> tuple[int, str, str]:
     """Run ``make services`` where apt-get only notes what it is asked; return (exit code, output, the notes)."""
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -125,7 +127,12 @@ def run_services(tmp_path: Path, *, java: str | None, user: str, apt: bool) -> t
     make = shutil.which("make")
     assert make is not None
     run = subprocess.run(
-        [make, "services"], cwd=house, env={"PATH": str(tools)}, capture_output=True, text=True, check=False
+        [make, "services", f"INITDB={initdb}"],
+        cwd=house,
+        env={"PATH": str(tools)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return run.returncode, run.stdout + run.stderr, notes.read_text(encoding="utf-8")
 
@@ -146,6 +153,12 @@ def test_make_services_adds_a_missing_java_and_upgrades_nothing(tmp_path: Path) 
     assert update == "-qq update"
     assert install.split()[-1] == "openjdk-17-jre-headless"
     assert "--no-upgrade" in install.split()
+
+
+def test_make_services_adds_a_missing_postgresql(tmp_path: Path) -> None:
+    _, said, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, initdb="")
+
+    assert said == "services: apt-get installs postgresql\n"
 
 
 @pytest.mark.parametrize(

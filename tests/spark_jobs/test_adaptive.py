@@ -99,7 +99,9 @@ class TestOnARealSession:
 
         assert told == [(3_000, "job", runs[0]), (9_000, "job", runs[1])]
 
-    def test_a_sink_that_fails_does_not_fail_the_query(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_a_sink_that_fails_does_not_fail_the_query(
+        self, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """Tidemark may lose a report of its own, never a batch of the user's."""
 
         class Failing(RecordingSink):
@@ -110,3 +112,4 @@ class TestOnARealSession:
         job.run("3 seconds", [[[Row(1, 0, EPOCH_US)]], [[Row(2, 0, EPOCH_US + 1_000_000)]]])
 
         assert {identity for output in job.output.values() for _, ids in output for identity in ids} == {1, 2}
+        assert "is not reported" in caplog.text

@@ -1,0 +1,79 @@
+"""A PostgreSQL server of the tests' own: made in a folder of its own, on a free loopback port, and gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["find_postgres", "running_postgres"]
+
+
+def find_postgres() -> Path | None:
+    """Return the folder of PostgreSQL's programs, of the newest version there is; None when there is none."""
+    on_path = shutil.which("initdb")
+    if on_path:
+        return Path(on_path).resolve().parent
+    # Debian keeps them off PATH.
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    return found[-1].parent if found else None
+
+
+@contextmanager
+def running_postgres(programs: Path) -> Iterator[str]:
+    """Start an empty server and give its URL; it ends with the context."""
+    # Not pytest's folder: PostgreSQL refuses to run as root, and another user cannot enter that.
+    folder = Path(tempfile.mkdtemp(prefix="tidemark-postgres-"))
+    try:
+        become = _unprivileged(folder)
+        data, port = folder / "data", _free_port()
+        options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+        run: list[list[str | Path]] = [
+            [programs / "initdb", "-D", data, "-U", "tidemark", "-A", "trust", "--no-sync", "-E", "UTF8"],
+            [programs / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start"],
+        ]
+        for command in run:
+            _run(become, command)
+        try:
+            yield f"postgresql+psycopg://tidemark@127.0.0.1:{port}/postgres"
+        finally:
+            _run(become, [programs / "pg_ctl", "-D", data, "-m", "immediate", "stop"])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(become: list[str], command: list[str | Path]) -> None:
+    # Its output goes to a file: a server that inherits a pipe would keep it open for ever.
+    with tempfile.TemporaryFile("w+") as told:
+        done = subprocess.run(
+            [*become, *map(str, command)],
+            stdin=subprocess.DEVNULL,
+            stdout=told,
+            stderr=told,
+            check=False,
+            cwd="/",
+        )
+        told.seek(0)
+        assert done.returncode == 0, told.read()
+
+
+def _unprivileged(folder: Path) -> list[str]:
+    """Return what to put before a command so that it does not run as root, and hand ``folder`` to that user."""
+    if os.getuid() != 0:
+        return []
+    user = pwd.getpwnam("postgres")  # made by the server's package
+    os.chown(folder, user.pw_uid, user.pw_gid)
+    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
