@@ -11,8 +11,11 @@ import argparse
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +39,6 @@ from tidemark.spark_jobs.demo.plan import (
 )
 from tidemark.spark_jobs.java import JavaNotFound, ensure_java
 
-_LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
 _SECONDS, _ROWS_PER_SECOND, _SEED, _SLOT_US = 300, 400, 1, 3_000_000
 
 
@@ -44,6 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the demonstration; return the exit code."""
     chosen = _parser().parse_args(arguments)
     console = Console()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
     try:
         target = str(chosen.target)
         parse_target(target)
@@ -60,6 +64,11 @@ def main(arguments: list[str] | None = None) -> int:
     except (DemoError, JavaNotFound, ValueError, OSError) as error:
         console.print(f"[red]demo:[/red] {error}", highlight=False)
         return 2
+
+
+def _leave(number: int, _: object) -> None:
+    """End as by Ctrl-C, so that a closed terminal leaves no controller behind."""
+    raise SystemExit(128 + number)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -116,7 +125,9 @@ def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console:
                 console=console,
             ).run()
         finally:
-            spark.stop()
+            # Interrupted in the middle of a call, Spark may not answer any more; its process ends with this one.
+            with suppress(Exception):
+                spark.stop()
     except BaseException:
         controller.stop()
         raise
@@ -157,22 +168,42 @@ def _session(folder: Path) -> SparkSession:
     # Python workers must be this Python, or they cannot import what the job imports.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    spark = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName(JOB)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}")
         .config("spark.driver.memory", "2g")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.tidemark.cache.dir", str(folder / "bounds"))
-        .getOrCreate()
     )
-    spark.sparkContext.setLogLevel("ERROR")
+    log = folder / "spark.log"
+    try:
+        with _stderr_into(log):
+            spark = builder.getOrCreate()
+    except Exception as error:
+        raise DemoError(
+            f"Spark did not start; it said:\n{log.read_text(errors='replace')[-2_000:]}"
+        ) from error
+    spark.sparkContext.setLogLevel("WARN")
     return spark
+
+
+@contextmanager
+def _stderr_into(path: Path) -> Iterator[None]:
+    """Let a process that is started meanwhile write its errors to a file: the JVM's would tear the live table."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with path.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 if __name__ == "__main__":

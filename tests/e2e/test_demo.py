@@ -37,6 +37,39 @@ def _column(told: str, row: str) -> list[str]:
     return [cell.strip() for cell in line.strip("│").split("│")][1:]
 
 
+def _assert_gone(told: str) -> None:
+    """The controller that the driver's line names must not answer any more."""
+    (url,) = set(re.findall(r"controller=(http://\S+)", told))
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/livez")
+
+
+def test_a_demo_that_is_terminated_in_the_middle_takes_its_controller_along(
+    tmp_path: Path, trace: Path
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    command = [sys.executable, "-m", "tidemark.controller", "demo", "--trace", str(trace), "--window", "5s"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp"), "COLUMNS": "200"},
+    ) as running:
+        assert running.stdout is not None
+        told = ""
+        for line in running.stdout:
+            told += line
+            if "controller=http" in line:
+                break
+        running.terminate()
+        told += running.stdout.read()
+
+    assert running.returncode == 128 + signal.SIGTERM, told
+    _assert_gone(told)
+    assert not list((tmp_path / "tmp").glob("tidemark-demo-*"))
+
+
 def test_it_compares_two_bounds_and_leaves_nothing_running(tmp_path: Path, trace: Path) -> None:
     (tmp_path / "tmp").mkdir()
     done = _demo(
@@ -61,7 +94,7 @@ def test_it_compares_two_bounds_and_leaves_nothing_running(tmp_path: Path, trace
     assert bounds[1] != "0 s"
     assert float(guessed.removesuffix(" %")) < 98 < float(recommended.removesuffix(" %"))
     assert not list((tmp_path / "tmp").glob("tidemark-demo-*"))
-    assert subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, check=False).returncode == 1
+    _assert_gone(done.stderr)
 
 
 def test_keep_leaves_the_controller_up_and_says_how_to_end_it(tmp_path: Path, trace: Path) -> None:
