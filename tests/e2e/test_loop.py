@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tidemark.models.operators import tumbling
+from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 
 from support.spark_streams import EPOCH_US, Job, Row, random_batches
@@ -145,5 +146,6 @@ def test_while_the_controller_is_away_for_50_batches_the_query_goes_on_and_the_l
         assert status["completeness"]["exact"] is False
     finally:
         query.stop()
+        assert flush(30), "what is left in the driver would wait for a controller that is gone"
         if back is not controller:
             back.stop()
