@@ -201,6 +201,10 @@ class BoundAnswer:
     """Why this bound, or why none, in one sentence."""
 
 
+_MOST = 2**53
+"""Greatest bound in milliseconds (and generation) that is believed; Spark's interval could not hold much more."""
+
+
 def read_bound_answer(value: object) -> BoundAnswer:
     """Return the answer in a decoded JSON ``value``, from the wire or from disk, where anything may stand.
 
@@ -214,7 +218,8 @@ def read_bound_answer(value: object) -> BoundAnswer:
     except TypeError as error:
         raise ValueError(f"a bound of another version: {error}") from None
     numbers = [answer.generation] if answer.bound_ms is None else [answer.generation, answer.bound_ms]
-    if any(type(number) is not int or number < 0 for number in numbers) or answer.mode not in get_args(Mode):
+    usable = all(type(number) is int and 0 <= number <= _MOST for number in numbers)
+    if not usable or answer.mode not in get_args(Mode):
         raise ValueError(f"not a usable bound: {value}")
     return answer
 

@@ -13,9 +13,9 @@ import itertools
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,14 +28,15 @@ from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.listener import Binding, ReportSink, TidemarkListener
 from tidemark.spark_jobs.sender import Sender
 from tidemark.spark_jobs.settings import JobSettings
-from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, Tap
+from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, MOST_KEYS, Tap
 
 __all__ = ["adaptive_watermark", "flush"]
 
+_KAFKAS = "partition"
 _ALLOW_MULTIPLE = "spark.sql.streaming.statefulOperator.allowMultiple"
 _log = logging.getLogger("tidemark.spark")
 _lock = threading.Lock()
-_listeners: WeakKeyDictionary[SparkSession, TidemarkListener] = WeakKeyDictionary()
+_listeners: dict[SparkSession, TidemarkListener] = {}
 _senders: dict[tuple[str, Path | None], tuple[ControllerClient, Sender]] = {}
 _numbers = itertools.count()
 
@@ -58,7 +59,7 @@ def adaptive_watermark(
     operator: Operator,
     *,
     stream: str | None = None,
-    partition: str | None = "partition",
+    partition: str | None = _KAFKAS,
     granule: str | None = None,
     max_keys: int = DEFAULT_MAX_KEYS,
     job: str | None = None,
@@ -89,13 +90,17 @@ def adaptive_watermark(
     own_bound_ms = _bound_ms(bound)
     granule_us = parse_duration(granule) if granule is not None else default_granule_us(operator)
     _refuse_granule(granule_us, operator)
+    if not 1 <= max_keys <= MOST_KEYS:
+        raise ValueError(f"max_keys must be at least 1 and at most {MOST_KEYS}, not {max_keys}")
 
     def transform(df: DataFrame) -> DataFrame:
         spark = df.sparkSession
         _refuse_session(spark)
-        tap = Tap(
-            event_time, partition if partition in df.columns else None, granule_us, operator.closed, max_keys
-        )
+        # Kafka's source has the column by default; another name was meant, and must be there.
+        absent = partition == _KAFKAS and partition not in df.columns
+        # Kafka's source has the column by default; another name was meant, and must be there.
+        absent = partition == _KAFKAS and partition not in df.columns
+        tap = Tap(event_time, None if absent else partition, granule_us, operator.closed, max_keys)
         tap.refuse(df)
         settings = JobSettings.read(
             spark.conf.get,
@@ -106,7 +111,12 @@ def adaptive_watermark(
         )
         client, sender = _connect(settings)
         chosen = choose_bound_at_start(
-            settings.job, settings.stream, own_bound_ms, client, BoundCache(settings.cache_dir)
+            settings.job,
+            settings.stream,
+            own_bound_ms,
+            client,
+            BoundCache(settings.cache_dir, settings.controller_url or ""),
+            settings.timeout_s,
         )
         metric = f"tidemark:{settings.stream}:{next(_numbers)}"
         _listener(spark).bind(
@@ -139,11 +149,12 @@ def flush(timeout_s: float = 10.0) -> bool:
     Call it before a short job (``trigger(availableNow=True)``) ends: Spark tells of batches asynchronously. Returns
     whether all went out in time.
     """
+    deadline = time.monotonic() + timeout_s
     with _lock:
         listeners = list(_listeners.values())
         senders = [sender for _, sender in _senders.values()]
-    told = [listener.wait_for_ended_runs(timeout_s) for listener in listeners]
-    sent = [sender.flush(timeout_s) for sender in senders]
+    told = [listener.wait_for_ended_runs(deadline - time.monotonic()) for listener in listeners]
+    sent = [sender.flush(max(deadline - time.monotonic(), 0)) for sender in senders]
     return all(told) and all(sent)
 
 
@@ -171,7 +182,7 @@ def _refuse_session(spark: SparkSession) -> None:
         raise NotImplementedError(
             "Spark Connect is not supported: the listener must run in the driver's process"
         )
-    if spark.conf.get(_ALLOW_MULTIPLE, "true") == "false":
+    if (spark.conf.get(_ALLOW_MULTIPLE, "true") or "").strip().lower() == "false":
         raise ValueError(
             f"{_ALLOW_MULTIPLE}=false changes Spark's late rule; unset it, the ledger would be wrong"
         )
@@ -192,7 +203,13 @@ def _connect(settings: JobSettings) -> tuple[ControllerClient | None, Sender | N
     with _lock:
         where = settings.controller_url, settings.token_file
         if where not in _senders:
-            client = ControllerClient(settings.controller_url, settings.token_file, settings.timeout_s)
+            try:
+                client = ControllerClient(settings.controller_url, settings.token_file, settings.timeout_s)
+            except Exception:  # noqa: BLE001 - proxies and certificates of the environment; the job must start
+                _log.exception(
+                    "no connection to %s can be made; nothing is reported", settings.controller_url
+                )
+                return None, None
             _senders[where] = client, Sender(client, settings.queue_reports)
         return _senders[where]
 

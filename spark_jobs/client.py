@@ -12,7 +12,11 @@ import httpx
 
 from tidemark.models.wire import Acknowledgement, BoundAnswer, Report, read_bound_answer, to_json_object
 
-__all__ = ["ControllerClient", "ControllerUnavailable", "RequestRefused"]
+__all__ = ["ControllerBroken", "ControllerClient", "ControllerUnavailable", "RequestRefused"]
+
+_BROKEN = 500
+_LATER = (401, 403, 404, 408, 425, 429)
+"""What may pass: a token that is being rotated, a proxy that has no controller behind it yet, too many requests."""
 
 _GZIP_FROM_BYTES = 2_000
 """Smaller bodies are sent as they are: compressing them would save less than a packet."""
@@ -20,6 +24,10 @@ _GZIP_FROM_BYTES = 2_000
 
 class ControllerUnavailable(Exception):
     """The controller did not answer, or said that it cannot now: the same request may succeed later."""
+
+
+class ControllerBroken(ControllerUnavailable):
+    """The controller failed on this very request (status 500): worth a few more tries, but not for ever."""
 
 
 class RequestRefused(Exception):
@@ -56,9 +64,12 @@ class ControllerClient:
         """
         response = self._send("GET", job, stream, "bound")
         try:
-            return read_bound_answer(response.json())
+            answer = read_bound_answer(response.json())
         except ValueError as error:
             raise RequestRefused(f"{self.url} answered what this release cannot read: {error}") from None
+        if (answer.job, answer.stream) != (job, stream):
+            raise RequestRefused(f"{self.url} answered for {answer.job!r}/{answer.stream!r}")
+        return answer
 
     def report(self, report: Report) -> None:
         """Send a report. Raises as ``bound`` does."""
@@ -98,8 +109,10 @@ class ControllerClient:
             response = self._http.request(method, url, headers=headers, content=content)
         except httpx.HTTPError as error:
             raise ControllerUnavailable(f"{self.url}: {type(error).__name__}: {error}") from None
-        if response.status_code in (408, 425, 429) or response.status_code >= 500:
+        if response.status_code in _LATER or response.status_code > _BROKEN:
             raise ControllerUnavailable(f"{self.url}: {response.status_code} {_detail(response)}")
+        if response.status_code == _BROKEN:
+            raise ControllerBroken(f"{self.url}: {_BROKEN} {_detail(response)}")
         if not response.is_success:
             raise RequestRefused(f"{self.url}: {response.status_code} {_detail(response)}")
         return response

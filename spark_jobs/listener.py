@@ -104,7 +104,13 @@ class TidemarkListener(StreamingQueryListener):
         Spark delivers progress asynchronously, so right after ``awaitTermination`` the last batches may be missing.
         """
         deadline = time.monotonic() + timeout_s
-        active = {str(query.runId) for query in self._spark.streams.active}
+        if not self._runs:
+            return True
+        try:
+            active = {str(query.runId) for query in self._spark.streams.active}
+        except Exception:  # noqa: BLE001 - the session has ended, and with it every story it had to tell
+            self._runs.clear()
+            return False
         ended = [run for run_id, run in list(self._runs.items()) if run_id not in active]
         told = [run.ended.wait(max(deadline - time.monotonic(), 0)) for run in ended]
         return all(told)
@@ -122,14 +128,18 @@ class TidemarkListener(StreamingQueryListener):
         if run is None:
             # The listener was added while the query ran.
             run = self._runs[str(progress.runId)] = _Run(RunningQuery(self._spark, str(progress.id)))
+        taps = {
+            metric: row[0] for metric, row in progress.observedMetrics.items() if metric in self._bindings
+        }
+        if not taps:
+            return
         run.watermark_ms[progress.batchId] = _watermark_ms(progress, run)
-        for metric, row in progress.observedMetrics.items():
-            binding = self._bindings.get(metric)
-            if binding is not None:
-                try:
-                    self._tell(run, metric, binding, progress, row[0])
-                except Exception:  # noqa: BLE001 - the query goes on; the gap in batch ids shows the loss
-                    _log.exception("stream %s: batch %d is not reported", binding.stream, progress.batchId)
+        for metric, observed in taps.items():
+            binding = self._bindings[metric]
+            try:
+                self._tell(run, metric, binding, progress, observed)
+            except Exception:  # noqa: BLE001 - the query goes on; the gap in batch ids shows the loss
+                _log.exception("stream %s: batch %d is not reported", binding.stream, progress.batchId)
         run.watermark_ms.pop(progress.batchId - 2, None)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
@@ -137,7 +147,8 @@ class TidemarkListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Note that all batches of the run have been told."""
-        run = self._runs.get(str(event.runId))
+        # Forgotten as well: a run holds on to Spark's own object, and a driver may start one every minute.
+        run = self._runs.pop(str(event.runId), None)
         if run is not None:
             run.ended.set()
 
@@ -152,12 +163,14 @@ class TidemarkListener(StreamingQueryListener):
         report = self._report(run, metric, binding, progress, observed)
         if report.uncounted_rows:
             _log.warning(
-                "stream %s: batch %d has more than %d distinct (partition, granule) pairs: %d rows cannot be judged; "
-                "widen the granule or raise max_keys",
+                "stream %s: batch %d: %d rows cannot be judged: %s",
                 binding.stream,
                 report.batch_id,
-                binding.tap.max_keys,
                 report.uncounted_rows,
+                "their event times are out of range"
+                if report.partitions
+                else f"more than {binding.tap.max_keys} distinct (partition, granule) pairs; widen the granule or "
+                "raise max_keys",
             )
         binding.sink.report(report)
 
@@ -220,10 +233,14 @@ class TidemarkListener(StreamingQueryListener):
 def watermark_ms_of(progress: StreamingQueryProgress) -> int | None:
     """Return the watermark in force in a batch in milliseconds; None when the query has none."""
     text = progress.eventTime.get("watermark")
-    return None if text is None else _micros(text) // 1_000
+    try:
+        return None if text is None else _micros(text) // 1_000
+    except ValueError:  # a year of five digits: somebody's milliseconds were read as seconds
+        return None
 
 
 def _watermark_ms(progress: StreamingQueryProgress, run: _Run) -> int:
+    """What Spark tells, else what the checkpoint logged, which has no calendar to leave."""
     told = watermark_ms_of(progress)
     return (run.query.logged_watermark_ms(progress.batchId) or 0) if told is None else told
 

@@ -15,10 +15,15 @@ from dataclasses import dataclass
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 from tenacity.nap import sleep_using_event
-from tenacity.stop import stop_when_event_set
+from tenacity.stop import stop_any, stop_base, stop_when_event_set
 
 from tidemark.models.wire import Acknowledgement, Report
-from tidemark.spark_jobs.client import ControllerClient, ControllerUnavailable, RequestRefused
+from tidemark.spark_jobs.client import (
+    ControllerBroken,
+    ControllerClient,
+    ControllerUnavailable,
+    RequestRefused,
+)
 
 __all__ = ["DEFAULT_QUEUE", "Sender"]
 
@@ -28,6 +33,16 @@ DEFAULT_QUEUE = 1_000
 _FIRST_WAIT_S = 0.2
 _LONGEST_WAIT_S = 10.0
 _log = logging.getLogger("tidemark.spark")
+
+
+_TRIES_WHEN_BROKEN = 6
+"""Tries of a request that the controller itself fails on; more would keep every later report waiting behind it."""
+
+
+class _StopWhenBroken(stop_base):
+    def __call__(self, retry_state: RetryCallState) -> bool:
+        error = retry_state.outcome.exception() if retry_state.outcome else None
+        return isinstance(error, ControllerBroken) and retry_state.attempt_number >= _TRIES_WHEN_BROKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +130,19 @@ class Sender:
                 self._given_up += item.is_report
                 return
             if len(self._items) >= self._limit:
-                self._drop_oldest_report()
+                self._drop_oldest()
             self._items.append(item)
             self._changed.notify_all()
 
-    def _drop_oldest_report(self) -> None:
+    def _drop_oldest(self) -> None:
         # The one in flight may already have arrived, so it is never the one to be counted as given up.
-        for position in range(int(self._in_flight), len(self._items)):
-            if self._items[position].is_report:
-                _log.debug("given up: %s", self._items[position].what)
-                del self._items[position]
-                self._given_up += 1
-                return
+        waiting = range(int(self._in_flight), len(self._items))
+        reports = (position for position in waiting if self._items[position].is_report)
+        position = next(reports, waiting.start if waiting else None)
+        if position is not None:
+            _log.debug("given up: %s", self._items[position].what)
+            self._given_up += self._items[position].is_report
+            del self._items[position]
 
     def _run(self) -> None:
         while True:
@@ -146,18 +162,18 @@ class Sender:
         retrying = Retrying(
             retry=retry_if_exception_type(ControllerUnavailable),
             wait=wait_random_exponential(_FIRST_WAIT_S, self._longest_wait_s),
-            stop=stop_when_event_set(self._stop),
+            stop=stop_any(stop_when_event_set(self._stop), _StopWhenBroken()),
             sleep=sleep_using_event(self._stop),
             before_sleep=self._say_away,
             reraise=True,
         )
         try:
             retrying(item.send)
-        except ControllerUnavailable:
-            return  # closing: close() has counted it
-        except RequestRefused as error:
+        except (ControllerBroken, RequestRefused) as error:
             self._refused += item.is_report
             _log.error("%s was refused: %s", item.what, error)
+        except ControllerUnavailable:
+            return  # closing: close() has counted it
         except Exception:  # noqa: BLE001 - whatever it is, it must not end the thread
             self._refused += item.is_report
             _log.exception("%s could not be sent", item.what)

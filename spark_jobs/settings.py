@@ -7,11 +7,14 @@ file that holds it: Spark shows conf values in its UI and event logs.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = ["SETTINGS", "JobSettings", "Setting"]
+
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class JobSettings:
             token_file: file that holds the bearer token.
 
         Raises:
-            ValueError: when a number is none, or an address has no scheme.
+            ValueError: when a number is none, a name cannot be one, or an address has no scheme.
         """
         given = {
             "spark.tidemark.job": job,
@@ -93,8 +96,11 @@ class JobSettings:
         token = found["spark.tidemark.token.file"]
         cache = found["spark.tidemark.cache.dir"]
         return cls(
-            job=found["spark.tidemark.job"] or conf("spark.app.name", None) or "unnamed",
-            stream=found["spark.tidemark.stream"] or "default",
+            job=_checked_name(
+                "spark.tidemark.job",
+                found["spark.tidemark.job"] or _fitting(conf("spark.app.name", None) or "unnamed"),
+            ),
+            stream=_checked_name("spark.tidemark.stream", found["spark.tidemark.stream"] or "default"),
             controller_url=url,
             token_file=Path(token) if token else None,
             cache_dir=Path(cache) if cache else _cache_home() / "tidemark",
@@ -104,7 +110,25 @@ class JobSettings:
 
 
 def _cache_home() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a container's user may have no home
+        return Path(tempfile.gettempdir())
+
+
+def _checked_name(key: str, name: str) -> str:
+    if not 0 < len(name) <= _LONGEST_NAME or "/" in name or not name.isprintable() or name != name.strip():
+        raise ValueError(
+            f"{key} is {name!r}; it must have 1 to {_LONGEST_NAME} printable characters, no slash and "
+            "no space around it"
+        )
+    return name
+
+
+def _fitting(name: str) -> str:
+    """Return the application's name, which nobody chose with this in mind, as a name that fits."""
+    fitting = "".join(letter if letter.isprintable() and letter != "/" else "_" for letter in name)
+    return fitting[:_LONGEST_NAME].strip() or "unnamed"
 
 
 def _number(key: str, text: str | None, least: int) -> int:

@@ -89,18 +89,16 @@ class ControllerProcess:
 
     def put(self, what: str, body: dict[str, Any]) -> None:
         """Write the SLO or the policy of the stream."""
-        self._checked(self._http.put(f"{self._stream}/{what}", json=body))
+        self._asked("PUT", f"{self._stream}/{what}", json=body)
 
     def get(self, what: str = "") -> dict[str, Any]:
         """Return the stream's status, or one of its parts."""
-        answer: dict[str, Any] = self._checked(
-            self._http.get(self._stream + (f"/{what}" if what else ""))
-        ).json()
+        answer: dict[str, Any] = self._asked("GET", self._stream + (f"/{what}" if what else "")).json()
         return answer
 
     def get_metric(self, name: str) -> float:
         """Return the first value of a metric."""
-        lines = self._checked(self._http.get("/metrics")).text.splitlines()
+        lines = self._asked("GET", "/metrics").text.splitlines()
         return next(
             float(line.rpartition(" ")[2]) for line in lines if line.startswith((name + "{", name + " "))
         )
@@ -125,7 +123,11 @@ class ControllerProcess:
         """Let the controller run on."""
         self._http.close()
 
-    def _checked(self, response: httpx.Response) -> httpx.Response:
+    def _asked(self, method: str, path: str, **given: Any) -> httpx.Response:
+        try:
+            response = self._http.request(method, path, **given)
+        except httpx.HTTPError as error:
+            raise DemoError(f"the controller does not answer ({error}); see {self.log}") from None
         if not response.is_success:
             raise DemoError(f"the controller answered {response.status_code}: {response.text}")
         return response

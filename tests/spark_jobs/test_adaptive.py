@@ -38,6 +38,12 @@ def test_a_wrong_argument_is_refused_with_what_is_wrong(
         adaptive_watermark("ts", bound, operator, granule=granule)  # type: ignore[arg-type]
 
 
+def test_more_keys_than_a_report_can_carry_are_refused_before_spark_fails_the_query_on_them() -> None:
+    for keys in (0, 2_000_000):
+        with pytest.raises(ValueError, match="at least 1 and at most 100000"):
+            adaptive_watermark("ts", "5 s", tumbling("10 s"), max_keys=keys)
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 class TestOnARealSession:
@@ -48,6 +54,8 @@ class TestOnARealSession:
         source = spark.readStream.schema(SCHEMA).json(str(tmp_path))
         with pytest.raises(ValueError, match="no column 'time'; the columns are id, partition, ts"):
             source.transform(adaptive_watermark("time", "5 s", tumbling("10 s")))
+        with pytest.raises(ValueError, match="no column 'regoin'"):
+            source.transform(adaptive_watermark("ts", "5 s", tumbling("10 s"), partition="regoin"))
         with pytest.raises(ValueError, match="'id' is a bigint; cast it to timestamp"):
             source.transform(adaptive_watermark("id", "5 s", tumbling("10 s")))
 
@@ -56,7 +64,7 @@ class TestOnARealSession:
     ) -> None:
         """With it the filter uses W(n) and every ledger would be wrong."""
         source = spark.readStream.schema(SCHEMA).json(str(tmp_path))
-        spark.conf.set("spark.sql.streaming.statefulOperator.allowMultiple", "false")
+        spark.conf.set("spark.sql.streaming.statefulOperator.allowMultiple", "False")
         try:
             with pytest.raises(ValueError, match="changes Spark's late rule"):
                 source.transform(adaptive_watermark("ts", "5 s", tumbling("10 s")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,6 +83,10 @@ def test_an_outage_does_not_revive_a_bound_that_was_taken_back(tmp_path: Path) -
         lambda _: httpx.Response(200, json=[1]),
         lambda _: httpx.Response(200, json={**to_json_object(ANSWER), "bound_ms": "soon"}),
         lambda _: httpx.Response(200, json={**to_json_object(ANSWER), "bound_ms": -5}),
+        lambda _: httpx.Response(200, json={**to_json_object(ANSWER), "bound_ms": 10**20}),
+        lambda _: httpx.Response(200, json={**to_json_object(ANSWER), "job": None}),
+        lambda _: httpx.Response(200, json={**to_json_object(ANSWER), "stream": "another"}),
+        lambda _: (_ for _ in ()).throw(RuntimeError("whatever")),
     ],
 )
 def test_without_a_usable_answer_and_without_a_disk_copy_the_job_keeps_its_own_bound(
@@ -131,6 +136,8 @@ def test_arguments_win_over_conf_and_conf_over_defaults() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
+        ("spark.tidemark.job", "a/b", "no slash"),
+        ("spark.tidemark.stream", " padded", "no space around"),
         ("spark.tidemark.controller.url", "tidemark:8642", "must start with http"),
         ("spark.tidemark.timeout.ms", "soon", "must be a whole number"),
         ("spark.tidemark.queue.reports", "0", "must be at least 1"),
@@ -143,6 +150,35 @@ def test_a_wrong_setting_names_its_key_and_the_way_out(key: str, value: str, mes
         JobSettings.read(conf.get)
 
     assert key in str(error.value)
+
+
+def test_the_name_of_the_application_is_made_to_fit_since_nobody_chose_it_for_this() -> None:
+    """A slash in it would have every report refused."""
+    conf = {"spark.app.name": "etl/clicks\n"}
+
+    assert JobSettings.read(conf.get).job == "etl_clicks_"
+
+
+def test_an_answer_of_one_controller_is_not_used_for_another(tmp_path: Path) -> None:
+    """Staging and production may run on one machine."""
+    _start(_answering(ANSWER), BoundCache(tmp_path, "http://staging"))
+
+    assert _start(_client(_away), BoundCache(tmp_path, "http://production")).source == "job"
+
+
+def test_a_controller_that_trickles_its_answer_does_not_hold_up_the_start(tmp_path: Path) -> None:
+    """A request's limit holds between two bytes only."""
+    released = threading.Event()
+
+    def trickle(_: httpx.Request) -> httpx.Response:
+        released.wait(30)
+        return httpx.Response(200, json=to_json_object(ANSWER))
+
+    chosen = choose_bound_at_start("a/b", "s", 60_000, _client(trickle), BoundCache(tmp_path), limit_s=0.05)
+    released.set()
+
+    assert chosen.source == "job"
+    assert "did not answer within" in chosen.reason
 
 
 def test_every_conf_key_starts_with_spark_since_spark_submit_drops_the_others() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from dataclasses import dataclass, fields
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 
 from tidemark.models.curve import Curve
 from tidemark.models.ledger import Ledger
@@ -221,10 +223,10 @@ def test_when_the_distinct_keys_overflow_the_ledger_says_how_many_rows_it_cannot
     assert "more than 8 distinct" in caplog.text
 
 
-def test_rows_without_an_event_time_or_with_an_absurd_one_are_counted_and_told_apart(
+def test_rows_without_an_event_time_or_with_an_odd_partition_are_counted_and_told_apart(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A null has no key and a time before the year 1600 fits no packed key: neither may vanish."""
+    """A null has no key, and a partition below 0 or without a number fits none: neither may vanish."""
     job = Job(spark, tmp_path, tumbling("5 seconds"))
     folder = tmp_path / "in"
     folder.mkdir()
@@ -232,11 +234,13 @@ def test_rows_without_an_event_time_or_with_an_absurd_one_are_counted_and_told_a
         '{"id": 1, "partition": 0, "ts": null}\n'
         f'{{"id": 2, "partition": 0, "ts": "{iso(EPOCH_US)}"}}\n'
         f'{{"id": 3, "partition": -7, "ts": "{iso(EPOCH_US)}"}}\n'
+        f'{{"id": 4, "partition": null, "ts": "{iso(EPOCH_US)}"}}\n'
     )
     job.run_available("10 seconds")
     report = job.recorded.reports[0]
 
-    assert (report.rows, report.null_rows, report.counted_rows, report.uncounted_rows) == (3, 1, 1, 1)
+    assert (report.rows, report.null_rows, report.uncounted_rows) == (4, 1, 0)
+    assert {part.partition: part.rows for part in report.partitions} == {"0": 1, "other": 2}
 
 
 def test_partitions_named_by_text_are_counted_as_exactly_as_numbered_ones(
@@ -278,3 +282,44 @@ def test_partitions_named_by_text_are_counted_as_exactly_as_numbered_ones(
             told[part.partition] += part.rows
 
     assert Counter(names[row.partition] for batch in batches for row in batch) == told
+
+
+def test_a_row_dated_after_the_year_9999_does_not_blind_the_stream(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Milliseconds read as seconds: Spark's watermark leaves the calendar, and every later row is lost. Say so."""
+    job = Job(spark, tmp_path, tumbling("5 seconds"), "update")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    source_schema = "id long, partition int, seconds long"
+    for number, seconds in enumerate([EPOCH_US // 1_000_000, EPOCH_US // 1_000, EPOCH_US // 1_000_000 + 60]):
+        (folder / f"{number}.json").write_text(f'{{"id": {number}, "partition": 0, "seconds": {seconds}}}')
+        os.utime(folder / f"{number}.json", (1_000_000_000 + number,) * 2)
+    events = (
+        spark.readStream.schema(source_schema)
+        .option("maxFilesPerTrigger", 1)
+        .json(str(folder))
+        .selectExpr("id", "partition", "timestamp_seconds(seconds) as ts")
+        .transform(adaptive_watermark("ts", "5 s", tumbling("5 s"), stream="odd", sink=job.recorded))
+    )
+    query = (
+        events.groupBy(F.window("ts", "5 seconds"))
+        .count()
+        .writeStream.format("noop")
+        .outputMode("update")
+        .option("checkpointLocation", str(tmp_path / "odd"))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    query.processAllAvailable()
+    (folder / "3.json").write_text(f'{{"id": 3, "partition": 0, "seconds": {EPOCH_US // 1_000_000 + 61}}}')
+    query.processAllAvailable()
+    query.stop()
+    assert flush()
+    ledger = Ledger()
+    for report in job.recorded.reports:
+        ledger.add(report)
+
+    assert [report.batch_id for report in job.recorded.reports] == list(range(len(job.recorded.reports)))
+    assert ledger.completeness().late_least >= 1
+    assert ledger.completeness().missing_batches == 0

@@ -186,7 +186,31 @@ def test_a_queue_that_holds_nothing_is_refused() -> None:
         Sender(ControllerClient("http://controller"), 0)
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_acknowledgements_cannot_make_the_queue_grow(make: Callable[[int], Sender]) -> None:
+    """A driver may start a run every minute while the controller is away for a week."""
+    sender = make(5)
+    for number in range(50):
+        sender.acknowledge("job", "stream", ACK)
+        sender.report(_batch(number))
+
+    assert len(sender._items) <= 6
+
+
+def test_a_report_on_which_the_controller_fails_does_not_hold_up_the_others_for_ever(
+    controller: Controller, make: Callable[[int], Sender]
+) -> None:
+    """A defect of the controller with one report must not mute the whole driver."""
+    controller.up.set()
+    controller.status = 500
+    sender = make(10)
+    sender.report(_batch(1))
+
+    assert sender.flush(20)
+    assert sender.refused == 1
+    assert 1 < len(controller.batches) < 20
+
+
+@pytest.mark.parametrize("status", [401, 404, 408, 429, 500, 503])
 def test_a_status_that_may_pass_is_worth_another_try(status: int) -> None:
     """Too many requests or a restart behind a proxy are outages, not refusals."""
     client = ControllerClient("http://c", transport=httpx.MockTransport(lambda _: httpx.Response(status)))
