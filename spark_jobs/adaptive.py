@@ -138,7 +138,7 @@ def adaptive_watermark(
             f"source={chosen.source} generation={chosen.generation} mode={chosen.mode} "
             f"controller={settings.controller_url} ({chosen.reason})"
         )
-        return df.observe(metric, tap.column(df)).withWatermark(event_time, f"{chosen.bound_ms} milliseconds")
+        return tap.observe(df, metric).withWatermark(event_time, f"{chosen.bound_ms} milliseconds")
 
     return transform
 

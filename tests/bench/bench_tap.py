@@ -27,7 +27,7 @@ VARIANTS = ("plain withWatermark", "tap, numbered partitions", "tap, named parti
 
 def _data(spark: SparkSession, folder: Path, form: str) -> str:
     """Write the input once: in order, 16 partitions, delays of seconds."""
-    seconds = f"(id / 2000 - 6 * rand(7)) + {EPOCH_US // 1_000_000}"
+    seconds = f"(id / 4000 - 6 * rand(7)) + {EPOCH_US // 1_000_000}"
     rows = spark.range(0, ROWS[form], 1, 4).selectExpr(
         "cast(id % 16 as int) as partition",
         "concat('device-', id % 16) as name",

@@ -113,7 +113,7 @@ class Job:
     output_mode: str = "append"
     stream: str = "test"
     granule: str | None = None
-    max_keys: int = 24_576
+    max_keys: int = 98_304
     recorded: RecordingSink = field(default_factory=RecordingSink)
     output: dict[int, list[tuple[int | None, tuple[int, ...]]]] = field(default_factory=dict)
     written: int = 0
