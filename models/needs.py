@@ -65,7 +65,3 @@ class BaseTracker:
     def late_base_ms(self, batch_id: int) -> int | None:
         """Return the base of ``batch_id``'s late filter in milliseconds, None when no earlier batch had rows."""
         return max((base for batch, base in self._maxima_ms.items() if batch <= batch_id - 2), default=None)
-
-    def evict_base_ms(self, batch_id: int) -> int | None:
-        """Return the base of the watermark in force in ``batch_id``, None when no earlier batch had rows."""
-        return self.late_base_ms(batch_id + 1)

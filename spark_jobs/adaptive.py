@@ -98,8 +98,6 @@ def adaptive_watermark(
         _refuse_session(spark)
         # Kafka's source has the column by default; another name was meant, and must be there.
         absent = partition == _KAFKAS and partition not in df.columns
-        # Kafka's source has the column by default; another name was meant, and must be there.
-        absent = partition == _KAFKAS and partition not in df.columns
         tap = Tap(event_time, None if absent else partition, granule_us, operator.closed, max_keys)
         tap.refuse(df)
         settings = JobSettings.read(

@@ -85,7 +85,6 @@ def test_the_base_of_a_batch_is_of_the_batches_up_to_two_before() -> None:
     for batch, maximum in ((0, 5_000), (1, 9_999), (2, None), (3, 2_000)):
         tracker.add(batch, maximum)
     assert [tracker.late_base_ms(batch) for batch in range(6)] == [None, None, 5, 9, 9, 9]
-    assert [tracker.evict_base_ms(batch) for batch in range(5)] == [None, 5, 9, 9, 9]
 
 
 @given(st.lists(st.none() | st.integers(-(10**6), 10**6), max_size=12), st.randoms())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -174,6 +174,3 @@ class Job:
         self.output[batch_id] = [
             (row["key_us"] if "key_us" in df.columns else None, tuple(row["ids"])) for row in df.collect()
         ]
-
-
-Factory = Callable[..., Job]
