@@ -1,0 +1,1 @@
+"""Backtest: recorded arrivals under any policy, and the yardsticks beside which a policy is judged."""

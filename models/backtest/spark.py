@@ -1,0 +1,378 @@
+"""Spark's batches under a policy: which slots hold one, and which watermark is in force in each.
+
+Batch n of slot k runs at the slot's end. A row of it is late iff its key is at or below W(n-1); it emits what is at or
+below W(n). A slot without arrivals holds a batch only when the batch before it, in the slot before, moved the
+watermark, or when a control row is due there.
+
+*Native*, *restart*: W(n+1) = max(W(n), base - L), the base over the batches of this run of the query. *Live*: the
+control value computed at the end of a slot is read by the next slot's batch and in force in the one after that. A
+batch with rows reads whatever is newest; one without reads a control row only when that is due, i.e. when a key that
+has arrived lies above the watermark and at or below the control. So an idle job runs no endless control batches, not
+even when the control follows the clock. There is no ceiling here: nothing but the control moves the watermark. After
+the last arrival nothing more is decided; what was decided runs out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark.models.backtest.arrivals import Arrivals, shown_counts
+from tidemark.models.backtest.bases import least_of_partitions, least_seen, running_max, shifted
+from tidemark.models.backtest.setup import Setup
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.needs import needs_us
+from tidemark.models.operators import Int64s
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Policy, Seen
+
+__all__ = [
+    "NO_BOUND_US",
+    "Batches",
+    "NativeBases",
+    "Standing",
+    "live_batches",
+    "native_bases",
+    "native_batches",
+    "plan_bound_us",
+    "restart_batches",
+]
+
+NO_BOUND_US = -(2**63)
+"""Where no bound is in force."""
+
+_LIVE_DELAY = 3
+"""In Live, W(n-1) comes from the control read in batch n-2, which was computed after batch n-3."""
+_NATIVE_DELAY = 2
+"""Natively W(n-1) is made of the bases of batches up to n-2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """The batches of a run, arrays of shape (batches,) and int64 unless said otherwise; times in microseconds."""
+
+    slot: Int64s
+    """Slot of each batch, ascending."""
+    bound_us: Int64s
+    """Bound in force, ``NO_BOUND_US`` where none."""
+    watermark_us: Int64s
+    """W(n)."""
+    next_watermark_us: Int64s
+    """W(n+1) as it is known at the end of the batch; what a restart loses is not in it."""
+    base_us: Int64s
+    """Greatest event time of the stream after the batch, in whole milliseconds."""
+    of_occupied: Int64s
+    """Index of the batch that holds the rows of each occupied slot, shape (occupied,)."""
+    bound_changes: int
+    """How often the bound changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeBases:
+    """The batches under a constant bound, whichever it is: the watermark moves exactly when the base does."""
+
+    slot: Int64s
+    """Slot of each batch, shape (batches,)."""
+    base_us: Int64s
+    """Base after each batch, by the setup's scope, shape (batches,). W(n) is that of batch n-1 less the bound."""
+    of_occupied: Int64s
+    """Index of the batch of each occupied slot, shape (occupied,)."""
+
+
+def native_bases(arrivals: Arrivals, setup: Setup) -> NativeBases:
+    """Return the batches of ``arrivals`` under any constant bound."""
+    maxima = arrivals.maxima
+    value = maxima.event_time_us // SPARK_TICK_US * SPARK_TICK_US
+    if setup.scope == "partition":
+        nothing = np.full(arrivals.partitions, NO_BASE_US, np.int64)
+        own = least_of_partitions(maxima.occupied, maxima.partition, value, len(arrivals.occupied), nothing)
+    else:
+        own = _stream_maxima(arrivals, value)
+    base = running_max(own)
+    moved = base > shifted(base, 1)
+    slot = np.union1d(arrivals.occupied, arrivals.occupied[moved] + 1)
+    of_occupied = np.searchsorted(slot, arrivals.occupied)
+    after = np.full(len(slot), NO_BASE_US, np.int64)
+    after[of_occupied] = base
+    return NativeBases(slot, running_max(after), of_occupied)
+
+
+def native_batches(arrivals: Arrivals, setup: Setup, bound_us: int) -> Batches:
+    """Return the batches under one constant bound of whole milliseconds, at least 0."""
+    native = native_bases(arrivals, setup)
+    known = native.base_us > NO_BASE_US
+    after = np.where(known, native.base_us - bound_us, NO_BASE_US)
+    base = np.full(len(native.slot), NO_BASE_US, np.int64)
+    base[native.of_occupied] = _stream_maxima(
+        arrivals, arrivals.maxima.event_time_us // SPARK_TICK_US * SPARK_TICK_US
+    )
+    return Batches(
+        slot=native.slot,
+        bound_us=np.full(len(native.slot), bound_us, np.int64),
+        watermark_us=shifted(after, 1),
+        next_watermark_us=after,
+        base_us=running_max(base),
+        of_occupied=native.of_occupied,
+        bound_changes=0,
+    )
+
+
+class Standing:
+    """The decision that stands, until another one is made."""
+
+    def __init__(self) -> None:
+        self._decision = Decision()
+        self.bound_changes = 0
+
+    @property
+    def bound_us(self) -> int:
+        """The bound, ``NO_BOUND_US`` when the decision is of another kind."""
+        return NO_BOUND_US if self._decision.bound_us is None else self._decision.bound_us
+
+    @property
+    def decision(self) -> Decision:
+        """What stands."""
+        return self._decision
+
+    def take(self, decision: Decision) -> None:
+        """Let ``decision`` stand if it says anything.
+
+        Raises:
+            ValueError: when it says more than one thing.
+        """
+        before = self._decision
+        given = [
+            wanted
+            for wanted in (decision.bound_us, decision.bounds_us, decision.watermark_us)
+            if wanted is not None
+        ]
+        if not given:
+            return
+        if len(given) > 1:
+            raise ValueError("a decision gives one of bound, bounds and watermark, not several")
+        if decision.bound_us is not None and before.bound_us is not None:
+            self.bound_changes += decision.bound_us != before.bound_us
+        if decision.bounds_us is not None and before.bounds_us is not None:
+            self.bound_changes += not np.array_equal(decision.bounds_us, before.bounds_us)
+        self._decision = decision
+
+    def watermark_us(self, maxima_us: Int64s, scope: str) -> int:
+        """Return the watermark wanted, ``NO_BASE_US`` when none is.
+
+        Args:
+            maxima_us: greatest event time of each partition, ``NO_BASE_US`` before its first, shape (partitions,).
+            scope: whether one bound follows the greatest of them or the least.
+        """
+        wanted = self._decision
+        if wanted.watermark_us is not None:
+            return wanted.watermark_us
+        if wanted.bounds_us is not None:
+            maxima_us = maxima_us[: len(wanted.bounds_us)]
+            seen = maxima_us > NO_BASE_US
+            return int((maxima_us - wanted.bounds_us)[seen].min()) if seen.any() else NO_BASE_US
+        if wanted.bound_us is None:
+            return NO_BASE_US
+        base = least_seen(maxima_us) if scope == "partition" else int(maxima_us.max())
+        return base - wanted.bound_us if base > NO_BASE_US else NO_BASE_US
+
+
+class _Watch:
+    """What each batch shows to the policy, and the bases that its late filter can have known.
+
+    Args:
+        delay: how many batches before its own the newest base lies that a batch's late filter can know.
+    """
+
+    def __init__(self, arrivals: Arrivals, setup: Setup, delay: int) -> None:
+        self._shown = shown_counts(arrivals, setup)
+        edges = np.append(arrivals.occupied, arrivals.slots)
+        self._shown_from = np.searchsorted(self._shown.slot, edges).tolist()
+        self._maxima = arrivals.maxima
+        self._maxima_from = np.searchsorted(arrivals.maxima.occupied, np.arange(len(edges))).tolist()
+        self.maxima_us = np.full(arrivals.partitions, NO_BASE_US, np.int64)
+        self._partitions = 0  # seen so far
+        self.base_us = NO_BASE_US
+        self._known = deque([(self.maxima_us, self.base_us)] * delay, delay)
+
+    def batch(self, first: int, last: int, now_us: int) -> Seen:
+        """Take the batch that holds the rows of the occupied slots ``first`` up to before ``last``."""
+        own, base = self._known[0]
+        if first == last:
+            self._known.append(self._known[-1])
+            return Seen(now_us)
+        low, high = self._maxima_from[first], self._maxima_from[last]
+        self.maxima_us = self.maxima_us.copy()
+        np.maximum.at(self.maxima_us, self._maxima.partition[low:high], self._maxima.event_time_us[low:high])
+        self._partitions = max(self._partitions, int(self._maxima.partition[low:high].max()) + 1)
+        self.base_us = int(self.maxima_us.max()) // SPARK_TICK_US * SPARK_TICK_US
+        self._known.append((self.maxima_us, self.base_us))
+        shown = self._shown.joined(self._shown_from[first], self._shown_from[last])
+        return Seen(
+            now_us=now_us,
+            partition=shown.partition,
+            key_us=shown.key_us,
+            event_us=shown.event_us,
+            count=shown.count,
+            need_us=needs_us(shown.key_us, base, SPARK_TICK_US),
+            own_need_us=needs_us(
+                shown.key_us, own[shown.partition] // SPARK_TICK_US * SPARK_TICK_US, SPARK_TICK_US
+            ),
+            base_us=self.maxima_us[: self._partitions].copy(),
+        )
+
+
+class _Log:
+    """The batches as they come."""
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        self._rows: list[tuple[int, int, int, int, int]] = []
+        self._of_occupied = np.empty(len(arrivals.occupied), np.int64)
+
+    def add(self, occupied: slice, *batch: int) -> None:
+        """Take ``slot, bound, watermark, next watermark, base`` of a batch, and the occupied slots it holds."""
+        self._of_occupied[occupied] = len(self._rows)
+        slot, bound, watermark, after, base = batch
+        self._rows.append((slot, bound, watermark, after, base))
+
+    def batches(self, bound_changes: int) -> Batches:
+        """Return them all."""
+        slot, bound, watermark, after, base = np.array(self._rows, np.int64).T
+        return Batches(slot, bound, watermark, after, base, self._of_occupied, bound_changes)
+
+
+class _Waiting:
+    """Which keys have arrived by a slot."""
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        self._keys = arrivals.keys_us
+        self._first_slot = np.empty(len(self._keys), np.int64)
+        self._first_slot[arrivals.key_index[::-1]] = arrivals.slot[::-1]
+        start = np.searchsorted(arrivals.slot, arrivals.occupied)
+        self.greatest_us: list[int] = running_max(np.maximum.reduceat(arrivals.key_us, start)).tolist()
+        """Greatest key by each occupied slot."""
+
+    def between(self, above_us: int, until_us: int, slot: int) -> bool:
+        """Whether a key in (above, until] arrived before ``slot``."""
+        low, high = np.searchsorted(self._keys, [above_us, until_us], side="right")
+        return bool((self._first_slot[low:high] < slot).any())
+
+
+def live_batches(
+    arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Callable[[int], object]
+) -> Batches:
+    """Return the batches of a query whose watermark follows the policy's control value."""
+    watch, log, waiting = _Watch(arrivals, setup, _LIVE_DELAY), _Log(arrivals), _Waiting(arrivals)
+    occupied, trigger = arrivals.occupied.tolist(), setup.trigger_us
+    standing = Standing()
+    mark, bound = NO_BASE_US, NO_BOUND_US  # in force in the next batch
+    control, control_bound = NO_BASE_US, NO_BOUND_US
+    slot, held, moved, due = 0, 0, False, False
+    while True:
+        now = arrivals.first_us + (slot + 1) * trigger
+        after = held + (held < len(occupied) and occupied[held] == slot)
+        executed = after > held or moved or due
+        moved = False
+        if executed:
+            seen = watch.batch(held, after, now)
+            reads = after > held or due
+            read = max(mark, control) if reads else mark
+            log.add(slice(held, after), slot, bound, mark, read, watch.base_us)
+            moved = read > mark
+            mark, bound, held = read, control_bound if reads else bound, after
+            on_slot(slot)
+            policy.observe(seen)
+        is_open = waiting.greatest_us[held - 1] > control
+        if slot < arrivals.slots and (executed or is_open):
+            standing.take(policy.decide(now, now + 2 * trigger))
+            wanted = standing.watermark_us(watch.maxima_us, setup.scope)
+            control = max(control, wanted // SPARK_TICK_US * SPARK_TICK_US)
+            control_bound = standing.bound_us
+            is_open = waiting.greatest_us[held - 1] > control
+        following = occupied[held] if held < len(occupied) else None
+        due = following != slot + 1 and control > mark and waiting.between(mark, control, slot + 1)
+        if following is not None:
+            slot = slot + 1 if moved or due or is_open else following
+        elif moved or due:
+            slot += 1
+        else:
+            return log.batches(standing.bound_changes)
+
+
+def restart_batches(
+    arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Callable[[int], object]
+) -> Batches:
+    """Return the batches of a query that is started anew for every change of its bound.
+
+    Raises:
+        ValueError: when the policy wants what a plan cannot hold.
+    """
+    watch, log = _Watch(arrivals, setup, _NATIVE_DELAY), _Log(arrivals)
+    occupied, trigger = arrivals.occupied.tolist(), setup.trigger_us
+    down_slots = max(-(-setup.restart_cost_us // trigger), 1)
+    first = arrivals.first_us
+    bound = _plan_bound(policy.decide(first, first), None)
+    mark, restarts = NO_BASE_US, 0
+    own = np.full(arrivals.partitions, NO_BASE_US, np.int64)  # maxima of this run of the query
+    slot, held = 0, 0
+    while True:
+        now = first + (slot + 1) * trigger
+        after = bisect_right(occupied, slot, held)
+        seen = watch.batch(held, after, now)
+        own = np.maximum(own, _maxima_of(arrivals, held, after))
+        base = least_seen(own) if setup.scope == "partition" else int(own.max())
+        read = mark
+        if bound is not None and base > NO_BASE_US:
+            read = max(mark, base // SPARK_TICK_US * SPARK_TICK_US - bound)
+        on_slot(slot)
+        policy.observe(seen)
+        wanted = bound
+        if slot < arrivals.slots:
+            wanted = _plan_bound(policy.decide(now, now + setup.restart_cost_us), bound)
+        restarted = wanted != bound
+        # The move of the watermark that was not yet logged is lost with the run.
+        read = mark if restarted else read
+        in_force = NO_BOUND_US if bound is None else bound
+        log.add(slice(held, after), slot, in_force, mark, read, watch.base_us)
+        moved, mark, held, bound = read > mark, read, after, wanted
+        ready = slot + 1
+        if restarted:
+            restarts += 1
+            ready = slot + down_slots
+            own = np.full(arrivals.partitions, NO_BASE_US, np.int64)
+        if moved:
+            slot = ready
+        elif held < len(occupied):
+            slot = max(occupied[held], ready)
+        else:
+            return log.batches(restarts)
+
+
+def _plan_bound(decision: Decision, bound_us: int | None) -> int | None:
+    if decision.watermark_us is not None or decision.bounds_us is not None:
+        raise ValueError(
+            "a restart can only change the bound of the plan: this policy moves the watermark itself or has a "
+            "bound for each partition, which only mode 'live' can do"
+        )
+    return bound_us if decision.bound_us is None else plan_bound_us(decision.bound_us)
+
+
+def plan_bound_us(bound_us: int) -> int:
+    """Return the bound as Spark's plan can hold it: whole milliseconds, rounded up, at least 0."""
+    return max(-(-bound_us // SPARK_TICK_US) * SPARK_TICK_US, 0)
+
+
+def _maxima_of(arrivals: Arrivals, first: int, last: int) -> Int64s:
+    maxima = arrivals.maxima
+    low, high = np.searchsorted(maxima.occupied, [first, last])
+    greatest = np.full(arrivals.partitions, NO_BASE_US, np.int64)
+    np.maximum.at(greatest, maxima.partition[low:high], maxima.event_time_us[low:high])
+    return greatest
+
+
+def _stream_maxima(arrivals: Arrivals, value_us: Int64s) -> Int64s:
+    maxima = np.full(len(arrivals.occupied), NO_BASE_US, np.int64)
+    np.maximum.at(maxima, arrivals.maxima.occupied, value_us)
+    return maxima

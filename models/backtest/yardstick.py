@@ -1,0 +1,217 @@
+"""Yardsticks: the best fixed bound in hindsight, and a lower bound of the latency of every policy.
+
+Both know the whole trace. The *fixed bound in hindsight* is the least constant one that meets the target when the
+engine follows it by itself: a share of the needs, so it follows from sorting them. The *clairvoyant* closes each window
+on its own, whenever it likes, and may lose as many rows as the target allows wherever waiting is dearest. No watermark
+can do better: a watermark closes windows in order, and at most as well as if each were closed for itself. What it
+gives is the value of the Lagrangian dual, ``max over lambda >= 0 of sum over windows of min(latency + lambda * late) -
+lambda * budget``, which is at most the least latency of any choice within the budget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.bases import shifted
+from tidemark.models.backtest.per_row import native_row_bases
+from tidemark.models.backtest.run import run_native
+from tidemark.models.backtest.score import PPM, Score, late_budget, meets, score, weights
+from tidemark.models.backtest.setup import Setup
+from tidemark.models.backtest.spark import native_bases
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.needs import needs_us
+from tidemark.models.operators import Int64s
+
+__all__ = ["clairvoyant", "fixed_hindsight"]
+
+_ROUNDING = 1e-12
+"""Relative error that the sums below stay well within; the clairvoyant is made smaller by it."""
+
+_MOST_TANGENTS = 500
+"""Tangents tried before the best dual value so far is taken: each is a bound, some 20 reach the greatest."""
+
+
+def fixed_hindsight(arrivals: Arrivals, setup: Setup) -> tuple[int, Score]:
+    """Return the least constant bound, at least 0, that meets the target over the whole trace, and its score.
+
+    Microseconds: whole milliseconds for Spark. With ``timeslices`` it is the least one under which the share of the
+    scored windows reaches the target each.
+    """
+    need, key, count = _native_needs(arrivals, setup)
+    if setup.objective == "occurrences":
+        order = np.argsort(need, kind="stable")
+        admitted = np.cumsum(count[order])
+        wanted = arrivals.pairs - late_budget(setup, arrivals.pairs)
+        bound = int(need[order][np.searchsorted(admitted, wanted)])
+    else:
+        bound = _bound_of_slices(arrivals, setup, need, key, count)
+    bound = max(bound, 0)
+    found = score(arrivals, setup, run_native(arrivals, setup, bound))
+    assert meets(setup, found), f"bound {bound} us does not meet the target in the replay: {found}"
+    return bound, found
+
+
+def clairvoyant(arrivals: Arrivals, setup: Setup) -> float | None:
+    """Return a lower bound of every policy's mean latency in microseconds; None when no window is scored.
+
+    It holds for policies within the budget of late rows (with ``timeslices``: with at most the allowed number of
+    scored windows short of the target), causal or not.
+    """
+    choices = _choices(arrivals, setup)
+    if choices is None:
+        return None
+    if setup.objective == "occurrences":
+        total = _greatest_dual(choices, late_budget(setup, arrivals.pairs))
+    else:
+        total = _dearest_failed(choices, setup)
+    return total * (1 - _ROUNDING) / choices.weight
+
+
+def _native_needs(arrivals: Arrivals, setup: Setup) -> tuple[Int64s, Int64s, Int64s]:
+    """Return ``(need_us, key index, count)`` of what arrived against the base its late filter natively knows."""
+    if setup.engine == "per-row":
+        row, key = setup.operator.keys(arrivals.each.event_time_us)
+        before = shifted(native_row_bases(arrivals, setup), 1)
+        return (
+            needs_us(key, before[row], 1),
+            np.searchsorted(arrivals.keys_us, key),
+            np.ones_like(key),
+        )
+    native = native_bases(arrivals, setup)
+    late_base = shifted(native.base_us, 2)[native.of_occupied]
+    base = late_base[np.searchsorted(arrivals.occupied, arrivals.slot)]
+    return needs_us(arrivals.key_us, base, SPARK_TICK_US), arrivals.key_index.astype(np.int64), arrivals.count
+
+
+def _bound_of_slices(arrivals: Arrivals, setup: Setup, need: Int64s, key: Int64s, count: Int64s) -> int:
+    windows = int(np.searchsorted(arrivals.keys_us, arrivals.scored_until_us, side="right"))
+    if not windows:
+        return 0
+    order = np.lexsort((need, key))
+    admitted = np.cumsum(count[order])
+    pairs = arrivals.pairs_by_key[:windows]
+    before = np.cumsum(pairs) - pairs
+    wanted = pairs - (PPM - setup.target_ppm) * pairs // PPM
+    bound_of_window = need[order][np.searchsorted(admitted, before + wanted)]
+    must_meet = -(-setup.slices_ppm * windows // PPM)
+    return int(np.sort(bound_of_window)[must_meet - 1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    """When each scored window may be closed, in order of window and time; one point for each choice."""
+
+    first: Int64s
+    """Index of each window's first choice, shape (windows,)."""
+    latency_us: Int64s
+    """Latency of each choice times the window's weight, shape (choices,)."""
+    late: Int64s
+    """Pairs that are late then, shape (choices,)."""
+    pairs: Int64s
+    """Pairs of each window, shape (windows,)."""
+    weight: int
+    """Sum of the windows' weights."""
+
+
+def _choices(arrivals: Arrivals, setup: Setup) -> _Choices | None:
+    """Return the choices worth having, None when no window is scored.
+
+    A window is best closed just when a row of its own has arrived, or at the last moment that costs nothing.
+    """
+    windows = int(np.searchsorted(arrivals.keys_us, arrivals.scored_until_us, side="right"))
+    if not windows:
+        return None
+    if setup.engine == "per-row":
+        row, key = setup.operator.keys(arrivals.each.event_time_us)
+        window, wall = np.searchsorted(arrivals.keys_us, key), arrivals.each.arrival_time_us[row]
+        count = np.ones_like(wall)
+        earliest = arrivals.first_us
+    else:
+        window, count = arrivals.key_index.astype(np.int64), arrivals.count
+        wall = arrivals.first_us + (arrivals.slot + 1) * setup.trigger_us
+        earliest = arrivals.first_us + setup.trigger_us
+    scored = window < windows
+    end = arrivals.keys_us[:windows]
+    # What is closed before its end costs nothing, but nothing can be closed before the first batch. A choice that
+    # admits nothing by itself stands for that moment.
+    window = np.concatenate([window[scored], np.arange(windows)])
+    wall = np.concatenate([wall[scored], np.maximum(end, earliest)])
+    count = np.concatenate([count[scored], np.zeros(windows, np.int64)])
+    order = np.lexsort((wall, window))
+    window, wall, count = window[order], wall[order], count[order]
+    admitted = np.cumsum(count)
+    last_of_group = np.append((np.diff(window) != 0) | (np.diff(wall) != 0), True)
+    window, wall, admitted = window[last_of_group], wall[last_of_group], admitted[last_of_group]
+    pairs = arrivals.pairs_by_key[:windows]
+    weight = weights(arrivals, setup)[:windows]
+    return _Choices(
+        first=np.searchsorted(window, np.arange(windows)),
+        latency_us=np.maximum(wall - end[window], 0) * weight[window],
+        late=np.cumsum(pairs)[window] - admitted,
+        pairs=pairs,
+        weight=int(weight.sum()),
+    )
+
+
+def _greatest_dual(choices: _Choices, budget: int) -> float:
+    """Return the greatest value of the dual, by its tangents.
+
+    The dual is concave in the price of a late row and made of straight pieces. Of two tangents, one that rises and one
+    that falls, the crossing is an upper bound; the tangent there either passes through it, then that is the greatest
+    value, or replaces one of the two.
+    """
+    rising = _tangent(choices, 0.0)
+    if rising[1] <= budget:
+        return float(rising[0])
+    # Never losing a row is the choice at a price without end.
+    falling = (_total(_least_latency_without_loss(choices)), 0)
+    best = float(rising[0])
+    for _ in range(_MOST_TANGENTS):
+        price = (falling[0] - rising[0]) / (rising[1] - falling[1])
+        tangent = _tangent(choices, price)
+        value = tangent[0] + price * (tangent[1] - budget)
+        best = max(best, value)
+        if tangent in (rising, falling) or value >= falling[0] + price * (falling[1] - budget):
+            break
+        if tangent[1] > budget:
+            rising = tangent
+        else:
+            falling = tangent
+    return best
+
+
+def _tangent(choices: _Choices, price_us: float) -> tuple[int, int]:
+    """Return ``(latency, late)`` in total when a late row costs ``price_us``; of equal choices the least late."""
+    cost = choices.latency_us + price_us * choices.late
+    least = np.minimum.reduceat(cost, choices.first)
+    sizes = np.diff(choices.first, append=len(cost))
+    chosen = np.where(cost == np.repeat(least, sizes), np.arange(len(cost)), -1)
+    last = np.maximum.reduceat(chosen, choices.first)
+    return _total(choices.latency_us[last]), _total(choices.late[last])
+
+
+def _least_latency_without_loss(choices: _Choices) -> Int64s:
+    without = np.where(choices.late == 0, choices.latency_us, np.iinfo(np.int64).max)
+    least: Int64s = np.minimum.reduceat(without, choices.first)
+    return least
+
+
+def _dearest_failed(choices: _Choices, setup: Setup) -> float:
+    """Return the least total latency when some windows, the dearest, need not reach the target."""
+    windows = len(choices.first)
+    sizes = np.diff(choices.first, append=len(choices.late))
+    allowed = (PPM - setup.target_ppm) * choices.pairs // PPM
+    reaching = choices.late <= np.repeat(allowed, sizes)
+    latency = np.where(reaching, choices.latency_us, np.iinfo(np.int64).max)
+    least = np.minimum.reduceat(latency, choices.first)
+    saved = np.sort(least - np.minimum.reduceat(choices.latency_us, choices.first))
+    failing = windows - -(-setup.slices_ppm * windows // PPM)
+    return float(_total(least) - _total(saved[windows - failing :]))
+
+
+def _total(values: Int64s) -> int:
+    """Return the exact sum, which may be beyond 64 bits."""
+    return (int((values >> 24).sum()) << 24) + int((values & 0xFFFFFF).sum())
