@@ -2,7 +2,52 @@
 
 from __future__ import annotations
 
-__all__ = ["BOUND_DIGITS", "NARROW_DEAD_BAND_PPM", "UNKNOWN_SHARE_OF_BUDGET_PPM"]
+__all__ = [
+    "BOUND_DIGITS",
+    "BUDGET_DEVIATIONS",
+    "BULK_SHARE",
+    "CATCH_UP_LAG_GAPS",
+    "CATCH_UP_PACE_PPM",
+    "CLUMP_MEMORY",
+    "CLUMP_SHARE",
+    "COHORTS_AHEAD",
+    "COHORTS_KEPT",
+    "ELAPSED_PER_AGE",
+    "FAMILIARITY_KEYS",
+    "FORECAST_HALF_LIFE",
+    "GRACE_SPANS",
+    "HOLD_PRIOR_KEYS",
+    "HOLD_PRIOR_SHARE_OF_LATENCY",
+    "LEAST_BATCHES_OF_A_PACE",
+    "LEAST_BATCHES_OF_A_PARTITION",
+    "LONGEST_HOLD_MARGIN",
+    "LONGEST_HOLD_SHARE_OF_BUDGET",
+    "LONGEST_HOLD_SPANS",
+    "LOSS_HALF_LIFE_SHARE",
+    "MEMORIES",
+    "MISSING_DEVIATIONS",
+    "NARROW_DEAD_BAND_PPM",
+    "NARROW_STABILISATION_MS",
+    "NEEDS_PER_BUDGET",
+    "NO_DATA_GAPS",
+    "PACE_BATCHES",
+    "PREDICTION_LEAST_ROWS",
+    "PRICES",
+    "PROFILE_HALF_LIFE",
+    "RECENT_BATCHES",
+    "RECENT_TRIGGERS",
+    "REPAY_IN_GRACE",
+    "REPAY_SHARE",
+    "SILENT_PARTITION_GAPS",
+    "SPENT_LEVEL",
+    "SPENT_SHARE",
+    "STRETCH_LEAST",
+    "STRETCH_ROWS",
+    "STRETCH_TRIGGERS",
+    "UNEVENNESS_CEILING",
+    "UNEVENNESS_COHORTS",
+    "UNKNOWN_SHARE_OF_BUDGET_PPM",
+]
 
 BOUND_DIGITS = 3
 """Digits to which a bound is rounded up.
@@ -24,3 +69,216 @@ UNKNOWN_SHARE_OF_BUDGET_PPM = 100_000
 Chosen: a tenth of the budget cannot turn a met target into a missed one by much, and one odd row a day must not hold a
 bound for ever. Doubling it lets an SLO be missed by a fifth of its budget on what nobody counted.
 """
+
+# -- the live policy: memories and prices ---------------------------------------------------------------------
+
+MEMORIES = (2.0, 16.0, float("inf"))
+"""Half-lives of the straggler counts, in spans (a window, at least ten triggers).
+
+Measured on half of the synthetic seeds: two or three memories did as well as four, and one alone lost a tenth of the
+latency where delays drift. Fewer make the policy slower to follow a change; each costs 13 kB a stream.
+"""
+
+PRICES = (0.015, 0.025, 0.04, 0.06, 0.09, 0.14, 0.2, 0.3, 0.45, 0.65, 1.0, 1.5, 2.2, 3.3, 5.0, 8.0)
+"""Rows that a wait of one trigger must save, as multiples of the error budget of one key.
+
+A geometric grid around 1, where a wait is worth what the budget spends on a key. Steps of 1.5 are the resolution with
+which the budget is spent; the ends are where more changed nothing on any stream measured.
+"""
+
+# -- the live policy: missing rows ----------------------------------------------------------------------------
+
+FORECAST_HALF_LIFE = 6.0
+"""Half-life of a partition's forecast, in spans.
+
+Measured: 16 holds too long when a stream slows down, below 4 a stall of four windows is forgotten while it lasts.
+"""
+
+PROFILE_HALF_LIFE = 64.0
+"""Half-life of the shares that a partition has delivered by each age, in spans.
+
+Slow, so that a long burst does not become what is normal while it lasts; not endless, so that a lasting change does.
+"""
+
+MISSING_DEVIATIONS = 4.0
+"""How many standard deviations a cohort must be short before rows count as missing.
+
+Chosen: by chance once in 30,000 cohorts. Fewer hold more often for nothing, more see only total silence.
+"""
+
+UNEVENNESS_COHORTS = 200.0
+"""Half-life, in cohorts, of the estimate of how uneven cohorts are (variance over mean).
+
+Chosen: some twenty windows of ten cohorts, as long as the forecasts take to follow a new rate.
+"""
+
+UNEVENNESS_CEILING = 100.0
+"""Most that one cohort adds to the estimate of unevenness.
+
+Chosen: one catastrophe must not make the policy blind to the next. Higher, and it is.
+"""
+
+COHORTS_KEPT = 4_000
+"""Open cohorts that are counted one by one; older ones are no longer missed. Bounds the memory of a partition."""
+
+COHORTS_AHEAD = 1_000
+"""How far ahead of the wall clock a row may be dated, in cohorts, to be counted by cohort; what is beyond is ignored.
+
+Chosen: a hundred windows. It bounds what one row of a wrong clock can claim.
+"""
+
+RECENT_TRIGGERS = 16
+"""Triggers over which the pace at which rows still come is measured. Chosen: more only refines paces below 1 in 16."""
+
+LONGEST_HOLD_SPANS = 10.0
+"""How long missing rows are waited for at the least before giving up, in spans, while a stream is young."""
+
+LONGEST_HOLD_MARGIN = 1.25
+"""How much longer than the greatest age ever seen missing rows are waited for."""
+
+LONGEST_HOLD_SHARE_OF_BUDGET = 0.02
+"""Ages are "seen" while more rows than this share of the budget come at them: single rows do not count."""
+
+ELAPSED_PER_AGE = 1.5
+"""How many times as old as the age at which keys close a stream must be, before any key is closed.
+
+Measured: below, the first windows of streams with long delays are lost; above, their latency grows for nothing.
+"""
+
+# -- the live policy: the budget ------------------------------------------------------------------------------
+
+REPAY_SHARE = 0.5
+"""Over how much of the past's mass the account must come out even.
+
+Chosen: a stream may end at any time, so not more than half; below a quarter the price swings.
+"""
+
+REPAY_IN_GRACE = 1.0
+"""The same while the account is overdrawn for a short time."""
+
+GRACE_SPANS = 6.0
+"""How long the account may be overdrawn before the policy turns to what loses least, in spans.
+
+Measured: a burst overdraws it for three to five windows; without grace the policy waits for a burst twice.
+"""
+
+BUDGET_DEVIATIONS = 0.3
+"""Margin of the budget in standard deviations of independent losses. Measured: more costs latency at 99.9 %."""
+
+CLUMP_SHARE = 0.3
+"""Share of a rule's greatest clump of losses that must still be free in the budget.
+
+Measured: losses come in clumps; without this margin the SLO was missed on a real trace.
+"""
+
+CLUMP_MEMORY = 0.98
+"""How much of the greatest clump is remembered after each span."""
+
+LOSS_HALF_LIFE_SHARE = 0.25
+"""Half-life of a rule's recent losses, as a share of all pairs so far. The worse of recent and ever counts."""
+
+FAMILIARITY_KEYS = 8.0
+"""Keys for which a new rule is believed to spend as its price says."""
+
+HOLD_PRIOR_KEYS = 0.5
+"""Keys' worth of rows that a rule without the hold is believed to have lost already.
+
+A stall that has not been seen yet may take a whole budget at 99.9 %, so the hold is there from the start.
+"""
+
+HOLD_PRIOR_SHARE_OF_LATENCY = 0.3
+"""Most that this belief may weigh, as a share of the rule's latency: a hold that costs more than it is dropped."""
+
+# -- guard rails and predictions ------------------------------------------------------------------------------
+
+NARROW_STABILISATION_MS = 300_000
+"""How far back recommendations hold a narrower one back, in milliseconds of the stream's own batches.
+
+300 s is the Kubernetes HPA's stabilisation window for scaling down. Doubling it keeps a bound wide for twice as long
+after the rows stopped asking for it; 0 narrows as soon as the horizon forgets.
+"""
+
+NO_DATA_GAPS = 10
+"""Typical gaps between batches after which a stream without a report counts as silent.
+
+Chosen: a few missed triggers are a slow batch, ten are an outage. Doubling it lets a bound be narrowed on evidence that
+is twice as old.
+"""
+
+CATCH_UP_PACE_PPM = 1_500_000
+"""Event time per wall time, in parts per million, above which a stream is catching up or being replayed.
+
+Chosen: a stream that keeps up has 1,000,000, whatever its rate, and one that works off a backlog at its usual capacity
+seldom less than half as much again. Lower, and the noise of a sparse stream's greatest event time holds its bound.
+"""
+
+CATCH_UP_LAG_GAPS = 10
+"""Typical gaps between batches by which a stream may be further behind the clock than usual before nothing is narrowed.
+
+Chosen, as ``NO_DATA_GAPS``. Doubling it lets the delays of a longer stall pass for the stream's own.
+"""
+
+SILENT_PARTITION_GAPS = 10
+"""Mean gaps of a partition (at least the stream's typical gap) after which it counts as silent.
+
+Chosen: where rows come at random, one of 22,000 gaps is ten times the mean. Doubling it notices a stall half as fast.
+"""
+
+LEAST_BATCHES_OF_A_PARTITION = 5
+"""Batches that must have held a partition before its silence means anything.
+
+Chosen: fewer do not tell a mean gap. Doubling it overlooks partitions that are heard of seldom.
+"""
+
+LEAST_BATCHES_OF_A_PACE = 3
+"""Batches that it takes to tell a typical gap and a pace; with fewer, nothing is narrowed.
+
+Two gaps are the fewest that have a median. More only delay a new stream's first narrowing.
+"""
+
+RECENT_BATCHES = 20
+"""Batches over which the present pace is measured.
+
+Chosen: the greatest event time of a batch is off by about one row's delay, which twenty gaps outweigh. Doubling it
+notices a catch-up half as fast and mistakes noise for one more seldom.
+"""
+
+PACE_BATCHES = 1_000
+"""Newest batches of the horizon over which the usual gap, lag and pace are measured.
+
+Chosen: a quarter of an hour of batches a second, and as many rows as a decision reads in milliseconds. Doubling it
+makes what is usual slower to change.
+"""
+
+PREDICTION_LEAST_ROWS = 10_000
+"""(Row, key) pairs that must have been judged under a bound in effect before its prediction is scored.
+
+By the binomial: at 99 % completeness the ledger's own share then has a standard error of 0.1 points. Halving it scores
+sooner and makes that 0.14 points.
+"""
+
+# -- the live policy for row-level keys -----------------------------------------------------------------------
+
+NEEDS_PER_BUDGET = 40.0
+"""Late rows that the memory of needs holds on average: 4,000 rows at 99 %, 40,000 at 99.9 %.
+
+Literature S1 and S5: a ring of 4,096 rows was the best of those that follow drift at 99 %.
+"""
+
+SPENT_LEVEL = 0.9
+"""Share of the budget that the quantile spends while nearly all of the budget is spent. Chosen: it repays slowly."""
+
+SPENT_SHARE = 0.98
+"""Share of the budget from which on it counts as nearly all spent."""
+
+BULK_SHARE = 0.8
+"""Quantile that stands for the bulk of the delays. Higher is too noisy for few rows, lower sees less of a change."""
+
+STRETCH_TRIGGERS = 2.0
+"""Half-life of the newest needs, in triggers. On a five-fold step longer learns too late, and shorter is noise."""
+
+STRETCH_ROWS = 100.0
+"""Rows it takes at the least to compare the bulk."""
+
+STRETCH_LEAST = 1.2
+"""Least stretch that is believed. Three standard deviations of the bulk's quantile at 600 rows are 16 %."""

@@ -1,0 +1,43 @@
+"""Ages: how long after its key a row came, in triggers, counted in buckets of one grid.
+
+A key closes at a batch and a row comes in a batch, so an age counts to the end of the row's batch: the age at which
+its key would have had to close, at the earliest, to admit it. Buckets are a quarter of a trigger wide near 0 and grow
+by 5 % beyond, on both sides: a clock that lags, or windows that rows fill before they end, make negative ages. The
+grid's unit is the trigger, so a stream with all its times scaled is counted alike.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BUCKETS", "CLOSE_AFTER", "WAIT", "ZERO", "Float64s", "bucket_of"]
+
+Float64s = NDArray[np.float64]
+
+_WIDTH = 0.25
+_EVEN = 64
+_GROWTH = 1.05
+_GROWING = 199
+
+_POSITIVE = np.concatenate(
+    [np.arange(_EVEN + 1) * _WIDTH, _EVEN * _WIDTH * _GROWTH ** np.arange(1, _GROWING + 1)]
+)
+_UPPER: Float64s = np.concatenate([-_POSITIVE[:0:-1], _POSITIVE])
+
+BUCKETS = len(_UPPER) + 1
+"""Number of buckets; bucket i holds the ages above its lower edge, up to and including its upper one."""
+
+ZERO = int(np.searchsorted(_UPPER, 0.0, side="left"))
+"""The bucket that ends at age 0."""
+
+CLOSE_AFTER: Float64s = np.concatenate([[_UPPER[0] * _GROWTH], _UPPER])
+"""Lower edge of each bucket: a key that closes once its age is above this admits the ages of the bucket."""
+
+WAIT: Float64s = np.maximum(CLOSE_AFTER, 0)
+"""What it costs at the least to close a key in each bucket: closing before its end costs nothing."""
+
+
+def bucket_of(age: Float64s) -> NDArray[np.intp]:
+    """Return the bucket of each age in triggers; ages beyond the grid fall into its first and last bucket."""
+    return np.searchsorted(_UPPER, age, side="left")

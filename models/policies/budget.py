@@ -1,0 +1,171 @@
+"""The budget: which rule may be followed, so that the target holds whenever the stream should end.
+
+Per price, the family (memory and hold) with the least cost so far: latency plus losses at that price. Among the
+prices, the cheapest in latency that the budget bears: what was lost already, and what the rule would lose over the
+time to come if it goes on as it did, must fit into what the budget will be then, less a margin. The account is led by
+the losses of all rules on all arrivals, not by a loop that turns a knob against its own error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.models.defaults import (
+    BUDGET_DEVIATIONS,
+    CLUMP_MEMORY,
+    CLUMP_SHARE,
+    FAMILIARITY_KEYS,
+    GRACE_SPANS,
+    HOLD_PRIOR_KEYS,
+    HOLD_PRIOR_SHARE_OF_LATENCY,
+    LOSS_HALF_LIFE_SHARE,
+    PRICES,
+    REPAY_IN_GRACE,
+    REPAY_SHARE,
+)
+from tidemark.models.policies.ages import Float64s
+from tidemark.models.policies.rules import FAMILIES
+
+__all__ = ["Account", "Budget", "Choice"]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the SLO counts, so far: pairs, or windows."""
+
+    mass: float
+    """Pairs that arrived (windows that ended)."""
+    lost: float
+    """Of them lost (missed) by the policy itself."""
+    lost_by_rule: Float64s
+    """Of them lost (missed) by each rule, shape (rules,)."""
+    at_stake_by_rule: Float64s
+    """What each rule will have lost too if what is missing comes, shape (rules,)."""
+    mass_a_key: float
+    """Mean pairs a key (1 for windows)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The rule to follow, and why."""
+
+    rule: int
+    """Index of the rule."""
+    spent: float
+    """Share of the budget that is spent."""
+    bears: bool
+    """Whether the budget bears the rule; else it is the one that loses least."""
+
+
+class Budget:
+    """Chooses among the rules of one stream.
+
+    Args:
+        share: share of the pairs (or windows) that may be lost.
+        span_us: the stream's own unit of time in microseconds.
+    """
+
+    def __init__(self, share: float, span_us: int) -> None:
+        rules = FAMILIES * len(PRICES)
+        self._share = share
+        self._span_us = span_us
+        self._price = np.tile(np.array(PRICES), FAMILIES)
+        self._seen = np.zeros(rules)
+        self._mass = 0.0
+        self._recent_lost = np.zeros(rules)
+        self._recent_mass = 0.0
+        self._clump = np.zeros(rules)
+        self._clump_from = np.zeros(rules)
+        self._clump_us: int | None = None
+        self._within_us: int | None = None
+        prior = np.where(np.arange(FAMILIES) % 2 == 0, HOLD_PRIOR_KEYS, 0.0)
+        self._prior_keys = np.repeat(prior, len(PRICES))
+
+    def choose(self, now_us: int, account: Account, waited: Float64s) -> Choice:
+        """Return the rule to follow.
+
+        Args:
+            now_us: wall time in microseconds.
+            account: what was lost so far.
+            waited: each rule's latencies so far in triggers, summed over keys, shape (rules,).
+        """
+        self._remember(now_us, account)
+        best = self._best_of_each_price(account, waited)
+        allowed = self._share * account.mass
+        within = account.lost <= allowed
+        if within or self._within_us is None:
+            self._within_us = now_us
+        fits = self._fits(account, best, REPAY_SHARE, careful=True)
+        if not fits.any() and now_us - self._within_us < GRACE_SPANS * self._span_us:
+            # A burst overdraws the account for a while; to panic in its midst would wait for it twice.
+            fits = self._fits(account, best, REPAY_IN_GRACE, careful=False)
+        if fits.any():
+            rule, bears = int(best[np.flatnonzero(fits)[-1]]), True
+        else:
+            rule, bears = int(best[self._foreseen(account, best, REPAY_SHARE, careful=True).argmin()]), False
+        return Choice(rule, account.lost / max(allowed, 1e-9), bears)
+
+    def _remember(self, now_us: int, account: Account) -> None:
+        lost = account.lost_by_rule - self._seen
+        mass = account.mass - self._mass
+        kept = 0.5 ** (mass / max(LOSS_HALF_LIFE_SHARE * account.mass, 1))
+        self._recent_lost = self._recent_lost * kept + lost
+        self._recent_mass = self._recent_mass * kept + mass
+        self._seen, self._mass = account.lost_by_rule.copy(), account.mass
+        if self._clump_us is None:
+            self._clump_us = now_us
+        if now_us - self._clump_us >= self._span_us:
+            self._clump = np.maximum(self._clump * CLUMP_MEMORY, self._seen - self._clump_from)
+            self._clump_from, self._clump_us = self._seen.copy(), now_us
+
+    def _best_of_each_price(self, account: Account, waited: Float64s) -> NDArray[np.intp]:
+        """Return the rule of the family that costs least, for each price, shape (prices,)."""
+        worth = 1 / (self._price * self._share * account.mass_a_key)
+        # Without the hold one stall may take the whole budget, and no stall has shown it yet: a prior says so.
+        prior = np.minimum(
+            worth * self._prior_keys * account.mass_a_key, HOLD_PRIOR_SHARE_OF_LATENCY * waited + 1
+        )
+        lost = account.lost_by_rule + account.at_stake_by_rule
+        cost = waited + worth * lost + np.where(self._prior_keys > 0, prior, 0)
+        family = cost.reshape(FAMILIES, -1).argmin(axis=0)
+        best: NDArray[np.intp] = family * len(PRICES) + np.arange(len(PRICES))
+        return best
+
+    def _foreseen(
+        self,
+        account: Account,
+        rules: NDArray[np.intp],
+        repay: float,
+        *,
+        careful: bool,
+    ) -> Float64s:
+        """Return what would be lost by the time that the mass has grown by ``repay``, shape (rules,)."""
+        ahead = repay * account.mass
+        ever = account.lost_by_rule[rules] / max(account.mass, 1)
+        pace = np.maximum(self._recent_lost[rules] / max(self._recent_mass, 1), ever)
+        foreseen = account.lost + pace * ahead
+        if careful:
+            clump = np.maximum(self._clump, self._seen - self._clump_from)[rules]
+            foreseen = np.maximum(foreseen, account.lost + CLUMP_SHARE * clump + self._share * ahead)
+            # Before a rule is known, it is believed to spend as its price says.
+            foreseen = (
+                foreseen + FAMILIARITY_KEYS * self._price[rules] * self._share * account.mass_a_key * repay
+            )
+        return foreseen
+
+    def _fits(
+        self,
+        account: Account,
+        rules: NDArray[np.intp],
+        repay: float,
+        *,
+        careful: bool,
+    ) -> NDArray[np.bool_]:
+        """Return whether the budget bears each rule, shape (rules,)."""
+        budget = self._share * account.mass
+        allowed = budget * (1 + repay) - BUDGET_DEVIATIONS * np.sqrt(budget)
+        fits: NDArray[np.bool_] = self._foreseen(account, rules, repay, careful=careful) <= allowed
+        return fits

@@ -1,0 +1,89 @@
+"""The policies by name, as the command line and the backtest ask for them."""
+
+from __future__ import annotations
+
+from tidemark.models.backtest.setup import Setup
+from tidemark.models.duration import parse_duration
+from tidemark.models.operators import TimeWindow
+from tidemark.models.policies.conformal import AdaptiveConformal
+from tidemark.models.policies.fixed import Fixed
+from tidemark.models.policies.greatest_need import GreatestNeed
+from tidemark.models.policies.policy import Policy
+from tidemark.models.policies.ring import Ring
+from tidemark.models.policies.tidemark import Tidemark
+from tidemark.models.policies.tracking import Tracking
+from tidemark.models.target import parse_target
+
+__all__ = ["FIXED_HINDSIGHT", "make_policy", "policy_forms", "policy_names"]
+
+FIXED_HINDSIGHT = "fixed-hindsight"
+"""The least constant bound that meets the target over the whole trace. Who has the whole trace resolves it."""
+
+
+def policy_names() -> tuple[str, ...]:
+    """Return what ``all`` stands for, in the order in which results are shown."""
+    return ("tidemark", FIXED_HINDSIGHT, "max60", "ring:0.95", "ring:target", "ring:certified", "aci")
+
+
+def policy_forms() -> tuple[str, ...]:
+    """Return every form of a name, for help and for errors: those of ``policy_names`` and those with a parameter."""
+    return (*policy_names(), "fixed:<duration>", "ring:<share>")
+
+
+def make_policy(name: str, setup: Setup) -> Policy:
+    """Return a fresh policy.
+
+    Args:
+        name: ``fixed:5s`` (a duration), ``max60``, ``ring:0.95`` (a share), ``ring:target``, ``ring:certified``,
+            ``aci`` or ``tidemark``.
+        setup: gives the target and the scope.
+
+    Raises:
+        ValueError: when the name is unknown or its parameter cannot be read.
+    """
+    kind, colon, parameter = name.strip().partition(":")
+    match kind, parameter:
+        case "tidemark", "":
+            return _tidemark(setup)
+        case "fixed", _ if colon:
+            return _fixed(parameter)
+        case "ring", _ if colon:
+            return _ring(parameter, setup)
+        case "max60", "":
+            return GreatestNeed(scope=setup.scope)
+        case "aci", "":
+            return AdaptiveConformal(setup.target_ppm, scope=setup.scope)
+        case "fixed-hindsight", "":
+            raise ValueError(
+                "fixed-hindsight needs the whole trace: find its bound first, then ask for fixed:<bound>"
+            )
+        case _:
+            raise ValueError(f"policy {name!r} is unknown; there are {', '.join(policy_forms())}")
+
+
+def _ring(parameter: str, setup: Setup) -> Ring:
+    if parameter in {"target", "certified"}:
+        return Ring(setup.target_ppm, certified=parameter == "certified", scope=setup.scope)
+    return Ring(_share_ppm(parameter), scope=setup.scope)
+
+
+def _tidemark(setup: Setup) -> Policy:
+    if isinstance(setup.operator, TimeWindow):
+        return Tidemark(setup)
+    return Tracking(setup)
+
+
+def _fixed(parameter: str) -> Fixed:
+    bound_us = parse_duration(parameter)
+    if bound_us < 0:
+        raise ValueError(f"policy 'fixed:{parameter}': the bound must be at least 0, such as fixed:5s")
+    return Fixed(bound_us)
+
+
+def _share_ppm(parameter: str) -> int:
+    try:
+        return parse_target(parameter)
+    except ValueError as error:
+        raise ValueError(
+            f"policy 'ring:{parameter}': {error}; write a share as in ring:0.95, or ring:target or ring:certified"
+        ) from None

@@ -1,0 +1,37 @@
+"""A constant bound, as every engine has it: the baseline that a person sets once."""
+
+from __future__ import annotations
+
+from tidemark.models.policies.policy import Decision, Seen
+
+__all__ = ["Fixed"]
+
+
+class Fixed:
+    """One bound for ever.
+
+    Args:
+        bound_us: the bound in microseconds, at least 0 as Spark's ``delayThreshold``.
+
+    Raises:
+        ValueError: when the bound is negative.
+    """
+
+    __slots__ = ("_decision",)
+
+    def __init__(self, bound_us: int) -> None:
+        if bound_us < 0:
+            raise ValueError(f"a fixed bound must be at least 0, not {bound_us} us: no engine takes it")
+        self._decision = Decision(bound_us=bound_us)
+
+    @property
+    def native(self) -> bool:
+        """Yes: it stands in the plan, so it is in force without a control's delay."""
+        return True
+
+    def observe(self, seen: Seen) -> None:
+        """Learn nothing."""
+
+    def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
+        """Return the bound."""
+        return self._decision

@@ -1,0 +1,76 @@
+"""What the simple policies share: the scores they learn from, by base, and the decision made of one bound a base.
+
+A score is a need that is at least 0. The sources of these policies know lateness only, which is never negative, and
+for windows the floor is more than a habit: within one window the need rises from minus the window's length to the
+delay, so a memory shorter than a window would hold deeply negative needs at the window's start, and a bound made of
+them closes the window that has just begun (literature S2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from tidemark.models.backtest.setup import Scope
+from tidemark.models.operators import Int64s
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+
+__all__ = ["Scores", "decision_of", "scores_of"]
+
+_KNOWN_ABOVE_US = NO_BASE_US // 2
+"""A need below it was taken against no base: it says nothing of lateness. Half of it is 63,000 years away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What one batch says of one base: with scope ``global`` the stream's, with ``partition`` that of one of them."""
+
+    group: int
+    """Index of the base: 0, or the partition's."""
+    value_us: Int64s
+    """Needs, at least 0, ascending, shape (counts,); never empty."""
+    count: Int64s
+    """Rows behind each, at least 1, shape (counts,)."""
+
+    @property
+    def greatest_us(self) -> int:
+        """The greatest score."""
+        return int(self.value_us[-1])
+
+    def share_above(self, bound_us: int) -> float:
+        """Return the share of the rows that a bound misses."""
+        return float(self.count[self.value_us > bound_us].sum() / self.count.sum())
+
+
+def scores_of(seen: Seen, scope: Scope) -> list[Scores]:
+    """Return the scores of a batch, by base in ascending order; bases without a row of known need are left out."""
+    need = seen.need_us if scope == "global" else seen.own_need_us
+    known = (need > _KNOWN_ABOVE_US) & (seen.count > 0)
+    if not known.any():
+        return []
+    group = seen.partition[known] if scope == "partition" else np.zeros(int(known.sum()), np.int64)
+    value, count = np.maximum(need[known], 0), seen.count[known]
+    order = np.lexsort((value, group))
+    group, value, count = group[order], value[order], count[order]
+    edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(group)]
+    return [
+        Scores(int(group[first]), value[first:last], count[first:last]) for first, last in pairwise(edges)
+    ]
+
+
+def decision_of(bounds_us: Sequence[int | None], scope: Scope) -> Decision:
+    """Return the decision for one bound a base, None where nothing is known yet.
+
+    With scope ``partition`` a base of which nothing is known takes the widest bound of the others: their watermarks
+    go on, and it is the safest that anybody has measured. When nothing is known of any base, all stays as it is.
+    """
+    known = [bound for bound in bounds_us if bound is not None]
+    if not known:
+        return Decision()
+    if scope == "global":
+        return Decision(bound_us=known[0])
+    widest = max(known)
+    return Decision(bounds_us=np.array([widest if bound is None else bound for bound in bounds_us], np.int64))

@@ -1,0 +1,218 @@
+"""Tidemark's live policy: the watermark, moved by the clock, where price and stragglers balance.
+
+Each batch is counted (``rules``, ``missing``), every rule's losses and latencies are known on all arrivals, and of the
+rules that the budget bears (``budget``) the one with the least latency is followed. The watermark is a point on the
+wall clock, so the delay of the control stream costs nothing but the newest evidence: a decision says where the
+watermark is to be when it is in force. One row with a wrong date moves nothing, for no rule looks at the greatest event
+time. Everything is measured in triggers and keys: a stream with all its times scaled is decided alike.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidemark.models.backtest.setup import Setup
+from tidemark.models.choice import percent_of
+from tidemark.models.defaults import COHORTS_AHEAD
+from tidemark.models.duration import format_about, format_duration
+from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.policies.ages import Float64s
+from tidemark.models.policies.budget import Account, Budget, Choice
+from tidemark.models.policies.missing import Missing
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.rules import Rules
+from tidemark.models.policies.slices import Slices
+from tidemark.models.recommendation import Step
+from tidemark.models.target import PPM, format_target
+
+__all__ = ["Tidemark"]
+
+_IDLE_STEPS = 200
+"""Most steps by which an idle time is caught up with; they grow, so that a night takes no longer than an hour."""
+
+
+class Tidemark:
+    """The live policy for one stream.
+
+    Args:
+        setup: the operator, the trigger, the target and what it is a share of.
+    """
+
+    native = False
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._operator = setup.operator
+        self._trigger_us = setup.trigger_us
+        spacing_us = setup.operator.slide_us if isinstance(setup.operator, TimeWindow) else setup.granule_us
+        self._ahead_us = COHORTS_AHEAD * setup.granule_us
+        span = max(spacing_us / setup.trigger_us, 10.0)
+        late_share = (PPM - setup.target_ppm) / PPM
+        self._rules = Rules(setup.trigger_us, setup.trigger_us / spacing_us, span, late_share)
+        self._missing = Missing(setup.granule_us, setup.trigger_us, span)
+        slices = setup.objective == "timeslices"
+        self._slices = Slices(self._rules.rules, late_share) if slices else None
+        share = (PPM - setup.slices_ppm) / PPM if slices else late_share
+        self._budget = Budget(share, round(span * setup.trigger_us))
+        self._began_us: int | None = None
+        self._at_us = 0
+        self._decided_us: int | None = None
+        self._delay_us = 0
+        self._watermark_us = NO_BASE_US
+        self._pending: list[tuple[int, int]] = []
+        self._judging_us = NO_BASE_US
+        self._late = 0
+        self._choice: Choice | None = None
+
+    def observe(self, seen: Seen) -> None:
+        """Take what a batch showed."""
+        if self._began_us is None and not len(seen.key_us):
+            return
+        self._catch_up(seen.now_us)
+        self._advance(seen.now_us)
+        while self._pending and self._pending[0][0] < seen.now_us:
+            self._judging_us = max(self._judging_us, self._pending.pop(0)[1])
+        # What is dated ahead of any clock is never late, and tells nothing of what is.
+        near = seen.key_us <= seen.now_us + self._ahead_us + self._operator_reach_us
+        if not len(seen.key_us) or not near.any():
+            return
+        key, where = np.unique(seen.key_us[near], return_inverse=True)
+        count = np.bincount(where, weights=seen.count[near]).astype(np.int64)
+        if self._slices is not None:
+            judging = np.append(self._rules.judging_us(seen.now_us), self._judging_us)
+            self._slices.add(key, count, judging)
+        self._rules.add(seen.now_us, key, count)
+        self._late += int(count[: np.searchsorted(key, self._judging_us, side="right")].sum())
+        once = near & (seen.key_us == self._first_key(seen.event_us))
+        if once.any():
+            self._missing.add(seen.now_us, seen.partition[once], seen.event_us[once], seen.count[once])
+
+    def decide(self, now_us: int, in_force_us: int) -> Decision:
+        """Return where the watermark is to be when the decision is in force."""
+        if self._began_us is None:
+            return Decision()
+        if self._decided_us is None or now_us > self._decided_us:
+            self._catch_up(now_us)
+            self._delay_us = in_force_us - now_us
+            self._step(now_us)
+        return Decision() if self._watermark_us == NO_BASE_US else Decision(watermark_us=self._watermark_us)
+
+    def explain(self) -> tuple[Step, ...]:
+        """Return the reasons of the newest decision, first to last; empty before the first one."""
+        if self._choice is None:
+            return ()
+        setup, choice = self._setup, self._choice
+        outlook = self._rules.outlook(choice.rule)
+        late, pairs = (self._late, self._rules.pairs)
+        counted = f"{late:,} of {pairs:,} pairs were late"
+        bears = "bears" if choice.bears else "bears none of the rules; the one that loses least is"
+        age = format_about(round(outlook.age * self._trigger_us))
+        memory = (
+            "all that was seen"
+            if outlook.memory == float("inf")
+            else f"the last {format_duration(round(outlook.memory * self._trigger_us))}"
+        )
+        hold = (
+            "and waits for rows that are missing, at most as long as they are worth"
+            if outlook.holds
+            else "and waits for nothing else"
+        )
+        return (
+            Step(
+                "budget",
+                None,
+                f"{counted} ({percent_of(pairs - late, pairs)} were admitted, the target is "
+                f"{format_target(setup.target_ppm)}): {100 * choice.spent:.0f} % of the budget is spent",
+            ),
+            Step(
+                "rule",
+                None,
+                f"the budget {bears} price {outlook.price:g}: a wait of one trigger must save {outlook.price:g} times "
+                "the late rows that a key may have",
+            ),
+            Step(
+                "age",
+                None,
+                f"by {memory}, a key then gets {outlook.late_rows_a_key:.2g} more rows: it closes {age} after its end",
+            ),
+            Step("hold", None, hold),
+        )
+
+    @property
+    def _operator_reach_us(self) -> int:
+        if isinstance(self._operator, TimeWindow):
+            return self._operator.size_us
+        return self._operator.gap_us if isinstance(self._operator, SessionWindow) else 0
+
+    def _first_key(self, event_us: Int64s) -> Int64s:
+        """Return the least key of each cohort: that of the window which closes first."""
+        operator = self._operator
+        match operator:
+            case TimeWindow():
+                offset = (operator.start_us + operator.size_us) % operator.slide_us
+                first: Int64s = ((event_us - offset) // operator.slide_us + 1) * operator.slide_us + offset
+                return first
+            case SessionWindow():
+                return event_us + operator.gap_us
+            case RowLevel():
+                return event_us
+
+    def _advance(self, now_us: int) -> None:
+        if self._began_us is None:
+            self._began_us = self._at_us = now_us - self._trigger_us
+        triggers = round((now_us - self._at_us) / self._trigger_us)
+        if triggers <= 0:
+            return
+        self._at_us = now_us
+        self._rules.advance(triggers, self._elapsed)
+        self._missing.advance(triggers)
+
+    @property
+    def _elapsed(self) -> float:
+        return (self._at_us - (self._began_us or 0)) / self._trigger_us
+
+    def _catch_up(self, now_us: int) -> None:
+        """Live through the time in which nobody asked, so that rules close what they would have closed."""
+        if self._decided_us is None:
+            return
+        at, step = self._decided_us + self._trigger_us, 1
+        while at < now_us and len(self._rules.key_us) and step < _IDLE_STEPS:
+            self._step(at)
+            at += self._trigger_us * max(1, step // 16)
+            step += 1
+
+    def _step(self, now_us: int) -> None:
+        self._advance(now_us)
+        in_force_us = now_us + self._delay_us
+        self._rules.emit(now_us)
+        self._missing.close(self._rules.done_us - self._operator_reach_us + 1)
+        missing = self._missing_by_key(now_us)
+        self._rules.decide(now_us, in_force_us, missing, self._elapsed)
+        self._choice = self._budget.choose(now_us, self._account(), self._rules.latency(now_us))
+        self._watermark_us = max(self._watermark_us, int(self._rules.watermark_us[self._choice.rule]))
+        self._pending.append((in_force_us, self._watermark_us))
+        self._decided_us = now_us
+
+    def _missing_by_key(self, now_us: int) -> Float64s:
+        """Return how many rows each open key is missing, shape (keys,); keys that miss all their rows are opened."""
+        missing = self._missing.shortfall(now_us)
+        short = np.flatnonzero(missing)
+        if not len(short):
+            return np.zeros(len(self._rules.key_us))
+        first = self._first_key(self._missing.start_us[short])
+        self._rules.expect(np.unique(first))
+        keys = self._rules.key_us
+        if not len(keys):
+            return np.zeros(0)
+        at = np.minimum(np.searchsorted(keys, first), len(keys) - 1)
+        open_ = keys[at] == first
+        return np.bincount(at[open_], weights=missing[short][open_], minlength=len(keys)).astype(np.float64)
+
+    def _account(self) -> Account:
+        rules = self._rules
+        pairs_a_key = rules.rows_a_key(self._elapsed)
+        if self._slices is None:
+            return Account(float(rules.pairs), float(self._late), rules.late, rules.at_stake, pairs_a_key)
+        missed = self._slices.missed()
+        at_stake = rules.at_stake / pairs_a_key
+        return Account(float(self._slices.windows), float(missed[-1]), missed[:-1], at_stake, 1.0)

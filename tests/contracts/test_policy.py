@@ -1,0 +1,237 @@
+"""One suite for every policy of the catalogue: what backtest, driver and controller rely on, whichever decides."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pytest
+
+from tidemark.models.backtest.setup import Scope, Setup
+from tidemark.models.operators import tumbling
+from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
+from tidemark.models.policies.greatest_need import DEFAULT_SPAN_US, GreatestNeed
+from tidemark.models.policies.policy import Decision, Policy, Seen
+
+from support.seen import UNKNOWN_US, drawn_batches
+
+SECOND = 1_000_000
+DELAY_US = 20 * SECOND
+"""From a decision to the batch that it is in force in."""
+PARTITIONS = 3
+RING_BYTES = 8 * 4_096
+"""A ring of rows, one a partition: the one memory that is stated instead of kept below 4 kB."""
+STREAM_BYTES = 96_000
+"""What the live policy keeps for a stream, however many partitions it has; each of them adds at most 4 kB."""
+NAMES = ("fixed:5s", *(name for name in policy_names() if name != FIXED_HINDSIGHT))
+SCOPES: tuple[Scope, ...] = ("global", "partition")
+
+Decided = tuple[int | None, tuple[int, ...] | None, int | None]
+
+
+@dataclass(frozen=True)
+class Made:
+    """How to make a policy."""
+
+    name: str
+    scope: Scope
+
+    def policy(self, scale: int = 1) -> Policy:
+        """Return a fresh policy; ``scale`` multiplies the times that it is given, not those it observes."""
+        if self.name == "max60" and scale != 1:
+            return GreatestNeed(DEFAULT_SPAN_US * scale, scope=self.scope)
+        name = f"fixed:{5 * scale}s" if self.name == "fixed:5s" else self.name
+        setup = Setup(
+            operator=tumbling(f"{10 * scale} s"),
+            trigger_us=10 * SECOND * scale,
+            target_ppm=950_000,
+            scope=self.scope,
+        )
+        return make_policy(name, setup)
+
+    @cached_property
+    def knows_from_the_start(self) -> bool:
+        return self.policy().native
+
+
+every_policy = pytest.mark.parametrize(
+    "made",
+    [Made(name, scope) for name in NAMES for scope in SCOPES],
+    ids=lambda made: f"{made.name} {made.scope}",
+)
+
+
+def plain(decision: Decision) -> Decided:
+    each = None if decision.bounds_us is None else tuple(decision.bounds_us.tolist())
+    return decision.bound_us, each, decision.watermark_us
+
+
+NOTHING = plain(Decision())
+
+
+def decided(policy: Policy, batches: list[Seen], delay_us: int = DELAY_US) -> list[Decided]:
+    found = []
+    for seen in batches:
+        policy.observe(seen)
+        found.append(plain(policy.decide(seen.now_us, seen.now_us + delay_us)))
+    return found
+
+
+@every_policy
+def test_the_stream_of_this_suite_moves_the_policy(made: Made) -> None:
+    """Else the rules below would be held over nothing."""
+    found = set(decided(made.policy(), drawn_batches(1, 120, partitions=[PARTITIONS])))
+    assert len(found) > 5 or made.knows_from_the_start
+
+
+@every_policy
+def test_a_policy_is_causal(made: Made) -> None:
+    """Two streams that are equal up to a batch, whatever follows, are decided alike up to it."""
+    one, other = (
+        drawn_batches(1, 120, partitions=[PARTITIONS]),
+        drawn_batches(2, 120, partitions=[PARTITIONS]),
+    )
+    for cut in (1, 30, 60, 119):
+        whole = decided(made.policy(), one[:cut] + other[cut:])
+        assert whole[:cut] == decided(made.policy(), one[:cut])
+        assert whole[:cut] == decided(made.policy(), one)[:cut]
+
+
+@every_policy
+def test_the_same_stream_is_decided_alike_each_time(made: Made) -> None:
+    """Nothing is drawn, and no policy shares anything with another."""
+    batches = drawn_batches(3, 120, partitions=[PARTITIONS])
+    first, second = made.policy(), made.policy()
+    found = decided(first, batches)
+    assert decided(second, batches) == found
+    assert pickle.dumps(first) == pickle.dumps(second)
+
+
+@every_policy
+def test_to_decide_twice_is_to_decide_once(made: Made) -> None:
+    """The second answer is the first, and what follows is as if nobody had asked again."""
+    batches = drawn_batches(4, 120, partitions=[PARTITIONS])
+    asked_once = decided(made.policy(), batches)
+    policy = made.policy()
+    for seen, expected in zip(batches, asked_once, strict=True):
+        policy.observe(seen)
+        answers = [plain(policy.decide(seen.now_us, seen.now_us + DELAY_US)) for _ in range(3)]
+        assert answers == [expected] * 3
+
+
+@every_policy
+def test_a_policy_does_not_change_what_it_is_shown(made: Made) -> None:
+    """Several policies are shown the same arrays, and what one answered stays as it was."""
+    batches = drawn_batches(5, 60, partitions=[PARTITIONS])
+    before = pickle.dumps(batches)
+    policy = made.policy()
+    answers = []
+    for seen in batches:
+        policy.observe(seen)
+        answers.append(policy.decide(seen.now_us, seen.now_us + DELAY_US))
+    assert [plain(answer) for answer in answers] == decided(made.policy(), batches)
+    assert pickle.dumps(batches) == before
+
+
+@every_policy
+def test_before_anything_is_known_nothing_is_decided(made: Made) -> None:
+    """Neither an empty batch nor rows that met no base say how late rows are."""
+    policy = made.policy()
+    if made.knows_from_the_start:
+        assert policy.decide(0, DELAY_US).bound_us == 5 * SECOND, "a constant bound is known before any row"
+        return
+    assert plain(policy.decide(0, DELAY_US)) == NOTHING
+    blind = [
+        Seen(now_us=SECOND),
+        Seen(now_us=2 * SECOND, base_us=np.full(PARTITIONS, SECOND, np.int64)),
+        *(
+            replace(
+                seen,
+                need_us=np.full_like(seen.need_us, UNKNOWN_US),
+                own_need_us=np.full_like(seen.need_us, UNKNOWN_US),
+            )
+            for seen in drawn_batches(6, 40, partitions=[PARTITIONS])
+        ),
+    ]
+    if made.name == "tidemark":
+        blind = blind[:2]  # it counts rows by the clock and their keys, against no base
+    assert decided(policy, blind) == [NOTHING] * len(blind)
+
+
+@every_policy
+def test_empty_batches_are_fine_at_any_time(made: Made) -> None:
+    """They show only the time; a policy that knew something still does."""
+    batches = drawn_batches(7, 60, partitions=[PARTITIONS])
+    policy = made.policy()
+    assert decided(policy, batches)[-1] != NOTHING
+    last = batches[-1]
+    silent = [
+        replace(Seen(now_us=last.now_us + 10 * SECOND * step), base_us=last.base_us) for step in range(1, 100)
+    ]
+    assert NOTHING not in decided(policy, silent)
+
+
+@every_policy
+def test_the_decision_has_the_shape_of_the_scope(made: Made) -> None:
+    """At most one of the three is given, with one bound for each partition seen, also when partitions are added."""
+    batches = drawn_batches(8, 120, partitions=[2, 5])
+    for seen, (bound_us, bounds_us, watermark_us) in zip(
+        batches, decided(made.policy(), batches), strict=True
+    ):
+        assert sum(given is not None for given in (bound_us, bounds_us, watermark_us)) <= 1
+        if made.scope == "global":
+            assert bounds_us is None
+        elif bounds_us is not None:
+            assert len(bounds_us) == len(seen.base_us)
+
+
+@every_policy
+def test_bounds_are_whole_milliseconds(made: Made) -> None:
+    """Spark's delay has no smaller unit."""
+    for bound_us, bounds_us, _ in decided(made.policy(), drawn_batches(9, 120, partitions=[PARTITIONS])):
+        for bound in [] if bound_us is None else [bound_us]:
+            assert bound % 1_000 == 0
+        assert all(bound % 1_000 == 0 for bound in bounds_us or ())
+
+
+@every_policy
+def test_the_state_does_not_grow_with_the_rows(made: Made) -> None:
+    """A driver runs for months: at most 4 kB a partition, and for rings of rows their stated 32 kB more."""
+    batches = drawn_batches(10, 1_500, partitions=[PARTITIONS], step_us=SECOND)
+    policy = made.policy()
+    decided(policy, batches[:300])
+    early = len(pickle.dumps(policy))
+    sizes = []
+    for start in range(300, 1_500, 100):
+        decided(policy, batches[start : start + 100])
+        sizes.append(len(pickle.dumps(policy)))
+    groups = PARTITIONS if made.scope == "partition" else 1
+    assert max(sizes[6:]) <= max(early, *sizes[:6]) + 1_000
+    if made.name == "tidemark":
+        assert max(sizes) <= STREAM_BYTES + PARTITIONS * 4_000
+    else:
+        assert max(sizes) <= groups * (4_000 + RING_BYTES)
+
+
+@every_policy
+def test_times_a_thousand_make_bounds_a_thousand_times_as_wide(made: Made) -> None:
+    """Milliseconds or hours, the rule is the same; bounds are rounded to a millisecond."""
+    scale = 1_000
+    small = decided(made.policy(), drawn_batches(12, 120, partitions=[PARTITIONS]))
+    large = decided(
+        made.policy(scale), drawn_batches(12, 120, partitions=[PARTITIONS], scale=scale), DELAY_US * scale
+    )
+    for narrow, wide in zip(small, large, strict=True):
+        for one, other in zip(_bounds(narrow), _bounds(wide), strict=True):
+            assert abs(other - one * scale) <= scale * 1_000
+
+
+def _bounds(found: Decided) -> list[int]:
+    bound_us, bounds_us, watermark_us = found
+    return [
+        *([] if bound_us is None else [bound_us]),
+        *(bounds_us or ()),
+        *([] if watermark_us is None else [watermark_us]),
+    ]

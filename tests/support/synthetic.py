@@ -1,0 +1,226 @@
+"""Synthetic traces: named kinds of delay, the same at each call with the same seed.
+
+``s3_stalls`` and ``s4_step`` are set-ups of the literature's measurements: the seed changes the draws and nothing else.
+``synthetic`` varies with the seed what a policy could be tuned to by mistake: where the stream begins on the grid of
+windows, the number of partitions, and the parameters of each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.models.operators import Int64s
+
+from support.streams import SECOND
+
+__all__ = ["KINDS", "START_US", "Trace", "fifo", "s3_stalls", "s4_step", "synthetic"]
+
+Float64s = NDArray[np.float64]
+
+START_US = 1_767_225_600 * SECOND
+"""2026-01-01T00:00:00Z, on the grid of every window."""
+MEDIAN_S = 0.2
+"""Median of the usual delay, as in literature S1."""
+BACKLOG_ROWS_PER_S = 2_000
+"""Pace at which a backlog leaves after a stall (S3)."""
+DAY_S = 86_400
+
+
+class Trace(NamedTuple):
+    """Rows in order of arrival."""
+
+    event_time_us: Int64s
+    """Event times in microseconds, shape (rows,)."""
+    arrival_time_us: Int64s
+    """Arrival times in microseconds, non-decreasing, shape (rows,)."""
+    partition: NDArray[np.int32]
+    """Partition of each row, from 0, shape (rows,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows in order of event time; seconds from the start of the stream, shape (rows,) each."""
+
+    event_s: Float64s
+    arrival_s: Float64s
+    partition: NDArray[np.int64]
+
+    def trace(self, start_us: int) -> Trace:
+        arrival_us = start_us + np.rint(self.arrival_s * SECOND).astype(np.int64)
+        order = np.argsort(arrival_us, kind="stable")
+        event_us = start_us + np.rint(self.event_s * SECOND).astype(np.int64)
+        return Trace(event_us[order], arrival_us[order], self.partition[order].astype(np.int32))
+
+
+# -- the kinds -----------------------------------------------------------------------------------------------
+
+
+def stationary(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+    """Lognormal delays, median 0.2 s, sigma 1 (S1)."""
+    return _Rows(event_s, event_s + _usual_delay(rng, len(event_s)), partition)
+
+
+def step(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+    """As ``stationary``; from the middle of the stream on delays are five times as long (S1, S4)."""
+    factor = np.where(event_s >= (event_s[0] + event_s[-1]) / 2, 5, 1)
+    return _Rows(event_s, event_s + _usual_delay(rng, len(event_s)) * factor, partition)
+
+
+def diurnal(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+    """Delays swing between 1 and 6 times the usual, ``6 ** (0.5 - 0.5 cos)`` with a period of 1,800 s (S1).
+
+    Drawn: the phase.
+    """
+    angle = 2 * np.pi * (event_s / 1_800 + rng.random())
+    factor = 6 ** (0.5 - 0.5 * np.cos(angle))
+    return _Rows(event_s, event_s + _usual_delay(rng, len(event_s)) * factor, partition)
+
+
+def heavy(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+    """Lognormal delays (0.2 s, sigma 0.6), of which 2 % are replaced by a Pareto tail (shape 1.2, scale 2 s) (S1)."""
+    size = len(event_s)
+    delay = MEDIAN_S * np.exp(0.6 * rng.standard_normal(size))
+    tail = 2 * (1 + rng.pareto(1.2, size))
+    return _Rows(event_s, event_s + np.where(rng.random(size) < 0.02, tail, delay), partition)
+
+
+def bursts(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+    """Usual delays, and periodic bursts in which they are larger.
+
+    Drawn: the period U(120, 900) s, the share of it in a burst U(0.03, 0.2), the phase, and whether a burst
+    multiplies delays by U(5, 30) or adds U(5, 30) s.
+    """
+    period, share, phase, size = rng.uniform([120, 0.03, 0, 5], [900, 0.2, 1, 30])
+    inside = (event_s / period + phase) % 1 < share
+    usual = _usual_delay(rng, len(event_s))
+    larger = usual * size if rng.random() < 0.5 else usual + size
+    return _Rows(event_s, event_s + np.where(inside, larger, usual), partition)
+
+
+def stalls(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+    """Usual delays; the last partition is a queue that stalls every 560 s or so for U(10, 40) s (S3).
+
+    A stall begins at 300 + 560 k + U(0, 60) s. Rows that reach the queue in the meantime leave in order from its end
+    on, 2,000 a second, and later ones wait for them. With 7,200 s there are 12 stalls.
+    """
+    entered_s = event_s + _usual_delay(rng, len(event_s))
+    count = int(max((event_s[-1] - 300) // 560, 0))
+    begin = 300 + 560 * np.arange(count) + rng.uniform(0, 60, count)
+    stopped = np.column_stack([begin, begin + rng.uniform(10, 40, count)])
+    queued = partition == partition.max()
+    arrival_s = entered_s.copy()
+    arrival_s[queued] = fifo(entered_s[queued], stopped)
+    return _Rows(event_s, arrival_s, partition)
+
+
+def slow(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+    """Usual delays; one partition, by default of eight, trails the others all the time.
+
+    Drawn: which one, and by how much, U(5, 60) s.
+    """
+    trails = partition == rng.integers(partition.max() + 1)
+    delay = _usual_delay(rng, len(event_s)) + np.where(trails, rng.uniform(5, 60), 0)
+    return _Rows(event_s, event_s + delay, partition)
+
+
+def night(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+    """Usual delays; the whole stream is silent for about half of each cycle.
+
+    Drawn: 3 to 6 cycles, the silent share U(0.4, 0.6), the phase.
+    """
+    cycles = rng.integers(3, 7)
+    share, phase = rng.uniform([0.4, 0], [0.6, 1])
+    day = (event_s / (event_s[-1] / cycles) + phase) % 1 >= share
+    return stationary(rng, event_s[day], partition[day])
+
+
+def future(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+    """As ``stationary``, but a few rows are dated a day ahead.
+
+    Drawn: 3 to 8 of them, anywhere in the stream.
+    """
+    rows = stationary(rng, event_s, partition)
+    wrong = rng.choice(len(event_s), rng.integers(3, 9), replace=False)
+    dated = event_s.copy()
+    dated[wrong] += DAY_S
+    return _Rows(dated, rows.arrival_s, partition)
+
+
+Kind = Callable[[np.random.Generator, Float64s, NDArray[np.int64]], _Rows]
+
+KINDS: dict[str, Kind] = {
+    kind.__name__: kind for kind in (stationary, step, diurnal, heavy, bursts, stalls, slow, night, future)
+}
+"""Each takes a generator, event times in seconds (ascending) and partitions."""
+
+
+# -- traces --------------------------------------------------------------------------------------------------
+
+
+def synthetic(
+    kind: str, seed: int, *, rate: int = 200, seconds: int = 7_200, partitions: int | None = None
+) -> Trace:
+    """Return a trace of a kind.
+
+    Args:
+        kind: one of ``KINDS``.
+        seed: seed of every draw.
+        rate: rows a second; ``night`` has them by day only.
+        seconds: event time from the first row to the last, about.
+        partitions: how many; by default 2 to 8 as the seed has it, 2 for ``stalls`` and 8 for ``slow``.
+    """
+    rng = np.random.default_rng([seed, *kind.encode()])
+    start_us = START_US + int(rng.integers(3_600 * SECOND))
+    drawn = int(rng.integers(2, 9))
+    count = partitions or {"stalls": 2, "slow": 8}.get(kind, drawn)
+    event_s = _event_s(rng, rate, seconds)
+    shares = np.r_[np.full(count - 1, 0.7 / (count - 1)), 0.3] if kind == "stalls" and count > 1 else None
+    partition = rng.choice(count, len(event_s), p=shares)
+    return KINDS[kind](rng, event_s, partition).trace(start_us)
+
+
+def s3_stalls(seed: int) -> Trace:
+    """Return the trace of literature S3: 200 rows/s for 7,200 s, two partitions 70/30, the second one stalls."""
+    rng = np.random.default_rng(seed)
+    event_s = _event_s(rng, 200, 7_200)
+    return stalls(rng, event_s, (rng.random(len(event_s)) < 0.3).astype(np.int64)).trace(START_US)
+
+
+def s4_step(seed: int) -> Trace:
+    """Return the trace of literature S4: 200 rows/s for 7,200 s in one partition, delays times 5 from 3,600 s on."""
+    rng = np.random.default_rng(seed)
+    event_s = _event_s(rng, 200, 7_200)
+    delay = _usual_delay(rng, len(event_s)) * np.where(event_s >= 3_600, 5, 1)
+    return _Rows(event_s, event_s + delay, np.zeros(len(event_s), np.int64)).trace(START_US)
+
+
+def fifo(entered_s: Float64s, stopped_s: Float64s, rows_per_s: float = BACKLOG_ROWS_PER_S) -> Float64s:
+    """Return when each row leaves a queue that stops at times, and that no row overtakes another in.
+
+    Args:
+        entered_s: when each row enters, in any order, shape (rows,).
+        stopped_s: begin and end of each stop, ascending, shape (stops, 2).
+        rows_per_s: pace of the queue.
+    """
+    order = np.argsort(entered_s, kind="stable")
+    ready = entered_s[order]
+    for begin, end in stopped_s:
+        ready = np.where((ready >= begin) & (ready < end), end, ready)
+    turn = np.arange(len(ready)) / rows_per_s
+    left = np.empty_like(ready)
+    # A row leaves when it is ready and its predecessor's turn is over: the running maximum of ready less turn.
+    left[order] = turn + np.maximum.accumulate(ready - turn)
+    return left
+
+
+def _event_s(rng: np.random.Generator, rate: int, seconds: int) -> Float64s:
+    return np.sort(rng.uniform(0, seconds, rate * seconds))
+
+
+def _usual_delay(rng: np.random.Generator, size: int) -> Float64s:
+    return MEDIAN_S * np.exp(rng.standard_normal(size))

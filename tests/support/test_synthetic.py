@@ -1,0 +1,178 @@
+"""The synthetic traces of the tests: what each kind promises, so that a policy judged on it is judged on that."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from support.streams import SECOND
+from support.synthetic import BACKLOG_ROWS_PER_S, KINDS, START_US, Trace, fifo, s3_stalls, s4_step, synthetic
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+SHORT_S = 1_800
+
+
+def short(kind: str, seed: int = 1) -> Trace:
+    return synthetic(kind, seed, rate=100, seconds=SHORT_S)
+
+
+def delays_s(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return (trace.arrival_time_us - trace.event_time_us) / SECOND
+
+
+def silences_s(
+    times_us: np.ndarray[tuple[int], np.dtype[np.int64]],
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.diff(times_us) / SECOND
+
+
+@every_kind
+def test_rows_ascend_by_arrival_and_are_typed_as_a_trace(kind: str) -> None:
+    trace = short(kind)
+    assert (np.diff(trace.arrival_time_us) >= 0).all()
+    assert [column.dtype for column in trace] == [np.int64, np.int64, np.int32]
+    assert len({len(column) for column in trace}) == 1
+
+
+@every_kind
+def test_a_row_arrives_after_it_happened(kind: str) -> None:
+    """But for those few that are dated ahead."""
+    early = int((delays_s(short(kind)) <= 0).sum())
+    assert 3 <= early <= 8 if kind == "future" else early == 0
+
+
+@every_kind
+def test_the_rate_is_as_asked(kind: str) -> None:
+    """By night there are no rows, so about half of them."""
+    rows = len(short(kind).event_time_us)
+    assert 0.35 <= rows / (100 * SHORT_S) <= 0.65 if kind == "night" else rows == 100 * SHORT_S
+
+
+@every_kind
+def test_the_seed_decides_everything(kind: str) -> None:
+    one, again, other = short(kind), short(kind), short(kind, 2)
+    assert np.array_equal(np.vstack(one), np.vstack(again))
+    assert one.arrival_time_us[0] != other.arrival_time_us[0]
+
+
+@every_kind
+def test_the_start_on_the_grid_and_the_partitions_vary_with_the_seed(kind: str) -> None:
+    traces = [synthetic(kind, seed, rate=20, seconds=900) for seed in range(12)]
+    phases = {int(trace.arrival_time_us[0] // SECOND % 60) for trace in traces}
+    counts = {len(set(trace.partition.tolist())) for trace in traces}
+    assert len(phases) > 5
+    assert counts == {2} if kind == "stalls" else counts == {8} if kind == "slow" else len(counts) > 2
+    assert set(synthetic(kind, 1, rate=20, seconds=900, partitions=3).partition.tolist()) == {0, 1, 2}
+
+
+def test_the_usual_delay_has_a_median_of_200_ms_and_sigma_1() -> None:
+    delay = np.log(delays_s(short("stationary")))
+    assert np.exp(np.median(delay)) == pytest.approx(0.2, rel=0.02)
+    assert delay.std() == pytest.approx(1, abs=0.01)
+
+
+def test_after_the_step_delays_are_five_times_as_long() -> None:
+    trace = s4_step(0)
+    late = trace.event_time_us - START_US >= 3_600 * SECOND
+    delay = delays_s(trace)
+    assert set(trace.partition.tolist()) == {0}
+    assert np.median(delay[late]) / np.median(delay[~late]) == pytest.approx(5, rel=0.03)
+    lateness = np.maximum.accumulate(trace.event_time_us) - trace.event_time_us
+    assert np.quantile(lateness / SECOND, 0.99) == pytest.approx(7.605, rel=0.02), "the hindsight bound of S1"
+
+
+def test_s3_stalls_twelve_times_in_the_partition_of_30_percent() -> None:
+    trace = s3_stalls(0)
+    stalled = trace.arrival_time_us[trace.partition == 1]
+    silences = silences_s(stalled)
+    long = silences[silences > 5]
+    assert len(trace.partition) == 200 * 7_200
+    assert len(stalled) / len(trace.partition) == pytest.approx(0.3, abs=0.002)
+    assert len(long) == 12
+    assert ((long > 9) & (long < 41)).all()
+    assert silences_s(trace.arrival_time_us[trace.partition == 0][:-100]).max() < 1
+    begins = (stalled[:-1][silences > 5] - START_US) / SECOND - 560 * np.arange(12)
+    assert ((begins > 299) & (begins < 361)).all()
+
+
+def test_a_backlog_leaves_at_2000_rows_a_second() -> None:
+    trace = s3_stalls(0)
+    stalled = trace.arrival_time_us[trace.partition == 1]
+    gap = int(np.argmax(silences_s(stalled) > 5))
+    backlog = stalled[gap + 1 : gap + 501]
+    assert (backlog[-1] - backlog[0]) / SECOND == pytest.approx(499 / BACKLOG_ROWS_PER_S, rel=0.01)
+
+
+def test_no_row_overtakes_another_in_a_queue() -> None:
+    """In the order in which they enter, rows leave: not before they entered, not while it stops, not too fast."""
+    rng = np.random.default_rng(2)
+    entered = rng.uniform(0, 100, 5_000)
+    stopped = np.array([[10.0, 30.0], [29.0, 35.0], [80.0, 90.0]])
+    left = fifo(entered, stopped, 200)
+    in_order = left[np.argsort(entered, kind="stable")]
+    assert (np.diff(in_order) >= 1 / 200 - 1e-9).all()
+    assert (left >= entered - 1e-9).all()
+    assert not (((left > 10) & (left < 35)) | ((left > 80) & (left < 90))).any()
+    idle = fifo(np.array([5.0, 1.0, 2.0]), stopped, 200)
+    assert idle.tolist() == pytest.approx([5.0, 1.0, 2.0]), "a queue that is not busy delays nobody"
+
+
+def test_a_stall_keeps_event_times_within_the_usual_disorder() -> None:
+    """A bound for the partition alone has little to do with the stall: its own needs are those of quiet times."""
+    trace = s3_stalls(0)
+    event = trace.event_time_us[trace.partition == 1]
+    own = np.maximum.accumulate(event) - event
+    everyone = np.maximum.accumulate(trace.event_time_us) - trace.event_time_us
+    assert np.quantile(own / SECOND, 0.99) == pytest.approx(1.95, rel=0.05)
+    assert np.quantile(everyone / SECOND, 0.99) > 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_slow_partition_trails_by_a_constant(seed: int) -> None:
+    trace = synthetic("slow", seed, rate=100, seconds=SHORT_S)
+    delay = delays_s(trace)
+    medians = sorted(np.median(delay[trace.partition == one]) for one in range(8))
+    assert medians[6] < 0.25
+    assert 5 < medians[7] < 60.5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_by_night_the_whole_stream_is_silent(seed: int) -> None:
+    trace = synthetic("night", seed, rate=50, seconds=7_200)
+    silences = silences_s(trace.arrival_time_us)
+    nights = silences[silences > 60]
+    assert 2 <= len(nights) <= 6
+    assert (nights > 0.38 * 7_200 / 6).all()
+    assert (nights < 0.62 * 7_200 / 3).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bursts_come_and_go(seed: int) -> None:
+    """Of the minutes some have large delays and most have not."""
+    trace = synthetic("bursts", seed, rate=100, seconds=7_200)
+    slices = (trace.event_time_us - trace.event_time_us.min()) // (5 * SECOND)
+    order = np.argsort(slices, kind="stable")
+    parts = np.split(delays_s(trace)[order], np.flatnonzero(np.diff(slices[order])) + 1)
+    share = np.mean([np.median(part) > 0.6 for part in parts])
+    assert 0.01 < share < 0.3
+
+
+def test_the_diurnal_delay_swings_between_1_and_6_times_the_usual() -> None:
+    trace = synthetic("diurnal", 3, rate=200, seconds=3_600)
+    minute = (trace.event_time_us - trace.event_time_us.min()) // (60 * SECOND)
+    medians = [np.median(delays_s(trace)[minute == one]) for one in range(60)]
+    assert min(medians) == pytest.approx(0.2, rel=0.05)
+    assert max(medians) == pytest.approx(1.2, rel=0.05)
+
+
+def test_a_heavy_tail_has_delays_of_minutes() -> None:
+    delay = delays_s(short("heavy"))
+    assert np.median(delay) == pytest.approx(0.203, rel=0.02)
+    assert (delay > 2).mean() == pytest.approx(0.02, abs=0.002)
+    assert delay.max() > 120
+
+
+def test_a_few_rows_are_dated_a_day_ahead() -> None:
+    delay = delays_s(short("future"))
+    ahead = delay[delay < 0]
+    assert ((ahead > -86_400) & (ahead < -86_000)).all()
