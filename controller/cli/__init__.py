@@ -50,6 +50,13 @@ add_lazy(
 add_lazy(
     app, "curve", "tidemark.controller.cli.curve", extra="trace", help_text="Show a trace's curve by bound."
 )
+add_lazy(
+    app,
+    "backtest",
+    "tidemark.controller.cli.backtest",
+    extra="trace",
+    help_text="Replay traces under policies and compare them.",
+)
 openapi.register(app)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,12 +13,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidemark.controller.cli.options import duration_of, operator_of
 from tidemark.controller.cli.trace import one_line_errors, progress_bar
 from tidemark.models.choice import Choice, Latency, choose_bound, needed_rank, percent
 from tidemark.models.curve import Curve, CurvePoint, NeedDistribution
-from tidemark.models.duration import format_duration, parse_duration
+from tidemark.models.duration import format_duration
 from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
+from tidemark.models.operators import Operator
 from tidemark.models.replay import Engine, Replay, batches_of_slots, replay_per_row, replay_spark
 from tidemark.models.target import parse_target
 
@@ -60,10 +60,12 @@ def curve(
 ) -> None:
     """Show completeness and latency of a recorded stream under each bound, and choose one."""
     with one_line_errors():
-        operator = _operator(window, slide, session_gap)
-        trigger_us = _seconds(trigger)
+        if session_gap is not None and (window is not None or slide is not None):
+            raise ValueError("--session-gap goes without --window and --slide")
+        operator = operator_of(window or "10s", slide, session_gap)
+        trigger_us = duration_of(trigger)
         target_ppm = parse_target(target)
-        cap_us = None if latency_cap is None else _seconds(latency_cap)
+        cap_us = None if latency_cap is None else duration_of(latency_cap)
         tick_us = SPARK_TICK_US if engine == "spark" else 1
         wanted = None if bounds is None else _bounds(bounds, tick_us)
         recorded = _read(trace)
@@ -79,30 +81,8 @@ def curve(
         _show(how, points, choice, latency)
 
 
-def _operator(window: str | None, slide: str | None, session_gap: str | None) -> Operator:
-    if session_gap is not None:
-        if window is not None or slide is not None:
-            raise ValueError("--session-gap goes without --window and --slide")
-        return session(_with_unit(session_gap))
-    size = _with_unit(window or "10s")
-    if not parse_duration(size):
-        if slide is not None:
-            raise ValueError("--slide goes with a --window above 0")
-        return row_level()
-    return tumbling(size) if slide is None else sliding(size, _with_unit(slide))
-
-
-def _with_unit(text: str) -> str:
-    """Return the duration with seconds as the unit of a bare number."""
-    return f"{text}s" if re.fullmatch(r"\s*[+-]?\d+(\.\d+)?\s*", text) else text
-
-
-def _seconds(text: str) -> int:
-    return parse_duration(_with_unit(text))
-
-
 def _bounds(text: str, tick_us: int) -> list[int]:
-    found = sorted({_seconds(part) for part in text.split(",")})
+    found = sorted({duration_of(part) for part in text.split(",")})
     for bound in found:
         if bound < 0 or bound % tick_us:
             raise ValueError(

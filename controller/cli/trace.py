@@ -87,14 +87,14 @@ def one_line_errors() -> Iterator[None]:
         fail(" ".join(str(error).split()))
 
 
-def progress_bar() -> Progress:
-    """Return a progress bar on the standard error, which only a person at a terminal sees."""
+def progress_bar(unit: str = "rows") -> Progress:
+    """Return a progress bar on the standard error, counting ``unit``, which only a person at a terminal sees."""
     console = Console(stderr=True)
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         MofNCompleteColumn(),
-        TextColumn("rows"),
+        TextColumn(unit),
         TimeElapsedColumn(),
         console=console,
         transient=True,

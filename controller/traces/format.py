@@ -8,7 +8,6 @@ renamed, so that there is never half a trace.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tidemark.controller.whole_file import whole_file
 from tidemark.models.operators import Int64s
 
 __all__ = ["COLUMNS", "MAX_TIME_US", "Trace", "TraceError", "open_trace", "read_trace", "write_trace"]
@@ -155,14 +155,11 @@ def write_trace(path: Path, trace: Trace) -> None:
         [np.arange(len(trace)), trace.event_time_us, trace.arrival_time_us, partition.cast(pa.string())],
         schema=pa.schema([pa.field(name, kind, nullable=False) for name, kind in COLUMNS.items()]),
     )
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
-        pq.write_table(table, unfinished, compression="zstd")
-        unfinished.replace(path)
+        with whole_file(path) as unfinished:
+            pq.write_table(table, unfinished, compression="zstd")
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path}: cannot be written: {one_line(error)}") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def index_of_names(column: pa.Array, names: dict[str, int]) -> NDArray[np.int32]:

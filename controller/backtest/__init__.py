@@ -1,0 +1,1 @@
+"""Policies replayed over recorded traces, and what is shown of it."""

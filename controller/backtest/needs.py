@@ -1,0 +1,106 @@
+"""What rows needed, over the time of a trace: what a picture sets the bounds against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.run import Run
+from tidemark.models.backtest.setup import Setup
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.needs import needs_us
+from tidemark.models.operators import Int64s
+from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.replay import replay_per_row
+from tidemark.models.target import PPM
+
+__all__ = ["NeedsOverTime", "PairNeeds", "lag_us", "needs_over_time", "pair_needs"]
+
+
+@dataclass(frozen=True, slots=True)
+class PairNeeds:
+    """The need of each (row, key) pair against the stream's one base; arrays of shape (counts,)."""
+
+    slot: Int64s
+    """Slot in which they arrived."""
+    need_us: Int64s
+    """Least constant bound that admits them, in microseconds."""
+    count: Int64s
+    """Pairs behind each."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsOverTime:
+    """Needs by equal spans of the trace's clock; arrays of shape (spans,), spans without rows left out."""
+
+    wall_us: Int64s
+    """End of the span."""
+    at_target_us: Int64s
+    """What the target's share of the span's rows needed at most."""
+    greatest_us: Int64s
+    """What all of them needed at most."""
+
+
+def pair_needs(arrivals: Arrivals, setup: Setup) -> PairNeeds:
+    """Return the needs of a trace; pairs that met no base are left out, any bound admits them."""
+    if setup.engine == "per-row":
+        replay = replay_per_row(arrivals.each.event_time_us, arrivals.each.arrival_time_us, setup.operator)
+        arrived_us = arrivals.each.arrival_time_us[replay.step]
+        slot = (arrived_us - arrivals.first_us) // setup.trigger_us
+        base, key, count, tick_us = (
+            replay.late_base_us[replay.step],
+            replay.key_us,
+            replay.count,
+            replay.tick_us,
+        )
+    else:
+        slot, key, count, tick_us = arrivals.slot, arrivals.key_us, arrivals.count, SPARK_TICK_US
+        base = _late_bases_us(arrivals)[np.searchsorted(arrivals.occupied, slot)]
+    known = base > NO_BASE_US
+    return PairNeeds(slot[known], needs_us(key[known], base[known], tick_us), count[known])
+
+
+def needs_over_time(arrivals: Arrivals, setup: Setup, pairs: PairNeeds, spans: int) -> NeedsOverTime:
+    """Return the needs in at most ``spans`` equal spans, whole slots each."""
+    slots = -(-arrivals.slots // spans)
+    order = np.lexsort((pairs.need_us, pairs.slot // slots))
+    span, need, count = (pairs.slot // slots)[order], pairs.need_us[order], pairs.count[order]
+    found, start = np.unique(span, return_index=True)
+    end = np.append(start[1:], len(span))
+    total = np.concatenate([[0], np.cumsum(count)])
+    wanted = total[start] - (-(total[end] - total[start]) * setup.target_ppm // PPM)
+    at_target = need[np.searchsorted(total, wanted, side="left") - 1] if len(need) else need
+    return NeedsOverTime(
+        arrivals.first_us + np.minimum((found + 1) * slots, arrivals.slots) * setup.trigger_us,
+        at_target,
+        need[end - 1] if len(need) else need,
+    )
+
+
+def lag_us(arrivals: Arrivals, run: Run) -> NDArray[np.float64]:
+    """Return by batch how far its watermark trails the base that it was made from; NaN before there is any."""
+    base = np.concatenate([[NO_BASE_US], _bases_us(arrivals)])
+    before = base[np.searchsorted(arrivals.occupied, run.slot, side="left")]
+    known = (before > NO_BASE_US) & (run.watermark_us > NO_BASE_US)
+    return np.where(known, before - run.watermark_us, np.nan)
+
+
+def _bases_us(arrivals: Arrivals) -> Int64s:
+    """Return the base after each occupied slot, in whole milliseconds as Spark has it."""
+    greatest = np.full(len(arrivals.occupied), NO_BASE_US, np.int64)
+    np.maximum.at(greatest, arrivals.maxima.occupied, arrivals.maxima.event_time_us)
+    bases: Int64s = np.maximum.accumulate(greatest // SPARK_TICK_US * SPARK_TICK_US)
+    return bases
+
+
+def _late_bases_us(arrivals: Arrivals) -> Int64s:
+    """Return the base that judges each occupied slot under a constant bound: of the batch two before.
+
+    After a free slot that is the slot before: either a no-data batch stood between them, or the base had not moved.
+    """
+    base = np.concatenate([[NO_BASE_US, NO_BASE_US], _bases_us(arrivals)])
+    after_free_slot = np.diff(arrivals.occupied, prepend=arrivals.occupied[0]) > 1
+    return np.where(after_free_slot, base[1:-1], base[:-2])

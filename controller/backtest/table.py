@@ -1,0 +1,146 @@
+"""A backtest as a table for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+from tidemark.controller.backtest.trial import Outcome, Trial
+from tidemark.models.duration import MICROSECONDS, format_about, format_duration
+from tidemark.models.target import PPM, format_target
+
+__all__ = ["LEGEND", "floor_percent", "format_latency", "heading", "ratio", "show"]
+
+_UNLIMITED = 10_000
+"""Width in characters that no table reaches."""
+
+COMPLETENESS = ("target", "kept\n%", "windows\nok %", "minutes\nok %", "worst\nminute %")
+LATENCY = ("mean\nlatency", "p95\nlatency", "mean\nbound", "moves", "x hind-\nsight", "x clair-\nvoyant")
+"""Headings of the table, by what they are about."""
+
+LEGEND = (
+    "windows ok, minutes ok: share of the windows, and of the minutes of event time, that meet the target each. "
+    "worst minute: completeness of the least complete one. moves: changes of the bound. x hindsight, x clairvoyant: "
+    "mean latency as a multiple of that of the best fixed bound, and of what no policy that meets the target can beat."
+)
+"""What the headings are short for."""
+
+
+def show(trial: Trial, console: Console) -> None:
+    """Print the table of one trace: in two halves on a terminal too narrow for it, in long lines into a file."""
+    console.print("\n".join(heading(trial, str(trial.path))), soft_wrap=True)
+    console.print()
+    rows = [(outcome, _cells(trial, outcome)) for outcome in trial.outcomes]
+    whole = _table((*COMPLETENESS, *LATENCY), rows)
+    needed = Measurement.get(console, console.options.update(max_width=_UNLIMITED), whole).maximum
+    tables = [whole]
+    if needed > console.width:
+        if console.is_terminal:
+            split = len(COMPLETENESS)
+            tables = [
+                _table(COMPLETENESS, [(outcome, cells[:split]) for outcome, cells in rows]),
+                _table(LATENCY, [(outcome, cells[split:]) for outcome, cells in rows]),
+            ]
+        else:
+            console.width = needed
+    for table in tables:
+        console.print(table)
+        console.print()
+
+
+def _table(names: Sequence[str], rows: Sequence[tuple[Outcome, Sequence[str]]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("policy", no_wrap=True)
+    for name in names:
+        table.add_column(name, justify="left" if name == "target" else "right", no_wrap=True)
+    for outcome, cells in rows:
+        table.add_row(outcome.policy, *cells, style=None if outcome.meets else "yellow")
+    return table
+
+
+def heading(trial: Trial, name: str) -> list[str]:
+    """Return the lines above a table: what was replayed (as ``name``), under which question, the two yardsticks."""
+    setup, yardstick = trial.setup, trial.yardstick
+    if setup.engine == "per-row":
+        reached = f"decisions every {format_duration(setup.trigger_us)}"
+    elif setup.mode == "live":
+        reached = f"trigger {format_duration(setup.trigger_us)}, live"
+    else:
+        reached = f"trigger {format_duration(setup.trigger_us)}, restarts of {format_duration(setup.restart_cost_us)}"
+    how = f"{setup.operator}; {setup.engine} engine, {setup.scope} scope, {reached}"
+    asked = f"target {format_target(setup.target_ppm)}"
+    if setup.objective == "timeslices":
+        asked += f" in {format_target(setup.slices_ppm)} of the windows (timeslices)"
+    else:
+        asked += " of all rows (occurrences)"
+    arrivals = trial.arrivals
+    size = f"{arrivals.rows:,} rows, {arrivals.partitions:,} partitions"
+    span = f"{format_about(arrivals.last_us - arrivals.first_us)}, {arrivals.slots:,} slots"
+    fixed = f"bound {format_duration(yardstick.fixed_bound_us)}"
+    latency = f"mean latency {format_latency(yardstick.fixed_score.latency_mean_us)}"
+    return [
+        f"{name}: {size}, {span}",
+        f"{how}; {asked}",
+        f"fixed-hindsight: {fixed}, {latency}; clairvoyant: mean latency {format_latency(yardstick.clairvoyant_us)}",
+    ]
+
+
+def ratio(latency_us: float | None, yardstick_us: float | None) -> str:
+    """Return how many times a yardstick's latency is; a dash where that says nothing."""
+    if latency_us is None or yardstick_us is None:
+        return "-"
+    if not yardstick_us:
+        return "-" if latency_us else "1.00"
+    return f"{latency_us / yardstick_us:.2f}"
+
+
+def floor_percent(part: int, whole: int, target_ppm: int) -> str:
+    """Return ``part`` of ``whole`` in percent, cut off and not rounded: a target that is missed must not read as met.
+
+    There are two decimals, more when the target has more; 100 is only what is whole.
+    """
+    if not whole:
+        return "-"
+    decimals = max(2, len(format_target(target_ppm).partition(".")[2]) - 2)
+    cut = part * 10 ** (decimals + 2) // whole
+    return f"{cut // 10**decimals}.{cut % 10**decimals:0{decimals}d}"
+
+
+def _cells(trial: Trial, outcome: Outcome) -> list[str]:
+    score, yardstick, target_ppm = outcome.score, trial.yardstick, trial.setup.target_ppm
+    return [
+        "met" if outcome.meets else "MISSED",
+        floor_percent(score.pairs - score.late, score.pairs, target_ppm),
+        floor_percent(score.windows_met, score.windows, target_ppm),
+        _share(score.minutes_meeting_target, target_ppm),
+        _share(score.worst_minute, target_ppm),
+        format_latency(score.latency_mean_us),
+        format_latency(score.latency_p95_us),
+        format_latency(score.bound_mean_us),
+        f"{score.bound_changes:,}",
+        ratio(score.latency_mean_us, yardstick.fixed_score.latency_mean_us),
+        ratio(score.latency_mean_us, yardstick.clairvoyant_us),
+    ]
+
+
+def _share(share: float | None, target_ppm: int) -> str:
+    """Return a share in percent; a float that is off by its last bit is taken for what it stands for."""
+    if share is None or not math.isfinite(share):
+        return "-"
+    return floor_percent(math.floor(share * PPM * PPM + 0.5), PPM * PPM, target_ppm)
+
+
+def format_latency(duration_us: float | None) -> str:
+    """Return a measured duration; a short one to the millisecond, and no 0 for what is not."""
+    if duration_us is None or not math.isfinite(duration_us):
+        return "-"
+    if abs(duration_us) >= MICROSECONDS["s"] or not duration_us:
+        return format_about(duration_us)
+    if abs(duration_us) >= 10 * MICROSECONDS["ms"]:
+        return format_duration(round(duration_us / 1_000) * 1_000)
+    return format_duration(round(duration_us)) if abs(duration_us) >= 1 else "< 1 us"
