@@ -61,7 +61,7 @@ class Batches:
     watermark_us: Int64s
     """W(n)."""
     next_watermark_us: Int64s
-    """W(n+1) as it is known at the end of the batch; what a restart loses is not in it."""
+    """W(n+1) as it is known at the end of the batch; a restart brings it back."""
     base_us: Int64s
     """Greatest event time of the stream after the batch, in whole milliseconds."""
     of_occupied: Int64s
@@ -332,11 +332,10 @@ def restart_batches(
         if slot < arrivals.slots:
             wanted = _plan_bound(policy.decide(now, now + setup.restart_cost_us), bound)
         restarted = wanted != bound
-        # The move of the watermark that was not yet logged is lost with the run.
-        read = mark if restarted else read
         in_force = NO_BOUND_US if bound is None else bound
         log.add(slice(held, after), slot, in_force, mark, read, watch.base_us)
-        moved, mark, held, bound = read > mark, read, after, wanted
+        # The move comes back from the checkpoint (measured); the no-data batch that it would have brought does not.
+        moved, mark, held, bound = read > mark and not restarted, read, after, wanted
         ready = slot + 1
         if restarted:
             restarts += 1

@@ -359,14 +359,13 @@ def literal_restart(rows: list[Row], setup: Setup, policy: Any, partitions: int)
         if slot <= job.last_slot:
             now = job.wall(slot)
             wanted = plan(policy.decide(now, now + setup.restart_cost_us), bound)
-        if wanted != bound:
-            bound, moved, of_this_run = wanted, False, [NEVER] * partitions
-            up_at = job.wall(slot) + max(setup.restart_cost_us, 1)
-            continue
         following = mark
         if bound is not None and job.base(of_this_run) != NEVER:
             following = max(mark, _floor_ms(job.base(of_this_run)) - bound)
         moved, mark = following > mark, following
+        if wanted != bound:
+            bound, moved, of_this_run = wanted, False, [NEVER] * partitions
+            up_at = job.wall(slot) + max(setup.restart_cost_us, 1)
     return job.finish()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -125,7 +126,9 @@ class Job:
             write_batch(self.folder / "in", self.written, rows)
             self.written += 1
 
-    def start(self, bound: str, *, available_now: bool = False) -> StreamingQuery:
+    def start(
+        self, bound: str, *, available_now: bool = False, interval: str = "0 seconds"
+    ) -> StreamingQuery:
         """Start the query with the job's own bound."""
         (self.folder / "in").mkdir(parents=True, exist_ok=True)
         source = (
@@ -143,7 +146,7 @@ class Job:
                 sink=None if self.controller_url else self.recorded,
             )
         )
-        trigger = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
+        trigger = {"availableNow": True} if available_now else {"processingTime": interval}
         return (
             aggregate(tapped, self.operator)
             .writeStream.foreachBatch(self._collect)
@@ -160,6 +163,19 @@ class Job:
             for group in groups:
                 self.write(group)
                 query.processAllAvailable()
+        finally:
+            query.stop()
+        assert flush(), "the listener did not tell all batches"
+
+    def run_one(self, bound: str, rows: Iterable[Row]) -> None:
+        """Run the query for one batch and stop it before the no-data batch that would have come at the next trigger."""
+        self.write([rows])
+        query = self.start(bound, interval="1 hour")
+        deadline = time.monotonic() + 60
+        try:
+            while query.lastProgress is None:
+                assert time.monotonic() < deadline, "the batch did not end"
+                time.sleep(0.05)
         finally:
             query.stop()
         assert flush(), "the listener did not tell all batches"

@@ -347,7 +347,7 @@ def test_after_the_last_arrival_only_what_was_decided_runs_out() -> None:
     assert len(policy.asked) == 1
 
 
-def test_a_restart_loses_the_move_that_was_not_logged_and_the_base_but_not_the_watermark() -> None:
+def test_a_restart_loses_the_base_and_the_no_data_batch_but_not_the_move_of_the_watermark() -> None:
     setup = setup_of(mode="restart", restart_cost_us=2 * SLOT)
     rows = [row_in_slot(slot, 50_000 + slot * 1_000) for slot in range(8)]
     policy = Script({0: Decision(bound_us=0), 3: Decision(bound_us=20_000)})
@@ -356,11 +356,11 @@ def test_a_restart_loses_the_move_that_was_not_logged_and_the_base_but_not_the_w
     assert list(zip(found.slot.tolist(), found.watermark_us.tolist(), found.rows.tolist(), strict=True)) == [
         (0, NO_BASE_US, 1),
         (1, 50_000, 1),
-        (2, 51_000, 1),  # asked for the fourth time: the bound changes, 52_000 is lost
-        (4, 51_000, 2),  # and slot 3 waits for the restart
-        (5, 51_000, 1),
-        (6, 51_000, 1),
-        (7, 51_000, 1),
+        (2, 51_000, 1),  # asked for the fourth time: the bound changes
+        (4, 52_000, 2),  # slot 3 waits for the restart, and what slot 2 moved comes back from the checkpoint
+        (5, 52_000, 1),
+        (6, 52_000, 1),
+        (7, 52_000, 1),
     ]
     assert found.bound_changes == 1
     assert found.bound_us.tolist() == [0] * 3 + [20_000] * 4
