@@ -14,6 +14,7 @@ from tidemark.controller.api import (
     intake,
     openapi,
     partitions,
+    predictions,
     problems,
     specs,
     status,
@@ -53,7 +54,7 @@ def create_app(settings: Settings | None = None, clock: Clock = system_clock) ->
         title="Tidemark controller", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan
     )
     app.state.service = service
-    for module in (streams, status, specs, intake, bound, curve, partitions, health):
+    for module in (streams, status, specs, intake, bound, curve, partitions, predictions, health):
         app.include_router(module.router)
     problems.install(app)
     openapi.install(app)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import cast
 
 from sqlalchemy.orm import Session
 
 from tidemark.controller.store.database import Database
-from tidemark.controller.store.horizon import Facts, Horizon, emissions, facts, horizon_of, newest_report_id
+from tidemark.controller.store.horizon import Horizon, emissions, facts, horizon_of, newest_report_id
 from tidemark.controller.store.needs import SketchCache
+from tidemark.controller.store.predictions import keep_prediction, newest_prediction, score_predictions
 from tidemark.controller.store.publication import Answer, answer_for, last_published, publish
+from tidemark.controller.store.recent_bounds import keep_bound, recent_bounds_ms
+from tidemark.controller.store.situation import progress_in, share_below, situation_in
 from tidemark.controller.store.specs import get_policy, get_slo
 from tidemark.controller.store.streams import add_event, lock_stream
 from tidemark.controller.store.tables import PublishedRow, RecommendationRow, StreamRow
 from tidemark.models.curve import Curve
+from tidemark.models.horizon import Facts
 from tidemark.models.recommendation import Evidence, Inputs, Recommendation, recommend
 from tidemark.models.slo import Policy, Slo
+from tidemark.models.transition import Situation, cut_bucket, transition_to
 from tidemark.models.wire import Mode
 
 __all__ = [
@@ -67,6 +72,9 @@ class _Decided:
     version: _Version
     recommendation: Recommendation
     conflict: bool
+    horizon: Horizon
+    slo: Slo
+    situation: Situation
 
 
 def basis_of(session: Session, stream_id: int, horizon_ms: int, cache: SketchCache) -> Basis | None:
@@ -80,16 +88,7 @@ def basis_of(session: Session, stream_id: int, horizon_ms: int, cache: SketchCac
 
 def evidence_of(basis: Basis) -> Evidence:
     """Return the evidence that a recommendation from ``basis`` rests on."""
-    known = basis.facts
-    return Evidence(
-        rows=round(basis.curve.needs.weight),
-        unknown_rows=known.unknown_rows,
-        missing_batches=known.missing_batches,
-        batches=known.batches,
-        partitions=known.partitions,
-        from_us=known.from_us,
-        to_us=known.to_us,
-    )
+    return basis.facts.evidence(basis.curve.needs)
 
 
 def conflict_in(recommendation: Recommendation, slo: Slo, curve: Curve) -> bool:
@@ -160,7 +159,7 @@ class Decider:
     def decide(self, stream_id: int, now_us: int) -> bool:
         """Decide one stream; return False when nothing it depends on has changed since the last time."""
         with self._database.read() as session:
-            decided = self._recommend(session, stream_id)
+            decided = self._recommend(session, stream_id, now_us)
         if decided is None:
             return False
         with self._database.write() as session:
@@ -168,7 +167,7 @@ class Decider:
                 self._decided[stream_id] = decided.version
         return True
 
-    def _recommend(self, session: Session, stream_id: int) -> _Decided | None:
+    def _recommend(self, session: Session, stream_id: int, now_us: int) -> _Decided | None:
         slo, policy = get_slo(session, stream_id), get_policy(session, stream_id)
         if slo is None:
             return None
@@ -178,15 +177,27 @@ class Decider:
         basis = self.basis(session, stream_id, slo.value.horizon_ms)
         if basis is None:
             return None
+        progress = progress_in(session, basis.horizon, now_us)
         inputs = Inputs(
             curve=basis.curve,
             slo=slo.value,
             policy=policy.value,
             evidence=evidence_of(basis),
             in_use_ms=basis.horizon.newest.bound_ms,
+            progress=progress,
+            recent_bounds_ms=recent_bounds_ms(
+                session, stream_id, slo.generation, basis.horizon.newest.seen_us
+            ),
         )
         recommendation = recommend(inputs)
-        return _Decided(version, recommendation, conflict_in(recommendation, slo.value, basis.curve))
+        return _Decided(
+            version,
+            recommendation,
+            conflict_in(recommendation, slo.value, basis.curve),
+            basis.horizon,
+            slo.value,
+            situation_in(session, basis.horizon, basis.curve, progress, slo.value.confidence_ppm),
+        )
 
 
 def _store(session: Session, stream_id: int, decided: _Decided, now_us: int) -> bool:
@@ -223,8 +234,40 @@ def _store(session: Session, stream_id: int, decided: _Decided, now_us: int) -> 
             newest_report_id=version.newest_report_id,
             slo_generation=version.slo_generation,
             policy_generation=version.policy_generation,
+            transition=_told_of(decided.situation, recommendation.bound_ms),
         )
     )
+    newest = decided.horizon.newest
+    if recommendation.asked_ms is not None:
+        keep_bound(session, stream_id, version.slo_generation, newest.seen_us, recommendation.asked_ms)
     session.flush()
     republish(session, stream_id, policy.value, now_us)
+    session.flush()
+    _predict(session, decided, now_us)
+    score_predictions(session, newest, decided.slo.horizon_ms, now_us)
     return True
+
+
+def _predict(session: Session, decided: _Decided, now_us: int) -> None:
+    """Keep what is predicted of the bound published last, the first time it is decided on."""
+    stream_id = decided.horizon.stream_id
+    published = last_published(session, stream_id)
+    if published is None or published.bound_ms is None:
+        return
+    newest = newest_prediction(session, stream_id)
+    if newest is not None and newest.generation == published.generation:
+        return
+    situation, bound_us = decided.situation, published.bound_ms * 1_000
+    cut = cut_bucket(situation.curve, bound_us)
+    share = None if cut is None else share_below(session, decided.horizon, cut, bound_us)
+    predicted = transition_to(situation, bound_us, share_below=share)
+    keep_prediction(session, stream_id, published, predicted, now_us)
+    session.flush()
+
+
+def _told_of(situation: Situation, bound_ms: int | None) -> str | None:
+    """Return the transition to a recommended bound as JSON, None without a bound."""
+    if bound_ms is None:
+        return None
+    told = transition_to(situation, bound_ms * 1_000)
+    return json.dumps({**asdict(told), "completeness_ppm": told.completeness_ppm})

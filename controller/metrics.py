@@ -19,9 +19,10 @@ from sqlalchemy.orm import Session
 from tidemark.controller.store.acknowledgements import last_acknowledgement
 from tidemark.controller.store.database import Database
 from tidemark.controller.store.horizon import effective_ms, horizon_of
+from tidemark.controller.store.predictions import newest_prediction
 from tidemark.controller.store.publication import last_published
 from tidemark.controller.store.specs import get_slo
-from tidemark.controller.store.tables import QueryRow, RecommendationRow, StreamRow
+from tidemark.controller.store.tables import PredictionRow, QueryRow, RecommendationRow, StreamRow
 from tidemark.models.target import PPM
 
 __all__ = ["HELP", "IntakeCounters", "LoopCounters", "StoreCollector"]
@@ -48,6 +49,9 @@ HELP: dict[str, str] = {
     "tidemark_bound_applied_seconds": "Bound last acknowledged by the job.",
     "tidemark_bound_effective_seconds": "How far the watermark really trails the greatest event time.",
     "tidemark_generation": "Generation of what the job is told.",
+    "tidemark_completeness_predicted_ratio": "Completeness predicted of the bound published last.",
+    "tidemark_completeness_realised_ratio": "Completeness counted under it; missing until enough rows are judged.",
+    "tidemark_prediction_error_ratio": "How far the two are apart, without a sign; 0.001 is a tenth of a point.",
 }
 """Help text of every metric by name; the README's table is checked against it."""
 
@@ -174,8 +178,22 @@ def _read(session: Session, stream: StreamRow) -> _Reading:
             None if newest is None else effective_ms(session, newest)
         ),
         "tidemark_generation": 0 if published is None else published.generation,
+        **_predicted(newest_prediction(session, stream.id)),
     }
     return _Reading((stream.job, stream.stream), values)
+
+
+def _predicted(row: PredictionRow | None) -> dict[str, float | None]:
+    predicted = realised = error = None
+    if row is not None and row.rows:
+        predicted = (row.rows - row.late) / row.rows
+    if row is not None and row.realised_ppm is not None and row.error_ppm is not None:
+        realised, error = row.realised_ppm / PPM, abs(row.error_ppm) / PPM
+    return {
+        "tidemark_completeness_predicted_ratio": predicted,
+        "tidemark_completeness_realised_ratio": realised,
+        "tidemark_prediction_error_ratio": error,
+    }
 
 
 def _seconds(duration_ms: int | None) -> float | None:

@@ -18,7 +18,16 @@ from tidemark.models.duration import format_duration
 from tidemark.models.quantile import certified_rank, least_samples
 from tidemark.models.target import PPM
 
-__all__ = ["Choice", "Constraint", "Latency", "Rejection", "choose_bound", "needed_rank", "percent", "percent_of"]
+__all__ = [
+    "Choice",
+    "Constraint",
+    "Latency",
+    "Rejection",
+    "choose_bound",
+    "needed_rank",
+    "percent",
+    "percent_of",
+]
 
 Constraint = Literal["completeness", "evidence", "latency"]
 Latency = Literal["base", "wall"]
@@ -114,7 +123,7 @@ def percent_of(admitted: int, rows: int) -> str:
     """Return a share of rows in percent with two decimals; 100.00 only when all were admitted."""
     if not rows:
         return "unknown"
-    text = f"{100 * admitted / rows:.2f}"
+    text = f"{100 * (admitted / rows):.2f}"
     return "99.99 %" if admitted < rows and text == "100.00" else f"{text} %"
 
 

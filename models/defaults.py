@@ -13,6 +13,7 @@ __all__ = [
     "COHORTS_AHEAD",
     "COHORTS_KEPT",
     "ELAPSED_PER_AGE",
+    "ELAPSED_SPANS",
     "FAMILIARITY_KEYS",
     "FORECAST_HALF_LIFE",
     "GRACE_SPANS",
@@ -38,9 +39,11 @@ __all__ = [
     "RECENT_TRIGGERS",
     "REPAY_IN_GRACE",
     "REPAY_SHARE",
+    "SAMPLED_BATCHES",
     "SILENT_PARTITION_GAPS",
     "SPENT_LEVEL",
     "SPENT_SHARE",
+    "SPENT_WHEN_OVERDRAWN",
     "STRETCH_LEAST",
     "STRETCH_ROWS",
     "STRETCH_TRIGGERS",
@@ -139,10 +142,16 @@ LONGEST_HOLD_MARGIN = 1.25
 LONGEST_HOLD_SHARE_OF_BUDGET = 0.02
 """Ages are "seen" while more rows than this share of the budget come at them: single rows do not count."""
 
-ELAPSED_PER_AGE = 1.5
+ELAPSED_PER_AGE = 2.0
 """How many times as old as the age at which keys close a stream must be, before any key is closed.
 
 Measured: below, the first windows of streams with long delays are lost; above, their latency grows for nothing.
+"""
+
+ELAPSED_SPANS = 1.0
+"""Spans that a stream must be old, for each nine of the target after the first, before any key is closed.
+
+Chosen: before, every age seen is a young one, and at 99.9 % one partition that comes late takes the budget of an hour.
 """
 
 # -- the live policy: the budget ------------------------------------------------------------------------------
@@ -156,10 +165,16 @@ Chosen: a stream may end at any time, so not more than half; below a quarter the
 REPAY_IN_GRACE = 1.0
 """The same while the account is overdrawn for a short time."""
 
-GRACE_SPANS = 6.0
+GRACE_SPANS = 4.0
 """How long the account may be overdrawn before the policy turns to what loses least, in spans.
 
-Measured: a burst overdraws it for three to five windows; without grace the policy waits for a burst twice.
+Measured: a burst overdraws it for some windows; without grace the policy waits for a burst twice.
+"""
+
+SPENT_WHEN_OVERDRAWN = 0.3
+"""Share of the budget that may be spent while the account is overdrawn.
+
+Measured: nothing at all (the rule that loses least) waits several times as long for a handful of rows.
 """
 
 BUDGET_DEVIATIONS = 0.3
@@ -248,6 +263,13 @@ PACE_BATCHES = 1_000
 
 Chosen: a quarter of an hour of batches a second, and as many rows as a decision reads in milliseconds. Doubling it
 makes what is usual slower to change.
+"""
+
+SAMPLED_BATCHES = 300
+"""Newest batches whose reports are read again when a bound is published, to tell which needs of one bucket it admits.
+
+Chosen: it takes a tenth of a second, once a bound. Triggers and windows that keep step put needs in clumps, and one
+clump may be 1 % of the rows. Doubling it costs twice that and tells clumps of half the size.
 """
 
 PREDICTION_LEAST_ROWS = 10_000

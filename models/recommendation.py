@@ -12,8 +12,17 @@ from dataclasses import dataclass
 
 from tidemark.models.choice import needed_rank, percent
 from tidemark.models.curve import Curve
-from tidemark.models.defaults import BOUND_DIGITS, NARROW_DEAD_BAND_PPM, UNKNOWN_SHARE_OF_BUDGET_PPM
-from tidemark.models.duration import format_duration
+from tidemark.models.defaults import (
+    BOUND_DIGITS,
+    CATCH_UP_LAG_GAPS,
+    CATCH_UP_PACE_PPM,
+    NARROW_DEAD_BAND_PPM,
+    NARROW_STABILISATION_MS,
+    NO_DATA_GAPS,
+    UNKNOWN_SHARE_OF_BUDGET_PPM,
+)
+from tidemark.models.duration import format_about, format_duration
+from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.quantile import least_samples
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.target import PPM, format_target
@@ -55,6 +64,11 @@ class Inputs:
     """What the curve rests on."""
     in_use_ms: int | None
     """The bound the job runs with, in milliseconds; None when it is not known."""
+    progress: Progress = UNKNOWN_PROGRESS
+    """How the stream has been getting on: whether its delays are its own. While it is unknown, nothing is narrowed."""
+    recent_bounds_ms: tuple[int, ...] = ()
+    """What rows asked for (``Recommendation.asked_ms``) at earlier decisions under the same SLO, within the last
+    ``NARROW_STABILISATION_MS``, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +97,14 @@ class Recommendation:
         """The whole chain as one sentence."""
         return "; ".join(step.reason for step in self.steps)
 
+    @property
+    def asked_ms(self) -> int | None:
+        """The bound that the rows ask for, before any guard rail or limit, in milliseconds; None without evidence."""
+        return next((step.bound_ms for step in self.steps if step.name == _ASKED), None)
+
+
+_ASKED = "round up"
+"""Name of the step whose bound is what the rows ask for."""
 
 _Link = Callable[[Inputs, int], Step]
 
@@ -91,7 +113,17 @@ def recommend(inputs: Inputs) -> Recommendation:
     """Return the bound to recommend; without enough evidence or when constraints conflict, none."""
     step = _quantile(inputs)
     steps = [step]
-    for link in (_round_up, _unknown_rows, _latency_cap, _limits, _dead_band):
+    for link in (
+        _round_up,
+        _unknown_rows,
+        _no_data,
+        _catching_up,
+        _silent_partitions,
+        _narrow_late,
+        _latency_cap,
+        _limits,
+        _dead_band,
+    ):
         if step.bound_ms is None:
             break
         step = link(inputs, step.bound_ms)
@@ -125,7 +157,7 @@ def _quantile(inputs: Inputs) -> Step:
 def _round_up(inputs: Inputs, bound_ms: int) -> Step:  # noqa: ARG001 - one signature for every link
     grain = 10 ** max(len(str(bound_ms)) - BOUND_DIGITS, 0)
     rounded = -(-bound_ms // grain) * grain
-    return Step("round up", rounded, f"{format_duration(rounded * 1_000)}, in {BOUND_DIGITS} digits")
+    return Step(_ASKED, rounded, f"{format_duration(rounded * 1_000)}, in {BOUND_DIGITS} digits")
 
 
 def _unknown_rows(inputs: Inputs, bound_ms: int) -> Step:
@@ -145,6 +177,59 @@ def _unknown_rows(inputs: Inputs, bound_ms: int) -> Step:
         in_use,
         f"{told}: the bound in use, {format_duration(in_use * 1_000)}, is not narrowed",
     )
+
+
+def _not_narrowed(name: str, inputs: Inputs, bound_ms: int, why: str) -> Step:
+    """Return the step of a guard rail that lets nothing be narrowed, because of ``why``; widening passes."""
+    in_use = inputs.in_use_ms
+    if in_use is None or bound_ms >= in_use:
+        return Step(name, bound_ms, f"{why}: nothing would be narrowed, and widening passes")
+    return Step(name, in_use, f"{why}: the bound in use, {format_duration(in_use * 1_000)}, is not narrowed")
+
+
+def _no_data(inputs: Inputs, bound_ms: int) -> Step:
+    silent_us, gap_us = inputs.progress.silent_us, inputs.progress.batch_gap_us
+    if silent_us is None or gap_us is None or silent_us <= NO_DATA_GAPS * gap_us:
+        return Step("no data", bound_ms, "nothing says that the stream has fallen silent")
+    told = f"no report for {format_about(silent_us)}, where {format_about(gap_us)} between batches is typical"
+    return _not_narrowed("no data", inputs, bound_ms, told)
+
+
+def _catching_up(inputs: Inputs, bound_ms: int) -> Step:
+    name, progress = "catching up", inputs.progress
+    pace, lag_us, usual_us = progress.recent_pace_ppm, progress.lag_us, progress.usual_lag_us
+    if pace is None or lag_us is None or usual_us is None or progress.batch_gap_us is None:
+        return _not_narrowed(name, inputs, bound_ms, "too few batches to tell whether the stream keeps up")
+    if pace > CATCH_UP_PACE_PPM:
+        told = (
+            f"event time moves at {pace / PPM:.2f} times the clock, so the stream is catching up or replayed"
+        )
+        return _not_narrowed(name, inputs, bound_ms, told)
+    behind_us = lag_us - usual_us
+    if behind_us > CATCH_UP_LAG_GAPS * progress.batch_gap_us:
+        told = f"event time is {format_about(behind_us)} further behind the clock than usual"
+        return _not_narrowed(name, inputs, bound_ms, told)
+    return Step(name, bound_ms, f"the stream keeps up: event time moves at {pace / PPM:.2f} times the clock")
+
+
+def _silent_partitions(inputs: Inputs, bound_ms: int) -> Step:
+    name, silent = "silent partitions", inputs.progress.silent_partitions
+    if not silent:
+        return Step(name, bound_ms, "no partition that used to report is silent")
+    return _not_narrowed(
+        name, inputs, bound_ms, f"{silent:,} partitions that used to report are silent and may come late"
+    )
+
+
+def _narrow_late(inputs: Inputs, bound_ms: int) -> Step:
+    widest = max(inputs.recent_bounds_ms, default=bound_ms)
+    span = format_duration(NARROW_STABILISATION_MS * 1_000)
+    if widest <= bound_ms:
+        return Step("narrow late", bound_ms, f"nothing wider was asked for in the last {span}")
+    told = (
+        f"{format_duration(widest * 1_000)} was asked for in the last {span}: it is narrowed no further yet"
+    )
+    return Step("narrow late", widest, told)
 
 
 def _latency_cap(inputs: Inputs, bound_ms: int) -> Step:

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from tidemark.controller.api.schemas import Condition
 from tidemark.controller.decision import steps_of
-from tidemark.controller.store.horizon import Facts
 from tidemark.controller.store.specs import Spec
 from tidemark.controller.store.tables import AcknowledgementRow, PublishedRow, RecommendationRow, StreamRow
-from tidemark.models.duration import format_duration
+from tidemark.models.defaults import NO_DATA_GAPS
+from tidemark.models.duration import format_about, format_duration
+from tidemark.models.horizon import Facts
+from tidemark.models.progress import Progress
 from tidemark.models.slo import Slo
 
 __all__ = ["conditions_of"]
@@ -20,6 +22,7 @@ def conditions_of(
     *,
     slo: Spec[Slo] | None,
     known: Facts | None,
+    progress: Progress | None,
     recommendation: RecommendationRow | None,
     published: PublishedRow | None,
     applied: AcknowledgementRow | None,
@@ -29,6 +32,7 @@ def conditions_of(
         *_expected(stream),
         *_specified(slo),
         *_observed(known),
+        *_silent(progress),
         *_decided(recommendation),
         *_rolled(published, applied),
     ]
@@ -56,6 +60,24 @@ def _observed(known: Facts | None) -> Iterator[Condition]:
     if known.unknown_rows > known.uncounted_rows:
         detail = f"the need of {known.unknown_rows:,} rows is not known: no base was known for their batches"
         yield Condition(type="NeedsUnknown", detail=detail)
+
+
+def _silent(progress: Progress | None) -> Iterator[Condition]:
+    if progress is None:
+        return
+    silent_us, gap_us = progress.silent_us, progress.batch_gap_us
+    if silent_us is not None and gap_us is not None and silent_us > NO_DATA_GAPS * gap_us:
+        detail = (
+            f"no report for {format_about(silent_us)}, where {format_about(gap_us)} between batches is typical: "
+            "the recommendation is held and nothing is narrowed; is the job running?"
+        )
+        yield Condition(type="NoRecentReport", detail=detail)
+    if progress.silent_partitions:
+        detail = (
+            f"{progress.silent_partitions:,} partitions that used to report are silent: nothing is narrowed, "
+            "because what they hold back may come late; see /partitions"
+        )
+        yield Condition(type="PartitionsSilent", detail=detail)
 
 
 def _decided(recommendation: RecommendationRow | None) -> Iterator[Condition]:

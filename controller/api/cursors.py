@@ -10,7 +10,7 @@ from fastapi import Query
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 
-__all__ = ["Cursor", "Limit", "decode_cursor", "encode_cursor"]
+__all__ = ["Cursor", "Limit", "decode_cursor", "decode_number_cursor", "encode_cursor"]
 
 Limit = Annotated[int, Query(ge=1, le=1_000, description="Greatest number of items on the page.")]
 """The limit parameter."""
@@ -19,6 +19,9 @@ Cursor = Annotated[
     str | None, Query(max_length=2_000, description="The next_cursor of the page before; opaque.")
 ]
 """The cursor parameter."""
+
+_MOST_DIGITS = 18
+"""A number of more digits may not fit the store's integers."""
 
 
 def encode_cursor(*position: str) -> str:
@@ -43,6 +46,24 @@ def decode_cursor(cursor: str | None, length: int) -> tuple[str, ...] | None:
         or len(position) != length
         or not all(isinstance(part, str) and "\0" not in part for part in position)
     ):
-        told = "this is not a cursor of this list; leave it out to begin at the first page"
-        raise InvalidParameterError(f"cursor: {told}", errors=(ErrorItem("cursor", told),))
+        raise _not_ours()
     return tuple(position)
+
+
+def decode_number_cursor(cursor: str | None) -> int | None:
+    """Return the one number that ``encode_cursor`` made a cursor of, None for no cursor.
+
+    Raises:
+        InvalidParameterError: when it is not one of ours.
+    """
+    position = decode_cursor(cursor, 1)
+    if position is None:
+        return None
+    if not position[0].isascii() or not position[0].isdigit() or len(position[0]) > _MOST_DIGITS:
+        raise _not_ours()
+    return int(position[0])
+
+
+def _not_ours() -> InvalidParameterError:
+    told = "this is not a cursor of this list; leave it out to begin at the first page"
+    return InvalidParameterError(f"cursor: {told}", errors=(ErrorItem("cursor", told),))

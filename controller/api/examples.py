@@ -22,6 +22,31 @@ _SLO = {
     "updated_us": _STARTED_US,
 }
 
+_TEXT = (
+    "widening from 5 min to 10 min makes the watermark stand still for 5 min 1 s after a restart; 99.62 % of the rows "
+    "will be kept at a mean latency of 10 min 5 s; about 9,387 rows of state, where there are 5,120 (in proportion to "
+    "the event time that is open)"
+)
+
+_TRANSITION = {
+    "from_bound_ms": 300_000,
+    "bound_ms": 600_000,
+    "stands_still_ms": 300_900,
+    "effective_us": _STARTED_US + 703_000_000,
+    "windows_closing": 0,
+    "rows_closing": 0,
+    "state_rows": 9_387,
+    "state_bytes": 1_922_389,
+    "rows": 120_000,
+    "late": 448,
+    "completeness_ppm": 996_266,
+    "least_ppm": 995_905,
+    "most_ppm": 996_604,
+    "latency_base_ms": 603_100,
+    "latency_wall_ms": 604_900,
+    "text": _TEXT,
+}
+
 EXAMPLES: dict[str, dict[str, Any]] = {
     "ReportBody": {
         "schema_version": 1,
@@ -119,6 +144,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
                 {"name": "limits", "bound_ms": 600_000, "reason": "within the policy's limits"},
             ],
         },
+        "transition": {"kind": "widen", "at_us": _STARTED_US + 400_840_000, **_TRANSITION},
         "published": {"bound_ms": 600_000, "generation": 3, "reason": "within the policy's limits"},
         "applied": {
             "bound_ms": 300_000,
@@ -202,6 +228,26 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             }
         ],
         "share_ppm": 995_000,
+        "next_cursor": None,
+    },
+    "PredictionPage": {
+        "predictions": [
+            {
+                "generation": 3,
+                "made_us": _STARTED_US + 401_000_000,
+                **_TRANSITION,
+                "realised": {
+                    "became_effective_us": _STARTED_US + 733_000_000,
+                    "rows": 118_400,
+                    "late_least": 462,
+                    "late_most": 462,
+                    "completeness_ppm": 996_098,
+                    "error_ppm": -169,
+                    "scored_us": _STARTED_US + 1_200_000_000,
+                },
+            }
+        ],
+        "least_rows": 10_000,
         "next_cursor": None,
     },
     "Health": {

@@ -41,6 +41,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.StreamPage, "serialization"),
     (schemas.Curve, "serialization"),
     (schemas.PartitionPage, "serialization"),
+    (schemas.PredictionPage, "serialization"),
     (schemas.Health, "serialization"),
 )
 

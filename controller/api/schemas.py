@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from tidemark.models.slo import Yields
+from tidemark.models.transition import Kind
 from tidemark.models.wire import BoundSource, Mode
 
 __all__ = [
@@ -25,10 +26,13 @@ __all__ = [
     "Partition",
     "PartitionPage",
     "PolicyAnswer",
+    "Prediction",
+    "PredictionPage",
     "Problem",
     "ProblemItem",
     "Published",
     "QueryCoverage",
+    "Realised",
     "Receipt",
     "Recommended",
     "SloAnswer",
@@ -36,6 +40,7 @@ __all__ = [
     "StreamPage",
     "StreamStatus",
     "StreamSummary",
+    "Transition",
 ]
 
 
@@ -148,6 +153,120 @@ class Recommended(Answer):
     """How it came about, first step to last."""
 
 
+class Transition(Answer):
+    """What a change of the bound will do, as if the job restarted at the newest batch's end; null is unknown."""
+
+    kind: Kind
+    """Whether it widens, narrows or leaves the bound in use."""
+    from_bound_ms: int
+    """The bound in use, in milliseconds."""
+    bound_ms: int
+    """The bound proposed, in milliseconds."""
+    at_us: int
+    """From when it is counted: the end of the newest batch, in microseconds since the epoch."""
+    stands_still_ms: int | None
+    """How long the watermark stands still, in milliseconds; 0 when it moves on at once."""
+    effective_us: int | None
+    """When the watermark first moves on under the bound, in microseconds since the epoch."""
+    windows_closing: int | None
+    """Windows that its first move closes at once; null for operators without windows."""
+    rows_closing: int | None
+    """Rows admitted to them so far."""
+    state_rows: int | None
+    """Rows of state once it is in effect: an estimate, in proportion to the event time that is open."""
+    state_bytes: int | None
+    """Memory of the state then, in bytes: the same estimate."""
+    rows: int
+    """(Row, key) pairs that the completeness rests on."""
+    late: int
+    """How many of them would have been late."""
+    completeness_ppm: int | None
+    """Share that will be admitted, in parts per million, rounded down."""
+    least_ppm: int | None
+    """Lower end of its interval at the SLO's confidence, in parts per million; rows are taken to be independent."""
+    most_ppm: int | None
+    """Upper end of it."""
+    latency_base_ms: int | None
+    """Mean over windows of the base at emission minus the window's end, in milliseconds."""
+    latency_wall_ms: int | None
+    """Mean over windows of the wall time of emission minus the window's end, in milliseconds."""
+    text: str
+    """The same as a sentence."""
+
+
+class Realised(Answer):
+    """How a prediction came out, by the ledger."""
+
+    became_effective_us: int | None
+    """Trigger time of the first batch whose watermark moved on under the bound; null before it."""
+    rows: int
+    """(Row, key) pairs that met the bound in effect and were judged."""
+    late_least: int
+    """Pairs that were late for sure."""
+    late_most: int
+    """Pairs that may have been late."""
+    completeness_ppm: int | None
+    """Share that was admitted, in parts per million; null while too few rows have been judged."""
+    error_ppm: int | None
+    """That minus the share predicted, in parts per million: 10,000 are one point; null while it is not scored."""
+    scored_us: int | None
+    """When it was scored last, in microseconds since the epoch; null while it is not."""
+
+
+class Prediction(Answer):
+    """What was predicted when a bound was published, and how it came out."""
+
+    generation: int
+    """Generation under which the bound was published."""
+    made_us: int
+    """When it was made, in microseconds since the epoch."""
+    from_bound_ms: int
+    """The bound in use then, in milliseconds."""
+    bound_ms: int
+    """The bound published, in milliseconds."""
+    stands_still_ms: int | None
+    """How long the watermark would stand still, in milliseconds; null: not known."""
+    effective_us: int | None
+    """When the watermark would first move on, had the job restarted at once, in microseconds since the epoch."""
+    windows_closing: int | None
+    """Windows that the first move would close at once."""
+    rows_closing: int | None
+    """Rows admitted to them."""
+    state_rows: int | None
+    """Rows of state that were expected."""
+    state_bytes: int | None
+    """Memory of the state that was expected, in bytes."""
+    rows: int
+    """(Row, key) pairs that it rests on."""
+    late: int
+    """How many of them would have been late."""
+    completeness_ppm: int | None
+    """Share predicted to be admitted, in parts per million, rounded down; null without rows."""
+    least_ppm: int | None
+    """Lower end of its interval, in parts per million."""
+    most_ppm: int | None
+    """Upper end of it."""
+    latency_base_ms: int | None
+    """Mean base latency predicted, in milliseconds."""
+    latency_wall_ms: int | None
+    """Mean wall latency predicted, in milliseconds."""
+    text: str
+    """The same as a sentence."""
+    realised: Realised
+    """How it came out."""
+
+
+class PredictionPage(Answer):
+    """A page of predictions, the newest first."""
+
+    predictions: list[Prediction]
+    """The predictions."""
+    least_rows: int
+    """Pairs that must have been judged under a bound before its prediction is scored."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
 class Published(Answer):
     """What a job that asks for its bound is told."""
 
@@ -248,6 +367,8 @@ class Completeness(Answer):
 
 ConditionType = Literal[
     "NoReportYet",
+    "NoRecentReport",
+    "PartitionsSilent",
     "NoSlo",
     "NotEnoughEvidence",
     "CoverageGap",
@@ -282,6 +403,8 @@ class StreamStatus(Answer):
     """Its SLO; null when none is set."""
     recommended: Recommended | None
     """The newest recommendation; null before the first."""
+    transition: Transition | None
+    """What going from the bound in use to the recommended one will do; null without a recommended bound."""
     published: Published
     """What a job that asks is told."""
     applied: Applied | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import cast
 
 from sqlalchemy.orm import Session
@@ -10,11 +11,13 @@ from tidemark.controller.api import schemas
 from tidemark.controller.api.conditions import conditions_of
 from tidemark.controller.decision import is_current, steps_of
 from tidemark.controller.store.acknowledgements import last_acknowledgement
-from tidemark.controller.store.horizon import Facts, Horizon, effective_ms, facts, horizon_of, open_keys
+from tidemark.controller.store.horizon import Horizon, effective_ms, facts, horizon_of, open_keys
 from tidemark.controller.store.publication import NO_REPORT, OFF, last_published
+from tidemark.controller.store.situation import progress_in
 from tidemark.controller.store.specs import Spec, get_policy, get_slo
 from tidemark.controller.store.tables import AcknowledgementRow, PublishedRow, RecommendationRow, StreamRow
 from tidemark.models.coverage import Coverage
+from tidemark.models.horizon import Facts
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.target import PPM, format_target
 from tidemark.models.wire import BoundAnswer, BoundSource, Mode
@@ -22,6 +25,7 @@ from tidemark.models.wire import BoundAnswer, BoundSource, Mode
 __all__ = [
     "DEFAULT_HORIZON_MS",
     "bound_answer",
+    "milliseconds",
     "policy_answer",
     "share_ppm",
     "slo_answer",
@@ -100,7 +104,7 @@ def stream_summary(session: Session, row: StreamRow) -> schemas.StreamSummary:
     )
 
 
-def stream_status(session: Session, row: StreamRow) -> schemas.StreamStatus:
+def stream_status(session: Session, row: StreamRow, now_us: int) -> schemas.StreamStatus:
     """Return all that is known of a stream."""
     slo = get_slo(session, row.id)
     horizon_ms = DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms
@@ -117,6 +121,7 @@ def stream_status(session: Session, row: StreamRow) -> schemas.StreamStatus:
         registered_us=row.registered_us,
         slo=None if slo is None else slo_answer(slo),
         recommended=_recommended(session, recommendation, published),
+        transition=_transition(recommendation),
         published=schemas.Published(
             bound_ms=answer.bound_ms, generation=answer.generation, reason=answer.reason
         ),
@@ -127,7 +132,13 @@ def stream_status(session: Session, row: StreamRow) -> schemas.StreamStatus:
         coverage=[] if known is None else [_query(name, query) for name, query in known.coverage.items()],
         completeness=_completeness(session, horizon, known),
         conditions=conditions_of(
-            row, slo=slo, known=known, recommendation=recommendation, published=published, applied=applied
+            row,
+            slo=slo,
+            known=known,
+            progress=None if horizon is None else progress_in(session, horizon, now_us),
+            recommendation=recommendation,
+            published=published,
+            applied=applied,
         ),
     )
 
@@ -155,6 +166,20 @@ def _recommended(
             for name, bound_ms, reason in steps_of(row)
         ],
     )
+
+
+def _transition(row: RecommendationRow | None) -> schemas.Transition | None:
+    if row is None or row.transition is None:
+        return None
+    told = json.loads(row.transition)
+    for name in ("from_bound", "bound", "stands_still", "latency_base", "latency_wall"):
+        told[f"{name}_ms"] = milliseconds(told.pop(f"{name}_us"))
+    return schemas.Transition(**told)
+
+
+def milliseconds(time_us: int | None) -> int | None:
+    """Return a time in whole milliseconds, None of the unknown."""
+    return None if time_us is None else round(time_us / 1_000)
 
 
 def _applied(row: AcknowledgementRow | None) -> schemas.Applied | None:

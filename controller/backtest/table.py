@@ -51,6 +51,9 @@ def show(trial: Trial, console: Console) -> None:
     for table in tables:
         console.print(table)
         console.print()
+    for outcome in trial.outcomes:
+        if outcome.reasons:
+            console.print(f"{outcome.policy}, in the end: {'; '.join(outcome.reasons)}", soft_wrap=True)
 
 
 def _table(names: Sequence[str], rows: Sequence[tuple[Outcome, Sequence[str]]]) -> Table:

@@ -14,6 +14,7 @@ from tidemark.models.backtest.setup import Setup
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
 from tidemark.models.policies.fixed import Fixed
+from tidemark.models.policies.policy import Explains
 
 __all__ = ["ALL", "Outcome", "Trial", "Yardstick", "choose_policies", "judge", "read"]
 
@@ -47,6 +48,8 @@ class Outcome:
     """Its figures."""
     meets: bool
     """Whether it meets the target."""
+    reasons: tuple[str, ...]
+    """Why it decided as it did in the end, first to last; empty when it does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,8 @@ def judge(
         except ValueError as error:
             raise ValueError(f"policy {name}: {error}") from None
         scored = score(arrivals, setup, ran)
-        outcomes.append(Outcome(name, ran, scored, meets(setup, scored)))
+        reasons = tuple(step.reason for step in policy.explain()) if isinstance(policy, Explains) else ()
+        outcomes.append(Outcome(name, ran, scored, meets(setup, scored), reasons))
     return Trial(path, arrivals, setup, yardstick, tuple(outcomes))
 
 

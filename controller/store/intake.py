@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -18,15 +18,17 @@ from sqlalchemy import case, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql import ColumnElement
 
-from tidemark.controller.bases import Needs, floor_ms, late_base_ms, needs_against
 from tidemark.controller.errors import ReportConflictError
 from tidemark.controller.store.ledger import add_judgement
-from tidemark.controller.store.needs import SLOT_US, add_needs, clear_slot, slot_of_us
+from tidemark.controller.store.needs import add_needs, clear_slot
 from tidemark.controller.store.streams import add_event, lock_stream
 from tidemark.controller.store.tables import PartitionRow, QueryRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.store.upsert import insert_into
 from tidemark.models.granules import granule_last_us
+from tidemark.models.horizon import batch_facts
+from tidemark.models.late_base import Needs, floor_ms, late_base_ms, needs_against
 from tidemark.models.ledger import Judgement, judge
+from tidemark.models.need_slots import SLOT_US, slot_of_us
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
 __all__ = ["Receipt", "canonical_json", "fingerprint", "stored_report", "take_report"]
@@ -94,7 +96,9 @@ def stored_report(body: bytes) -> Report:
 
 def _store(session: Session, stream: StreamRow, report: Report, content: bytes, now_us: int) -> None:
     judgement = judge(report)
-    needs = needs_against(report, late_base_ms(report, _stored_base_us(session, stream.id, report)))
+    needs = needs_against(
+        report, late_base_ms(report.late_base_ms, _stored_base_us(session, stream.id, report))
+    )
     row = _report_row(stream.id, report, judgement, needs, now_us)
     row.fingerprint = fingerprint(content)
     session.add(row)
@@ -128,18 +132,16 @@ def _stored_base_us(session: Session, stream_id: int, report: Report) -> int | N
 
 
 def _report_row(stream_id: int, report: Report, judgement: Judgement, needs: Needs, now_us: int) -> ReportRow:
-    tallies = judgement.tallies.values()
     return ReportRow(
+        **asdict(batch_facts(report, judgement, needs, now_us)),
         stream_id=stream_id,
         query_id=report.query_id,
         run_id=report.run_id,
         batch_id=report.batch_id,
         received_us=now_us,
-        seen_us=min(report.started_us, now_us),
         started_us=report.started_us,
         duration_ms=report.duration_ms,
         operator=report.operator.kind,
-        keys_per_row=report.operator.most_keys,
         output_mode=report.output_mode,
         bound_ms=report.bound_ms,
         generation=report.generation,
@@ -147,22 +149,12 @@ def _report_row(stream_id: int, report: Report, judgement: Judgement, needs: Nee
         watermark_ms=report.watermark_ms,
         late_base_ms=report.late_base_ms,
         max_event_time_us=report.max_event_time_us,
-        rows=report.rows,
         null_rows=report.null_rows,
-        uncounted_rows=report.uncounted_rows,
         state_rows=report.state_rows,
         state_bytes=report.state_bytes,
         dropped_by_spark=report.dropped_by_spark,
         given_up_reports=report.given_up_reports,
-        first_key_us=min((key_us for _, key_us in judgement.tallies), default=None),
-        pairs=sum(tally.rows for tally in tallies),
-        late_least=sum(tally.late_least for tally in tallies),
-        late_most=sum(tally.late_most for tally in tallies),
-        unjudged_rows=judgement.unjudged_rows,
         need_base_ms=needs.base_ms,
-        need_pairs=needs.pairs,
-        need_unknown_rows=needs.unknown_rows,
-        early_rows=needs.early_rows,
     )
 
 
@@ -183,6 +175,8 @@ def _add_partitions(session: Session, stream_id: int, report: Report, seen_us: i
                 "rows": part.rows,
                 "last_event_time_us": last_us,
                 "last_seen_us": seen_us,
+                "first_seen_us": seen_us,
+                "batches": 1,
             }
         )
     if not rows:
@@ -196,6 +190,8 @@ def _add_partitions(session: Session, stream_id: int, report: Report, seen_us: i
                 "rows": PartitionRow.rows + new.rows,
                 "last_event_time_us": _greater(PartitionRow.last_event_time_us, new.last_event_time_us),
                 "last_seen_us": _greater(PartitionRow.last_seen_us, new.last_seen_us),
+                "first_seen_us": _lesser(PartitionRow.first_seen_us, new.first_seen_us),
+                "batches": PartitionRow.batches + new.batches,
             },
         ),
         rows,
@@ -205,6 +201,10 @@ def _add_partitions(session: Session, stream_id: int, report: Report, seen_us: i
 def _greater(old: InstrumentedAttribute[int], new: ColumnElement[int]) -> ColumnElement[int]:
     # The two databases name the greater of two values differently.
     return case((new > old, new), else_=old)
+
+
+def _lesser(old: InstrumentedAttribute[int], new: ColumnElement[int]) -> ColumnElement[int]:
+    return case((new < old, new), else_=old)
 
 
 def _add_to_query(session: Session, stream_id: int, report: Report) -> None:

@@ -6,20 +6,11 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.store.tables import LedgerRow
 from tidemark.controller.store.upsert import insert_into
+from tidemark.models.horizon import bucket_key_us
 from tidemark.models.ledger import Judgement, Tally
-from tidemark.models.operators import Operator, TimeWindow
+from tidemark.models.operators import Operator
 
-__all__ = ["KEY_BUCKET_US", "add_judgement", "bucket_key_us"]
-
-KEY_BUCKET_US = 60_000_000
-"""Width of the buckets that row-level and session keys are put in, in microseconds: they are all different."""
-
-
-def bucket_key_us(operator: Operator, key_us: int) -> int:
-    """Return the ledger's key: a window's end as it is, any other key as the end of its minute ``(..., end]``."""
-    if isinstance(operator, TimeWindow):
-        return key_us
-    return -(-key_us // KEY_BUCKET_US) * KEY_BUCKET_US
+__all__ = ["add_judgement"]
 
 
 def add_judgement(session: Session, stream_id: int, operator: Operator, judgement: Judgement) -> None:

@@ -5,20 +5,13 @@ from __future__ import annotations
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bases import Needs
 from tidemark.controller.store.tables import NeedSketchRow, NeedSlotRow
 from tidemark.controller.store.upsert import insert_into
+from tidemark.models.late_base import Needs
+from tidemark.models.need_slots import SlotNeeds, merge_all
 from tidemark.models.sketch import Sketch
 
-__all__ = ["SLOT_US", "SketchCache", "add_needs", "clear_slot", "partition_sketches", "slot_of_us"]
-
-SLOT_US = 60_000_000
-"""Width of a time slot in microseconds."""
-
-
-def slot_of_us(time_us: int) -> int:
-    """Return the start of the slot that holds ``time_us``."""
-    return time_us // SLOT_US * SLOT_US
+__all__ = ["SketchCache", "add_needs", "clear_slot", "partition_sketches"]
 
 
 def add_needs(session: Session, stream_id: int, slot_us: int, needs: Needs) -> None:
@@ -33,16 +26,17 @@ def add_needs(session: Session, stream_id: int, slot_us: int, needs: Needs) -> N
     if whole is None:
         whole = NeedSlotRow(stream_id=stream_id, slot_us=slot_us, version=0, sketch=Sketch().to_bytes())
         session.add(whole)
-    every = Sketch.from_bytes(whole.sketch)
-    rows = []
-    for partition, (need_us, count) in sorted(needs.by_partition.items()):
-        sketch = Sketch.from_bytes(stored[partition]) if partition in stored else Sketch()
-        sketch.add(need_us, count)
-        every.add(need_us, count)
-        rows.append(
-            {"stream_id": stream_id, "slot_us": slot_us, "partition": partition, "sketch": sketch.to_bytes()}
-        )
-    whole.sketch, whole.version = every.to_bytes(), whole.version + 1
+    slot = SlotNeeds(
+        Sketch.from_bytes(whole.sketch),
+        {name: Sketch.from_bytes(stored[name]) for name in needs.by_partition if name in stored},
+    )
+    slot.add(needs)
+    whole.sketch, whole.version = slot.whole.to_bytes(), whole.version + 1
+    # One order for all writers: rows are locked in it.
+    rows = [
+        {"stream_id": stream_id, "slot_us": slot_us, "partition": name, "sketch": sketch.to_bytes()}
+        for name, sketch in sorted(slot.by_partition.items())
+    ]
     session.flush()
     insert = insert_into(session, NeedSketchRow)
     session.execute(
@@ -86,10 +80,7 @@ class SketchCache:
                 if slot in fresh:
                     held[slot] = version, Sketch.from_bytes(sketch)
         self._slots = held
-        merged = Sketch()
-        for slot in sorted(held):
-            merged.merge(held[slot][1])
-        return merged
+        return merge_all(sketch for _, (_, sketch) in sorted(held.items()))
 
 
 def partition_sketches(

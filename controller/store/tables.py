@@ -26,8 +26,10 @@ __all__ = [
     "NeedSlotRow",
     "PartitionRow",
     "PolicyRow",
+    "PredictionRow",
     "PublishedRow",
     "QueryRow",
+    "RecentBoundRow",
     "RecommendationRow",
     "ReportBodyRow",
     "ReportRow",
@@ -112,6 +114,8 @@ class ReportRow(Base):
         Index(None, "stream_id", "seen_us"),
         # The base of a batch is a maximum over all batches before it: found at the top of this index.
         Index(None, "stream_id", "query_id", "max_event_time_us", "batch_id"),
+        # What became of the rows under one published bound is summed up at every decision.
+        Index(None, "stream_id", "generation", "seen_us"),
     )
 
     id: Mapped[Id]
@@ -215,6 +219,10 @@ class PartitionRow(Base):
     """Greatest event time, to the granule."""
     last_seen_us: Mapped[Whole]
     """Trigger time of the newest batch that held a row of it."""
+    first_seen_us: Mapped[Whole]
+    """Trigger time of the first batch that held a row of it, as far as ``batches`` counts."""
+    batches: Mapped[Whole]
+    """Batches that held a row of it since then."""
 
 
 class SloRow(Base):
@@ -279,6 +287,20 @@ class RecommendationRow(Base):
     newest_report_id: Mapped[Whole]
     slo_generation: Mapped[Whole]
     policy_generation: Mapped[Whole]
+    transition: Mapped[Long | None]
+    """What it would do against the bound in use, as JSON; null without a bound, or when an earlier release wrote it."""
+
+
+class RecentBoundRow(Base):
+    """What the rows asked for at a recent decision: a narrower bound is held back by it."""
+
+    __tablename__ = "recent_bounds"
+
+    stream_id: Mapped[OfStream]
+    at_us: Mapped[KeyNumber]
+    """Trigger time of the newest batch that the decision rested on."""
+    slo_generation: Mapped[Whole]
+    bound_ms: Mapped[Whole]
 
 
 class PublishedRow(Base):
@@ -292,6 +314,47 @@ class PublishedRow(Base):
     bound_ms: Mapped[Whole | None]
     reason: Mapped[Long]
     published_us: Mapped[Whole]
+
+
+class PredictionRow(Base):
+    """What was predicted of a published bound, and how it came out. Nulls are unknown."""
+
+    __tablename__ = "predictions"
+
+    stream_id: Mapped[OfStream]
+    generation: Mapped[KeyNumber]
+    """Generation under which the bound was published."""
+    bound_ms: Mapped[Whole]
+    from_bound_ms: Mapped[Whole]
+    """The bound in use when it was made."""
+    made_us: Mapped[Whole]
+    rows: Mapped[Whole]
+    """(Row, key) pairs that the prediction rests on."""
+    late: Mapped[Whole]
+    """How many of them would have been late."""
+    least_ppm: Mapped[Whole | None]
+    most_ppm: Mapped[Whole | None]
+    latency_base_us: Mapped[Whole | None]
+    latency_wall_us: Mapped[Whole | None]
+    stands_still_us: Mapped[Whole | None]
+    effective_us: Mapped[Whole | None]
+    windows_closing: Mapped[Whole | None]
+    rows_closing: Mapped[Whole | None]
+    state_rows: Mapped[Whole | None]
+    state_bytes: Mapped[Whole | None]
+    text: Mapped[Long]
+    became_effective_us: Mapped[Whole | None]
+    """Trigger time of the first batch whose watermark moved on under the bound."""
+    judged_rows: Mapped[Counter]
+    """(Row, key) pairs that met the bound in effect and were judged."""
+    judged_late_least: Mapped[Counter]
+    judged_late_most: Mapped[Counter]
+    scored_us: Mapped[Whole | None]
+    """When it was scored last; null while too few rows have been judged."""
+    realised_ppm: Mapped[Whole | None]
+    """Share of the judged pairs that were admitted."""
+    error_ppm: Mapped[Whole | None]
+    """The realised share minus the predicted one."""
 
 
 class EventRow(Base):

@@ -25,6 +25,7 @@ from tidemark.models.defaults import (
     PRICES,
     REPAY_IN_GRACE,
     REPAY_SHARE,
+    SPENT_WHEN_OVERDRAWN,
 )
 from tidemark.models.policies.ages import Float64s
 from tidemark.models.policies.rules import FAMILIES
@@ -105,7 +106,7 @@ class Budget:
         if fits.any():
             rule, bears = int(best[np.flatnonzero(fits)[-1]]), True
         else:
-            rule, bears = int(best[self._foreseen(account, best, REPAY_SHARE, careful=True).argmin()]), False
+            rule, bears = self._repaying(account, best), False
         return Choice(rule, account.lost / max(allowed, 1e-9), bears)
 
     def _remember(self, now_us: int, account: Account) -> None:
@@ -134,6 +135,18 @@ class Budget:
         best: NDArray[np.intp] = family * len(PRICES) + np.arange(len(PRICES))
         return best
 
+    def _repaying(self, account: Account, rules: NDArray[np.intp]) -> int:
+        """Return the fastest rule that spends so little that the account recovers, else the one that loses least."""
+        pace = self._pace(account, rules)
+        saving = np.flatnonzero(pace <= SPENT_WHEN_OVERDRAWN * self._share)
+        return int(rules[saving[-1] if len(saving) else pace.argmin()])
+
+    def _pace(self, account: Account, rules: NDArray[np.intp]) -> Float64s:
+        """Return the share of the mass that each rule loses, recently or ever, whichever is worse, shape (rules,)."""
+        ever = account.lost_by_rule[rules] / max(account.mass, 1)
+        pace: Float64s = np.maximum(self._recent_lost[rules] / max(self._recent_mass, 1), ever)
+        return pace
+
     def _foreseen(
         self,
         account: Account,
@@ -144,9 +157,7 @@ class Budget:
     ) -> Float64s:
         """Return what would be lost by the time that the mass has grown by ``repay``, shape (rules,)."""
         ahead = repay * account.mass
-        ever = account.lost_by_rule[rules] / max(account.mass, 1)
-        pace = np.maximum(self._recent_lost[rules] / max(self._recent_mass, 1), ever)
-        foreseen = account.lost + pace * ahead
+        foreseen = account.lost + self._pace(account, rules) * ahead
         if careful:
             clump = np.maximum(self._clump, self._seen - self._clump_from)[rules]
             foreseen = np.maximum(foreseen, account.lost + CLUMP_SHARE * clump + self._share * ahead)

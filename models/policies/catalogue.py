@@ -9,6 +9,7 @@ from tidemark.models.policies.conformal import AdaptiveConformal
 from tidemark.models.policies.fixed import Fixed
 from tidemark.models.policies.greatest_need import GreatestNeed
 from tidemark.models.policies.policy import Policy
+from tidemark.models.policies.recommended import Recommended
 from tidemark.models.policies.ring import Ring
 from tidemark.models.policies.tidemark import Tidemark
 from tidemark.models.policies.tracking import Tracking
@@ -68,6 +69,8 @@ def _ring(parameter: str, setup: Setup) -> Ring:
 
 
 def _tidemark(setup: Setup) -> Policy:
+    if setup.mode == "restart":
+        return Recommended(setup)
     if isinstance(setup.operator, TimeWindow):
         return Tidemark(setup)
     return Tracking(setup)

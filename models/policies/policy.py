@@ -8,13 +8,14 @@ the backtest.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from tidemark.models.operators import Int64s
+from tidemark.models.recommendation import Step
 
-__all__ = ["NO_BASE_US", "Decision", "Policy", "Seen"]
+__all__ = ["NO_BASE_US", "Decision", "Explains", "Policy", "Seen"]
 
 NO_BASE_US = -4 * 10**18
 """Base (or watermark) before any row: no bound makes a row late against it. A whole number of milliseconds."""
@@ -70,4 +71,13 @@ class Policy(Protocol):
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:
         """Return what is wanted at wall time ``now_us``; it can be in force at ``in_force_us`` at the earliest."""
+        ...
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A policy that gives its reasons."""
+
+    def explain(self) -> tuple[Step, ...]:
+        """Return the reasons of the newest decision, first to last; empty before the first one."""
         ...

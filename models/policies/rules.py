@@ -13,6 +13,7 @@ A rule has a *price*, a *memory* and a *hold*:
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from tidemark.models.defaults import (
     ELAPSED_PER_AGE,
+    ELAPSED_SPANS,
     LONGEST_HOLD_MARGIN,
     LONGEST_HOLD_SHARE_OF_BUDGET,
     LONGEST_HOLD_SPANS,
@@ -75,6 +77,7 @@ class Rules:
     ) -> None:
         self._trigger_us = trigger_us
         self._span = span_triggers
+        self._young = ELAPSED_SPANS * span_triggers * max(-math.log10(budget_share) - 1, 0)
         self._keys_per_trigger = keys_per_trigger
         self._budget_share = budget_share
         prices = len(PRICES)
@@ -103,7 +106,7 @@ class Rules:
         self._closed: Bools = np.zeros((0, self.rules), bool)
         self._missed: Bools = np.zeros(0, bool)
         self._has_rows: Bools = np.zeros(0, bool)
-        self._recent = np.zeros((0, RECENT_TRIGGERS))
+        self._recent = np.zeros((0, RECENT_TRIGGERS), np.float32)
         self.done_us = NO_BASE_US
         """Keys up to here are closed under every rule."""
 
@@ -157,7 +160,7 @@ class Rules:
         self._closed = np.vstack([self._closed, np.zeros((count, self.rules), bool)])[order]
         self._missed = np.concatenate([self._missed, np.zeros(count, bool)])[order]
         self._has_rows = np.concatenate([self._has_rows, np.zeros(count, bool)])[order]
-        self._recent = np.vstack([self._recent, np.zeros((count, RECENT_TRIGGERS))])[order]
+        self._recent = np.vstack([self._recent, np.zeros((count, RECENT_TRIGGERS), np.float32)])[order]
 
     def emit(self, now_us: int) -> None:
         """Close keys under the watermarks in force at ``now_us``."""
@@ -195,7 +198,7 @@ class Rules:
         best = cost.argmin(axis=1)
         self._age = np.where(best == 0, CLOSE_AFTER[ZERO], CLOSE_AFTER[best + ZERO])
         self._left = beyond[self._family, best]
-        known = elapsed >= ELAPSED_PER_AGE * np.maximum(self._age, 0)
+        known = elapsed >= np.maximum(ELAPSED_PER_AGE * self._age, self._young)
         wanted = np.where(
             known, (in_force_us - self._age * self._trigger_us).astype(np.int64) - 1, NO_BASE_US
         )

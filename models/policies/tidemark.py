@@ -9,12 +9,13 @@ time. Everything is measured in triggers and keys: a stream with all its times s
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tidemark.models.backtest.setup import Setup
-from tidemark.models.choice import percent_of
 from tidemark.models.defaults import COHORTS_AHEAD
-from tidemark.models.duration import format_about, format_duration
+from tidemark.models.duration import format_about
 from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.policies.ages import Float64s
 from tidemark.models.policies.budget import Account, Budget, Choice
@@ -103,39 +104,28 @@ class Tidemark:
             return ()
         setup, choice = self._setup, self._choice
         outlook = self._rules.outlook(choice.rule)
-        late, pairs = (self._late, self._rules.pairs)
-        counted = f"{late:,} of {pairs:,} pairs were late"
-        bears = "bears" if choice.bears else "bears none of the rules; the one that loses least is"
+        key = "window" if isinstance(self._operator, TimeWindow) else "key"
+        spent = f"{100 * choice.spent:.0f} % of what the target {format_target(setup.target_ppm)} allows"
+        rows = outlook.price * (PPM - setup.target_ppm) / PPM * self._rules.rows_a_key(self._elapsed)
+        worth = f"waiting one trigger longer is worth {rows:.2g} rows of a {key} (price {outlook.price:g})"
+        bears = "the budget bears it" if choice.bears else "the account is overdrawn, so little is spent"
         age = format_about(round(outlook.age * self._trigger_us))
-        memory = (
-            "all that was seen"
-            if outlook.memory == float("inf")
-            else f"the last {format_duration(round(outlook.memory * self._trigger_us))}"
-        )
-        hold = (
-            "and waits for rows that are missing, at most as long as they are worth"
-            if outlook.holds
-            else "and waits for nothing else"
-        )
+        seen = "what was seen so far"
+        if outlook.memory < math.inf:
+            seen = (
+                f"what was seen with a half-life of {format_about(round(outlook.memory * self._trigger_us))}"
+            )
+        left = f"by {seen}, a {key} that closes {age} after its end gets {outlook.late_rows_a_key:.2g} rows later"
+        hold = "rows that are missing are waited for, at most as long as they are worth"
         return (
+            Step("budget", None, f"{self._late:,} of {self._rules.pairs:,} pairs were late, {spent}"),
+            Step("rule", None, f"{worth}; {bears}"),
+            Step("age", None, left),
             Step(
-                "budget",
+                "hold",
                 None,
-                f"{counted} ({percent_of(pairs - late, pairs)} were admitted, the target is "
-                f"{format_target(setup.target_ppm)}): {100 * choice.spent:.0f} % of the budget is spent",
+                hold if outlook.holds else "missing rows are not waited for: it has cost too much",
             ),
-            Step(
-                "rule",
-                None,
-                f"the budget {bears} price {outlook.price:g}: a wait of one trigger must save {outlook.price:g} times "
-                "the late rows that a key may have",
-            ),
-            Step(
-                "age",
-                None,
-                f"by {memory}, a key then gets {outlook.late_rows_a_key:.2g} more rows: it closes {age} after its end",
-            ),
-            Step("hold", None, hold),
         )
 
     @property

@@ -27,10 +27,12 @@ from tidemark.models.defaults import (
     STRETCH_ROWS,
     STRETCH_TRIGGERS,
 )
+from tidemark.models.duration import format_about
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.groups import decision_of, scores_of
 from tidemark.models.policies.policy import Decision, Seen
+from tidemark.models.recommendation import Step
 from tidemark.models.target import PPM
 
 __all__ = ["Tracking"]
@@ -126,3 +128,23 @@ class Tracking:
         share = 1 - self._budget * (SPENT_LEVEL if spent else 1.0)
         needs.bound = needs.quantile(share) * needs.stretch()
         return math.ceil(needs.bound * self._trigger_us / SPARK_TICK_US) * SPARK_TICK_US
+
+    def explain(self) -> tuple[Step, ...]:
+        """Return the reasons of the newest decision, first to last, of the partition with the widest bound."""
+        known = [needs for needs in self._groups if needs.rows]
+        if not known:
+            return ()
+        widest = max(known, key=lambda needs: needs.bound)
+        bound_us = round(widest.bound * self._trigger_us)
+        stretch = widest.stretch()
+        spent = f"{widest.late:,} of {widest.rows:,} rows needed more than their bound"
+        how = (
+            "the newest delays are as long as those remembered"
+            if stretch == 1
+            else f"the newest delays are {stretch:.1f} times as long as those remembered, and the bound with them"
+        )
+        return (
+            Step("budget", None, spent),
+            Step("quantile", math.ceil(bound_us / 1_000), f"the bound is {format_about(bound_us)}"),
+            Step("stretch", None, how),
+        )

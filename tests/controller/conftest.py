@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from sqlalchemy import create_engine, make_url, text
 
 from support.controller_app import Controller
 from support.postgres import find_postgres, running_postgres
@@ -21,6 +23,17 @@ def postgres_url() -> Iterator[str]:
         pytest.skip("there is no PostgreSQL here; `make services` installs it")
     with running_postgres(programs) as url:
         yield url
+
+
+@pytest.fixture
+def new_postgres_url(postgres_url: str) -> str:
+    """Return the URL of a database of its own on the PostgreSQL that tests share."""
+    name = f"tidemark_{uuid4().hex}"
+    engine = create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return make_url(postgres_url).set(database=name).render_as_string(hide_password=False)
 
 
 @pytest.fixture

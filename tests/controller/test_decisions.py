@@ -74,6 +74,10 @@ def test_a_stream_goes_from_unknown_to_recommended_to_applied(either: Controller
         "quantile",
         "round up",
         "unknown rows",
+        "no data",
+        "catching up",
+        "silent partitions",
+        "narrow late",
         "latency cap",
         "limits",
         "dead band",
@@ -133,10 +137,10 @@ def test_a_failing_stream_is_counted_and_does_not_stop_the_others(
     decider = controller.service.decider
     recommend = decider._recommend
 
-    def broken(session: Any, stream_id: int) -> Any:
+    def broken(session: Any, stream_id: int, now_us: int) -> Any:
         if session.get_one(StreamRow, stream_id).job == "b":
             raise RuntimeError("planted")
-        return recommend(session, stream_id)
+        return recommend(session, stream_id, now_us)
 
     monkeypatch.setattr(decider, "_recommend", broken)
     assert controller.turn() == Turn(decided=2, unchanged=0, failed=1)

@@ -115,7 +115,7 @@ def test_a_service_that_is_well_says_so_and_why_when_asked(controller: Controlle
     assert controller.http.get("/livez").json() == {"status": "ok", "checks": None}
     checks = controller.http.get("/readyz?verbose").json()["checks"]
     assert [(check["name"], check["ok"]) for check in checks] == [("store", True)]
-    assert "migration 0001" in checks[0]["detail"]
+    assert "migration 0002" in checks[0]["detail"]
 
 
 def test_a_loop_without_progress_is_not_alive(controller: Controller) -> None:
@@ -127,10 +127,10 @@ def test_a_loop_without_progress_is_not_alive(controller: Controller) -> None:
 def test_a_schema_of_another_release_is_not_ready(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller.service.database, "schema_versions", lambda: ("0001", "0002"))
+    monkeypatch.setattr(controller.service.database, "schema_versions", lambda: ("0002", "0003"))
     answer = controller.http.get("/readyz")
     assert answer.status_code == 503
-    assert "migration 0001, this release wants 0002" in answer.json()["detail"]
+    assert "migration 0002, this release wants 0003" in answer.json()["detail"]
 
 
 # -- metrics -------------------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_answers_have_no_floats(controller: Controller) -> None:
     controller.put("/slo", {"target": "0.9"})
     controller.report_all(REPORTS)
     controller.turn()
-    for path in ("", "/slo", "/policy", "/bound", "/curve", "/partitions"):
+    for path in ("", "/slo", "/policy", "/bound", "/curve", "/partitions", "/predictions"):
         json.loads(controller.get(path).text, parse_float=refuse)
 
 

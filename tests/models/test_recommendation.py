@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.models.curve import Curve, Emissions, ExactNeeds
+from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.recommendation import Evidence, Inputs, Recommendation, Step, recommend
 from tidemark.models.slo import Policy, Slo
 
 MS = 1_000
 GOOD = Slo(target_ppm=990_000)
+
+
+STEADY = Progress(
+    batch_gap_us=1_000 * MS,
+    silent_us=500 * MS,
+    pace_ppm=1_000_000,
+    recent_pace_ppm=1_010_000,
+    lag_us=600 * MS,
+    usual_lag_us=500 * MS,
+    silent_partitions=0,
+)
+"""A stream that keeps up, a batch a second."""
 
 
 def inputs(
@@ -27,6 +41,8 @@ def inputs(
     unknown_rows: int = 0,
     missing_batches: int = 0,
     windows: bool = True,
+    progress: Progress = STEADY,
+    recent_bounds_ms: tuple[int, ...] = (),
 ) -> Inputs:
     """Return inputs whose wall latency under a bound of b is b + 1 s, so that caps are easy to place."""
     need = np.array([round(value * MS) for value in needs_ms], np.int64)
@@ -47,6 +63,8 @@ def inputs(
         policy=policy or Policy(),
         evidence=evidence,
         in_use_ms=in_use_ms,
+        progress=progress,
+        recent_bounds_ms=recent_bounds_ms,
     )
 
 
@@ -147,6 +165,75 @@ def test_a_lost_batch_never_narrows() -> None:
 def test_unknown_rows_do_not_keep_a_bound_from_being_widened(in_use_ms: int | None) -> None:
     """What is known already asks for more, and the rest can only add to it."""
     assert recommend(inputs(THOUSAND, missing_batches=9, in_use_ms=in_use_ms)).bound_ms == 996
+
+
+# -- what holds a narrowing back ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "told"),
+    [
+        ("no data", {"silent_us": 10_001 * MS}, "no report for 10 s, where 1 s between batches is typical"),
+        ("catching up", {"recent_pace_ppm": 1_510_000}, "event time moves at 1.51 times the clock"),
+        ("catching up", {"lag_us": 10_501 * MS}, "event time is 10 s further behind the clock than usual"),
+        ("catching up", {"recent_pace_ppm": None}, "too few batches to tell whether the stream keeps up"),
+        ("catching up", {"batch_gap_us": None}, "too few batches to tell whether the stream keeps up"),
+        ("silent partitions", {"silent_partitions": 2}, "2 partitions that used to report are silent"),
+    ],
+)
+def test_nothing_is_narrowed_on_delays_that_may_not_be_the_streams_own_but_it_is_widened(
+    name: str, changes: dict[str, Any], told: str
+) -> None:
+    """No data, a catch-up, a replay, a stall or a silent partition: each by itself, with its figures."""
+    progress = replace(STEADY, **changes)
+    held = recommend(inputs(THOUSAND, in_use_ms=5_000, progress=progress))
+    assert held.bound_ms == 5_000
+    assert told in step(held, name).reason
+    assert step(held, name).reason.endswith("the bound in use, 5 s, is not narrowed")
+    assert recommend(inputs(THOUSAND, in_use_ms=500, progress=progress)).bound_ms == 996
+    assert recommend(inputs(THOUSAND, progress=progress)).bound_ms == 996
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"silent_us": 10_000 * MS}, {"recent_pace_ppm": 1_500_000}, {"lag_us": 10_500 * MS}, {"pace_ppm": None}],
+    ids=str,
+)
+def test_at_the_edge_of_each_guard_rail_a_narrowing_passes(changes: dict[str, Any]) -> None:
+    """Ten gaps, one and a half times the clock and ten gaps of lag are still usual; the long pace holds nothing."""
+    assert recommend(inputs(THOUSAND, in_use_ms=5_000, progress=replace(STEADY, **changes))).bound_ms == 996
+
+
+def test_while_nothing_is_known_of_a_streams_progress_nothing_is_narrowed() -> None:
+    """Until there is evidence the bound in use stays."""
+    assert recommend(inputs(THOUSAND, in_use_ms=5_000, progress=UNKNOWN_PROGRESS)).bound_ms == 5_000
+
+
+def test_it_is_narrowed_to_the_widest_that_was_asked_for_of_late_and_widened_at_once() -> None:
+    """1,200 ms was asked for within five minutes: 996 ms comes later; 900 ms holds nothing."""
+    found = recommend(inputs(THOUSAND, in_use_ms=5_000, recent_bounds_ms=(900, 1_200, 1_000)))
+    assert (found.bound_ms, found.asked_ms) == (1_200, 996)
+    assert step(found, "narrow late").reason == (
+        "1.2 s was asked for in the last 5 min: it is narrowed no further yet"
+    )
+    assert recommend(inputs(THOUSAND, in_use_ms=5_000, recent_bounds_ms=(900,))).bound_ms == 996
+    assert recommend(inputs(THOUSAND, in_use_ms=10, recent_bounds_ms=(20,))).bound_ms == 996
+
+
+def test_what_was_asked_for_is_told_before_any_guard_rail() -> None:
+    """So that what is held does not hold itself for ever; without evidence nothing was asked for."""
+    held = recommend(inputs(THOUSAND, in_use_ms=5_000, missing_batches=1))
+    assert (held.bound_ms, held.asked_ms) == (5_000, 996)
+    assert recommend(inputs([1] * 10)).asked_ms is None
+
+
+@pytest.mark.parametrize("recent", [(), (4_000,)], ids=str)
+def test_the_latency_cap_narrows_what_a_guard_rail_held(recent: tuple[int, ...]) -> None:
+    """Caps come last: where completeness yields, 5 s may not stay above a cap of 2 s."""
+    stalled = replace(STEADY, silent_partitions=1)
+    slo = capped("completeness", cap_ms=2_000)
+    asked = inputs(THOUSAND, slo=slo, in_use_ms=5_000, progress=stalled, recent_bounds_ms=recent)
+    assert recommend(asked).bound_ms == 1_000
 
 
 # -- the latency cap -----------------------------------------------------------------------------------------
@@ -298,6 +385,10 @@ def test_the_steps_come_in_the_order_of_their_power() -> None:
         "quantile",
         "round up",
         "unknown rows",
+        "no data",
+        "catching up",
+        "silent partitions",
+        "narrow late",
         "latency cap",
         "limits",
         "dead band",

@@ -11,7 +11,7 @@ from tidemark.models.wire import Report
 
 from support.streams import SECOND, Row, report_of
 
-__all__ = ["START_US", "exponential_batches", "query_reports"]
+__all__ = ["START_US", "exponential_batches", "query_reports", "restarted_reports"]
 
 START_US = 1_767_225_600_000_000
 """2026-01-01 00:00 UTC: when the first batch of ``query_reports`` is triggered."""
@@ -53,6 +53,53 @@ def query_reports(
         )
         for n, rows in enumerate(batches)
     ]
+
+
+def restarted_reports(
+    before: Sequence[Report],
+    batches: Sequence[Sequence[Row]],
+    *,
+    bound_ms: int,
+    generation: int | None,
+    **changes: Any,
+) -> list[Report]:
+    """Return the reports of the query's next run, from the checkpoint that the last of ``before`` left.
+
+    The watermark comes back from there and the greatest event time does not: W(n) is the greater of the restored one
+    and what the batches of this run before n allow.
+    """
+    last = before[-1]
+    reports: list[Report] = []
+    base_ms: int | None = None
+    late_ms = restored_ms = last.watermark_ms
+    for n, rows in enumerate(batches):
+        mark_ms = restored_ms if base_ms is None else max(restored_ms, base_ms - bound_ms)
+        fields: dict[str, Any] = {
+            "batch_id": last.batch_id + 1 + n,
+            "run_id": f"generation {generation}",
+            "started_us": last.started_us + (n + 1) * SECOND,
+            "duration_ms": last.duration_ms,
+            "late_base_ms": reports[-2].max_event_time_us // 1_000
+            if len(reports) > 1 and reports[-2].max_event_time_us
+            else None,
+            "watermark_ms": mark_ms,
+            "bound_ms": bound_ms,
+            "generation": generation,
+        }
+        reports.append(
+            report_of(
+                rows,
+                last.operator,
+                late_watermark_ms=late_ms,
+                granule_us=last.granule_us,
+                **{**fields, **changes},
+            )
+        )
+        late_ms = mark_ms
+        greatest = max((time // 1_000 for _, time in rows), default=None)
+        if greatest is not None:
+            base_ms = greatest if base_ms is None else max(base_ms, greatest)
+    return reports
 
 
 def exponential_batches(

@@ -1,8 +1,8 @@
 """The base that a batch's late filter used, and what its rows' needs are against it.
 
 The filter of batch n uses the watermark W(n-1), which knows the rows of batches up to n-2 of the query, over restarts
-(``tidemark.models.needs``). A driver knows only the batches of its own run; the store knows those before it. So the
-base is the greater of what the report says and what the store holds, and three things can come out:
+(``tidemark.models.needs``). A driver knows only the batches of its own run; who keeps the reports knows those before
+it. So the base is the greater of what the report says and what earlier reports say, and three things can come out:
 
 * it is known: the rows have needs;
 * it is not known because there was nothing to know: the filter of a query's first batches has no watermark, so their
@@ -49,15 +49,17 @@ def floor_ms(time_us: int) -> int:
     return time_us // SPARK_TICK_US
 
 
-def late_base_ms(report: Report, stored_us: int | None) -> int | None:
-    """Return the base of the report's late filter in milliseconds, None when it is not known.
+def late_base_ms(told_ms: int | None, earlier_us: int | None) -> int | None:
+    """Return the base of a batch's late filter in milliseconds, None when it is not known.
 
-    ``stored_us`` is the greatest event time, in microseconds, of the stored reports of the same query with batch ids up
-    to ``batch_id - 2``; None when there is none.
+    Args:
+        told_ms: what the report says of it, which knows the batches of its own run only.
+        earlier_us: greatest event time, in microseconds, of the reports of the same query with batch ids up to
+            ``batch_id - 2``; None when there is none.
     """
-    known = [] if stored_us is None else [floor_ms(stored_us)]
-    if report.late_base_ms is not None:
-        known.append(report.late_base_ms)
+    known = [] if earlier_us is None else [floor_ms(earlier_us)]
+    if told_ms is not None:
+        known.append(told_ms)
     return max(known, default=None)
 
 

@@ -1,0 +1,288 @@
+"""The horizon: which batches of a stream count, what they add up to, and by which bases they emit.
+
+A horizon ends with the newest batch and not with the clock, so that the same reports always say the same: a stream
+that has fallen silent keeps its evidence. It begins on the edge of a time slot, so that needs and facts are counted
+over the same batches. The controller's store and ``evidence.StreamEvidence`` count by these functions alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tidemark.models.coverage import Coverage, coverage_of
+from tidemark.models.curve import Emissions, NeedDistribution
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.late_base import Needs, floor_ms
+from tidemark.models.ledger import Completeness, Judgement
+from tidemark.models.need_slots import slot_of_us
+from tidemark.models.operators import Operator, TimeWindow
+from tidemark.models.recommendation import Evidence
+from tidemark.models.wire import Report
+
+__all__ = [
+    "SUMMED",
+    "BatchFacts",
+    "EmissionSteps",
+    "Facts",
+    "Step",
+    "batch_facts",
+    "bucket_key_us",
+    "emission_steps",
+    "facts_of",
+    "horizon_from_us",
+]
+
+KEY_BUCKET_US = 60_000_000
+"""Width of the buckets that row-level and session keys are put in, in microseconds: they are all different."""
+
+_NO_BASE = -(2**62)
+"""Base before any row, in microseconds: it emits nothing."""
+
+
+def horizon_from_us(newest_us: int, horizon_ms: int) -> int:
+    """Return where a horizon of ``horizon_ms`` begins when the newest batch was seen at ``newest_us``."""
+    return slot_of_us(newest_us - horizon_ms * 1_000)
+
+
+def bucket_key_us(operator: Operator, key_us: int) -> int:
+    """Return the key to keep: a window's end as it is, any other key as the end of its minute ``(..., end]``."""
+    if isinstance(operator, TimeWindow):
+        return key_us
+    return -(-key_us // KEY_BUCKET_US) * KEY_BUCKET_US
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFacts:
+    """What one report adds to a horizon."""
+
+    seen_us: int
+    """The batch's trigger time, but not after its report was received: a driver's clock may be wrong."""
+    keys_per_row: int
+    """The most keys that one row can have: more than 1 for sliding windows."""
+    first_key_us: int | None
+    """Least key of its judged pairs; None without any."""
+    rows: int
+    """Rows that arrived."""
+    uncounted_rows: int
+    """Rows that were not counted by granule."""
+    pairs: int
+    """(Row, key) pairs that were judged."""
+    late_least: int
+    """Pairs late for sure."""
+    late_most: int
+    """Pairs that may have been late."""
+    unjudged_rows: int
+    """Rows whose fate is unknown."""
+    need_pairs: int
+    """Pairs with a known need."""
+    need_unknown_rows: int
+    """Rows whose need is not known."""
+    early_rows: int
+    """Rows that met a filter which knew nothing yet: admitted under any bound, so without a need."""
+
+
+SUMMED = (
+    "rows",
+    "uncounted_rows",
+    "pairs",
+    "late_least",
+    "late_most",
+    "unjudged_rows",
+    "need_pairs",
+    "need_unknown_rows",
+    "early_rows",
+)
+"""Fields of ``BatchFacts`` that add up over a horizon."""
+
+
+def batch_facts(report: Report, judgement: Judgement, needs: Needs, received_us: int) -> BatchFacts:
+    """Return what ``report`` adds, judged and with its needs counted, received at ``received_us``."""
+    tallies = judgement.tallies.values()
+    return BatchFacts(
+        seen_us=min(report.started_us, received_us),
+        keys_per_row=report.operator.most_keys,
+        first_key_us=min((key_us for _, key_us in judgement.tallies), default=None),
+        rows=report.rows,
+        uncounted_rows=report.uncounted_rows,
+        pairs=sum(tally.rows for tally in tallies),
+        late_least=sum(tally.late_least for tally in tallies),
+        late_most=sum(tally.late_most for tally in tallies),
+        unjudged_rows=judgement.unjudged_rows,
+        need_pairs=needs.pairs,
+        need_unknown_rows=needs.unknown_rows,
+        early_rows=needs.early_rows,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Sums over a horizon."""
+
+    batches: int
+    """Batches reported."""
+    from_us: int
+    """Trigger time of the first batch, in microseconds."""
+    to_us: int
+    """Trigger time of the newest batch, in microseconds."""
+    rows: int
+    """Rows that arrived."""
+    need_pairs: int
+    """(Row, key) pairs with a known need."""
+    unknown_rows: int
+    """Rows whose need is not known."""
+    early_rows: int
+    """Rows admitted under any bound, because the filter knew nothing yet."""
+    uncounted_rows: int
+    """Rows that were not counted by granule."""
+    partitions: int
+    """Partitions seen."""
+    completeness: Completeness
+    """What the ledger says of the pairs that arrived."""
+    coverage: dict[str, Coverage]
+    """By query id, which batches were reported."""
+
+    @property
+    def missing_batches(self) -> int:
+        """Batches that were never reported."""
+        return self.completeness.missing_batches
+
+    def evidence(self, needs: NeedDistribution) -> Evidence:
+        """Return the evidence that a recommendation from these facts and ``needs`` rests on."""
+        return Evidence(
+            rows=round(needs.weight),
+            unknown_rows=self.unknown_rows,
+            missing_batches=self.missing_batches,
+            batches=self.batches,
+            partitions=self.partitions,
+            from_us=self.from_us,
+            to_us=self.to_us,
+        )
+
+
+def facts_of(
+    sums: Mapping[str, int],
+    *,
+    batches: int,
+    from_us: int,
+    to_us: int,
+    keys_per_row: int,
+    partitions: int,
+    batch_ids: Mapping[str, Iterable[int]],
+) -> Facts:
+    """Return the facts of a horizon.
+
+    Args:
+        sums: the sum of each of ``SUMMED``.
+        batches: number of batches, at least 1.
+        from_us: least of their ``seen_us``.
+        to_us: greatest of their ``seen_us``.
+        keys_per_row: greatest of theirs.
+        partitions: partitions that had a row in the horizon.
+        batch_ids: ids of the batches by query id.
+    """
+    found = {query: coverage_of(ids) for query, ids in sorted(batch_ids.items())}
+    coverage = {query: known for query, known in found.items() if known is not None}
+    return Facts(
+        batches=batches,
+        from_us=from_us,
+        to_us=to_us,
+        rows=sums["rows"],
+        need_pairs=sums["need_pairs"],
+        unknown_rows=sums["need_unknown_rows"],
+        early_rows=sums["early_rows"],
+        uncounted_rows=sums["uncounted_rows"],
+        partitions=partitions,
+        completeness=Completeness(
+            sums["pairs"],
+            sums["late_least"],
+            sums["late_most"],
+            sums["unjudged_rows"],
+            sum(query.missing_batches for query in coverage.values()),
+            keys_per_row,
+        ),
+        coverage=coverage,
+    )
+
+
+class Step(Protocol):
+    """What emission needs to know of one batch; the store's rows have it."""
+
+    @property
+    def started_us(self) -> int:
+        """Wall time of the batch's trigger, in microseconds."""
+        ...
+
+    @property
+    def duration_ms(self) -> int:
+        """How long it took."""
+        ...
+
+    @property
+    def late_base_ms(self) -> int | None:
+        """The base that its report says its late filter knew."""
+        ...
+
+    @property
+    def max_event_time_us(self) -> int | None:
+        """Its greatest event time; None without rows."""
+        ...
+
+    @property
+    def first_key_us(self) -> int | None:
+        """Least key of its judged pairs; None without any."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EmissionSteps:
+    """By which base, and when, each batch of a query emits."""
+
+    after_us: int
+    """Windows that ended up to here were emitted before the first of the batches, under any bound."""
+    emit_base_us: list[int]
+    """Base by which each batch emits, non-decreasing."""
+    wall_us: list[int]
+    """Wall time at the end of each batch."""
+
+    @property
+    def until_us(self) -> int:
+        """Windows that end later are not emitted by the last of the batches, under any bound."""
+        return self.emit_base_us[-1]
+
+    def emissions(self, ends_us: Sequence[int]) -> Emissions:
+        """Return when the windows would have been emitted that end at ``ends_us``, ascending, in (after, until]."""
+        return Emissions(
+            np.array(ends_us, np.int64),
+            np.array(self.emit_base_us, np.int64),
+            np.array(self.wall_us, np.int64),
+        )
+
+
+def emission_steps(steps: Iterable[Step], before_us: int | None) -> EmissionSteps:
+    """Return the steps by which the batches of one query emit, at least one, in the order of their ids.
+
+    Batch n emits by the base of the batches before it, at the end of the batch. Windows that ended before the first
+    batch's base were emitted before the horizon and windows that end after the last one's not within it, under any
+    bound: both are left out, since they tell bounds apart by nothing.
+
+    Args:
+        steps: the batches.
+        before_us: the base of the query's batches before the first, in microseconds; None when none is known.
+    """
+    base_us = _NO_BASE if before_us is None else before_us
+    emit_base_us, wall_us, first_keys = [], [], []
+    for step in steps:
+        if step.late_base_ms is not None:
+            base_us = max(base_us, step.late_base_ms * SPARK_TICK_US)
+        emit_base_us.append(base_us)
+        wall_us.append(step.started_us + step.duration_ms * 1_000)
+        if step.max_event_time_us is not None:
+            base_us = max(base_us, floor_ms(step.max_event_time_us) * SPARK_TICK_US)
+        if step.first_key_us is not None:
+            first_keys.append(step.first_key_us)
+    after_us = min(first_keys, default=_NO_BASE) - 1 if before_us is None else before_us
+    return EmissionSteps(after_us, emit_base_us, wall_us)

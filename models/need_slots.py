@@ -1,0 +1,84 @@
+"""Needs in time slots: sketches of a minute each, that add up to those of any horizon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tidemark.models.late_base import Needs
+from tidemark.models.operators import Int64s
+from tidemark.models.sketch import Sketch
+
+__all__ = ["SLOT_US", "SlidingNeeds", "SlotNeeds", "merge_all", "slot_of_us"]
+
+SLOT_US = 60_000_000
+"""Width of a time slot in microseconds."""
+
+
+def slot_of_us(time_us: int) -> int:
+    """Return the start of the slot that holds ``time_us``."""
+    return time_us // SLOT_US * SLOT_US
+
+
+def merge_all(sketches: Iterable[Sketch]) -> Sketch:
+    """Return the counts of all ``sketches``."""
+    merged = Sketch()
+    for sketch in sketches:
+        merged.merge(sketch)
+    return merged
+
+
+@dataclass(slots=True)
+class SlotNeeds:
+    """The needs of one slot."""
+
+    whole: Sketch = field(default_factory=Sketch)
+    """Those of all partitions."""
+    by_partition: dict[str, Sketch] = field(default_factory=dict)
+    """Those of each."""
+
+    def add(self, needs: Needs) -> None:
+        """Count one report's needs."""
+        for partition, (need_us, count) in sorted(needs.by_partition.items()):
+            self.by_partition.setdefault(partition, Sketch()).add(need_us, count)
+            self.whole.add(need_us, count)
+
+
+class SlidingNeeds:
+    """The needs of the latest slots as one sketch, for slots that come in order and are asked for often.
+
+    Two stacks: of the older slots each is held merged with all that follow it among them, of the newer ones each is
+    held by itself and all together. When the older ones have gone, the newer ones become them. So a slot is merged
+    twice in its life, and asking merges two sketches, however many slots there are.
+    """
+
+    __slots__ = ("_newer", "_newer_whole", "_older")
+
+    def __init__(self) -> None:
+        self._older: list[tuple[int, Sketch]] = []
+        self._newer: list[tuple[int, Sketch]] = []
+        self._newer_whole = Sketch()
+
+    def add(self, slot_us: int, need_us: Int64s, count: Int64s) -> None:
+        """Count needs, shape (counts,) each, in a slot; one that lies before the newest is counted in the newest."""
+        if not self._newer or self._newer[-1][0] < slot_us:
+            self._newer.append((slot_us, Sketch()))
+        self._newer[-1][1].add(need_us, count)
+        self._newer_whole.add(need_us, count)
+
+    def forget_before(self, from_us: int) -> None:
+        """Let go of the slots before ``from_us``."""
+        while self._older and self._older[-1][0] < from_us:
+            self._older.pop()
+        if self._older or not self._newer or self._newer[0][0] >= from_us:
+            return
+        merged = Sketch()
+        for slot_us, sketch in reversed(self._newer):
+            if slot_us >= from_us:
+                merged.merge(sketch)
+                self._older.append((slot_us, merge_all([merged])))
+        self._newer, self._newer_whole = [], Sketch()
+
+    def merged(self) -> Sketch:
+        """Return the needs of all slots that are held."""
+        return merge_all([*(sketch for _, sketch in self._older[-1:]), self._newer_whole])

@@ -1,0 +1,164 @@
+"""The controller's own recommendation as a policy: ``recommend`` over the needs of a horizon, at each batch.
+
+It is for jobs that take a new bound by a restart. The needs are sketched in the time slots that the controller uses,
+the inputs are those that it would hand over, and the chain of steps is its own, so that what a backtest says of this
+policy is said of the controller.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark.models.backtest.setup import Setup
+from tidemark.models.curve import Curve
+from tidemark.models.defaults import PACE_BATCHES
+from tidemark.models.horizon import horizon_from_us
+from tidemark.models.need_slots import SlidingNeeds, slot_of_us
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.progress import PartitionTimes, progress_of
+from tidemark.models.recent_bounds import RecentBounds
+from tidemark.models.recommendation import Evidence, Inputs, Recommendation, recommend
+from tidemark.models.slo import Policy, Slo
+
+__all__ = ["Recommended"]
+
+_KNOWN_ABOVE_US = NO_BASE_US // 2
+"""A need below it was taken against no base: no bound could have made the row late, so it says nothing."""
+
+
+@dataclass(slots=True)
+class _Slot:
+    """The batches of one time slot."""
+
+    start_us: int
+    first_us: int
+    batches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """When a batch ran, and how far its rows came."""
+
+    started_us: int
+    max_event_time_us: int | None
+    duration_ms: int = 0
+    late_base_ms: int | None = None
+
+
+class Recommended:
+    """Decides what the controller would recommend to a job that runs with what was decided before.
+
+    Its memory grows with the horizon only: two sketches for each minute of it that held a batch.
+
+    Args:
+        setup: gives the target and the scope.
+        slo: what is asked for; by default the setup's target with the SLO's own defaults.
+        policy: what is allowed; by default everything.
+        own_bound_us: the job's own bound, decided while there is no evidence; without it nothing is decided then.
+    """
+
+    __slots__ = (
+        "_batches",
+        "_in_use_ms",
+        "_needs",
+        "_own_bound_ms",
+        "_partitions",
+        "_policy",
+        "_recent",
+        "_recommendation",
+        "_scope",
+        "_slo",
+        "_slots",
+    )
+
+    def __init__(
+        self,
+        setup: Setup,
+        slo: Slo | None = None,
+        policy: Policy | None = None,
+        own_bound_us: int | None = None,
+    ) -> None:
+        self._scope = setup.scope
+        self._slo = Slo(target_ppm=setup.target_ppm) if slo is None else slo
+        self._policy = Policy() if policy is None else policy
+        self._own_bound_ms = None if own_bound_us is None else -(-own_bound_us // 1_000)
+        self._in_use_ms: int | None = None
+        self._needs = SlidingNeeds()
+        self._slots: deque[_Slot] = deque()
+        self._batches: deque[_Batch] = deque(maxlen=PACE_BATCHES)
+        self._partitions: dict[int, PartitionTimes] = {}
+        self._recent = RecentBounds()
+        self._recommendation: Recommendation | None = None
+
+    @property
+    def native(self) -> bool:
+        """No: the bound moves."""
+        return False
+
+    @property
+    def recommendation(self) -> Recommendation | None:
+        """The newest recommendation with its reasons; None before the first."""
+        return self._recommendation
+
+    def observe(self, seen: Seen) -> None:
+        """Take what a batch showed."""
+        slot_us = slot_of_us(seen.now_us)
+        if not self._slots or self._slots[-1].start_us < slot_us:
+            self._slots.append(_Slot(slot_us, seen.now_us))
+        self._slots[-1].batches += 1
+        newest_us = int(seen.base_us.max()) if len(seen.partition) else None
+        self._batches.append(_Batch(seen.now_us, newest_us))
+        need_us = seen.need_us if self._scope == "global" else seen.own_need_us
+        known = need_us > _KNOWN_ABOVE_US
+        if known.any():
+            self._needs.add(slot_us, need_us[known], seen.count[known])
+        for partition in np.unique(seen.partition).tolist():
+            before = self._partitions.get(partition, PartitionTimes(seen.now_us, seen.now_us, batches=0))
+            self._partitions[partition] = before.seen_at(seen.now_us)
+        from_us = horizon_from_us(seen.now_us, self._slo.horizon_ms)
+        self._needs.forget_before(from_us)
+        while self._slots[0].start_us < from_us:
+            self._slots.popleft()
+
+    def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
+        """Return the recommended bound; without one the bound that is in use stays."""
+        recommended_ms = self._recommend(now_us)
+        if recommended_ms is not None:
+            self._in_use_ms = recommended_ms
+        elif self._in_use_ms is None:
+            self._in_use_ms = self._own_bound_ms
+        return Decision(bound_us=None if self._in_use_ms is None else self._in_use_ms * 1_000)
+
+    def _recommend(self, now_us: int) -> int | None:
+        if not self._batches:
+            return None
+        newest_us = self._batches[-1].started_us
+        from_us = horizon_from_us(newest_us, self._slo.horizon_ms)
+        needs = self._needs.merged()
+        present = [times for times in self._partitions.values() if times.last_seen_us >= from_us]
+        batches = [batch for batch in self._batches if batch.started_us >= from_us]
+        evidence = Evidence(
+            rows=round(needs.weight),
+            unknown_rows=0,
+            missing_batches=0,
+            batches=sum(slot.batches for slot in self._slots),
+            partitions=len(present),
+            from_us=self._slots[0].first_us,
+            to_us=newest_us,
+        )
+        self._recommendation = recommend(
+            Inputs(
+                curve=Curve(needs, None),
+                slo=self._slo,
+                policy=self._policy,
+                evidence=evidence,
+                in_use_ms=self._in_use_ms,
+                progress=progress_of(batches, present, silent_us=now_us - newest_us),
+                recent_bounds_ms=self._recent.before(newest_us),
+            )
+        )
+        self._recent.keep(newest_us, self._recommendation)
+        return self._recommendation.bound_ms

@@ -1,0 +1,161 @@
+"""How a stream has been getting on of late: its pace, how far it is behind the clock, and what has fallen silent.
+
+Delays measured while a job catches up, replays or waits for a stalled source are not those of the stream, and what is
+silent may yet come late. So nothing is narrowed on them (``recommendation``), and how long a change takes follows from
+the same figures (``transition``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tidemark.models.defaults import (
+    LEAST_BATCHES_OF_A_PACE,
+    LEAST_BATCHES_OF_A_PARTITION,
+    RECENT_BATCHES,
+    SILENT_PARTITION_GAPS,
+)
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.operators import Int64s
+from tidemark.models.target import PPM
+
+__all__ = ["UNKNOWN_PROGRESS", "BatchTimes", "PartitionTimes", "Progress", "progress_of"]
+
+
+class BatchTimes(Protocol):
+    """One batch, as far as time goes; reports and the store's rows have it."""
+
+    @property
+    def started_us(self) -> int:
+        """Wall time of its trigger, in microseconds."""
+        ...
+
+    @property
+    def duration_ms(self) -> int:
+        """How long it took, in milliseconds."""
+        ...
+
+    @property
+    def late_base_ms(self) -> int | None:
+        """The base that its report says its late filter knew, in milliseconds; None when it says none."""
+        ...
+
+    @property
+    def max_event_time_us(self) -> int | None:
+        """Greatest event time of its rows, in microseconds; None without rows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTimes:
+    """When one partition was heard of."""
+
+    first_seen_us: int
+    """Trigger time of the first batch that held a row of it, in microseconds."""
+    last_seen_us: int
+    """Trigger time of the newest such batch, in microseconds."""
+    batches: int
+    """How many batches held a row of it."""
+
+    def seen_at(self, seen_us: int) -> PartitionTimes:
+        """Return it with one more batch that held a row of it, triggered at ``seen_us``."""
+        return PartitionTimes(
+            min(self.first_seen_us, seen_us), max(self.last_seen_us, seen_us), self.batches + 1
+        )
+
+    def silent_at(self, now_us: int, batch_gap_us: int) -> bool:
+        """Return whether it used to report and has been silent for long, by its own mean gap and the stream's gap."""
+        if self.batches < LEAST_BATCHES_OF_A_PARTITION:
+            return False
+        own_gap_us = (self.last_seen_us - self.first_seen_us) // (self.batches - 1)
+        return now_us - self.last_seen_us > SILENT_PARTITION_GAPS * max(own_gap_us, batch_gap_us)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How a stream has been getting on. None is unknown: too few batches or no rows yet."""
+
+    batch_gap_us: int | None
+    """Typical time between the triggers of two batches (the median), in microseconds."""
+    silent_us: int | None
+    """Time since the newest report was received, in microseconds."""
+    pace_ppm: int | None
+    """Event time by which the base moved per wall time, over all batches given, in parts per million: 1,000,000 is as
+    fast as the clock."""
+    recent_pace_ppm: int | None
+    """The same over the last ``RECENT_BATCHES`` batches."""
+    lag_us: int | None
+    """Wall time of the newest batch's end minus the base, in microseconds."""
+    usual_lag_us: int | None
+    """The median of that over all batches given, in microseconds."""
+    silent_partitions: int
+    """Partitions that used to report and have been silent for long."""
+
+
+UNKNOWN_PROGRESS = Progress(
+    batch_gap_us=None,
+    silent_us=None,
+    pace_ppm=None,
+    recent_pace_ppm=None,
+    lag_us=None,
+    usual_lag_us=None,
+    silent_partitions=0,
+)
+"""Of a stream that nothing is known of."""
+
+
+def progress_of(
+    batches: Sequence[BatchTimes],
+    partitions: Iterable[PartitionTimes],
+    *,
+    silent_us: int | None = None,
+) -> Progress:
+    """Return how a stream has been getting on.
+
+    Args:
+        batches: the newest batches of one query, ``PACE_BATCHES`` at the most, in order.
+        partitions: all partitions that count.
+        silent_us: time since the newest report was received, in microseconds; None without reports.
+    """
+    known = len(batches) >= LEAST_BATCHES_OF_A_PACE
+    started = np.array([batch.started_us for batch in batches], np.int64)
+    gap_us = int(np.median(np.diff(started))) if known else None
+    wall_us, base_us = _bases(batches)
+    lag = wall_us - base_us
+    newest_us = int(started[-1]) if len(started) else 0
+    return Progress(
+        batch_gap_us=gap_us if gap_us is not None and gap_us > 0 else None,
+        silent_us=silent_us,
+        pace_ppm=_pace_ppm(wall_us, base_us),
+        recent_pace_ppm=_pace_ppm(wall_us[-RECENT_BATCHES - 1 :], base_us[-RECENT_BATCHES - 1 :]),
+        lag_us=int(lag[-1]) if len(lag) else None,
+        usual_lag_us=int(np.median(lag)) if len(lag) >= LEAST_BATCHES_OF_A_PACE else None,
+        silent_partitions=0
+        if gap_us is None
+        else sum(partition.silent_at(newest_us, gap_us) for partition in partitions),
+    )
+
+
+def _bases(batches: Sequence[BatchTimes]) -> tuple[Int64s, Int64s]:
+    """Return the end of each batch and the base after it, from the first that has a base, shapes (n,)."""
+    ends, bases = [], []
+    base_ms: int | None = None
+    for batch in batches:
+        known = [base_ms, batch.late_base_ms]
+        if batch.max_event_time_us is not None:
+            known.append(batch.max_event_time_us // SPARK_TICK_US)
+        base_ms = max((base for base in known if base is not None), default=None)
+        if base_ms is not None:
+            ends.append(batch.started_us + batch.duration_ms * 1_000)
+            bases.append(base_ms * SPARK_TICK_US)
+    return np.array(ends, np.int64), np.array(bases, np.int64)
+
+
+def _pace_ppm(wall_us: Int64s, base_us: Int64s) -> int | None:
+    if len(wall_us) < LEAST_BATCHES_OF_A_PACE or wall_us[-1] <= wall_us[0]:
+        return None
+    return int(base_us[-1] - base_us[0]) * PPM // int(wall_us[-1] - wall_us[0])

@@ -1,0 +1,305 @@
+"""The transition: what changing a stream's bound will do, said before it is done.
+
+A bound changes at a restart. Spark then restores the watermark but not the maximum it came from (``README``), so in the
+new run ``W(n) = max(W restored, base of this run - L)`` over whole milliseconds:
+
+* *widening* freezes the watermark until a batch shows an event time above ``W + L``; the batch after that is the first
+  with a moved one;
+* *narrowing* moves it with the second batch, and all windows that end in ``(W, base - L]`` close at once.
+
+Times are counted as if the job restarted at the newest batch's end and lost no time over it; what a restart itself
+costs is added by whoever knows it. What is not known is None, never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from scipy.stats import beta
+
+from tidemark.models.choice import percent_of
+from tidemark.models.curve import Curve
+from tidemark.models.duration import format_about, format_duration
+from tidemark.models.operators import Int64s, Operator, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
+from tidemark.models.target import PPM
+
+__all__ = ["CutBucket", "Kind", "Situation", "Transition", "cut_bucket", "transition_to"]
+
+Kind = Literal["widen", "narrow", "same"]
+
+_BUCKET = (PPM + DEFAULT_RELATIVE_ACCURACY_PPM) / (PPM - DEFAULT_RELATIVE_ACCURACY_PPM)
+"""Upper edge of a bucket of the needs' sketch over its lower edge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """A stream after its newest batch, as far as a change of its bound depends on it."""
+
+    at_us: int
+    """Wall time at which the newest batch ended, in microseconds."""
+    bound_us: int
+    """The bound in use, in microseconds."""
+    watermark_us: int | None
+    """The newest watermark, W(n), in microseconds; None before the first."""
+    base_us: int | None
+    """The base after the newest batch, in whole milliseconds as microseconds; None before any row."""
+    pace_ppm: int | None
+    """Event time by which the base moves per wall time, in parts per million; None when it is not known."""
+    batch_gap_us: int | None
+    """Typical time between the triggers of two batches, in microseconds; None when it is not known."""
+    operator: Operator
+    """The stateful operator."""
+    drops_state: bool
+    """Whether the watermark takes state away: not in complete mode."""
+    state_rows: int
+    """Rows in the state after the newest batch."""
+    state_bytes: int
+    """Memory of the state after the newest batch, in bytes."""
+    open_end_us: Int64s
+    """Ends of the windows known that the watermark has not passed, ascending and distinct, shape (windows,)."""
+    open_rows: Int64s
+    """Rows admitted to each so far, shape (windows,)."""
+    curve: Curve
+    """Needs and latencies over the horizon."""
+    confidence_ppm: int
+    """Confidence of the interval of the completeness, in parts per million."""
+
+    @property
+    def step_us(self) -> int | None:
+        """Event time by which the base moves from batch to batch, in microseconds; None when it is not known."""
+        if self.pace_ppm is None or self.batch_gap_us is None:
+            return None
+        return self.pace_ppm * self.batch_gap_us // PPM
+
+
+@dataclass(frozen=True, slots=True)
+class CutBucket:
+    """The bucket of the needs' sketch that a bound cuts. The curve calls all of its pairs late."""
+
+    low_us: float
+    """Lower edge in microseconds, not in it."""
+    high_us: float
+    """Upper edge in microseconds, in it."""
+    pairs: int
+    """(Row, key) pairs in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """What a change of the bound will do. None is unknown."""
+
+    kind: Kind
+    """Whether it widens, narrows or leaves the bound."""
+    from_bound_us: int
+    """The bound in use, in microseconds."""
+    bound_us: int
+    """The bound proposed, in microseconds."""
+    at_us: int
+    """Wall time from which it is counted, the end of the newest batch, in microseconds."""
+    stands_still_us: int | None
+    """How long the watermark stands still until event time has moved on, in microseconds of wall time."""
+    effective_us: int | None
+    """Wall time of the first batch whose watermark has moved on under the new bound, in microseconds."""
+    windows_closing: int | None
+    """Windows that the first move of the watermark closes at once."""
+    rows_closing: int | None
+    """Rows admitted so far to those windows."""
+    state_rows: int | None
+    """Rows in the state once the new bound is in effect: an estimate, see ``_state``."""
+    state_bytes: int | None
+    """Memory of the state then, in bytes: the same estimate."""
+    rows: int
+    """(Row, key) pairs that the completeness rests on."""
+    late: int
+    """How many of them would have been late."""
+    least_ppm: int | None
+    """Lower end of the interval of the completeness, in parts per million (Clopper-Pearson, independent rows, and none
+    of what the sketch cannot tell)."""
+    most_ppm: int | None
+    """Upper end of it, with all of that."""
+    latency_base_us: int | None
+    """Mean base at emission minus the window's end, in microseconds."""
+    latency_wall_us: int | None
+    """Mean wall time of emission minus the window's end, in microseconds."""
+    text: str
+    """The same as a sentence for people."""
+
+    @property
+    def completeness_ppm(self) -> int | None:
+        """Share of the pairs that will be admitted, in parts per million, rounded down; None without pairs."""
+        return (self.rows - self.late) * PPM // self.rows if self.rows else None
+
+
+def transition_to(situation: Situation, bound_us: int, *, share_below: float | None = None) -> Transition:
+    """Return what it will do to go from the bound in use to ``bound_us`` by a restart.
+
+    Args:
+        situation: the stream after its newest batch.
+        bound_us: the bound proposed, in microseconds.
+        share_below: share of the pairs in the bucket that the bound cuts (``cut_bucket``) that it admits; None: their
+            needs are taken to be spread evenly.
+    """
+    kind: Kind = "same"
+    if bound_us != situation.bound_us:
+        kind = "widen" if bound_us > situation.bound_us else "narrow"
+    stands_still_us, effective_us = _when(situation, bound_us)
+    windows, rows_closing = _closing(situation, bound_us)
+    state_rows, state_bytes = _state(situation, bound_us)
+    point = situation.curve.at(bound_us)
+    cut = cut_bucket(situation.curve, bound_us)
+    late = late_least = late_most = point.late
+    if cut is not None and share_below is not None:
+        late = late_least = late_most = point.late - round(cut.pairs * share_below)
+    elif cut is not None:
+        even = (bound_us - cut.low_us) / (cut.high_us - cut.low_us)
+        late, late_least = point.late - round(cut.pairs * even), point.late - cut.pairs
+    least_ppm, _ = _interval_ppm(late_most, point.rows, situation.confidence_ppm)
+    _, most_ppm = _interval_ppm(late_least, point.rows, situation.confidence_ppm)
+    found = Transition(
+        kind=kind,
+        from_bound_us=situation.bound_us,
+        bound_us=bound_us,
+        at_us=situation.at_us,
+        stands_still_us=stands_still_us,
+        effective_us=effective_us,
+        windows_closing=windows,
+        rows_closing=rows_closing,
+        state_rows=state_rows,
+        state_bytes=state_bytes,
+        rows=point.rows,
+        late=late,
+        least_ppm=least_ppm,
+        most_ppm=most_ppm,
+        latency_base_us=None if point.latency_base_us is None else round(point.latency_base_us),
+        latency_wall_us=None if point.latency_wall_us is None else round(point.latency_wall_us),
+        text="",
+    )
+    return replace(found, text=_text(situation, found))
+
+
+def _when(situation: Situation, bound_us: int) -> tuple[int | None, int | None]:
+    """Return how long the watermark stands still and the wall time of the first batch with a moved one.
+
+    Batch j after the restart shows the base ``j`` steps ahead; the first to show one above ``W + L`` moves the
+    watermark of batch j + 1. A narrowing has that base already, so its first batch with rows does.
+    """
+    if situation.watermark_us is None or situation.base_us is None:
+        return None, None
+    missing_us = situation.watermark_us + bound_us - situation.base_us
+    pace_ppm, gap_us, step_us = situation.pace_ppm, situation.batch_gap_us, situation.step_us
+    if missing_us < 0:
+        return 0, None if gap_us is None else situation.at_us + 2 * gap_us
+    if pace_ppm is None or pace_ppm <= 0:
+        return None, None
+    stands_still_us = missing_us * PPM // pace_ppm
+    if gap_us is None or not step_us:
+        return stands_still_us, None
+    return stands_still_us, situation.at_us + (missing_us // step_us + 2) * gap_us
+
+
+def _closing(situation: Situation, bound_us: int) -> tuple[int | None, int | None]:
+    """Return how many windows known so far end in ``(W, base - L]``, and the rows admitted to them."""
+    if not isinstance(situation.operator, TimeWindow) or not situation.drops_state:
+        return None, None
+    if situation.watermark_us is None or situation.base_us is None:
+        return None, None
+    ends = situation.open_end_us
+    first, last = np.searchsorted(
+        ends,
+        [situation.watermark_us, max(situation.base_us - bound_us, situation.watermark_us)],
+        side="right",
+    ).tolist()
+    return last - first, int(situation.open_rows[first:last].sum())
+
+
+def _state(situation: Situation, bound_us: int) -> tuple[int | None, int | None]:
+    """Return rows and bytes of the state under the new bound, once it is in effect.
+
+    Assumed: state is in proportion to the event time that is open, from the watermark to the end of the newest window
+    (or session): window size + base - W now, window size + L + one batch's step then; the same keys and rates.
+    """
+    if not situation.drops_state:
+        return situation.state_rows or None, situation.state_bytes or None
+    if situation.watermark_us is None or situation.base_us is None:
+        return None, None
+    size_us = _held_us(situation.operator)
+    now_us = size_us + situation.base_us - situation.watermark_us
+    # Once the bound is in effect, W trails it by one step more; now it may still trail an earlier bound.
+    step_us = situation.step_us
+    if step_us is None or now_us <= 0 or not situation.state_rows:
+        return None, None
+    then_us = size_us + bound_us + max(step_us, 0)
+    return (
+        round(situation.state_rows * then_us / now_us),
+        round(situation.state_bytes * then_us / now_us) or None,
+    )
+
+
+def _held_us(operator: Operator) -> int:
+    match operator:
+        case TimeWindow():
+            return operator.size_us
+        case SessionWindow():
+            return operator.gap_us
+        case RowLevel():
+            return 0
+
+
+def cut_bucket(curve: Curve, bound_us: int) -> CutBucket | None:
+    """Return the bucket of the needs' sketch that a bound cuts; None when it lies on an edge or needs are exact."""
+    point = curve.at(bound_us)
+    surely = point.rows - point.late
+    high_us = curve.needs.value_at_rank(surely + 1)
+    if high_us is None or bound_us <= 0 or not high_us / _BUCKET < bound_us < high_us:
+        return None
+    (within,) = curve.needs.weight_at_most(np.array([high_us], np.float64)).tolist()
+    return CutBucket(high_us / _BUCKET, high_us, round(within) - surely)
+
+
+def _interval_ppm(late: int, rows: int, confidence_ppm: int) -> tuple[int | None, int | None]:
+    if not rows:
+        return None, None
+    tail = (1 - confidence_ppm / PPM) / 2
+    admitted = rows - late
+    least = float(beta.ppf(tail, admitted, late + 1)) if admitted else 0.0
+    most = float(beta.ppf(1 - tail, admitted + 1, late)) if late else 1.0
+    return math.floor(least * PPM), math.ceil(most * PPM)
+
+
+def _text(situation: Situation, told: Transition) -> str:
+    if told.kind == "same":
+        parts = [f"the bound stays {format_duration(told.bound_us)}"]
+    else:
+        verb = "widening" if told.kind == "widen" else "narrowing"
+        parts = [
+            f"{verb} from {format_duration(told.from_bound_us)} to {format_duration(told.bound_us)} {_moves(told)}"
+        ]
+    if told.windows_closing and told.kind == "narrow":
+        parts.append(f"{told.windows_closing:,} windows with {told.rows_closing:,} rows so far close at once")
+    if told.rows:
+        kept = percent_of(told.rows - told.late, told.rows)
+        latency = told.latency_wall_us
+        at = "" if latency is None else f" at a mean latency of {format_about(latency)}"
+        parts.append(f"{kept} of the rows will be kept{at}")
+    if told.state_rows is not None and told.kind != "same":
+        parts.append(
+            f"about {told.state_rows:,} rows of state, where there are {situation.state_rows:,} "
+            "(in proportion to the event time that is open)"
+        )
+    if told.kind == "narrow" and isinstance(situation.operator, RowLevel):
+        parts.append(
+            "a narrower bound also shortens how long duplicates are recognised and how long joins keep their rows"
+        )
+    return "; ".join(parts)
+
+
+def _moves(told: Transition) -> str:
+    if told.stands_still_us is None:
+        return "takes effect after a restart, when is not known: no pace of event time is known"
+    if told.stands_still_us == 0:
+        return "takes effect with the second batch after a restart"
+    return f"makes the watermark stand still for {format_about(told.stands_still_us)} after a restart"

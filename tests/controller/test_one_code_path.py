@@ -1,0 +1,266 @@
+"""One code path: the server decides what the same reports decide without it, and what the backtest decides."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import uvicorn
+
+from tidemark.controller.app import create_app
+from tidemark.controller.loop import Turn, run_once
+from tidemark.controller.service import Service
+from tidemark.controller.settings import Settings
+from tidemark.models.backtest.run import run
+from tidemark.models.backtest.setup import Setup
+from tidemark.models.evidence import StreamEvidence
+from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.recommended import Recommended
+from tidemark.models.recommendation import Recommendation
+from tidemark.models.slo import Policy, Slo
+from tidemark.models.wire import Report, to_json_object
+
+from support.backtests import arrivals_of, random_rows
+from support.controller_app import STREAM, ManualClock
+from support.reports import exponential_batches, query_reports
+from support.streams import SECOND, report_of
+
+pytestmark = pytest.mark.slow
+
+Told = tuple[int | None, list[tuple[str, int | None, str]]]
+RECEIVED_LATER_US = SECOND // 2
+
+
+@dataclass
+class Server:
+    """A server on its own port, its clock and its turns in the test's hands."""
+
+    http: httpx.Client
+    service: Service
+    clock: ManualClock
+
+    def put(self, what: str, body: dict[str, Any]) -> None:
+        answer = self.http.put(f"{STREAM}/{what}", json=body)
+        assert answer.status_code == 200, answer.text
+
+    def report(self, report: Report) -> None:
+        answer = self.http.post(f"{STREAM}/reports", json=to_json_object(report))
+        assert answer.status_code == 201, answer.text
+
+    def turn(self) -> Turn:
+        return run_once(self.service.database, self.service.decider, self.service.loop, self.clock())
+
+    def recommended(self) -> Told:
+        recommended = self.http.get(STREAM).json()["recommended"]
+        assert recommended["current"]
+        steps = [(step["name"], step["bound_ms"], step["reason"]) for step in recommended["steps"]]
+        return recommended["bound_ms"], steps
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Server]:
+    """The real application under uvicorn on a free port of loopback, on SQLite."""
+    clock = ManualClock()
+    settings = Settings(database_url=f"sqlite:///{folder / 'tidemark.db'}", tick_seconds=3_600)
+    app = create_app(settings, clock)
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 30
+        while not server.started or not app.state.service.ticker.turns:
+            assert time.monotonic() < deadline
+            assert thread.is_alive()
+            time.sleep(0.005)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
+            yield Server(http, app.state.service, clock)
+    finally:
+        server.should_exit = True
+        thread.join(30)
+
+
+def plain(recommendation: Recommendation | None) -> Told:
+    assert recommendation is not None
+    return recommendation.bound_ms, [(step.name, step.bound_ms, step.reason) for step in recommendation.steps]
+
+
+def _stream(
+    operator: Operator, *, interval_us: int = SECOND, batches: int = 60, slow: int | None = None
+) -> list[Report]:
+    return query_reports(
+        exponential_batches(batches, 40, slow=slow), operator, interval_us=interval_us, bound_ms=45_000
+    )
+
+
+def _with_gaps() -> list[Report]:
+    """A lost report, rows that were not counted, a restart with another bound, and a second query."""
+    first = _stream(tumbling("10 s"), slow=3)
+    first = [
+        replace(report, rows=report.rows + 25) if report.batch_id == 30 else report
+        for report in first
+        if report.batch_id not in {17, 18, 40}
+    ]
+    first = [
+        replace(report, run_id="second", bound_ms=9_000, late_base_ms=None)
+        if report.batch_id >= 45
+        else report
+        for report in first
+    ]
+    later_us = first[-1].started_us + 5 * SECOND
+    other = [
+        replace(report, query_id="other", run_id="third", started_us=later_us + report.batch_id * SECOND)
+        for report in query_reports(exponential_batches(20, 60, seed=8), tumbling("10 s"), bound_ms=7_000)
+    ]
+    return first + other
+
+
+def _with_silence() -> list[Report]:
+    """Every third batch is empty, and in the middle the stream is silent for an hour."""
+    reports = query_reports(
+        [rows if n % 3 else [] for n, rows in enumerate(exponential_batches(60, 40))], bound_ms=30_000
+    )
+    return [
+        replace(report, started_us=report.started_us + (3_600 * SECOND if report.batch_id > 30 else 0))
+        for report in reports
+    ]
+
+
+STREAMS: dict[str, Callable[[], list[Report]]] = {
+    "tumbling": lambda: _stream(tumbling("10 s"), slow=3),
+    "sliding": lambda: _stream(sliding("10 s", "5 s")),
+    "session": lambda: _stream(session("10 s")),
+    "row level": lambda: _stream(row_level()),
+    "longer than the horizon": lambda: _stream(tumbling("10 s"), interval_us=20 * SECOND),
+    "gaps, a restart, a second query": _with_gaps,
+    "silence": _with_silence,
+}
+SLOS = (
+    Slo(target_ppm=900_000, horizon_ms=300_000),
+    Slo(target_ppm=980_000, latency_cap_ms=8_000, yields="completeness", horizon_ms=240_000),
+)
+
+
+def test_the_same_reports_are_decided_alike_by_the_running_server_and_without_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is replayed offline must be what the service would have done, to the last word of its reasons."""
+    decisions = bounds = steps = 0
+    names: set[str] = set()
+    for number, (make, slo) in enumerate((make, slo) for make in STREAMS.values() for slo in SLOS):
+        (tmp_path / str(number)).mkdir()
+        reports, policy = make(), Policy(least_bound_ms=100, greatest_bound_ms=120_000)
+        with serving(tmp_path / str(number)) as server:
+            server.put("slo", _slo_body(slo))
+            server.put("policy", {"least_bound_ms": 100, "greatest_bound_ms": 120_000})
+            evidence = StreamEvidence(slo, policy)
+            for position, report in enumerate(reports):
+                server.clock.now_us = report.started_us + RECEIVED_LATER_US
+                server.report(report)
+                assert evidence.add(report, server.clock.now_us)
+                if position % 4 != 3:
+                    continue
+                # Sometimes the tick is late.
+                server.clock.now_us += [0, SECOND, 900 * SECOND][position // 4 % 3]
+                assert server.turn() == Turn(1, 0, 0)
+                told = server.recommended()
+                assert plain(evidence.decide(server.clock.now_us)) == told
+                decisions += 1
+                bounds += told[0] is not None
+                steps += len(told[1])
+                names |= {name for name, _, _ in told[1]}
+    with capsys.disabled():
+        print(
+            f"\none code path: {decisions} decisions of the server compared, {bounds} with a bound, "
+            f"{steps} steps of {len(names)} kinds; 0 differ"
+        )
+    assert decisions > 100
+    assert bounds > 50
+    assert {"quantile", "unknown rows", "latency cap", "limits", "dead band"} <= names
+
+
+def _slo_body(slo: Slo) -> dict[str, Any]:
+    return {
+        "target": slo.target_ppm,
+        "latency_cap_ms": slo.latency_cap_ms,
+        "yields": slo.yields,
+        "horizon_ms": slo.horizon_ms,
+    }
+
+
+class Listening:
+    """The policy, with a note of each of its recommendations."""
+
+    native = False
+
+    def __init__(self, policy: Recommended) -> None:
+        self.policy = policy
+        self.told: list[Told] = []
+        self.batches = 0
+
+    def observe(self, seen: Seen) -> None:
+        self.batches += 1
+        self.policy.observe(seen)
+
+    def decide(self, now_us: int, in_force_us: int) -> Decision:
+        decision = self.policy.decide(now_us, in_force_us)
+        if self.batches:
+            self.told.append(plain(self.policy.recommendation))
+        return decision
+
+
+@pytest.mark.parametrize("operator", [tumbling("10 s"), sliding("20 s", "10 s"), row_level()], ids=str)
+def test_the_backtest_decides_what_the_running_server_decides(
+    tmp_path: Path, operator: Operator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The loop is closed: each batch runs with the bound decided after the one before it, here and there."""
+    setup = Setup(
+        operator=operator, trigger_us=10 * SECOND, target_ppm=950_000, mode="restart", restart_cost_us=0
+    )
+    slo = Slo(target_ppm=950_000, horizon_ms=600_000)
+    rows = random_rows(np.random.default_rng(4), 3_000, 1_500 * SECOND, 30 * SECOND, 3)
+    listening = Listening(Recommended(setup, slo, own_bound_us=60 * SECOND))
+    found = run(arrivals_of(rows, setup, 3), setup, listening)
+    by_slot: dict[int, list[tuple[str, int]]] = {}
+    for event_us, arrival_us, part in rows:
+        by_slot.setdefault((arrival_us - rows[0][1]) // setup.trigger_us, []).append((str(part), event_us))
+    reports = [
+        report_of(
+            by_slot.get(slot, []),
+            operator,
+            granule_us=setup.granule_us,
+            late_watermark_ms=_ms(found.late_watermark_us, batch),
+            watermark_ms=_ms(found.watermark_us, batch),
+            bound_ms=int(found.bound_us[batch]) // 1_000,
+            batch_id=batch,
+            started_us=int(found.wall_us[batch]),
+        )
+        for batch, slot in enumerate(found.slot.tolist())
+    ]
+    with serving(tmp_path) as server:
+        server.put("slo", _slo_body(slo))
+        for report, told in zip(reports, listening.told, strict=False):
+            server.clock.now_us = report.started_us
+            server.report(report)
+            server.turn()
+            assert server.recommended() == told, f"batch {report.batch_id}"
+    with capsys.disabled():
+        print(
+            f"\none code path, {operator}: {len(listening.told)} decisions, {found.bound_changes} restarts; 0 differ"
+        )
+    assert len(listening.told) > 100
+    assert found.bound_changes > 0
+
+
+def _ms(marks_us: Sequence[int] | np.ndarray[Any, Any], batch: int) -> int:
+    mark_us = int(marks_us[batch])
+    return 0 if mark_us == NO_BASE_US else mark_us // 1_000

@@ -1,0 +1,409 @@
+"""Predictions end to end: said when a bound is published, kept, and scored against the ledger under that bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import inspect
+
+from tidemark.controller.store.database import Database, _migrations
+from tidemark.controller.store.tables import Base
+from tidemark.models.defaults import PREDICTION_LEAST_ROWS
+from tidemark.models.operators import row_level
+from tidemark.models.wire import Acknowledgement, Report
+
+from support.controller_app import STREAM, Controller
+from support.reports import START_US, exponential_batches, query_reports, restarted_reports
+from support.streams import Row
+
+ROWS = 120
+BATCHES = exponential_batches(150, ROWS)
+LEARNT = query_reports(BATCHES[:40], bound_ms=1_000, state_rows=500, state_bytes=64_000)
+POLICY = {"mode": "OnRestart"}
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database of each kind that is there."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'tidemark.db'}"
+    found: str = request.getfixturevalue("new_postgres_url")
+    return found
+
+
+@pytest.fixture
+def either(url: str) -> Iterator[Controller]:
+    """A controller on each database that is there."""
+    with Controller(url) as running:
+        yield running
+
+
+def predictions(controller: Controller, **params: Any) -> list[dict[str, Any]]:
+    answer = controller.get("/predictions", params=params)
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["predictions"]
+    return found
+
+
+def of(controller: Controller, told: dict[str, Any]) -> dict[str, Any]:
+    """Return the prediction of the bound that a job was told."""
+    (found,) = [item for item in predictions(controller) if item["generation"] == told["generation"]]
+    return found
+
+
+def publish(controller: Controller, reports: list[Report], target: str = "0.99") -> dict[str, Any]:
+    """Report, decide, and return what a job is told."""
+    controller.put("/slo", {"target": target})
+    controller.put("/policy", POLICY)
+    controller.report_all(reports)
+    controller.turn()
+    told: dict[str, Any] = controller.get("/bound").json()
+    assert told["bound_ms"] is not None, told
+    return told
+
+
+def run_with(
+    controller: Controller, told: dict[str, Any], batches: list[list[Row]], before: list[Report]
+) -> list[Report]:
+    """Start the job again with what it was told, on ``batches``."""
+    controller.acknowledge(
+        Acknowledgement(
+            query_id="query",
+            run_id=f"generation {told['generation']}",
+            bound_ms=told["bound_ms"],
+            generation=told["generation"],
+            source="controller",
+            mode="OnRestart",
+            applied_us=before[-1].started_us,
+        )
+    )
+    reports = restarted_reports(
+        before, batches, bound_ms=told["bound_ms"], generation=told["generation"], state_rows=500
+    )
+    controller.report_all(reports)
+    controller.turn()
+    return reports
+
+
+def test_a_published_bound_is_predicted_and_scored_by_the_rows_that_met_it_in_effect(
+    either: Controller,
+) -> None:
+    told = publish(either, LEARNT)
+    (made,) = predictions(either)
+    status = either.status()
+    assert (made["generation"], made["bound_ms"], made["from_bound_ms"]) == (
+        told["generation"],
+        told["bound_ms"],
+        1_000,
+    )
+    assert made["realised"]["completeness_ppm"] is None
+    assert made["made_us"] == either.clock.now_us
+    shown = status["transition"]
+    assert shown["kind"] == "widen"
+    assert {name: shown[name] for name in shown.keys() & made.keys()} == {
+        name: made[name] for name in shown.keys() & made.keys()
+    }
+    # At the clock's pace the watermark stands still for the difference, less what the last batch brought.
+    wider_ms = told["bound_ms"] - 1_000
+    assert wider_ms - 1_500 <= shown["stands_still_ms"] <= wider_ms + 1_500
+
+    reports = run_with(either, told, BATCHES[40:], LEARNT)
+    scored = of(either, told)
+    restored_ms = LEARNT[-1].watermark_ms
+    moved = next(report for report in reports if report.watermark_ms > restored_ms)
+    judged = [report for report in reports if (report.late_watermark_ms or 0) > restored_ms]
+    realised = scored["realised"]
+    assert realised["became_effective_us"] == moved.started_us
+    assert abs(scored["effective_us"] - moved.started_us) <= 2_000_000
+    assert realised["rows"] == len(judged) * ROWS >= PREDICTION_LEAST_ROWS
+    assert realised["late_least"] == realised["late_most"]
+    late = realised["late_most"]
+    assert realised["completeness_ppm"] == 1_000_000 - late * 1_000_000 // realised["rows"]
+    predicted_ppm = 1_000_000 - scored["late"] * 1_000_000 // scored["rows"]
+    assert realised["error_ppm"] == realised["completeness_ppm"] - predicted_ppm
+    assert realised["scored_us"] == either.clock.now_us
+    # What was said stays; only what came of it is added.
+    assert {**scored, "realised": None} == {**made, "realised": None}
+
+
+@pytest.mark.slow
+def test_on_stationary_streams_the_median_error_of_predicted_completeness_is_at_most_a_tenth_of_a_point(
+    tmp_path: Path,
+) -> None:
+    errors: dict[str, list[float]] = {}
+    for target in ("0.99", "0.95"):
+        for seed in range(5):
+            batches = exponential_batches(220, 300, seed=1_000 + seed)
+            learnt = query_reports(batches[:100])
+            with Controller(f"sqlite:///{tmp_path / f'{target} {seed}.db'}") as controller:
+                told = publish(controller, learnt, target)
+                run_with(controller, told, batches[100:], learnt)
+                scored = of(controller, told)
+            assert scored["least_ppm"] <= scored["completeness_ppm"] <= scored["most_ppm"]
+            errors.setdefault(target, []).append(scored["realised"]["error_ppm"] / 10_000)
+    print(f"errors of predicted completeness in points: {errors}")
+    assert median(abs(error) for of_target in errors.values() for error in of_target) <= 0.1
+
+
+def test_a_prediction_is_not_scored_before_enough_rows_met_the_bound_in_effect(
+    controller: Controller,
+) -> None:
+    told = publish(controller, LEARNT)
+    run_with(controller, told, BATCHES[40:60], LEARNT)
+    pending = of(controller, told)
+    assert 0 < pending["realised"]["rows"] < PREDICTION_LEAST_ROWS
+    assert pending["realised"]["completeness_ppm"] is pending["realised"]["error_ppm"] is None
+    assert pending["realised"]["scored_us"] is None
+
+
+def test_rows_that_met_another_bound_score_nothing(controller: Controller) -> None:
+    told = publish(controller, LEARNT)
+    # The job starts again with its own bound: no generation, so nothing is known of the one that was published.
+    controller.report_all(restarted_reports(LEARNT, BATCHES[40:], bound_ms=1_000, generation=None))
+    controller.turn()
+    assert predictions(controller)[-1]["generation"] == told["generation"]
+    assert {item["realised"]["rows"] for item in predictions(controller)} == {0}
+
+
+def test_a_job_that_runs_a_generation_with_another_bound_scores_nothing(controller: Controller) -> None:
+    told = publish(controller, LEARNT)
+    run_with(controller, {**told, "bound_ms": told["bound_ms"] + 1}, BATCHES[40:], LEARNT)
+    assert of(controller, told)["realised"]["rows"] == 0
+
+
+def test_a_job_that_starts_from_a_new_checkpoint_is_scored_too(controller: Controller) -> None:
+    told = publish(controller, LEARNT)
+    fresh = query_reports(
+        BATCHES[40:], bound_ms=told["bound_ms"], generation=told["generation"], query_id="another"
+    )
+    controller.report_all(replace(report, started_us=report.started_us + 41_000_000) for report in fresh)
+    controller.turn()
+    judged = [report for report in fresh if report.late_watermark_ms]
+    assert of(controller, told)["realised"]["rows"] == len(judged) * ROWS
+
+
+def test_predictions_come_newest_first_page_by_page(controller: Controller) -> None:
+    publish(controller, LEARNT)
+    for least in (20_000, 30_000, 40_000):
+        controller.put("/policy", {**POLICY, "least_bound_ms": least})
+    found = predictions(controller)
+    assert [item["bound_ms"] for item in found[:3]] == [40_000, 30_000, 20_000]
+    assert [item["generation"] for item in found] == sorted(
+        (item["generation"] for item in found), reverse=True
+    )
+    first = controller.get("/predictions", params={"limit": 2}).json()
+    assert first["least_rows"] == PREDICTION_LEAST_ROWS
+    rest = controller.get("/predictions", params={"limit": 9, "cursor": first["next_cursor"]}).json()
+    assert first["predictions"] + rest["predictions"] == found
+    assert rest["next_cursor"] is None
+
+
+@pytest.mark.parametrize("cursor", ["x", "WyJhIl0", "WyI5OTk5OTk5OTk5OTk5OTk5OTk5OTkiXQ", "WyItMSJd"])
+def test_a_cursor_that_is_not_ours_is_refused(controller: Controller, cursor: str) -> None:
+    controller.report(LEARNT[0])
+    answer = controller.get("/predictions", params={"cursor": cursor})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "cursor")
+
+
+def test_an_unknown_stream_has_no_predictions_and_one_that_is_only_watched_neither(
+    controller: Controller,
+) -> None:
+    answer = controller.get("/predictions")
+    assert (answer.status_code, answer.json()["instance"]) == (404, STREAM + "/predictions")
+    controller.put("/slo", {"target": "0.99"})
+    controller.report_all(LEARNT)
+    controller.turn()
+    assert predictions(controller) == []
+    # It is told all the same what a change would do.
+    assert controller.status()["transition"]["bound_ms"] == controller.status()["recommended"]["bound_ms"]
+
+
+def test_without_a_recommended_bound_there_is_no_transition(controller: Controller) -> None:
+    controller.put("/slo", {"target": "0.999999"})
+    controller.report_all(LEARNT)
+    controller.turn()
+    assert controller.status()["transition"] is None
+
+
+def test_a_narrowing_says_how_many_windows_close_at_once(controller: Controller) -> None:
+    """A bound of 60 s over windows of 10 s: the ledger knows the windows between the two watermarks."""
+    wide = query_reports(exponential_batches(160, 20), bound_ms=60_000)
+    publish(controller, wide, "0.9")
+    told = controller.status()["transition"]
+    watermark_us, base_us = wide[-1].watermark_ms * 1_000, START_US + 159 * 1_000_000
+    closing = range(watermark_us // 10_000_000 + 1, (base_us - told["bound_ms"] * 1_000) // 10_000_000 + 1)
+    assert (told["kind"], told["stands_still_ms"]) == ("narrow", 0)
+    assert told["windows_closing"] == len(closing) >= 4
+    assert told["rows_closing"] > 150 * len(closing)
+    assert f"{len(closing)} windows with {told['rows_closing']:,} rows so far close at once" in told["text"]
+
+
+def test_a_row_level_stream_is_scored_by_the_middle_of_the_ledgers_interval(controller: Controller) -> None:
+    learnt = query_reports(BATCHES[:40], row_level(), bound_ms=1_000, granule_us=100_000)
+    told = publish(controller, learnt)
+    run_with(controller, told, BATCHES[40:], learnt)
+    scored = of(controller, told)
+    realised = scored["realised"]
+    assert (scored["windows_closing"], scored["latency_wall_ms"]) == (None, None)
+    twice = realised["late_least"] + realised["late_most"]
+    assert realised["completeness_ppm"] == 1_000_000 - twice * 1_000_000 // (2 * realised["rows"])
+
+
+def test_the_metrics_show_prediction_and_outcome(controller: Controller) -> None:
+    def metrics() -> dict[str, float]:
+        text = controller.http.get("/metrics").text
+        return {
+            sample.name: sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    told = publish(controller, LEARNT)
+    assert "tidemark_completeness_realised_ratio" not in metrics()
+    run_with(controller, told, BATCHES[40:], LEARNT)
+    scored = of(controller, told)
+    found = metrics()
+    assert found["tidemark_completeness_predicted_ratio"] == 1 - scored["late"] / scored["rows"]
+    realised = scored["realised"]
+    assert found["tidemark_completeness_realised_ratio"] == realised["completeness_ppm"] / 1e6
+    assert found["tidemark_prediction_error_ratio"] == abs(realised["error_ppm"]) / 1e6
+
+
+# -- guard rails, through the service ------------------------------------------------------------------------------
+
+
+def step(controller: Controller, name: str) -> str:
+    steps = controller.status()["recommended"]["steps"]
+    reason: str = next(step["reason"] for step in steps if step["name"] == name)
+    return reason
+
+
+def detail(controller: Controller, kind: str) -> str | None:
+    found = {condition["type"]: condition["detail"] for condition in controller.status()["conditions"]}
+    return found.get(kind)
+
+
+WIDE = query_reports(BATCHES[:60], bound_ms=60_000)
+
+
+def test_a_silent_stream_is_held_and_said_and_narrowed_when_it_is_back(controller: Controller) -> None:
+    controller.report_all(WIDE[:-1])
+    assert detail(controller, "NoRecentReport") is None
+    controller.clock.now_us += 11_000_000
+    controller.put("/slo", {"target": "0.99"})
+    assert controller.status()["recommended"]["bound_ms"] == 60_000
+    assert step(controller, "no data") == (
+        "no report for 11 s, where 1 s between batches is typical: the bound in use, 60 s, is not narrowed"
+    )
+    told = detail(controller, "NoRecentReport")
+    assert told is not None
+    assert told.endswith("is the job running?")
+    controller.report(WIDE[-1])
+    controller.turn()
+    assert controller.status()["recommended"]["bound_ms"] < 20_000
+    assert detail(controller, "NoRecentReport") is None
+
+
+def test_a_partition_that_falls_silent_holds_every_narrowing_and_is_said(controller: Controller) -> None:
+    controller.put("/slo", {"target": "0.99"})
+    three = [[row for row in batch if row[0] != "3"] for batch in BATCHES[60:75]]
+    controller.report_all(WIDE)
+    controller.report_all(restarted_reports(WIDE, three, bound_ms=60_000, generation=None))
+    controller.turn()
+    assert controller.status()["recommended"]["bound_ms"] == 60_000
+    assert step(controller, "silent partitions").startswith("1 partitions that used to report are silent")
+    assert "1 partitions" in (detail(controller, "PartitionsSilent") or "")
+
+
+def test_a_replay_at_twice_the_clock_narrows_nothing(controller: Controller) -> None:
+    controller.put("/slo", {"target": "0.99"})
+    controller.report_all(query_reports(BATCHES[:60], bound_ms=60_000, interval_us=500_000))
+    controller.turn()
+    assert controller.status()["recommended"]["bound_ms"] == 60_000
+    assert "at 2.0" in step(controller, "catching up")
+
+
+def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_slo_lets_go_of_it(
+    controller: Controller,
+) -> None:
+    """A burst of late rows leaves the horizon of one minute; the bound follows five minutes after it was asked for."""
+    late = [
+        [
+            (name, time - 40_000_000 if n < 20 and index % 2 else time)
+            for index, (name, time) in enumerate(batch)
+        ]
+        for n, batch in enumerate(exponential_batches(500, 60))
+    ]
+    reports = query_reports(late, bound_ms=90_000)
+    asked: list[tuple[int, int]] = []
+    slo = {"target": "0.99", "horizon_ms": 60_000}
+    controller.put("/slo", slo)
+    for first in range(0, 480, 30):
+        controller.report_all(reports[first : first + 30])
+        controller.turn()
+        recommended = controller.status()["recommended"]
+        own = next(step["bound_ms"] for step in recommended["steps"] if step["name"] == "round up")
+        asked.append((own, recommended["bound_ms"]))
+    for n, (_, bound_ms) in enumerate(asked):
+        # Ten turns of 30 s are the five minutes.
+        assert bound_ms == max(own for own, _ in asked[max(n - 10, 0) : n + 1])
+    assert asked[6][1] > asked[6][0]
+    controller.put("/slo", {**slo, "confidence_ppm": 940_000})
+    assert "nothing wider was asked for" in step(controller, "narrow late")
+
+
+@pytest.mark.parametrize(
+    ("yields", "told"),
+    [
+        (None, "the SLO does not say which yields: the bound in use is held"),
+        ("latency", "the cap yields, as the SLO says"),
+        ("completeness", "completeness yields"),
+    ],
+)
+def test_where_no_bound_fits_the_chain_and_the_condition_say_which_yields(
+    controller: Controller, yields: str | None, told: str
+) -> None:
+    controller.put("/slo", {"target": "0.99", "latency_cap_ms": 6_000, "yields": yields})
+    controller.report_all(LEARNT)
+    controller.turn()
+    condition = detail(controller, "ConstraintsConflict")
+    assert condition == step(controller, "latency cap")
+    assert told in condition
+    assert "above the cap of 6 s" in condition
+
+
+# -- the schema ----------------------------------------------------------------------------------------------------
+
+
+def test_a_store_of_the_release_before_is_brought_along_with_its_data(url: str) -> None:
+    """Down to the first tables and up again, with partitions that were heard of before they had a count."""
+    with Controller(url) as controller:
+        publish(controller, LEARNT)
+        before = controller.status()
+    database = Database(url)
+    with database._writer.begin() as connection:
+        command.downgrade(_migrations(connection), "0001")
+        assert "predictions" not in inspect(connection).get_table_names()
+    database.migrate()
+    with database.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "compare_server_default": True}
+        )
+        assert compare_metadata(context, Base.metadata) == []
+    database.close()
+    with Controller(url) as controller:
+        # What was decided by the release before has no transition; the first turn decides again.
+        after = controller.status()
+        assert after["completeness"] == before["completeness"]
+        assert after["recommended"]["steps"] == before["recommended"]["steps"]
+        assert after["transition"] == before["transition"]
+        assert [item["generation"] for item in predictions(controller)] == [after["published"]["generation"]]
