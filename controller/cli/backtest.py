@@ -55,6 +55,10 @@ def backtest(
     restart_cost: Annotated[
         str, typer.Option(help="With --mode restart: time without batches for each change of the bound.")
     ] = "30s",
+    latency_cap: Annotated[
+        str | None,
+        typer.Option(help="Tidemark, live: no window waits longer than this; completeness yields."),
+    ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -88,6 +92,7 @@ def backtest(
             scope=scope,
             mode=mode,
             restart_cost_us=duration_of(restart_cost),
+            latency_cap_us=None if latency_cap is None else duration_of(latency_cap),
         )
         policies = choose_policies(policy or ["tidemark"], setup)
         _check_outputs(traces, policies, json_to, timeline, plot)

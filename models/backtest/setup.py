@@ -37,6 +37,8 @@ class Setup:
     """One base for the stream, or one a partition and the least of their watermarks."""
     mode: BacktestMode = "live"
     """How a decision reaches the job: through the control stream, or by a restart."""
+    latency_cap_us: int | None = None
+    """Longest that a window may wait for its rows, in microseconds; where both do not fit, completeness yields."""
     restart_cost_us: int = 30_000_000
     """With ``restart``: time without batches that a change of the bound costs, in microseconds."""
 
@@ -61,5 +63,7 @@ class Setup:
             raise ValueError(
                 f"target {self.target_ppm} ppm and slices {self.slices_ppm} ppm must lie between 0 and 1,000,000"
             )
+        if self.latency_cap_us is not None and self.latency_cap_us < 0:
+            raise ValueError(f"the latency cap must be at least 0, not {self.latency_cap_us} us")
         if self.restart_cost_us < 0:
             raise ValueError(f"the cost of a restart must be at least 0, not {self.restart_cost_us} us")

@@ -62,6 +62,7 @@ class Tidemark:
         self._watermark_us = NO_BASE_US
         self._pending: list[tuple[int, int]] = []
         self._judging_us = NO_BASE_US
+        self._capped = False
         self._late = 0
         self._choice: Choice | None = None
 
@@ -116,17 +117,24 @@ class Tidemark:
                 f"what was seen with a half-life of {format_about(round(outlook.memory * self._trigger_us))}"
             )
         left = f"by {seen}, a {key} that closes {age} after its end gets {outlook.late_rows_a_key:.2g} rows later"
-        hold = "rows that are missing are waited for, at most as long as they are worth"
+        hold = "missing rows are not waited for, since that has cost too much"
+        if outlook.holds:
+            hold = "rows that are missing are waited for, at most as long as they are worth"
         return (
             Step("budget", None, f"{self._late:,} of {self._rules.pairs:,} pairs were late, {spent}"),
             Step("rule", None, f"{worth}; {bears}"),
             Step("age", None, left),
-            Step(
-                "hold",
-                None,
-                hold if outlook.holds else "missing rows are not waited for: it has cost too much",
-            ),
+            Step("hold", None, hold),
+            *self._cap_step(),
         )
+
+    def _cap_step(self) -> tuple[Step, ...]:
+        cap_us = self._setup.latency_cap_us
+        if cap_us is None:
+            return ()
+        cap = f"nothing waits longer than the cap of {format_about(cap_us)}"
+        told = f"{cap}: completeness yields" if self._capped else f"{cap}, and nothing has to"
+        return (Step("latency cap", None, told),)
 
     @property
     def _operator_reach_us(self) -> int:
@@ -179,7 +187,12 @@ class Tidemark:
         missing = self._missing_by_key(now_us)
         self._rules.decide(now_us, in_force_us, missing, self._elapsed)
         self._choice = self._budget.choose(now_us, self._account(), self._rules.latency(now_us))
-        self._watermark_us = max(self._watermark_us, int(self._rules.watermark_us[self._choice.rule]))
+        wanted_us = int(self._rules.watermark_us[self._choice.rule])
+        if self._setup.latency_cap_us is not None:
+            capped_us = in_force_us - self._setup.latency_cap_us - 1
+            self._capped = capped_us > wanted_us
+            wanted_us = max(wanted_us, capped_us)
+        self._watermark_us = max(self._watermark_us, wanted_us)
         self._pending.append((in_force_us, self._watermark_us))
         self._decided_us = now_us
 
