@@ -20,6 +20,7 @@ from tidemark.models.late_base import Needs, floor_ms
 from tidemark.models.ledger import Completeness, Judgement
 from tidemark.models.need_slots import slot_of_us
 from tidemark.models.operators import Operator, TimeWindow
+from tidemark.models.progress import BatchTimes
 from tidemark.models.recommendation import Evidence
 from tidemark.models.wire import Report
 
@@ -208,28 +209,8 @@ def facts_of(
     )
 
 
-class Step(Protocol):
+class Step(BatchTimes, Protocol):
     """What emission needs to know of one batch; the store's rows have it."""
-
-    @property
-    def started_us(self) -> int:
-        """Wall time of the batch's trigger, in microseconds."""
-        ...
-
-    @property
-    def duration_ms(self) -> int:
-        """How long it took."""
-        ...
-
-    @property
-    def late_base_ms(self) -> int | None:
-        """The base that its report says its late filter knew."""
-        ...
-
-    @property
-    def max_event_time_us(self) -> int | None:
-        """Its greatest event time; None without rows."""
-        ...
 
     @property
     def first_key_us(self) -> int | None:

@@ -153,21 +153,17 @@ class Recommended(Answer):
     """How it came about, first step to last."""
 
 
-class Transition(Answer):
-    """What a change of the bound will do, as if the job restarted at the newest batch's end; null is unknown."""
+class Expected(Answer):
+    """What is expected of a change of the bound; null is unknown."""
 
-    kind: Kind
-    """Whether it widens, narrows or leaves the bound in use."""
     from_bound_ms: int
-    """The bound in use, in milliseconds."""
+    """The bound in use before it, in milliseconds."""
     bound_ms: int
-    """The bound proposed, in milliseconds."""
-    at_us: int
-    """From when it is counted: the end of the newest batch, in microseconds since the epoch."""
+    """The bound after it, in milliseconds."""
     stands_still_ms: int | None
     """How long the watermark stands still, in milliseconds; 0 when it moves on at once."""
     effective_us: int | None
-    """When the watermark first moves on under the bound, in microseconds since the epoch."""
+    """When the watermark first moves on under the bound if the job restarts at once, in epoch microseconds."""
     windows_closing: int | None
     """Windows that its first move closes at once; null for operators without windows."""
     rows_closing: int | None
@@ -181,7 +177,7 @@ class Transition(Answer):
     late: int
     """How many of them would have been late."""
     completeness_ppm: int | None
-    """Share that will be admitted, in parts per million, rounded down."""
+    """Share that will be admitted, in parts per million, rounded down; null without rows."""
     least_ppm: int | None
     """Lower end of its interval at the SLO's confidence, in parts per million; rows are taken to be independent."""
     most_ppm: int | None
@@ -192,6 +188,15 @@ class Transition(Answer):
     """Mean over windows of the wall time of emission minus the window's end, in milliseconds."""
     text: str
     """The same as a sentence."""
+
+
+class Transition(Expected):
+    """What a change of the bound will do, as if the job restarted at the newest batch's end."""
+
+    kind: Kind
+    """Whether it widens, narrows or leaves the bound in use."""
+    at_us: int
+    """From when it is counted: the end of the newest batch, in microseconds since the epoch."""
 
 
 class Realised(Answer):
@@ -213,45 +218,13 @@ class Realised(Answer):
     """When it was scored last, in microseconds since the epoch; null while it is not."""
 
 
-class Prediction(Answer):
+class Prediction(Expected):
     """What was predicted when a bound was published, and how it came out."""
 
     generation: int
     """Generation under which the bound was published."""
     made_us: int
     """When it was made, in microseconds since the epoch."""
-    from_bound_ms: int
-    """The bound in use then, in milliseconds."""
-    bound_ms: int
-    """The bound published, in milliseconds."""
-    stands_still_ms: int | None
-    """How long the watermark would stand still, in milliseconds; null: not known."""
-    effective_us: int | None
-    """When the watermark would first move on, had the job restarted at once, in microseconds since the epoch."""
-    windows_closing: int | None
-    """Windows that the first move would close at once."""
-    rows_closing: int | None
-    """Rows admitted to them."""
-    state_rows: int | None
-    """Rows of state that were expected."""
-    state_bytes: int | None
-    """Memory of the state that was expected, in bytes."""
-    rows: int
-    """(Row, key) pairs that it rests on."""
-    late: int
-    """How many of them would have been late."""
-    completeness_ppm: int | None
-    """Share predicted to be admitted, in parts per million, rounded down; null without rows."""
-    least_ppm: int | None
-    """Lower end of its interval, in parts per million."""
-    most_ppm: int | None
-    """Upper end of it."""
-    latency_base_ms: int | None
-    """Mean base latency predicted, in milliseconds."""
-    latency_wall_ms: int | None
-    """Mean wall latency predicted, in milliseconds."""
-    text: str
-    """The same as a sentence."""
     realised: Realised
     """How it came out."""
 

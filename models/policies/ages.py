@@ -2,7 +2,7 @@
 
 A key closes at a batch and a row comes in a batch, so an age counts to the end of the row's batch: the age at which
 its key would have had to close, at the earliest, to admit it. Buckets are a quarter of a trigger wide near 0 and grow
-by 5 % beyond, on both sides: a clock that lags, or windows that rows fill before they end, make negative ages. The
+by 3 % beyond, on both sides: a clock that lags, or windows that rows fill before they end, make negative ages. The
 grid's unit is the trigger, so a stream with all its times scaled is counted alike.
 """
 
@@ -11,14 +11,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BUCKETS", "CLOSE_AFTER", "WAIT", "ZERO", "Float64s", "bucket_of"]
+__all__ = ["BUCKETS", "CLOSE_AFTER", "WAIT", "WIDE", "ZERO", "Float64s", "bucket_of"]
 
 Float64s = NDArray[np.float64]
 
 _WIDTH = 0.25
 _EVEN = 64
-_GROWTH = 1.05
-_GROWING = 199
+_GROWTH = 1.03
+_GROWING = 330
 
 _POSITIVE = np.concatenate(
     [np.arange(_EVEN + 1) * _WIDTH, _EVEN * _WIDTH * _GROWTH ** np.arange(1, _GROWING + 1)]
@@ -31,8 +31,16 @@ BUCKETS = len(_UPPER) + 1
 ZERO = int(np.searchsorted(_UPPER, 0.0, side="left"))
 """The bucket that ends at age 0."""
 
-CLOSE_AFTER: Float64s = np.concatenate([[_UPPER[0] * _GROWTH], _UPPER])
-"""Lower edge of each bucket: a key that closes once its age is above this admits the ages of the bucket."""
+_LOWER: Float64s = np.concatenate([[_UPPER[0] * _GROWTH], _UPPER])
+
+CLOSE_AFTER: Float64s = np.maximum(_LOWER, np.append(_UPPER - 1, _LOWER[-1]))
+"""A key that closes at the first trigger at which its age is above this admits the ages of the bucket.
+
+It is the bucket's lower edge, or, where a bucket is wider than a trigger, one trigger before its upper one.
+"""
+
+WIDE = np.append(np.diff(_LOWER), np.inf) > 1
+"""Buckets that are wider than a trigger: a key may be in the midst of one."""
 
 WAIT: Float64s = np.maximum(CLOSE_AFTER, 0)
 """What it costs at the least to close a key in each bucket: closing before its end costs nothing."""

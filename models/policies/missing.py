@@ -20,7 +20,7 @@ from tidemark.models.defaults import (
     UNEVENNESS_COHORTS,
 )
 from tidemark.models.operators import Int64s
-from tidemark.models.policies.ages import BUCKETS, Float64s, bucket_of
+from tidemark.models.policies.ages import BUCKETS, WIDE, Float64s, bucket_of
 
 __all__ = ["Missing"]
 
@@ -72,12 +72,9 @@ class Missing:
         self._know_partitions(int(partition.max()) + 1)
         if self._whole_from_us is None:
             # Of the cohorts that were under way when the stream was first seen, a part came before.
-            self._whole_from_us = int(start_us.max()) + self._granule_us
-        bucket = bucket_of((now_us - start_us) / self._trigger_us)
-        np.add.at(self._profile, (partition + 1, bucket), count)
-        self._profile[_STREAM] += np.bincount(bucket, weights=count, minlength=BUCKETS).astype(np.float32)
-        self._rows += np.bincount(partition + 1, weights=count, minlength=len(self._rows))
-        self._rows[_STREAM] += count.sum()
+            begun = start_us[start_us <= now_us]
+            self._whole_from_us = (int(begun.max()) if len(begun) else now_us) + self._granule_us
+        self._learn(now_us, partition, start_us, count)
         open_ = (start_us > self._done_us) & (start_us <= now_us + COHORTS_AHEAD * self._granule_us)
         if not open_.any():
             return
@@ -87,6 +84,16 @@ class Missing:
         at, rows = at[inside], count[open_][inside]
         np.add.at(self._counts, (at, partition[open_][inside] + 1), rows)
         np.add.at(self._counts, (at, np.full(len(at), _STREAM)), rows)
+
+    def _learn(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
+        """Learn what is usual, from cohorts that were seen whole: a backlog from before says nothing of the pace."""
+        whole = start_us >= (self._whole_from_us or 0)
+        partition, rows = partition[whole], count[whole]
+        bucket = bucket_of((now_us - start_us[whole]) / self._trigger_us)
+        np.add.at(self._profile, (partition + 1, bucket), rows)
+        self._profile[_STREAM] += np.bincount(bucket, weights=rows, minlength=BUCKETS).astype(np.float32)
+        self._rows += np.bincount(partition + 1, weights=rows, minlength=len(self._rows))
+        self._rows[_STREAM] += rows.sum()
 
     def shortfall(self, now_us: int) -> Float64s:
         """Return how many rows each open cohort is missing, 0 within what chance allows, shape (cohorts,).
@@ -100,7 +107,9 @@ class Missing:
         self._open_cohorts(int(self.start_us[0]), newest_us)
         delivered = np.cumsum(self._profile, axis=1, dtype=np.float64)
         share = delivered / np.maximum(delivered[:, -1:], 1e-9)
-        by_now = share[:, bucket_of((now_us - self.start_us) / self._trigger_us)].T
+        at = bucket_of((now_us - self.start_us) / self._trigger_us)
+        # In the midst of a wide bucket, what falls into it may still be to come.
+        by_now = np.where(WIDE[at], share[:, np.maximum(at - 1, 0)], share[:, at]).T
         expected = by_now * self._forecast()
         short = expected - self._counts
         allowed = MISSING_DEVIATIONS * np.sqrt(np.maximum(self._unevenness, 1) * expected)

@@ -268,8 +268,8 @@ class Rules:
         """Return the pace at which rows still come, in rows a trigger, shape (candidates,).
 
         The least of several spans: it falls at once when the rows have come and slowly in a long tail. One row more
-        than was counted keeps a pause from being taken for the end.
+        than was counted keeps a pause from being taken for the end, until the longest span has been without any.
         """
         newest_first = np.cumsum(self._recent[candidates, ::-1], axis=1)
         pace: Float64s = np.min([(newest_first[:, span - 1] + 1) / span for span in _RECENT], axis=0)
-        return pace * (now_us >= self.key_us[candidates])
+        return pace * (now_us >= self.key_us[candidates]) * (newest_first[:, -1] > 0)

@@ -79,7 +79,9 @@ class _Needs:
         if before.sum() < STRETCH_ROWS:
             return 1.0
         usual = _quantile(before, BULK_SHARE)
-        ratio = _quantile(self._newest, BULK_SHARE) / max(usual, _LEAST)
+        if usual <= 0:
+            return 1.0  # a bulk that was on time is not stretched, for nothing says by what measure
+        ratio = _quantile(self._newest, BULK_SHARE) / usual
         return ratio if ratio > STRETCH_LEAST else 1.0
 
 

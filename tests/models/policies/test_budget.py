@@ -1,0 +1,258 @@
+"""The budget: accounts made by hand, and the rule that may be followed under them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tidemark.models.defaults import (
+    GRACE_SPANS,
+    HOLD_PRIOR_SHARE_OF_LATENCY,
+    PRICES,
+    REPAY_IN_GRACE,
+    REPAY_SHARE,
+)
+from tidemark.models.policies import budget as module
+from tidemark.models.policies.budget import Account, Budget, Choice
+from tidemark.models.policies.rules import FAMILIES
+
+RULES = FAMILIES * len(PRICES)
+PRICE = np.arange(RULES) % len(PRICES)
+"""Place of each rule's price, the least first."""
+HOLDS = np.arange(RULES) // len(PRICES) % 2 == 1
+SHARE = 0.01
+SPAN_US = 10_000_000
+MASS = 1e8
+"""Rows, so many that margins for chance are nothing beside the budget."""
+A_KEY = 1e3
+WAITED: NDArray[np.float64] = 1e6 / (1 + PRICE)
+"""A dearer wait is a shorter one."""
+
+
+def account(lost: float, by_rule: NDArray[np.float64], mass: float = MASS) -> Account:
+    """Return an account; losses are shares of the budget."""
+    budget = SHARE * mass
+    return Account(mass, lost * budget, by_rule * budget, np.zeros(RULES), A_KEY)
+
+
+def stream(
+    lost: float, pace: Callable[[int], NDArray[np.float64]], mass: float = MASS, spans: int = 200
+) -> list[Account]:
+    """Return the accounts of a stream that ends with ``mass`` rows, one a span.
+
+    Args:
+        lost: what the policy itself loses, as a share of the budget.
+        pace: what each rule loses in a span, as a share of the span's budget.
+    """
+    a_span = SHARE * mass / spans
+    by_rule: NDArray[np.float64] = np.cumsum([pace(span) * a_span for span in range(spans)], axis=0)
+    return [
+        Account((1 + span) * mass / spans, lost * (1 + span) * a_span, by_rule[span], np.zeros(RULES), A_KEY)
+        for span in range(spans)
+    ]
+
+
+def chosen(*accounts: Account, step_us: int = SPAN_US, waited: NDArray[np.float64] = WAITED) -> Choice:
+    """Return the last choice, of one an account."""
+    budget = Budget(SHARE, SPAN_US)
+    found = [budget.choose((1 + at) * step_us, one, waited) for at, one in enumerate(accounts)]
+    return found[-1]
+
+
+RISING: NDArray[np.float64] = (0.25 * (1 + PRICE)).astype(np.float64)
+"""Of the budget, what each rule has lost: all of it with the fourth price."""
+
+
+# -- the account ---------------------------------------------------------------------------------------------
+
+
+def test_the_dearest_price_that_the_budget_bears_is_followed() -> None:
+    """With an even account, that which loses no more than the budget as it goes on."""
+    choice = chosen(*stream(0.9, lambda _: RISING))
+    assert choice.bears
+    assert PRICE[choice.rule] == 3
+    assert choice.spent == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("lost", [0.0, 0.3, 0.5, 0.8, 0.95, 0.99])
+def test_what_was_not_lost_yet_may_be_lost_by_a_dearer_price(lost: float) -> None:
+    """Over half as much mass again: what is unspent comes on top of what the mass to come allows."""
+    choice = chosen(*stream(lost, lambda _: RISING))
+    allowed = (1 + REPAY_SHARE - lost) / REPAY_SHARE
+    assert RISING[choice.rule] <= allowed <= RISING[choice.rule] + 0.26
+
+
+@settings(max_examples=60)
+@given(
+    lost=st.floats(0, 3),
+    by_rule=st.lists(st.floats(0, 5), min_size=RULES, max_size=RULES),
+    mass=st.sampled_from([1e2, 1e4, 1e8]),
+    spans=st.integers(1, 12),
+)
+def test_a_rule_is_only_followed_if_what_it_would_lose_fits(
+    lost: float, by_rule: list[float], mass: float, spans: int
+) -> None:
+    """What was lost and what the rule would lose as it did, by the time that the mass has grown."""
+    one = account(lost, np.array(by_rule), mass)
+    choice = chosen(*[one] * spans)
+    assert choice.spent == pytest.approx(lost)
+    if choice.bears:
+        own = by_rule[choice.rule]
+        assert any(lost + own * repay <= 1 + repay for repay in (REPAY_SHARE, REPAY_IN_GRACE))
+
+
+def test_when_nothing_fits_the_rule_that_loses_least_is_followed() -> None:
+    by_rule = 2 + RISING
+    by_rule[PRICE == 7] = 1.5
+    after_grace = [account(3, by_rule)] * (round(GRACE_SPANS) + 2)
+    choice = chosen(*after_grace)
+    assert not choice.bears
+    assert PRICE[choice.rule] == 7
+    assert choice.spent == pytest.approx(3)
+
+
+def test_the_worse_of_ever_and_lately_counts() -> None:
+    """A rule that lost little for long and loses much of late is not believed to go on losing the mean of both."""
+
+    def changing(span: int) -> NDArray[np.float64]:
+        return np.where(PRICE >= 4, 0.2 if span < 120 else 3.0, 0.2)
+
+    def even(span: int) -> NDArray[np.float64]:
+        return np.where(PRICE >= 4, 0.6 * 0.2 + 0.4 * 3, 0.2)
+
+    assert PRICE[chosen(*stream(0.6, changing)).rule] == 3
+    assert PRICE[chosen(*stream(0.6, even)).rule] == len(PRICES) - 1
+
+
+def test_a_rule_that_lost_much_long_ago_is_not_believed_to_lose_little() -> None:
+    """The other way round the mean counts: what lost much once may do so again."""
+
+    def improving(span: int) -> NDArray[np.float64]:
+        return np.where(PRICE >= 4, 4.0 if span < 120 else 0.2, 0.2)
+
+    assert PRICE[chosen(*stream(0.6, improving)).rule] == 3
+
+
+def test_what_comes_in_clumps_needs_room_for_one() -> None:
+    """Of two rules with the same losses in all, the one that has them at once is not followed where room is scarce."""
+
+    def even(span: int) -> NDArray[np.float64]:
+        return np.where(PRICE >= 4, 0.85, 0.2)
+
+    def clumped(span: int) -> NDArray[np.float64]:
+        return np.where(PRICE >= 4, 0.85 * 200 if span == 160 else 0, 0.2)
+
+    assert PRICE[chosen(*stream(0.9, even)).rule] == len(PRICES) - 1
+    assert PRICE[chosen(*stream(0.9, clumped)).rule] == 3
+
+
+@pytest.mark.parametrize("lost", [0.8, 0.9, 0.99])
+def test_few_rows_need_a_margin_for_chance(lost: float) -> None:
+    """Of a hundred late rows ten come by chance; of a million a thousand."""
+    few, many = (PRICE[chosen(*stream(lost, lambda _: RISING, mass)).rule] for mass in (1e4, 1e8))
+    assert few <= many
+
+
+def test_at_first_a_price_is_believed_to_spend_as_it_says() -> None:
+    """Nobody has lost anything after two keys, which says nothing: only prices far below the budget are followed."""
+    young = Account(2 * A_KEY, 0, np.zeros(RULES), np.zeros(RULES), A_KEY)
+    old = replace(young, mass=1_000 * A_KEY)
+    price = [PRICES[PRICE[chosen(one).rule]] for one in (young, old)]
+    assert price[0] < 1
+    assert price[1] == PRICES[-1]
+
+
+def test_before_anything_came_a_rule_is_still_chosen() -> None:
+    choice = chosen(Account(0, 0, np.zeros(RULES), np.zeros(RULES), 1e-9), waited=np.zeros(RULES))
+    assert 0 <= choice.rule < RULES
+    assert choice.spent == 0
+
+
+# -- grace ---------------------------------------------------------------------------------------------------
+
+
+def test_an_account_overdrawn_for_a_while_does_not_end_in_panic() -> None:
+    """A burst overdraws it and its end repays; to wait for the longest ages in its midst would wait for it twice."""
+    over = account(1.2, np.where(PRICE >= 4, 1.2, 0.5))
+    within = account(0.9, np.where(PRICE >= 4, 1.2, 0.5))
+    grace = round(GRACE_SPANS)
+    assert PRICE[chosen(within, *[over] * (grace - 1)).rule] == 3
+    assert chosen(within, *[over] * (grace - 1)).bears
+    assert not chosen(within, *[over] * (grace + 1)).bears
+
+
+def test_each_return_into_the_budget_gives_new_grace() -> None:
+    over = account(1.2, np.where(PRICE >= 4, 1.2, 0.5))
+    within = account(0.9, np.where(PRICE >= 4, 1.2, 0.5))
+    grace = round(GRACE_SPANS)
+    assert chosen(within, *[over] * (grace + 1), within, *[over] * (grace - 1)).bears
+
+
+# -- families ------------------------------------------------------------------------------------------------
+
+
+def test_of_one_price_the_family_that_costs_least_is_followed() -> None:
+    """Latency plus losses at that price."""
+    fast = np.arange(RULES) // len(PRICES) == 3
+    choice = chosen(account(0.9, RISING), waited=np.where(fast, 0.8, 1.0) * WAITED)
+    assert choice.rule // len(PRICES) == 3
+    at_a_loss = np.where(fast, 50 * RISING, RISING)
+    assert chosen(account(0.9, at_a_loss), waited=np.where(fast, 0.8, 1.0) * WAITED).rule // len(PRICES) != 3
+
+
+def test_what_is_at_stake_counts_as_lost_when_families_are_compared() -> None:
+    """A rule that has closed keys whose rows are missing is cheap only as long as they do not come."""
+    even = account(0.9, RISING)
+    first = chosen(even).rule // len(PRICES)
+    staked = np.where(np.arange(RULES) // len(PRICES) == first, 1e6, 0.0)
+    assert chosen(replace(even, at_stake_by_rule=staked)).rule // len(PRICES) != first
+
+
+def test_without_evidence_a_rule_with_the_hold_is_preferred_to_its_twin() -> None:
+    """No stall has been seen, and one may take a whole budget."""
+    equal = chosen(account(0.0, np.zeros(RULES)))
+    assert HOLDS[equal.rule]
+    slightly = chosen(account(0.0, np.zeros(RULES), 1e4), waited=np.where(HOLDS, 1.1, 1.0) * 20)
+    assert HOLDS[slightly.rule], "also if it costs something"
+
+
+def test_a_hold_that_costs_more_than_its_belief_is_dropped() -> None:
+    dear = 1 + 2 * HOLD_PRIOR_SHARE_OF_LATENCY
+    choice = chosen(account(0.0, np.zeros(RULES)), waited=np.where(HOLDS, dear, 1.0) * WAITED)
+    assert not HOLDS[choice.rule]
+
+
+# -- scaling -------------------------------------------------------------------------------------------------
+
+stories = st.lists(st.tuples(st.floats(0.0, 2.0), st.integers(0, 2**32 - 1)), min_size=1, max_size=10)
+
+
+def story(drawn: list[tuple[float, int]], scale: float = 1.0) -> list[Account]:
+    """Return accounts that grow, with losses drawn for each rule; every number of rows times ``scale``."""
+    accounts: list[Account] = []
+    lost, by_rule = 0.0, np.zeros(RULES)
+    for at, (own, seed) in enumerate(drawn):
+        dice = np.random.default_rng(seed)
+        lost += own * SHARE * MASS
+        by_rule = by_rule + dice.exponential(SHARE * MASS, RULES) * dice.random()
+        accounts.append(
+            Account((1 + at) * MASS * scale, lost * scale, by_rule * scale, 0 * by_rule, A_KEY * scale)
+        )
+    return accounts
+
+
+@settings(max_examples=60)
+@given(drawn=stories, power=st.integers(-8, 12))
+def test_the_choice_is_the_same_for_a_stream_of_many_times_the_rows(
+    drawn: list[tuple[float, int]], power: int
+) -> None:
+    """But for the margin for chance, which many rows need less of; powers of two, so that nothing is rounded."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "BUDGET_DEVIATIONS", 0.0)
+        assert chosen(*story(drawn)) == chosen(*story(drawn, 2.0**power))

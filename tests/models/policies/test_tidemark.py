@@ -1,0 +1,399 @@
+"""The live policy through the backtest: what holds for every stream, whatever its numbers are tuned to."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
+from tidemark.models.backtest.run import Run, run
+from tidemark.models.backtest.score import Score, meets, score
+from tidemark.models.backtest.setup import Objective, Setup
+from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
+from tidemark.models.defaults import LONGEST_HOLD_MARGIN, LONGEST_HOLD_SPANS
+from tidemark.models.operators import Int64s, TimeWindow, session, sliding, tumbling
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.tidemark import Tidemark
+
+from support.seen import drawn_batches
+from support.synthetic import KINDS, Trace, synthetic
+
+SECOND = 1_000_000
+DAY_US = 86_400 * SECOND
+TICK_US = 1_000
+SPAN = 10
+"""Windows of 10 s at a trigger of one: a span is ten triggers."""
+LIVE_DELAY = 3
+"""Triggers from a decision to the batch that emits under it, at the most."""
+
+
+def setup(objective: Objective = "occurrences", target_ppm: int = 990_000, scale: int = 1) -> Setup:
+    return Setup(
+        operator=TimeWindow(10 * SECOND * scale, 10 * SECOND * scale),
+        trigger_us=SECOND * scale,
+        target_ppm=target_ppm,
+        objective=objective,
+    )
+
+
+def counted(trace: Trace, asked: Setup) -> Arrivals:
+    builder = ArrivalsBuilder(asked)
+    builder.add(*trace, int(trace.partition.max()) + 1)
+    return builder.build()
+
+
+def timeline(trace: Trace, asked: Setup | None = None) -> tuple[Int64s, Int64s]:
+    """Return the slot of each batch and the watermark in force in it."""
+    asked = asked or setup()
+    found = run(counted(trace, asked), asked, Tidemark(asked))
+    return found.slot, found.watermark_us
+
+
+@cache
+def short_trace(kind: str, seed: int = 3) -> Trace:
+    """Return ten minutes of a kind at 50 rows a second, enough for every part of the policy to act."""
+    return synthetic(kind, seed, rate=50, seconds=600)
+
+
+def part(trace: Trace, rows: slice) -> Trace:
+    return Trace(trace.event_time_us[rows], trace.arrival_time_us[rows], trace.partition[rows])
+
+
+def with_row(trace: Trace, at: int, event_us: int) -> Trace:
+    """Return the trace with one more row, which arrives with row ``at``."""
+    return Trace(
+        np.insert(trace.event_time_us, at, event_us),
+        np.insert(trace.arrival_time_us, at, trace.arrival_time_us[at]),
+        np.insert(trace.partition, at, trace.partition[at]),
+    )
+
+
+# -- what it may depend on -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["stationary", "bursts", "stalls", "night", "slow"])
+def test_a_trace_that_is_cut_short_is_decided_alike_up_to_the_cut(kind: str) -> None:
+    """No decision knows anything of what comes after it."""
+    trace = short_trace(kind)
+    slots, marks = timeline(trace)
+    assert len(set(marks.tolist())) > 20, "a watermark that stands still would prove nothing"
+    first = int(trace.arrival_time_us[0])
+    for share in (0.05, 0.4, 0.9):
+        rows = int(share * len(trace.arrival_time_us))
+        cut = (int(trace.arrival_time_us[rows]) - first) // SECOND
+        before = part(trace, slice(np.searchsorted(trace.arrival_time_us, first + cut * SECOND)))
+        cut_slots, cut_marks = timeline(before)
+        until = min(int(before.arrival_time_us[-1] - first) // SECOND + 1, cut)
+        assert cut_slots[cut_slots < until].tolist() == slots[slots < until].tolist()
+        assert cut_marks[cut_slots < until].tolist() == marks[slots < until].tolist()
+
+
+@pytest.mark.parametrize("kind", ["stationary", "bursts", "stalls", "night"])
+def test_a_thousand_times_as_long_is_decided_a_thousand_times_as_late(kind: str) -> None:
+    """Nothing in the policy has a unit of its own but Spark's millisecond."""
+    scale, trace = 1_000, short_trace(kind)
+    slots, marks = timeline(trace)
+    longer = Trace(trace.event_time_us * scale, trace.arrival_time_us * scale, trace.partition)
+    long_slots, long_marks = timeline(longer, setup(scale=scale))
+    known = marks > NO_BASE_US
+    assert long_slots.tolist() == slots.tolist()
+    assert (long_marks > NO_BASE_US).tolist() == known.tolist()
+    assert known.sum() > 200
+    assert (np.abs(long_marks[known] - marks[known] * scale) <= scale * TICK_US).all()
+
+
+class Recorder:
+    """The live policy, and what it was shown and asked."""
+
+    native = False
+
+    def __init__(self) -> None:
+        self._policy = Tidemark(setup())
+        self.asked: list[Seen | tuple[int, int]] = []
+
+    def observe(self, seen: Seen) -> None:
+        self.asked.append(seen)
+        self._policy.observe(seen)
+
+    def decide(self, now_us: int, in_force_us: int) -> Decision:
+        self.asked.append((now_us, in_force_us))
+        return self._policy.decide(now_us, in_force_us)
+
+
+def answers(asked: list[Seen | tuple[int, int]]) -> list[int | None]:
+    """Return what a fresh policy decides when it is shown and asked the same."""
+    policy, found = Tidemark(setup()), []
+    for one in asked:
+        if isinstance(one, Seen):
+            policy.observe(one)
+        else:
+            found.append(policy.decide(*one).watermark_us)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"), [("stationary", 0.002), ("bursts", 0.5), ("stalls", 0.8), ("slow", 0.3)]
+)
+def test_one_row_dated_a_day_ahead_changes_no_watermark(kind: str, where: float) -> None:
+    """It moves neither base nor forecast nor account: the honest rows are judged as if it were not there."""
+    trace = short_trace(kind)
+    at = int(where * len(trace.event_time_us))
+    odd = with_row(trace, at, int(trace.event_time_us[at]) + DAY_US)
+    slots, marks = timeline(trace)
+    odd_slots, odd_marks = timeline(odd)
+    np.testing.assert_array_equal(odd_slots, slots)
+    np.testing.assert_array_equal(odd_marks, marks)
+
+
+@pytest.mark.parametrize("kind", ["heavy", "night"])
+def test_nor_does_it_where_batches_without_rows_are_between(kind: str) -> None:
+    """There the job itself asks more often, for it has a window open; so the policy alone is compared."""
+    recorder = Recorder()
+    run(counted(short_trace(kind), setup()), setup(), recorder)
+    odd: list[Seen | tuple[int, int]] = []
+    for number, one in enumerate(recorder.asked):
+        if isinstance(one, Seen) and len(one.count) and number % 50 == 0:
+            odd.append(
+                Seen(
+                    now_us=one.now_us,
+                    partition=np.append(one.partition, one.partition.max() + 1),
+                    key_us=np.append(one.key_us, one.key_us[-1] + DAY_US),
+                    event_us=np.append(one.event_us, one.event_us[-1] + DAY_US),
+                    count=np.append(one.count, 1),
+                    need_us=np.append(one.need_us, one.need_us[-1] - DAY_US),
+                    own_need_us=np.append(one.own_need_us, one.own_need_us[-1] - DAY_US),
+                    base_us=np.append(one.base_us, one.key_us[-1] + DAY_US),
+                )
+            )
+        else:
+            odd.append(one)
+    assert any(one is not other for one, other in zip(recorder.asked, odd, strict=True))
+    assert answers(odd) == answers(recorder.asked)
+
+
+@pytest.mark.parametrize("kind", ["bursts", "stalls"])
+def test_the_order_of_the_rows_within_a_slot_does_not_matter(kind: str) -> None:
+    trace = short_trace(kind)
+    slot = (trace.arrival_time_us - trace.arrival_time_us[0]) // SECOND
+    order = np.lexsort((np.random.default_rng(1).random(len(slot)), slot))
+    assert (order != np.arange(len(slot))).any()
+    # Arrivals of a slot become one moment, else the order would be another trace.
+    moment = trace.arrival_time_us[0] + slot * SECOND
+    plain = timeline(Trace(trace.event_time_us, moment, trace.partition))
+    mixed = timeline(Trace(trace.event_time_us[order], moment, trace.partition[order]))
+    np.testing.assert_array_equal(mixed, plain)
+
+
+def test_the_order_of_the_counts_of_a_batch_does_not_matter() -> None:
+    """Nor whether they come added up."""
+    batches = drawn_batches(1, 200, step_us=SECOND)
+    asked, dice = setup(), np.random.default_rng(1)
+    plain, mixed = Tidemark(asked), Tidemark(asked)
+    decided = set()
+    for seen in batches:
+        twice = np.repeat(dice.permutation(len(seen.count)), 2)
+        split = seen.count[twice] // 2
+        split[1::2] = seen.count[twice[1::2]] - split[::2]
+        plain.observe(seen)
+        mixed.observe(
+            Seen(
+                now_us=seen.now_us,
+                partition=seen.partition[twice],
+                key_us=seen.key_us[twice],
+                event_us=seen.event_us[twice],
+                count=split,
+                need_us=seen.need_us[twice],
+                own_need_us=seen.own_need_us[twice],
+                base_us=seen.base_us,
+            )
+        )
+        found = [policy.decide(seen.now_us, seen.now_us + 2 * SECOND) for policy in (plain, mixed)]
+        assert found[0] == found[1]
+        decided.add(found[0].watermark_us)
+    assert len(decided) > 15
+
+
+def test_a_row_of_a_sliding_window_or_a_session_is_decided_too() -> None:
+    for operator in (sliding("20 s", "5 s"), session("10 s")):
+        asked = Setup(operator=operator, trigger_us=SECOND, target_ppm=990_000)
+        trace = part(short_trace("stationary"), slice(10_000))
+        arrivals = counted(trace, asked)
+        found = score(arrivals, asked, run(arrivals, asked, Tidemark(asked)))
+        assert meets(asked, found)
+        assert found.latency_mean_us is not None
+        assert found.latency_mean_us < 10 * SECOND
+
+
+# -- what it is worth ----------------------------------------------------------------------------------------
+
+
+@cache
+def judged(
+    kind: str, seed: int, objective: Objective = "occurrences", seconds: int = 1_800
+) -> tuple[Arrivals, Run, Score, float, float]:
+    """Return a run, its score, and the latency of the fixed bound in hindsight and of the clairvoyant."""
+    asked = setup(objective)
+    arrivals = counted(synthetic(kind, seed, seconds=seconds), asked)
+    found = run(arrivals, asked, Tidemark(asked))
+    hindsight = fixed_hindsight(arrivals, asked)[1].latency_mean_us
+    least = clairvoyant(arrivals, asked)
+    assert hindsight is not None
+    assert least is not None
+    return arrivals, found, score(arrivals, asked, found), hindsight, least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_the_target_is_met_on_every_kind_of_delay(kind: str) -> None:
+    found = judged(kind, 3)[2]
+    assert meets(setup(), found), f"{found.completeness:.4%} of the rows were counted"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bursts", "stalls", "night", "future"])
+def test_where_a_constant_bound_pays_for_the_worst_all_the_time_the_latency_is_less(kind: str) -> None:
+    _, _, found, hindsight, _ = judged(kind, 3)
+    assert found.latency_mean_us is not None
+    assert found.latency_mean_us < hindsight
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_no_latency_is_below_the_clairvoyant_s(kind: str) -> None:
+    """Else the yardstick or the account of late rows would be wrong."""
+    _, _, found, _, least = judged(kind, 3)
+    assert found.latency_mean_us is not None
+    assert meets(setup(), found)
+    assert found.latency_mean_us >= least
+
+
+@pytest.mark.slow
+def test_with_time_slices_nearly_every_window_reaches_the_target() -> None:
+    """Over two hours: of half an hour's windows a single one may miss, and the first ones know nothing yet."""
+    _, _, found, _, least = judged("bursts", 3, "timeslices", 7_200)
+    assert found.windows_meeting_target is not None
+    assert found.latency_mean_us is not None
+    assert found.windows_meeting_target >= 0.99
+    assert found.latency_mean_us >= least
+
+
+# -- silence -------------------------------------------------------------------------------------------------
+
+
+def silent_after(seconds: int, silence: int) -> Trace:
+    """Return a stream that is wholly silent after a time, but for one row at the very end."""
+    whole = synthetic("stationary", 5, rate=200, seconds=seconds)
+    end = int(whole.arrival_time_us[-1]) + silence * SECOND
+    return Trace(
+        np.append(whole.event_time_us, end),
+        np.append(whole.arrival_time_us, end),
+        np.append(whole.partition, whole.partition[:1]),
+    )
+
+
+def test_the_last_windows_of_a_stream_that_falls_silent_close_in_a_stated_time() -> None:
+    """The longest hold: ten spans, or a quarter longer than any row was ever seen to take, whichever is more."""
+    trace = silent_after(900, 900)
+    arrivals = counted(trace, setup())
+    found = run(arrivals, setup(), Tidemark(setup()))
+    longest_age = (int((trace.arrival_time_us - trace.event_time_us).max()) + SECOND) / SECOND
+    hold = max(LONGEST_HOLD_SPANS * SPAN, LONGEST_HOLD_MARGIN * longest_age)
+    last = int(trace.arrival_time_us[-2])
+    before = arrivals.keys_us[:-1]
+    closed = found.emit_wall_us[:-1]
+    assert (closed - np.maximum(before, 0) <= (hold + LIVE_DELAY) * SECOND).all()
+    assert closed[-1] < last + 300 * SECOND, "long before the row that ends the silence"
+    assert closed[-1] > int(before[-1]), "what is missing is waited for"
+
+
+def test_while_a_stream_is_silent_decisions_keep_coming() -> None:
+    """A batch without rows shows the time, and the watermark follows the clock: no window stays open for ever."""
+    policy, now = Tidemark(setup()), 0
+    for seen in drawn_batches(7, 400, step_us=SECOND):
+        policy.observe(seen)
+        policy.decide(seen.now_us, seen.now_us + 2 * SECOND)
+        now = seen.now_us
+    marks = []
+    for _ in range(500):
+        now += SECOND
+        policy.observe(Seen(now_us=now))
+        mark = policy.decide(now, now + 2 * SECOND).watermark_us
+        assert mark is not None
+        marks.append(mark)
+    assert (np.diff(marks) >= 0).all()
+    assert marks[-1] > now - 300 * SECOND
+    assert marks[-1] - marks[-100] == 99 * SECOND
+
+
+def test_who_slept_through_a_silence_decides_nearly_as_who_watched_it() -> None:
+    """An idle driver asks nobody; what rules would have closed meanwhile they have closed."""
+    batches = drawn_batches(7, 400, step_us=SECOND)
+    watched, slept = Tidemark(setup()), Tidemark(setup())
+    for seen in batches:
+        for policy in (watched, slept):
+            policy.observe(seen)
+            policy.decide(seen.now_us, seen.now_us + 2 * SECOND)
+    end = batches[-1].now_us
+    for second in range(1, 900):
+        now = end + second * SECOND
+        watched.observe(Seen(now_us=now))
+        watched.decide(now, now + 2 * SECOND)
+    now = end + 900 * SECOND
+    marks = []
+    for policy in (watched, slept):
+        policy.observe(Seen(now_us=now))
+        mark = policy.decide(now, now + 2 * SECOND).watermark_us
+        assert mark is not None
+        marks.append(mark)
+    assert abs(marks[0] - marks[1]) <= 10 * SECOND
+
+
+# -- reasons -------------------------------------------------------------------------------------------------
+
+
+def test_before_the_first_decision_there_is_nothing_to_explain() -> None:
+    policy = Tidemark(setup())
+    assert policy.explain() == ()
+    assert policy.decide(0, 0) == Decision()
+    policy.observe(Seen(now_us=SECOND))
+    assert policy.decide(SECOND, SECOND) == Decision()
+    assert policy.explain() == ()
+
+
+def test_a_decision_explains_itself_by_budget_rule_age_and_hold_with_figures() -> None:
+    policy = Tidemark(setup())
+    pairs = 0
+    for seen in drawn_batches(7, 400, step_us=SECOND):
+        policy.observe(seen)
+        policy.decide(seen.now_us, seen.now_us + 2 * SECOND)
+        pairs += int(seen.count.sum())
+    steps = {step.name: step.reason for step in policy.explain()}
+    assert list(steps) == ["budget", "rule", "age", "hold"]
+    assert f"of {pairs:,} pairs were late" in steps["budget"]
+    assert "0.99" in steps["budget"] or "99 %" in steps["budget"]
+    assert "price" in steps["rule"]
+    assert all(any(letter.isdigit() for letter in steps[name]) for name in ("budget", "rule", "age"))
+    assert "missing" in steps["hold"]
+
+
+def test_what_it_says_was_late_is_what_the_engine_counts() -> None:
+    """The account is led by the policy itself, from the watermarks that it knows to be in force."""
+    trace = short_trace("bursts")
+    arrivals, policy = counted(trace, setup()), Tidemark(setup())
+    found = run(arrivals, setup(), policy)
+    assert found.late > 0
+    assert f"{found.late:,} of {arrivals.pairs:,} pairs were late" in policy.explain()[0].reason
+
+
+def test_the_window_may_be_anywhere_on_the_grid() -> None:
+    """An offset of the windows and of the stream by the same time moves every watermark by that time."""
+    trace = short_trace("stationary")
+    moved = Trace(trace.event_time_us + 3 * SECOND, trace.arrival_time_us + 3 * SECOND, trace.partition)
+    offset = Setup(operator=tumbling("10 s", "3 s"), trigger_us=SECOND, target_ppm=990_000)
+    slots, marks = timeline(trace)
+    moved_slots, moved_marks = timeline(moved, offset)
+    known = marks > NO_BASE_US
+    assert moved_slots.tolist() == slots.tolist()
+    np.testing.assert_array_equal(moved_marks[known], marks[known] + 3 * SECOND)
