@@ -46,54 +46,69 @@ _BUCKETS = 400
 
 
 class _Needs:
-    """Decaying counts of needs in triggers, of one stream or one partition."""
+    """Decaying counts of needs in triggers, of the stream (one group) or of each partition.
+
+    Arrays have shape (groups,), or (groups, buckets).
+    """
 
     def __init__(self, memory_rows: float) -> None:
         self._memory_rows = memory_rows
-        self._remembered = np.zeros(_BUCKETS, np.float32)
-        self._newest = np.zeros(_BUCKETS, np.float32)
-        self.rows = 0
-        self.late = 0
-        self.bound = 0.0
+        self._remembered = np.zeros((0, _BUCKETS), np.float32)
+        self._newest = np.zeros((0, _BUCKETS), np.float32)
+        self.rows = np.zeros(0, np.int64)
+        self.late = np.zeros(0, np.int64)
+        self.bound = np.zeros(0)
 
-    def add(self, need: Float64s, count: Int64s) -> None:
-        rows = float(count.sum())
-        with np.errstate(divide="ignore"):
-            at = np.ceil(np.log(np.maximum(need, _LEAST) / _LEAST) / math.log(_GROWTH))
-        new = np.bincount(np.minimum(at.astype(np.int64), _BUCKETS - 1), weights=count, minlength=_BUCKETS)
-        if self.rows:
-            self.late += int(count[need > self.bound].sum())
-        self._remembered = (self._remembered * math.exp(-rows / self._memory_rows) + new).astype(np.float32)
-        self._newest = (self._newest * 0.5 ** (1 / STRETCH_TRIGGERS) + new).astype(np.float32)
-        self.rows += int(rows)
+    def add(self, group: Int64s, need: Float64s, count: Int64s) -> None:
+        """Count rows, and those that their group's bound missed."""
+        self._know(int(group.max()) + 1)
+        groups = len(self.rows)
+        at = np.ceil(np.log(np.maximum(need, _LEAST) / _LEAST) / math.log(_GROWTH)).astype(np.int64)
+        cell = group * _BUCKETS + np.minimum(at, _BUCKETS - 1)
+        new = np.bincount(cell, weights=count, minlength=groups * _BUCKETS).reshape(groups, _BUCKETS)
+        rows = new.sum(axis=1)
+        missed = (need > self.bound[group]) & (self.rows[group] > 0)
+        self.late += np.bincount(group, weights=count * missed, minlength=groups).astype(np.int64)
+        self.rows += rows.astype(np.int64)
+        kept = np.exp(-rows / self._memory_rows)[:, None]
+        self._remembered = (self._remembered * kept + new).astype(np.float32)
+        kept = np.where(rows > 0, 0.5 ** (1 / STRETCH_TRIGGERS), 1.0)[:, None]
+        self._newest = (self._newest * kept + new).astype(np.float32)
 
-    def quantile(self, share: float) -> float:
+    def quantile(self, share: Float64s) -> Float64s:
+        """Return the ``share`` quantile of each group in triggers."""
         return _quantile(self._remembered, share)
 
-    def stretch(self) -> float:
+    def stretch(self) -> Float64s:
         """Return by what the bulk of the newest needs is longer than the bulk of those remembered, at least 1."""
-        newest = float(self._newest.sum())
-        if newest < STRETCH_ROWS:
-            return 1.0
         before = np.maximum(self._remembered - self._newest, 0)
-        if before.sum() < STRETCH_ROWS:
-            return 1.0
+        enough = np.minimum(self._newest.sum(axis=1), before.sum(axis=1)) >= STRETCH_ROWS
         usual = _quantile(before, BULK_SHARE)
-        if usual <= 0:
-            return 1.0  # a bulk that was on time is not stretched, for nothing says by what measure
-        ratio = _quantile(self._newest, BULK_SHARE) / usual
-        return ratio if ratio > STRETCH_LEAST else 1.0
+        # A bulk that was on time is not stretched, for nothing says by what measure.
+        ratio = _quantile(self._newest, BULK_SHARE) / np.where(usual > 0, usual, np.inf)
+        stretch: Float64s = np.where(enough & (ratio > STRETCH_LEAST), ratio, 1.0)
+        return stretch
+
+    def _know(self, groups: int) -> None:
+        new = groups - len(self.rows)
+        if new > 0:
+            nothing = np.zeros((new, _BUCKETS), np.float32)
+            self._remembered = np.vstack([self._remembered, nothing])
+            self._newest = np.vstack([self._newest, nothing])
+            self.rows = np.append(self.rows, np.zeros(new, np.int64))
+            self.late = np.append(self.late, np.zeros(new, np.int64))
+            self.bound = np.append(self.bound, np.zeros(new))
 
 
-def _quantile(counts: NDArray[np.float32], share: float) -> float:
-    """Return the ``share`` quantile in triggers, interpolated within its bucket; 0 in the first one."""
-    below = np.cumsum(counts, dtype=np.float64)
-    rank = share * below[-1]
-    at = int(np.searchsorted(below, rank, side="left"))
-    if at == 0:
-        return 0.0
-    inside = (rank - below[at - 1]) / max(float(counts[at]), 1e-9)
-    return float(_LEAST * _GROWTH ** (at - 1 + min(inside, 1.0)))
+def _quantile(counts: NDArray[np.float32], share: Float64s | float) -> Float64s:
+    """Return the ``share`` quantile of each row in triggers, interpolated within its bucket; 0 in the first one."""
+    below = np.cumsum(counts, axis=1, dtype=np.float64)
+    rank = share * below[:, -1]
+    at = np.argmax(below >= rank[:, None], axis=1)
+    row = np.arange(len(counts))
+    inside = (rank - below[row, np.maximum(at - 1, 0)]) / np.maximum(counts[row, at], 1e-9)
+    quantile: Float64s = np.where(at == 0, 0.0, _LEAST * _GROWTH ** (at - 1 + np.minimum(inside, 1.0)))
+    return quantile
 
 
 class Tracking:
@@ -110,36 +125,38 @@ class Tracking:
         self._trigger_us = setup.trigger_us
         self._budget = (PPM - setup.target_ppm) / PPM
         self._memory_rows = NEEDS_PER_BUDGET / self._budget
-        self._groups: list[_Needs] = []
+        self._needs = _Needs(self._memory_rows)
 
     def observe(self, seen: Seen) -> None:
         """Take what a batch showed."""
-        for scores in scores_of(seen, self._scope):
-            while len(self._groups) <= scores.group:
-                self._groups.append(_Needs(self._memory_rows))
-            self._groups[scores.group].add(scores.value_us / self._trigger_us, scores.count)
+        scores = scores_of(seen, self._scope)
+        if not scores:
+            return
+        group = np.repeat([one.group for one in scores], [len(one.count) for one in scores])
+        need_us = np.concatenate([one.value_us for one in scores])
+        self._needs.add(group, need_us / self._trigger_us, np.concatenate([one.count for one in scores]))
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - one signature for every policy
         """Return the bound of the stream, or of each partition."""
-        return decision_of([self._bound_us(group) for group in self._groups], self._scope)
-
-    def _bound_us(self, needs: _Needs) -> int | None:
-        if not needs.rows:
-            return None
+        needs = self._needs
+        if not len(needs.rows):
+            return Decision()
         spent = needs.late > SPENT_SHARE * self._budget * needs.rows
-        share = 1 - self._budget * (SPENT_LEVEL if spent else 1.0)
+        share = 1 - self._budget * np.where(spent, SPENT_LEVEL, 1.0)
         needs.bound = needs.quantile(share) * needs.stretch()
-        return math.ceil(needs.bound * self._trigger_us / SPARK_TICK_US) * SPARK_TICK_US
+        bound_us = np.ceil(needs.bound * self._trigger_us / SPARK_TICK_US).astype(np.int64) * SPARK_TICK_US
+        known = zip(bound_us.tolist(), (needs.rows > 0).tolist(), strict=True)
+        return decision_of([bound if seen else None for bound, seen in known], self._scope)
 
     def explain(self) -> tuple[Step, ...]:
         """Return the reasons of the newest decision, first to last, of the partition with the widest bound."""
-        known = [needs for needs in self._groups if needs.rows]
-        if not known:
+        needs = self._needs
+        if not needs.rows.any():
             return ()
-        widest = max(known, key=lambda needs: needs.bound)
-        bound_us = round(widest.bound * self._trigger_us)
-        stretch = widest.stretch()
-        spent = f"{widest.late:,} of {widest.rows:,} rows needed more than their bound"
+        widest = int(needs.bound.argmax())
+        bound_us = round(needs.bound[widest] * self._trigger_us)
+        stretch = float(needs.stretch()[widest])
+        spent = f"{needs.late[widest]:,} of {needs.rows[widest]:,} rows needed more than their bound"
         how = (
             "the newest delays are as long as those remembered"
             if stretch == 1
