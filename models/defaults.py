@@ -26,6 +26,7 @@ __all__ = [
     "LONGEST_HOLD_SPANS",
     "LOSS_HALF_LIFE_SHARE",
     "MEMORIES",
+    "MISSED_FROM_AGE",
     "MISSING_DEVIATIONS",
     "NARROW_DEAD_BAND_PPM",
     "NARROW_STABILISATION_MS",
@@ -107,6 +108,13 @@ MISSING_DEVIATIONS = 4.0
 """How many standard deviations a cohort must be short before rows count as missing.
 
 Chosen: by chance once in 30,000 cohorts. Fewer hold more often for nothing, more see only total silence.
+"""
+
+MISSED_FROM_AGE = -1.5
+"""Age in triggers from which on a key that misses rows is marked: its stragglers no longer count as usual.
+
+Chosen: about when the decision is made that closes a key at its end, two triggers ahead. Much earlier, a key in the
+midst of filling would be marked for what the next batch brings.
 """
 
 UNEVENNESS_COHORTS = 200.0

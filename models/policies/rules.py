@@ -27,6 +27,7 @@ from tidemark.models.defaults import (
     LONGEST_HOLD_SHARE_OF_BUDGET,
     LONGEST_HOLD_SPANS,
     MEMORIES,
+    MISSED_FROM_AGE,
     PRICES,
     RECENT_TRIGGERS,
 )
@@ -204,7 +205,7 @@ class Rules:
         )
         if len(self.key_us):
             age_then = (in_force_us - self.key_us) / self._trigger_us
-            self._missed |= (missing > 0) & ((now_us - self.key_us) / self._trigger_us >= -1.5)
+            self._missed |= (missing > 0) & ((now_us - self.key_us) / self._trigger_us >= MISSED_FROM_AGE)
             longest = self._longest_hold(beyond[-_KINDS], rows_a_key)
             wanted = np.minimum(wanted, self._held_us(now_us, age_then, missing, (worth, longest)))
         self.watermark_us = np.maximum(self.watermark_us, wanted)
