@@ -42,6 +42,7 @@ __all__ = [
     "REPAY_SHARE",
     "SAMPLED_BATCHES",
     "SILENT_PARTITION_GAPS",
+    "SPENT_GAIN",
     "SPENT_LEVEL",
     "SPENT_SHARE",
     "SPENT_WHEN_OVERDRAWN",
@@ -295,8 +296,14 @@ NEEDS_PER_BUDGET = 40.0
 Literature S1 and S5: a ring of 4,096 rows was the best of those that follow drift at 99 %.
 """
 
-SPENT_LEVEL = 0.9
-"""Share of the budget that the quantile spends while nearly all of the budget is spent. Chosen: it repays slowly."""
+SPENT_LEVEL = 0.05
+"""Least share of the budget that the quantile spends, however much is overdrawn. Less would be the greatest need."""
+
+SPENT_GAIN = 5.0
+"""By how much the share of the budget that the quantile spends falls for each budget's worth that is overdrawn.
+
+Chosen: an account overdrawn by a fifth is repaid at once, and noise of some percent moves the bound by as little.
+"""
 
 SPENT_SHARE = 0.98
 """Share of the budget from which on it counts as nearly all spent."""

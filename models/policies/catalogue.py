@@ -71,9 +71,9 @@ def _ring(parameter: str, setup: Setup) -> Ring:
 def _tidemark(setup: Setup) -> Policy:
     if setup.mode == "restart":
         return Recommended(setup)
-    if isinstance(setup.operator, TimeWindow):
-        return Tidemark(setup)
-    return Tracking(setup)
+    if setup.engine == "per-row" and not isinstance(setup.operator, TimeWindow):
+        return Tracking(setup)
+    return Tidemark(setup)
 
 
 def _fixed(parameter: str) -> Fixed:

@@ -45,12 +45,16 @@ class Tidemark:
         self._setup = setup
         self._operator = setup.operator
         self._trigger_us = setup.trigger_us
-        spacing_us = setup.operator.slide_us if isinstance(setup.operator, TimeWindow) else setup.granule_us
-        self._ahead_us = COHORTS_AHEAD * setup.granule_us
+        windows = isinstance(setup.operator, TimeWindow)
+        # Rows judged by their own time are counted by the trigger: finer keys would be ten times as many.
+        granule_us = setup.granule_us if windows else setup.trigger_us
+        spacing_us = setup.operator.slide_us if isinstance(setup.operator, TimeWindow) else granule_us
+        self._granule_us = granule_us
+        self._ahead_us = COHORTS_AHEAD * granule_us
         span = max(spacing_us / setup.trigger_us, 10.0)
         late_share = (PPM - setup.target_ppm) / PPM
         self._rules = Rules(setup.trigger_us, setup.trigger_us / spacing_us, span, late_share)
-        self._missing = Missing(setup.granule_us, setup.trigger_us, span)
+        self._missing = Missing(granule_us, setup.trigger_us, span)
         slices = setup.objective == "timeslices"
         self._slices = Slices(self._rules.rules, late_share) if slices else None
         share = (PPM - setup.slices_ppm) / PPM if slices else late_share
@@ -74,20 +78,21 @@ class Tidemark:
         self._advance(seen.now_us)
         while self._pending and self._pending[0][0] < seen.now_us:
             self._judging_us = max(self._judging_us, self._pending.pop(0)[1])
+        event_us, key_us = self._counted_by(seen)
         # What is dated ahead of any clock is never late, and tells nothing of what is.
-        near = seen.key_us <= seen.now_us + self._ahead_us + self._operator_reach_us
-        if not len(seen.key_us) or not near.any():
+        near = key_us <= seen.now_us + self._ahead_us + self._operator_reach_us
+        if not len(key_us) or not near.any():
             return
-        key, where = np.unique(seen.key_us[near], return_inverse=True)
+        key, where = np.unique(key_us[near], return_inverse=True)
         count = np.bincount(where, weights=seen.count[near]).astype(np.int64)
         if self._slices is not None:
             judging = np.append(self._rules.judging_us(seen.now_us), self._judging_us)
             self._slices.add(key, count, judging)
         self._rules.add(seen.now_us, key, count)
         self._late += int(count[: np.searchsorted(key, self._judging_us, side="right")].sum())
-        once = near & (seen.key_us == self._first_key(seen.event_us))
+        once = near & (key_us == self._first_key(event_us))
         if once.any():
-            self._missing.add(seen.now_us, seen.partition[once], seen.event_us[once], seen.count[once])
+            self._missing.add(seen.now_us, seen.partition[once], event_us[once], seen.count[once])
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:
         """Return where the watermark is to be when the decision is in force."""
@@ -141,6 +146,13 @@ class Tidemark:
         if isinstance(self._operator, TimeWindow):
             return self._operator.size_us
         return self._operator.gap_us if isinstance(self._operator, SessionWindow) else 0
+
+    def _counted_by(self, seen: Seen) -> tuple[Int64s, Int64s]:
+        """Return cohort and key of each count, as this policy counts them, shape (counts,) each."""
+        if isinstance(self._operator, TimeWindow):
+            return seen.event_us, seen.key_us
+        event_us = seen.event_us // self._granule_us * self._granule_us
+        return event_us, self._first_key(event_us)
 
     def _first_key(self, event_us: Int64s) -> Int64s:
         """Return the least key of each cohort: that of the window which closes first."""

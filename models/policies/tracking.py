@@ -1,10 +1,11 @@
-"""Tracking: a bound that follows a quantile of the needs, for keys that are the rows' own times.
+"""Tracking: a bound that follows a quantile of the needs, for per-row engines and keys that are the rows' own times.
 
-Where a row is judged by its own time there is no window whose rows could be missing, and the watermark moves with the
-rows. The bound is the quantile of the needs that spends the budget, over a memory of a stated number of rows. A
-quantile of past needs learns of longer delays only as they arrive, each a bound too late: so the bulk of the newest
-needs is compared with the bulk remembered, and where delays as a whole have become longer, the quantile is stretched
-alike before its rows come. The bound then widens while the watermark still stands, and nothing more is lost.
+Where a row is judged by its own time against the row before it, the watermark has to move with the rows. The bound is
+the quantile of the needs that spends the budget, over a memory of a stated number of rows, and spends less of it while
+the account is overdrawn. A quantile of past needs learns of longer delays only as they arrive, each a bound too late:
+so the bulk of the newest needs is compared with the bulk remembered, and where delays as a whole have become longer,
+the quantile is stretched alike before its rows come. The bound then widens while the watermark still stands, and
+nothing more is lost.
 
 With scope ``partition`` each partition has its own bound against its own base: a partition that stalls in order holds
 the least of the watermarks by itself.
@@ -21,6 +22,7 @@ from tidemark.models.backtest.setup import Setup
 from tidemark.models.defaults import (
     BULK_SHARE,
     NEEDS_PER_BUDGET,
+    SPENT_GAIN,
     SPENT_LEVEL,
     SPENT_SHARE,
     STRETCH_LEAST,
@@ -141,8 +143,9 @@ class Tracking:
         needs = self._needs
         if not len(needs.rows):
             return Decision()
-        spent = needs.late > SPENT_SHARE * self._budget * needs.rows
-        share = 1 - self._budget * np.where(spent, SPENT_LEVEL, 1.0)
+        spent = needs.late / np.maximum(self._budget * needs.rows, 1e-9)
+        level = np.clip(1 - SPENT_GAIN * (spent - SPENT_SHARE), SPENT_LEVEL, 1)
+        share = 1 - self._budget * level
         needs.bound = needs.quantile(share) * needs.stretch()
         bound_us = np.ceil(needs.bound * self._trigger_us / SPARK_TICK_US).astype(np.int64) * SPARK_TICK_US
         known = zip(bound_us.tolist(), (needs.rows > 0).tolist(), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -13,7 +14,8 @@ from tidemark.models.backtest.score import Score, meets, score
 from tidemark.models.backtest.setup import Objective, Setup
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.defaults import LONGEST_HOLD_MARGIN, LONGEST_HOLD_SPANS
-from tidemark.models.operators import Int64s, TimeWindow, session, sliding, tumbling
+from tidemark.models.operators import Int64s, RowLevel, TimeWindow, session, sliding, tumbling
+from tidemark.models.policies.catalogue import make_policy
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
 from tidemark.models.policies.tidemark import Tidemark
 
@@ -397,3 +399,35 @@ def test_the_window_may_be_anywhere_on_the_grid() -> None:
     known = marks > NO_BASE_US
     assert moved_slots.tolist() == slots.tolist()
     np.testing.assert_array_equal(moved_marks[known], marks[known] + 3 * SECOND)
+
+
+# -- row-level keys, and a cap -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["stalls", "bursts", "step"])
+def test_rows_judged_by_their_own_time_meet_the_target_too(kind: str) -> None:
+    """On Spark they are counted by the trigger."""
+    asked = Setup(operator=RowLevel(), trigger_us=SECOND, target_ppm=990_000)
+    arrivals = counted(synthetic(kind, 6, seconds=1_800), asked)
+    found = score(arrivals, asked, run(arrivals, asked, make_policy("tidemark", asked)))
+    assert meets(asked, found), found.completeness
+
+
+def test_under_a_latency_cap_windows_wait_no_longer_and_the_reasons_say_that_completeness_yields() -> None:
+    """A window closes at the first trigger at which it is older than the cap, or after its first row if that is later."""
+    cap_us = SECOND
+    asked = replace(setup(), latency_cap_us=cap_us)
+    arrivals = counted(short_trace("bursts"), asked)
+    policy = Tidemark(asked)
+    found = run(arrivals, asked, policy)
+    first_us = np.array(
+        [arrivals.slot[arrivals.key_us == key].min() for key in arrivals.keys_us]
+    ) * SECOND + int(arrivals.first_us)
+    waited_us = found.emit_wall_us - np.maximum(arrivals.keys_us, first_us)
+    scored = arrivals.keys_us <= arrivals.scored_until_us
+    assert waited_us[scored].max() <= cap_us + LIVE_DELAY * SECOND
+    assert np.median(waited_us[scored]) <= cap_us + SECOND
+    assert any("cap of 1 s" in step.reason for step in policy.explain())
+    free = run(arrivals, setup(), Tidemark(setup()))
+    assert free.late < found.late, "completeness did not yield"
