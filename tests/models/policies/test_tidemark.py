@@ -415,7 +415,7 @@ def test_rows_judged_by_their_own_time_meet_the_target_too(kind: str) -> None:
 
 
 def test_under_a_latency_cap_windows_wait_no_longer_and_the_reasons_say_that_completeness_yields() -> None:
-    """A window closes at the first trigger at which it is older than the cap, or after its first row if that is later."""
+    """A window closes at the first trigger at which it is older than the cap, or after its first row if later."""
     cap_us = SECOND
     asked = replace(setup(), latency_cap_us=cap_us)
     arrivals = counted(short_trace("bursts"), asked)
