@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from annotated_types import Ge, Gt, Le, MaxLen, MinLen
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
 from tidemark.models.operators import Closed, Operator
 
@@ -18,12 +18,16 @@ __all__ = [
     "REPORT_SCHEMA",
     "STRICT",
     "Acknowledgement",
+    "AppendDelay",
     "BoundAnswer",
     "BoundSource",
+    "Envelope",
+    "LiveState",
     "Mode",
     "Name",
     "OutputMode",
     "PartitionCounts",
+    "Pin",
     "Report",
     "read_bound_answer",
     "to_json_object",
@@ -43,6 +47,8 @@ Time = Annotated[int, Ge(-(2**63)), Le(2**63 - 1)]
 Mode = Literal["Off", "OnRestart", "Restart", "Live"]
 OutputMode = Literal["append", "update", "complete"]
 BoundSource = Literal["controller", "disk", "job"]
+Pin = Literal["Off", "Ceiling"]
+"""What a kill switch holds a job to: its own bound (Off), or in Live the ceiling alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +63,8 @@ class PartitionCounts:
     """Indexes of the event-time granules that rows fell into, ascending and distinct."""
     counts: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(100_000)]
     """Rows in each of ``granules``, in the same order."""
+    future_rows: Count = 0
+    """Rows among them that were dated ahead of the clock and set back to it before the watermark could see them."""
 
     def __post_init__(self) -> None:
         """Refuse lists that do not pair up."""
@@ -71,6 +79,48 @@ class PartitionCounts:
     def rows(self) -> int:
         """Rows of the partition in the batch."""
         return sum(self.counts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendDelay:
+    """How long after their event times the rows of a batch were appended to the source, by the source's timestamps."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    rows: Annotated[int, Gt(0)]
+    """Rows that have both an event time and a timestamp of the source."""
+    least_us: Time
+    """Least difference, timestamp minus event time, in microseconds; negative where the event is dated ahead."""
+    mean_us: Time
+    """Mean difference in microseconds, rounded down."""
+    most_us: Time
+    """Greatest difference in microseconds."""
+    by_broker: bool
+    """Whether every timestamp is the broker's (Kafka's LogAppendTime), not the producer's (CreateTime)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveState:
+    """What the fast policy in the driver did, as of the end of the batch."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    ceiling_ms: Count
+    """The static bound that the job falls back to, in milliseconds."""
+    control_ms: Time | None
+    """The watermark that the control stream offers after this batch, in milliseconds; null before the first."""
+    reason: str
+    """Why this one, in one sentence."""
+    behind: Annotated[tuple[Annotated[str, MaxLen(200)], ...], MaxLen(100_000)] = ()
+    """Partitions with a backlog: rows that the source has and the query has not read yet."""
+    idle: Annotated[tuple[Annotated[str, MaxLen(200)], ...], MaxLen(100_000)] = ()
+    """Partitions that are idle, without a backlog, and hold nothing back."""
+    ceiling_used_ppm: Count = 0
+    """Distance of the watermark from the stream's base as a share of the ceiling, in parts per million."""
+    heard_us: Time | None = None
+    """Wall time of the controller's last word, in microseconds since the epoch; null when it has never been heard."""
+    pin: Pin | None = None
+    """What a kill switch holds the job to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +181,10 @@ class Report:
     """Spark's numRowsDroppedByWatermark, which counts partial aggregates and not rows; kept to be compared."""
     given_up_reports: Count = 0
     """Reports this driver has dropped so far because the controller could not be reached."""
+    append_delay: AppendDelay | None = None
+    """How late rows were appended to the source; null when the job names no column for it."""
+    live: LiveState | None = None
+    """What the fast policy did; null unless the job runs in Live."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be judged: the ledger's exactness rests on it."""
@@ -179,6 +233,24 @@ class Acknowledgement:
     """The mode the job believes it is in."""
     applied_us: Time
     """Wall time at which the run first used the bound, in microseconds since the epoch."""
+    ceiling_ms: Count | None = None
+    """The ceiling in the plan, in milliseconds; null when the job cannot run in Live."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """What the controller asks of, and allows, the fast policy of a live job."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    target_ppm: Annotated[int, Gt(0), Lt(1_000_000)] | None = None
+    """Share of (row, window) pairs to be admitted, in parts per million; null: each partition keeps to the bound."""
+    latency_cap_ms: Count | None = None
+    """Longest that a window may wait for its rows, in milliseconds; null for no cap."""
+    least_bound_ms: Count | None = None
+    """The watermark stays at least this far behind every active partition, in milliseconds; null for no limit."""
+    greatest_bound_ms: Count | None = None
+    """The watermark stays at most this far behind every active partition, in milliseconds; null: the ceiling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +271,10 @@ class BoundAnswer:
     """The bound to apply in milliseconds; null when the job is to keep its own."""
     reason: str
     """Why this bound, or why none, in one sentence."""
+    envelope: Envelope | None = None
+    """In Live: what the job's fast policy is to do; null in every other mode."""
+    pin: Pin | None = None
+    """What a kill switch holds the job to; null for none."""
 
 
 _MOST = 2**53
@@ -213,13 +289,16 @@ def read_bound_answer(value: object) -> BoundAnswer:
     """
     if not isinstance(value, dict):
         raise ValueError(f"a bound is an object, not {type(value).__name__}")  # noqa: TRY004 - it is JSON, not a call
+    told = value.get("envelope")
     try:
-        answer = BoundAnswer(**value)
+        envelope = None if told is None else Envelope(**told)
+        answer = BoundAnswer(**{**value, "envelope": envelope})
     except TypeError as error:
         raise ValueError(f"a bound of another version: {error}") from None
-    numbers = [answer.generation] if answer.bound_ms is None else [answer.generation, answer.bound_ms]
+    given = [answer.bound_ms, *(asdict(envelope).values() if envelope else ())]
+    numbers = [answer.generation, *(number for number in given if number is not None)]
     usable = all(type(number) is int and 0 <= number <= _MOST for number in numbers)
-    if not usable or answer.mode not in get_args(Mode):
+    if not usable or answer.mode not in get_args(Mode) or answer.pin not in {None, *get_args(Pin)}:
         raise ValueError(f"not a usable bound: {value}")
     return answer
 
