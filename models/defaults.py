@@ -8,6 +8,7 @@ __all__ = [
     "BULK_SHARE",
     "CATCH_UP_LAG_GAPS",
     "CATCH_UP_PACE_PPM",
+    "CEILING_ALARM_PPM",
     "CLUMP_MEMORY",
     "CLUMP_SHARE",
     "COHORTS_AHEAD",
@@ -19,6 +20,10 @@ __all__ = [
     "GRACE_SPANS",
     "HOLD_PRIOR_KEYS",
     "HOLD_PRIOR_SHARE_OF_LATENCY",
+    "IDLE_AFTER_GAPS",
+    "IDLE_GAPS_KEPT",
+    "IDLE_LEAST_GAPS",
+    "IDLE_UNLEARNED_TRIGGERS",
     "LEAST_BATCHES_OF_A_PACE",
     "LEAST_BATCHES_OF_A_PARTITION",
     "LONGEST_HOLD_MARGIN",
@@ -322,3 +327,40 @@ STRETCH_ROWS = 100.0
 
 STRETCH_LEAST = 1.2
 """Least stretch that is believed. Three standard deviations of the bulk's quantile at 600 rows are 16 %."""
+
+# -- live: the ceiling ----------------------------------------------------------------------------------------
+
+CEILING_ALARM_PPM = 800_000
+"""Share of the ceiling, in parts per million, at which the distance between base and watermark is alarmed.
+
+Chosen: a fifth is left for somebody to act before the ceiling takes over and rows are lost. Less warns later; more
+warns of ceilings that are merely well chosen.
+"""
+
+# -- live: idle partitions ------------------------------------------------------------------------------------
+
+IDLE_GAPS_KEPT = 16
+"""Gaps between batches with rows of a partition that are remembered.
+
+Chosen: the greatest of 16 is passed by the next one about once in 17 times where gaps are alike. More make a partition
+that fell silent once hold the watermark longer; fewer call one idle that only paused.
+"""
+
+IDLE_LEAST_GAPS = 4
+"""Gaps that must have been seen before a partition's own are believed; until then the longest of the others' counts.
+
+Chosen: one or two say little. More let a new partition hold the watermark longer when it falls silent at once.
+"""
+
+IDLE_AFTER_GAPS = 3
+"""How many times its longest remembered gap a partition without a backlog must be silent to be idle.
+
+Chosen: with 16 gaps kept, three times the longest of exponential gaps is passed by about one gap in 20,000. Ten times
+would keep the last windows of a stopped partition open three times as long; once would call pauses idleness.
+"""
+
+IDLE_UNLEARNED_TRIGGERS = 60
+"""Triggers of silence after which a partition is idle while no partition's gaps are known.
+
+Chosen: a minute at a trigger of a second: longer than a slow start, shorter than anybody waits for the last windows.
+"""

@@ -108,7 +108,7 @@ class LiveState:
     ceiling_ms: Count
     """The static bound that the job falls back to, in milliseconds."""
     control_ms: Time | None
-    """The watermark that the control stream offers after this batch, in milliseconds; null before the first."""
+    """The watermark that the control stream offered last, in milliseconds; null before the first."""
     reason: str
     """Why this one, in one sentence."""
     behind: Annotated[tuple[Annotated[str, MaxLen(200)], ...], MaxLen(100_000)] = ()

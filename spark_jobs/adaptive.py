@@ -4,7 +4,11 @@
     clicks.transform(adaptive_watermark("ts", "10 minutes", tumbling("1 minute"), stream="clicks"))
 
 It puts the tap before the watermark, asks for the bound, and applies it. Without a controller it is
-``withWatermark`` with the job's own bound, plus the tap.
+``withWatermark`` with the job's own bound, plus the tap. With a ceiling the plan also holds a control stream, which
+moves the watermark while the query runs (mode Live) and is silent in every other mode, so that modes change without a
+new checkpoint:
+
+    clicks.transform(adaptive_watermark("ts", "10 minutes", tumbling("1 minute"), stream="clicks", ceiling="2 hours"))
 """
 
 from __future__ import annotations
@@ -15,28 +19,39 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.models.duration import format_duration, parse_duration
 from tidemark.models.granules import default_granule_us
 from tidemark.models.operators import Operator
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.wire import Acknowledgement, Mode, Report
 from tidemark.spark_jobs.bound import BoundCache, choose_bound_at_start
 from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.listener import Binding, ReportSink, TidemarkListener
+from tidemark.spark_jobs.live.channel import ControlChannel
+from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRows, Treatment
+from tidemark.spark_jobs.live.orders import Orders, mode_of
+from tidemark.spark_jobs.live.queries import LiveStream
+from tidemark.spark_jobs.live.steering import ask_for_max_policy, restore_policy, steered
 from tidemark.spark_jobs.sender import Sender
 from tidemark.spark_jobs.settings import JobSettings
 from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, MOST_KEYS, Tap
+from tidemark.spark_jobs.watch import BoundWatch
 
 __all__ = ["adaptive_watermark", "flush"]
 
 _KAFKAS = "partition"
+_KAFKAS_TIME, _KAFKAS_TIME_TYPE = "timestamp", "timestampType"
 _ALLOW_MULTIPLE = "spark.sql.streaming.statefulOperator.allowMultiple"
 _log = logging.getLogger("tidemark.spark")
 _lock = threading.Lock()
 _listeners: dict[SparkSession, TidemarkListener] = {}
+_channels: dict[SparkSession, ControlChannel] = {}
 _senders: dict[tuple[str, Path | None], tuple[ControllerClient, Sender]] = {}
 _numbers = itertools.count()
 
@@ -60,6 +75,12 @@ def adaptive_watermark(
     *,
     stream: str | None = None,
     partition: str | None = _KAFKAS,
+    ceiling: str | None = None,
+    mode: Mode = "Off",
+    idle_timeout: str | None = None,
+    future_rows: Treatment = "clamp",
+    future_allowance: str = "1 minute",
+    arrival_time: str | None = _KAFKAS_TIME,
     granule: str | None = None,
     max_keys: int = DEFAULT_MAX_KEYS,
     job: str | None = None,
@@ -76,6 +97,18 @@ def adaptive_watermark(
         stream: name of the stream within the job; conf ``spark.tidemark.stream`` unless given.
         partition: column that names the partition of a row, as Kafka's source has it; without such a column, or with
             None, the whole stream is one partition.
+        ceiling: the bound to fall back to in Live when nothing steers, and the longest that state and deduplication are
+            kept; without it the stream cannot run in Live. It is part of the plan: giving it to a job, or taking it
+            away, needs a new checkpoint.
+        mode: the job's own mode, until the controller has one for the stream.
+        idle_timeout: in Live, silence after which a partition no longer holds the watermark back; learned from the
+            partition's own gaps unless given. A source that does not tell its backlog needs it, else its partitions are
+            never idle.
+        future_rows: in Live, what becomes of rows dated ahead of the clock: ``clamp`` sets their event time back to it,
+            ``aside`` takes them out (``live.future_rows.future_rows`` returns them to a query of their own).
+        future_allowance: how far ahead a row may be dated and still be taken as it is.
+        arrival_time: column with the source's own timestamp, as Kafka's source has it; it is used where the column is
+            there, and with ``aside`` it must be.
         granule: width of the event-time grid on which rows are counted; an exact one for the operator unless given.
         max_keys: distinct (partition, granule) pairs a batch may hold and still be counted exactly.
         job: name of the job; conf ``spark.tidemark.job``, else the application's name, unless given.
@@ -84,21 +117,37 @@ def adaptive_watermark(
         sink: takes the reports instead of the controller, for tests and demonstrations.
 
     Raises:
-        ValueError: when an argument or conf is wrong, a column is missing, or the granule would make counts inexact.
+        ValueError: when an argument or conf is wrong, a column is missing, the granule would make counts inexact, or
+            the ceiling is below the bound.
         NotImplementedError: under Spark Connect, which has no listener in the driver's process.
     """
-    own_bound_ms = _bound_ms(bound)
+    own_bound_ms = _whole_ms("bound", bound)
+    ceiling_ms = None if ceiling is None else _whole_ms("ceiling", ceiling)
+    _refuse_ceiling(ceiling_ms, own_bound_ms, mode)
     granule_us = parse_duration(granule) if granule is not None else default_granule_us(operator)
     _refuse_granule(granule_us, operator)
     if not 1 <= max_keys <= MOST_KEYS:
         raise ValueError(f"max_keys must be at least 1 and at most {MOST_KEYS}, not {max_keys}")
+    if future_rows not in get_args(Treatment):
+        raise ValueError(f"future_rows is {future_rows!r}; it must be {' or '.join(get_args(Treatment))}")
+    allowance_us = _whole_ms("future_allowance", future_allowance) * 1_000
+    idle_timeout_us = None if idle_timeout is None else _whole_ms("idle_timeout", idle_timeout) * 1_000
 
     def transform(df: DataFrame) -> DataFrame:
         spark = df.sparkSession
         _refuse_session(spark)
+        arrival, arrival_type = _arrival(df, event_time, arrival_time)
         # Kafka's source has the column by default; another name was meant, and must be there.
         absent = partition == _KAFKAS and partition not in df.columns
-        tap = Tap(event_time, None if absent else partition, granule_us, operator.closed, max_keys)
+        tap = Tap(
+            event_time,
+            None if absent else partition,
+            granule_us,
+            operator.closed,
+            max_keys,
+            arrival_time=arrival,
+            arrival_type=arrival_type,
+        )
         tap.refuse(df)
         settings = JobSettings.read(
             spark.conf.get,
@@ -108,37 +157,107 @@ def adaptive_watermark(
             token_file=token_file,
         )
         client, sender = _connect(settings)
+        cache = BoundCache(settings.cache_dir, settings.controller_url or "")
         chosen = choose_bound_at_start(
             settings.job,
             settings.stream,
             own_bound_ms,
             client,
-            BoundCache(settings.cache_dir, settings.controller_url or ""),
+            cache,
             settings.timeout_s,
+            pin=settings.pin,
+            ceiling_ms=ceiling_ms,
         )
+        mode_now = mode_of(chosen.answer, mode)
         metric = f"tidemark:{settings.stream}:{next(_numbers)}"
-        _listener(spark).bind(
-            metric,
-            Binding(
-                job=settings.job,
-                stream=settings.stream,
-                tap=tap,
-                operator=operator,
-                bound_ms=chosen.bound_ms,
-                source=chosen.source,
-                mode=chosen.mode,
-                generation=chosen.generation,
-                sink=sink or sender or _Nowhere(),
-            ),
+        listener = _listener(spark)
+        binding = Binding(
+            job=settings.job,
+            stream=settings.stream,
+            tap=tap,
+            operator=operator,
+            bound_ms=chosen.bound_ms,
+            source=chosen.source,
+            mode=mode_now,
+            generation=chosen.generation,
+            sink=sink or sender or _Nowhere(),
+            ceiling_ms=ceiling_ms,
         )
         _say(
             f"tidemark: job={settings.job} stream={settings.stream} bound={format_duration(chosen.bound_ms * 1_000)} "
-            f"source={chosen.source} generation={chosen.generation} mode={chosen.mode} "
-            f"controller={settings.controller_url} ({chosen.reason})"
+            f"source={chosen.source} generation={chosen.generation} mode={mode_now} "
+            f"ceiling={ceiling} controller={settings.controller_url} ({chosen.reason})"
         )
-        return tap.observe(df, metric).withWatermark(event_time, f"{chosen.bound_ms} milliseconds")
+        if ceiling_ms is None:
+            if mode_now == "Live":
+                _log.error(
+                    "stream %s: mode is Live, but the call has no ceiling=: the bound stays %d ms until the next start",
+                    settings.stream,
+                    chosen.bound_ms,
+                )
+            listener.bind(metric, binding)
+            return tap.observe(df, metric).withWatermark(event_time, f"{chosen.bound_ms} milliseconds")
+        future = FutureRows(event_time, allowance_us, future_rows, arrival, arrival_type)
+        make_watch = None
+        if client is not None:
+            asked = client
+            make_watch = lambda: BoundWatch(  # noqa: E731 - a name would say no more
+                asked, settings.job, settings.stream, cache, wait_s=settings.watch_s
+            )
+        live = _Live(
+            ceiling_ms,
+            idle_timeout_us,
+            future,
+            Orders(chosen.answer, own_bound_ms, mode, settings.pin, make_watch),
+        )
+        return live.plan(df, metric, listener, binding)
 
     return transform
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """The plan with a control stream: it moves in Live, and is silent in every other mode."""
+
+    ceiling_ms: int
+    idle_timeout_us: int | None
+    future: FutureRows
+    orders: Orders
+
+    def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:
+        """Return ``df`` with tap, ceiling and control stream."""
+        spark = df.sparkSession
+        ask_for_max_policy(spark)
+        restore = partial(restore_policy, spark)
+        path = _channel(spark, listener).path
+        if binding.mode != "Live":
+            listener.bind(metric, replace(binding, on_start=restore))
+            tapped = binding.tap.observe(df, metric)
+            return steered(tapped, binding.tap.event_time, binding.bound_ms, path, metric)
+        tap = replace(binding.tap, ahead=AHEAD)
+        listener.bind(
+            metric, replace(binding, tap=tap, on_start=self._started(restore), on_end=self.orders.ended)
+        )
+        listener.live.add(
+            metric,
+            LiveStream(
+                name=binding.stream,
+                operator=binding.operator,
+                ceiling_us=self.ceiling_ms * 1_000,
+                idle_timeout_us=self.idle_timeout_us,
+                order=self.orders.now,
+                heard_us=self.orders.heard_us,
+            ),
+        )
+        tapped = self.future.take_out(tap.observe(self.future.mark(df), metric))
+        return steered(tapped, tap.event_time, self.ceiling_ms, path, metric)
+
+    def _started(self, restore: Callable[[], None]) -> Callable[[], None]:
+        def started() -> None:
+            restore()
+            self.orders.started()
+
+        return started
 
 
 def flush(timeout_s: float = 10.0) -> bool:
@@ -156,11 +275,39 @@ def flush(timeout_s: float = 10.0) -> bool:
     return all(told) and all(sent)
 
 
-def _bound_ms(bound: str) -> int:
-    bound_us = parse_duration(bound)
-    if bound_us < 0 or bound_us % 1_000:
-        raise ValueError(f"bound {bound!r} must be at least 0 and in whole milliseconds, as Spark's delay is")
-    return bound_us // 1_000
+def _whole_ms(what: str, text: str) -> int:
+    given_us = parse_duration(text)
+    if given_us < 0 or given_us % 1_000:
+        raise ValueError(f"{what} {text!r} must be at least 0 and in whole milliseconds, as Spark's delay is")
+    return given_us // 1_000
+
+
+def _refuse_ceiling(ceiling_ms: int | None, bound_ms: int, mode: Mode) -> None:
+    if ceiling_ms is None:
+        if mode == "Live":
+            raise ValueError(
+                "mode Live needs a ceiling: the bound to fall back to when nothing steers the watermark; "
+                'give one that no row is expected to exceed, such as ceiling="2 hours"'
+            )
+        return
+    if ceiling_ms < bound_ms:
+        raise ValueError(
+            f"ceiling {format_duration(ceiling_ms * 1_000)} is below the bound {format_duration(bound_ms * 1_000)}: "
+            "it would close windows before the bound does; it must exceed the bound by as much as partitions are apart"
+        )
+
+
+def _arrival(df: DataFrame, event_time: str, arrival_time: str | None) -> tuple[str | None, str | None]:
+    """Return the columns with a row's arrival and with whose clock that is, None for what is not there."""
+    if arrival_time is None or arrival_time == event_time:
+        return None, None
+    kafkas = arrival_time == _KAFKAS_TIME
+    kind = _KAFKAS_TIME_TYPE if kafkas and _KAFKAS_TIME_TYPE in df.columns else None
+    if kafkas and kind is None:
+        return None, None  # a column that happens to have the name
+    if arrival_time not in df.columns:
+        raise ValueError(f"there is no column {arrival_time!r}; the columns are {', '.join(df.columns)}")
+    return arrival_time, kind
 
 
 def _refuse_granule(granule_us: int, operator: Operator) -> None:
@@ -193,6 +340,13 @@ def _listener(spark: SparkSession) -> TidemarkListener:
             listener = _listeners[spark] = TidemarkListener(spark)
             spark.streams.addListener(listener)
         return listener
+
+
+def _channel(spark: SparkSession, listener: TidemarkListener) -> ControlChannel:
+    with _lock:
+        if spark not in _channels:
+            _channels[spark] = ControlChannel(listener.live.answer)
+        return _channels[spark]
 
 
 def _connect(settings: JobSettings) -> tuple[ControllerClient | None, Sender | None]:

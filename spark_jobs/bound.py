@@ -1,7 +1,11 @@
 """The bound at start: from the controller, else the last good answer on disk, else the job's own.
 
 A job must start whatever happens to the controller (fail open), so nothing here raises for an outage. The answer is
-kept on disk whole, including "no bound": an outage must not revive a bound that was taken back.
+kept on disk whole, including "no bound": an outage must not revive a bound that was taken back. A pin, which is a kill
+switch, goes before all of it: the job's own pin before the controller's.
+
+Whoever restarts queries needs to know which bounds a plan was built with, and may have to hold one that worked:
+``collected_choices`` and ``held_bounds`` are for that.
 """
 
 from __future__ import annotations
@@ -9,17 +13,21 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import tempfile
 import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from tidemark.models.wire import BoundAnswer, BoundSource, Mode, read_bound_answer
+from tidemark.models.duration import format_duration
+from tidemark.models.wire import BoundAnswer, BoundSource, Mode, Pin, read_bound_answer
 from tidemark.spark_jobs.client import ControllerClient
+from tidemark.spark_jobs.settings import PIN_KEY
+from tidemark.spark_jobs.whole_file import write_whole
 
-__all__ = ["BoundCache", "ChosenBound", "choose_bound_at_start"]
+__all__ = ["BoundCache", "Choice", "ChosenBound", "choose_bound_at_start", "collected_choices", "held_bounds"]
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -38,6 +46,10 @@ class ChosenBound:
     """The mode, as last heard from the controller; Off when nothing was ever heard."""
     reason: str
     """Why this one, in one sentence."""
+    answer: BoundAnswer | None = None
+    """All that the controller said, now or when it was last heard; None when it was not asked or never heard."""
+    pin: Pin | None = None
+    """What a kill switch, the job's or the controller's, holds the bound to; None for nothing."""
 
 
 class BoundCache:
@@ -66,22 +78,76 @@ class BoundCache:
         """Keep ``answer``; the file is replaced in one step, so a killed driver leaves the old or the new one."""
         path = self._path(answer.job, answer.stream)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".bound-")
-            try:
-                with os.fdopen(handle, "w") as file:
-                    json.dump(asdict(answer), file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(name).replace(path)
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
+            write_whole(path, json.dumps(asdict(answer)))
         except OSError as error:
             _log.warning("the bound cannot be kept in %s: %s", path, error)
 
     def _path(self, job: str, stream: str) -> Path:
         return self._folder / quote(job, safe="") / f"{quote(stream, safe='')}.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A bound that was chosen for a plan, with what it was chosen from."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    own_bound_ms: int
+    """The job's own bound, in milliseconds."""
+    ceiling_ms: int | None
+    """The ceiling of a job that can run in Live, in milliseconds; None for none."""
+    pin: Pin | None
+    """The job's own pin, which no answer can undo."""
+    client: ControllerClient | None
+    """The controller; None when the job has none."""
+    cache: BoundCache
+    """Where the last good answers are."""
+    chosen: ChosenBound
+    """What was chosen."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Names of the job and the stream."""
+        return self.job, self.stream
+
+    def by(self, answer: BoundAnswer) -> ChosenBound:
+        """Return what would be chosen if ``answer`` were the controller's now."""
+        if self.pin is not None:
+            return self.chosen
+        return _of(answer, "controller", (self.own_bound_ms, self.ceiling_ms), answer.reason)
+
+
+_Key = tuple[str, str]
+# Context variables, not module state: what one thread builds is neither another's to hold nor to collect.
+_collected: ContextVar[list[Choice] | None] = ContextVar("tidemark_collected_choices", default=None)
+_held: ContextVar[Mapping[_Key, ChosenBound] | None] = ContextVar("tidemark_held_bounds", default=None)
+
+
+@contextmanager
+def collected_choices() -> Iterator[list[Choice]]:
+    """Collect every bound that is chosen within the context, in this thread: the list grows as plans are built."""
+    choices: list[Choice] = []
+    token = _collected.set(choices)
+    try:
+        yield choices
+    finally:
+        _collected.reset(token)
+
+
+@contextmanager
+def held_bounds(bounds: Mapping[_Key, ChosenBound]) -> Iterator[None]:
+    """Let the streams in ``bounds`` get the bound given there, whatever the controller says; in this thread only.
+
+    Args:
+        bounds: bounds to hold, by names of job and stream. The job's own pin still goes before them.
+    """
+    token = _held.set(dict(bounds))
+    try:
+        yield
+    finally:
+        _held.reset(token)
 
 
 def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
@@ -91,8 +157,15 @@ def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
     client: ControllerClient | None,
     cache: BoundCache,
     limit_s: float = 3.0,
+    *,
+    pin: Pin | None = None,
+    ceiling_ms: int | None = None,
 ) -> ChosenBound:
     """Return the bound to start with, within about ``limit_s`` seconds. Never raises: a job must start.
+
+    The first of these that there is: what the job's own pin holds it to (then nobody is asked), what ``held_bounds``
+    holds, the controller's answer, the last good one on disk, the job's own bound. An answer that carries a pin is
+    followed in that, too.
 
     Args:
         job: name of the job.
@@ -101,17 +174,52 @@ def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
         client: the controller; None when the job has none.
         cache: last good answers.
         limit_s: how long the controller may take, in seconds.
+        pin: the job's own pin, from ``spark.tidemark.pin``.
+        ceiling_ms: the ceiling of a job that can run in Live, in milliseconds: what the pin ``Ceiling`` holds it to.
     """
+    bounds_ms = own_bound_ms, ceiling_ms
+    held = (_held.get() or {}).get((job, stream))
+    if pin is not None:
+        chosen = _pinned(pin, bounds_ms, PIN_KEY, None)
+    elif held is not None:
+        chosen = held
+    else:
+        chosen = _heard(client, cache, (job, stream), bounds_ms, limit_s)
+    collected = _collected.get()
+    if collected is not None:
+        collected.append(
+            Choice(
+                job=job,
+                stream=stream,
+                own_bound_ms=own_bound_ms,
+                ceiling_ms=ceiling_ms,
+                pin=pin,
+                client=client,
+                cache=cache,
+                chosen=chosen,
+            )
+        )
+    return chosen
+
+
+_BoundsMs = tuple[int, int | None]
+"""The job's own bound and its ceiling."""
+
+
+def _heard(
+    client: ControllerClient | None, cache: BoundCache, key: _Key, bounds_ms: _BoundsMs, limit_s: float
+) -> ChosenBound:
+    """Return what the controller says, or said when it was last heard."""
     if client is None:
-        return ChosenBound(own_bound_ms, "job", None, "Off", "no controller is set")
-    answer, problem = _ask(client, job, stream, limit_s)
+        return ChosenBound(bounds_ms[0], "job", None, "Off", "no controller is set")
+    answer, problem = _ask(client, *key, limit_s)
     if answer is None:
-        kept = cache.read(job, stream)
+        kept = cache.read(*key)
         if kept is None:
-            return ChosenBound(own_bound_ms, "job", None, "Off", f"no answer and none on disk: {problem}")
-        return _of(kept, "disk", own_bound_ms, f"the last good answer, because: {problem}")
+            return ChosenBound(bounds_ms[0], "job", None, "Off", f"no answer and none on disk: {problem}")
+        return _of(kept, "disk", bounds_ms, f"the last good answer, because: {problem}")
     cache.write(answer)
-    return _of(answer, "controller", own_bound_ms, answer.reason)
+    return _of(answer, "controller", bounds_ms, answer.reason)
 
 
 def _ask(client: ControllerClient, job: str, stream: str, limit_s: float) -> tuple[BoundAnswer | None, str]:
@@ -132,7 +240,22 @@ def _ask(client: ControllerClient, job: str, stream: str, limit_s: float) -> tup
     return (got[0] if got else None), problems[-1]
 
 
-def _of(answer: BoundAnswer, source: BoundSource, own_bound_ms: int, reason: str) -> ChosenBound:
+def _of(answer: BoundAnswer, source: BoundSource, bounds_ms: _BoundsMs, reason: str) -> ChosenBound:
+    if answer.pin is not None:
+        return _pinned(answer.pin, bounds_ms, f"the controller ({reason})", answer)
     if answer.bound_ms is None or answer.mode == "Off":
-        return ChosenBound(own_bound_ms, "job", None, answer.mode, reason)
-    return ChosenBound(answer.bound_ms, source, answer.generation, answer.mode, reason)
+        return ChosenBound(bounds_ms[0], "job", None, answer.mode, reason, answer)
+    return ChosenBound(answer.bound_ms, source, answer.generation, answer.mode, reason, answer)
+
+
+def _pinned(pin: Pin, bounds_ms: _BoundsMs, who: str, answer: BoundAnswer | None) -> ChosenBound:
+    """Return what a pin leaves: the job's own bound, or its ceiling where it has one."""
+    own_ms, ceiling_ms = bounds_ms
+    if pin == "Ceiling" and ceiling_ms is not None:
+        bound_ms, what = ceiling_ms, "the ceiling"
+    else:
+        bound_ms, what = own_ms, "the job's own bound"
+    bound = format_duration(bound_ms * 1_000)
+    reason = f"pinned to {what} of {bound} by {who}: every window closes at least {bound} after its end"
+    mode: Mode = "Off" if answer is None else answer.mode
+    return ChosenBound(bound_ms, "job", None, mode, reason, answer, pin)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -11,12 +12,21 @@ from urllib.parse import quote
 import httpx
 
 from tidemark.models.wire import Acknowledgement, BoundAnswer, Report, read_bound_answer, to_json_object
+from tidemark.spark_jobs.bearer import TOKEN_FILE_KEY, TOKEN_VARIABLE, BearerToken, TokenUnreadable
 
-__all__ = ["ControllerBroken", "ControllerClient", "ControllerUnavailable", "RequestRefused"]
+__all__ = [
+    "ControllerBroken",
+    "ControllerClient",
+    "ControllerUnavailable",
+    "RequestRefused",
+    "TokenRefused",
+]
 
+_NOT_MODIFIED = 304
 _BROKEN = 500
-_LATER = (401, 403, 404, 408, 425, 429)
-"""What may pass: a token that is being rotated, a proxy that has no controller behind it yet, too many requests."""
+_UNAUTHORISED = (401, 403)
+_LATER = (404, 408, 425, 429)
+"""What may pass: a proxy that has no controller behind it yet, too many requests."""
 
 _GZIP_FROM_BYTES = 2_000
 """Smaller bodies are sent as they are: compressing them would save less than a packet."""
@@ -30,6 +40,10 @@ class ControllerBroken(ControllerUnavailable):
     """The controller failed on this very request (status 500): worth a few more tries, but not for ever."""
 
 
+class TokenRefused(ControllerUnavailable):
+    """The controller does not take the token; it may be in the middle of being rotated, so trying again is right."""
+
+
 class RequestRefused(Exception):
     """The controller refused the request for good: sending it again would not help."""
 
@@ -39,7 +53,8 @@ class ControllerClient:
 
     Args:
         url: address of the controller, such as ``http://tidemark:8642``.
-        token_file: file that holds a bearer token, read before each request so that rotation needs no restart.
+        token_file: file that holds a bearer token, read before each request so that rotation needs no restart; without
+            one the environment variable ``TIDEMARK_TOKEN`` is taken, if it is set.
         timeout_s: limit for each request, in seconds.
         transport: replaces the network, for tests.
     """
@@ -52,7 +67,8 @@ class ControllerClient:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self.url = url.rstrip("/")
-        self._token_file = token_file
+        self._token = BearerToken(token_file)
+        self._timeout_s = timeout_s
         self._http = httpx.Client(timeout=timeout_s, transport=transport)
 
     def bound(self, job: str, stream: str) -> BoundAnswer:
@@ -62,7 +78,46 @@ class ControllerClient:
             ControllerUnavailable: when there is no answer now.
             RequestRefused: when the controller refuses, or answers what this release cannot read.
         """
-        response = self._send("GET", job, stream, "bound")
+        return self._answer(self._send("GET", job, stream, "bound"), job, stream)
+
+    def watch(
+        self, job: str, stream: str, etag: str | None, wait_s: float
+    ) -> tuple[BoundAnswer, str | None] | None:
+        """Wait for another answer than the one that ``etag`` names; return it and its ETag, None if there is none.
+
+        A controller that knows how to wait holds the request for up to ``wait_s`` seconds; an older one answers at
+        once, also with None, so the caller has to pause by itself before it asks again.
+
+        Args:
+            job: name of the job.
+            stream: name of the stream.
+            etag: what came with the answer that the caller holds; None for any answer, at once.
+            wait_s: how long to wait, in seconds; parts of a second are left off.
+
+        Raises:
+            ControllerUnavailable: when there is no answer now.
+            RequestRefused: when the controller refuses, or answers what this release cannot read.
+        """
+        conditions = {} if etag is None else {"If-None-Match": etag, "Prefer": f"wait={int(wait_s)}"}
+        limits = httpx.Timeout(self._timeout_s, read=self._timeout_s + wait_s)
+        response = self._send("GET", job, stream, "bound", headers=conditions, limits=limits)
+        if response.status_code == _NOT_MODIFIED:
+            return None
+        return self._answer(response, job, stream), response.headers.get("ETag")
+
+    def report(self, report: Report) -> None:
+        """Send a report. Raises as ``bound`` does."""
+        self._send("POST", report.job, report.stream, "reports", body=report)
+
+    def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> None:
+        """Send an acknowledgement. Raises as ``bound`` does."""
+        self._send("POST", job, stream, "acks", body=acknowledgement)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _answer(self, response: httpx.Response, job: str, stream: str) -> BoundAnswer:
         try:
             answer = read_bound_answer(response.json())
         except ValueError as error:
@@ -71,51 +126,62 @@ class ControllerClient:
             raise RequestRefused(f"{self.url} answered for {answer.job!r}/{answer.stream!r}")
         return answer
 
-    def report(self, report: Report) -> None:
-        """Send a report. Raises as ``bound`` does."""
-        self._send("POST", report.job, report.stream, "reports", report)
-
-    def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> None:
-        """Send an acknowledgement. Raises as ``bound`` does."""
-        self._send("POST", job, stream, "acks", acknowledgement)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
-
     def _send(
         self,
         method: Literal["GET", "POST"],
         job: str,
         stream: str,
         what: str,
+        *,
         body: Report | Acknowledgement | None = None,
+        headers: Mapping[str, str] | None = None,
+        limits: httpx.Timeout | None = None,
     ) -> httpx.Response:
         url = f"{self.url}/v1/jobs/{quote(job, safe='')}/streams/{quote(stream, safe='')}/{what}"
-        headers = {"Accept": "application/json"}
+        sent = {"Accept": "application/json", **self._authorization(), **(headers or {})}
         content: bytes | None = None
-        if self._token_file is not None:
-            try:
-                headers["Authorization"] = f"Bearer {self._token_file.read_text().strip()}"
-            except OSError as error:
-                raise ControllerUnavailable(f"token file {self._token_file}: {error.strerror}") from None
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            sent["Content-Type"] = "application/json"
             content = json.dumps(to_json_object(body), separators=(",", ":")).encode()
             if len(content) >= _GZIP_FROM_BYTES:
-                headers["Content-Encoding"] = "gzip"
+                sent["Content-Encoding"] = "gzip"
                 content = gzip.compress(content, 5)
+        timeout = httpx.USE_CLIENT_DEFAULT if limits is None else limits
         try:
-            response = self._http.request(method, url, headers=headers, content=content)
+            response = self._http.request(method, url, headers=sent, content=content, timeout=timeout)
         except httpx.HTTPError as error:
             raise ControllerUnavailable(f"{self.url}: {type(error).__name__}: {error}") from None
-        if response.status_code in _LATER or response.status_code > _BROKEN:
-            raise ControllerUnavailable(f"{self.url}: {response.status_code} {_detail(response)}")
-        if response.status_code == _BROKEN:
-            raise ControllerBroken(f"{self.url}: {_BROKEN} {_detail(response)}")
-        if not response.is_success:
-            raise RequestRefused(f"{self.url}: {response.status_code} {_detail(response)}")
+        self._refuse(response, asked_for_news="If-None-Match" in sent)
         return response
+
+    def _refuse(self, response: httpx.Response, *, asked_for_news: bool) -> None:
+        """Raise unless the answer is good."""
+        status = response.status_code
+        if response.is_success or (status == _NOT_MODIFIED and asked_for_news):
+            return
+        told = f"{self.url}: {status} {_detail(response)}"
+        if status in _UNAUTHORISED:
+            raise TokenRefused(f"token refused: {told} ({self._what_to_check()})")
+        if status in _LATER or status > _BROKEN:
+            raise ControllerUnavailable(told)
+        if status == _BROKEN:
+            raise ControllerBroken(told)
+        raise RequestRefused(told)
+
+    def _authorization(self) -> dict[str, str]:
+        try:
+            token = self._token.read()
+        except TokenUnreadable as error:
+            raise ControllerUnavailable(str(error)) from None
+        return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+    def _what_to_check(self) -> str:
+        origin = self._token.origin
+        if origin is None:
+            return f"no token was sent: name its file in {TOKEN_FILE_KEY}, or set {TOKEN_VARIABLE}"
+        return (
+            f"check that the {origin} holds a token of this controller, not expired, and good for this stream"
+        )
 
 
 def _detail(response: httpx.Response) -> str:

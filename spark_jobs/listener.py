@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -27,8 +27,10 @@ from pyspark.sql.streaming.listener import (
 from tidemark.models.needs import BaseTracker
 from tidemark.models.operators import Operator
 from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
+from tidemark.spark_jobs.live.backlog import backlog_of
+from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.running_query import RunningQuery
-from tidemark.spark_jobs.tap import Tap
+from tidemark.spark_jobs.tap import Tap, TapCounts
 
 __all__ = ["Binding", "ReportSink", "TidemarkListener", "watermark_ms_of"]
 
@@ -65,6 +67,11 @@ class Binding:
     mode: Mode
     generation: int | None
     sink: ReportSink
+    ceiling_ms: int | None = None
+    on_start: Callable[[], None] = lambda: None
+    """Called when a run that has this tap has started."""
+    on_end: Callable[[], None] = lambda: None
+    """Called when a run that has this tap, in Live, has ended."""
 
 
 @dataclass(slots=True)
@@ -73,6 +80,8 @@ class _Run:
 
     query: RunningQuery
     ended: threading.Event = field(default_factory=threading.Event)
+    told: int = -1
+    """Batch that was told last."""
     watermark_ms: dict[int, int] = field(default_factory=dict)
     bases: dict[str, BaseTracker] = field(default_factory=dict)
     acknowledged: set[str] = field(default_factory=set)
@@ -93,6 +102,9 @@ class TidemarkListener(StreamingQueryListener):
         self._clock_us = clock_us
         self._bindings: dict[str, Binding] = {}
         self._runs: dict[str, _Run] = {}
+        self._telling = threading.RLock()
+        self.live = LiveQueries(clock_us)
+        """The live queries among those that are watched."""
 
     def bind(self, metric: str, binding: Binding) -> None:
         """Let the observed metric of name ``metric`` stand for ``binding``."""
@@ -119,28 +131,23 @@ class TidemarkListener(StreamingQueryListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Take hold of the query while it is surely active. Synchronous with ``start()``: must be quick."""
-        self._runs[str(event.runId)] = _Run(RunningQuery(self._spark, str(event.id)))
+        run_id, query = str(event.runId), RunningQuery(self._spark, str(event.id))
+        self._runs[run_id] = _Run(query)
+        metrics = query.metrics()
+        for metric in metrics:
+            if metric in self._bindings:
+                self._bindings[metric].on_start()
+        self.live.started(run_id, metrics, query.trigger_ms(), lambda: self._catch_up(run_id))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Report the batch for each tap in it."""
+        """Report the batch for each tap in it, unless it was pulled before."""
         progress = event.progress
-        run = self._runs.get(str(progress.runId))
-        if run is None:
-            # The listener was added while the query ran.
-            run = self._runs[str(progress.runId)] = _Run(RunningQuery(self._spark, str(progress.id)))
-        taps = {
-            metric: row[0] for metric, row in progress.observedMetrics.items() if metric in self._bindings
-        }
-        if not taps:
-            return
-        run.watermark_ms[progress.batchId] = _watermark_ms(progress, run)
-        for metric, observed in taps.items():
-            binding = self._bindings[metric]
-            try:
-                self._tell(run, metric, binding, progress, observed)
-            except Exception:  # noqa: BLE001 - the query goes on; the gap in batch ids shows the loss
-                _log.exception("stream %s: batch %d is not reported", binding.stream, progress.batchId)
-        run.watermark_ms.pop(progress.batchId - 2, None)
+        run_id = str(progress.runId)
+        with self._telling:
+            if run_id not in self._runs:
+                # The listener was added while the query ran.
+                self._runs[run_id] = _Run(RunningQuery(self._spark, str(progress.id)))
+            self._tell(self._runs[run_id], progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         """Ignore: an idle trigger runs no batch."""
@@ -148,19 +155,54 @@ class TidemarkListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Note that all batches of the run have been told."""
         # Forgotten as well: a run holds on to Spark's own object, and a driver may start one every minute.
+        for metric in self.live.ended(str(event.runId)):
+            self._bindings[metric].on_end()
         run = self._runs.pop(str(event.runId), None)
         if run is not None:
             run.ended.set()
 
     # -- inside -------------------------------------------------------------------------------------------------
 
-    def _tell(
+    def _catch_up(self, run_id: str) -> None:
+        """Take the batch that has ended, before Spark tells of it: the next one is being planned."""
+        with self._telling:
+            run = self._runs.get(run_id)
+            progress = None if run is None else run.query.newer_progress(run.told)
+            if run is not None and progress is not None:
+                self._tell(run, progress)
+
+    def _tell(self, run: _Run, progress: StreamingQueryProgress) -> None:
+        """Report a batch for each tap in it, once."""
+        if progress.batchId <= run.told:
+            return
+        taps = {
+            metric: row[0] for metric, row in progress.observedMetrics.items() if metric in self._bindings
+        }
+        if not taps:
+            return
+        run.told = progress.batchId
+        run.watermark_ms[progress.batchId] = _watermark_ms(progress, run)
+        for metric, observed in taps.items():
+            binding = self._bindings[metric]
+            try:
+                self._tell_stream(run, metric, binding, progress, observed)
+            except Exception:  # noqa: BLE001 - the query goes on; the gap in batch ids shows the loss
+                _log.exception("stream %s: batch %d is not reported", binding.stream, progress.batchId)
+        run.watermark_ms.pop(progress.batchId - 2, None)
+
+    def _tell_stream(
         self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, observed: str
     ) -> None:
         if metric not in run.acknowledged:
             run.acknowledged.add(metric)
             binding.sink.acknowledge(binding.job, binding.stream, self._acknowledgement(binding, progress))
-        report = self._report(run, metric, binding, progress, observed)
+        counts = binding.tap.decode(observed)
+        report = self._report(run, metric, binding, progress, counts)
+        if metric in self.live:
+            state = self.live.observe(
+                str(progress.runId), metric, report, counts.newest_granules, backlog_of(progress)
+            )
+            report = replace(report, live=state)
         if report.uncounted_rows:
             _log.warning(
                 "stream %s: batch %d: %d rows cannot be judged: %s",
@@ -183,13 +225,13 @@ class TidemarkListener(StreamingQueryListener):
             source=binding.source,
             mode=binding.mode,
             applied_us=self._clock_us(),
+            ceiling_ms=binding.ceiling_ms,
         )
 
     def _report(
-        self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, observed: str
+        self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, counts: TapCounts
     ) -> Report:
         batch = progress.batchId
-        counts = binding.tap.decode(observed)
         bases = run.bases.setdefault(metric, BaseTracker())
         bases.add(batch, counts.max_event_time_us)
         states = progress.stateOperators
@@ -220,6 +262,7 @@ class TidemarkListener(StreamingQueryListener):
             state_bytes=sum(state.memoryUsedBytes for state in states),
             dropped_by_spark=sum(state.numRowsDroppedByWatermark for state in states),
             given_up_reports=binding.sink.given_up,
+            append_delay=counts.append_delay,
         )
 
     def _late_watermark_ms(self, run: _Run, batch: int) -> int | None:

@@ -1,4 +1,4 @@
-"""What Spark knows of a running query but does not tell its listeners: output mode and logged watermarks.
+"""What Spark knows of a running query but does not tell its listeners: its plan's taps, trigger and logged watermarks.
 
 The offset log of a checkpoint holds the watermark of every batch, also of those before a restart, which the late rule
 needs for the first batch of a run (Spark 4.2, ``MicroBatchExecution``, ``OffsetSeqMetadata.batchWatermarkMs``). There
@@ -7,17 +7,22 @@ is no public way to it, so this module alone reaches into Spark's internals; a t
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.wire import OutputMode
 
 __all__ = ["RunningQuery"]
 
 _log = logging.getLogger("tidemark.spark")
+_METRIC = re.compile(r"CollectMetrics (tidemark:.*?:\d+),")
+_INTERVAL = re.compile(r"ProcessingTimeTrigger\((\d+)\)")
 _OUTPUT_MODES: dict[str, OutputMode] = {"Append": "append", "Update": "update", "Complete": "complete"}
 
 
@@ -60,3 +65,39 @@ class RunningQuery:
         except Py4JError as error:
             _log.warning("the watermark of batch %d cannot be read from the checkpoint: %s", batch_id, error)
             return None
+
+    def metrics(self) -> tuple[str, ...]:
+        """Return the names of the taps in the query's plan; empty when it cannot be read."""
+        try:
+            return () if self._execution is None else _names(self._execution.analyzedPlan().toString())
+        except Py4JError as error:
+            _log.warning("the query's plan cannot be read: %s", error)
+            return ()
+
+    def trigger_ms(self) -> int | None:
+        """Return the interval of the processing-time trigger in milliseconds, 0 for back to back; None for others."""
+        try:
+            told = "" if self._execution is None else self._execution.trigger().toString()
+        except Py4JError as error:
+            _log.warning("the trigger cannot be read: %s", error)
+            return None
+        found = _INTERVAL.fullmatch(told)
+        return None if found is None else int(found.group(1))
+
+    def newer_progress(self, than_batch: int) -> StreamingQueryProgress | None:
+        """Return the newest progress if its batch comes after ``than_batch``.
+
+        Spark has it here before the next batch is planned; a listener is told of it later, on another thread.
+        """
+        try:
+            progress = None if self._execution is None else self._execution.lastProgress()
+            if progress is None or progress.batchId() <= than_batch:
+                return None
+            return StreamingQueryProgress.fromJson(json.loads(progress.json()))
+        except Py4JError as error:
+            _log.warning("the progress cannot be read: %s", error)
+            return None
+
+
+def _names(plan: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_METRIC.findall(plan)))

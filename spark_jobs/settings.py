@@ -1,7 +1,7 @@
 """The job's settings: ``spark.tidemark.*`` conf, overridden by arguments.
 
 Keys start with ``spark.`` because ``spark-submit`` drops all others. The token itself is never a setting, only the
-file that holds it: Spark shows conf values in its UI and event logs.
+file that holds it, and a key that looks like one is refused: Spark shows conf values in its UI and event logs.
 """
 
 from __future__ import annotations
@@ -12,9 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SETTINGS", "JobSettings", "Setting"]
+from tidemark.models.wire import Pin
+from tidemark.spark_jobs.bearer import TOKEN_FILE_KEY, TOKEN_VARIABLE
+
+__all__ = ["PIN_KEY", "SETTINGS", "JobSettings", "Setting"]
+
+PIN_KEY = "spark.tidemark.pin"
+"""The job's own kill switch."""
 
 _LONGEST_NAME = 200
+_PINS: dict[str, Pin] = {"off": "Off", "ceiling": "Ceiling"}
+_TOKEN_KEY = "spark.tidemark.token"  # noqa: S105 - the name of a key
+"""Where somebody might put the token itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +43,30 @@ SETTINGS = (
         None,
         "Address of the controller; without it nothing is sent or asked.",
     ),
-    Setting("spark.tidemark.token.file", None, "File that holds the bearer token."),
+    Setting(
+        TOKEN_FILE_KEY,
+        None,
+        f"File that holds the bearer token; the environment variable `{TOKEN_VARIABLE}` unless set.",
+    ),
     Setting("spark.tidemark.cache.dir", None, "Folder of last good bounds; `~/.cache/tidemark` unless set."),
     Setting("spark.tidemark.timeout.ms", "3000", "Limit of each request to the controller, in milliseconds."),
     Setting(
         "spark.tidemark.queue.reports", "1000", "Reports kept in the driver while the controller is away."
+    ),
+    Setting(
+        PIN_KEY,
+        None,
+        "Kill switch of the job: `off` holds it to its own bound, `ceiling` to its ceiling, without the controller.",
+    ),
+    Setting(
+        "spark.tidemark.watch.seconds",
+        "30",
+        "How long the controller may hold a request for the next bound, in seconds.",
+    ),
+    Setting(
+        "spark.tidemark.restart.marker",
+        None,
+        "File that says which bound a job ended for, where something outside starts it again.",
     ),
 )
 """Every conf key that a job reads, for the table in README."""
@@ -49,12 +77,25 @@ class JobSettings:
     """Settings of one stream of one job."""
 
     job: str
+    """Name of the job."""
     stream: str
+    """Name of the stream."""
     controller_url: str | None
+    """Address of the controller; None for none."""
     token_file: Path | None
+    """File with the bearer token; None: the environment may hold one."""
     cache_dir: Path
+    """Folder of last good bounds."""
     timeout_s: float
+    """Limit of each request to the controller, in seconds."""
     queue_reports: int
+    """Reports kept while the controller is away."""
+    pin: Pin | None = None
+    """What the job itself pins its bound to; None for nothing."""
+    watch_s: float = 30.0
+    """How long a request for the next bound may be held, in seconds."""
+    restart_marker: Path | None = None
+    """File that says which bound a job ended for; None for none."""
 
     @classmethod
     def read(
@@ -76,13 +117,15 @@ class JobSettings:
             token_file: file that holds the bearer token.
 
         Raises:
-            ValueError: when a number is none, a name cannot be one, or an address has no scheme.
+            ValueError: when a number is none, a name cannot be one, an address has no scheme, a pin is unknown, or the
+                conf holds a token.
         """
+        _refuse_token(conf)
         given = {
             "spark.tidemark.job": job,
             "spark.tidemark.stream": stream,
             "spark.tidemark.controller.url": controller_url,
-            "spark.tidemark.token.file": token_file,
+            TOKEN_FILE_KEY: token_file,
         }
         found = {
             setting.key: given.get(setting.key) or conf(setting.key, setting.default) or None
@@ -93,7 +136,6 @@ class JobSettings:
             raise ValueError(
                 f"spark.tidemark.controller.url is {url!r}; it must start with http:// or https://"
             )
-        token = found["spark.tidemark.token.file"]
         cache = found["spark.tidemark.cache.dir"]
         return cls(
             job=_checked_name(
@@ -102,11 +144,36 @@ class JobSettings:
             ),
             stream=_checked_name("spark.tidemark.stream", found["spark.tidemark.stream"] or "default"),
             controller_url=url,
-            token_file=Path(token) if token else None,
+            token_file=_path(found[TOKEN_FILE_KEY]),
             cache_dir=Path(cache) if cache else _cache_home() / "tidemark",
             timeout_s=_number("spark.tidemark.timeout.ms", found["spark.tidemark.timeout.ms"], 1) / 1_000,
             queue_reports=_number("spark.tidemark.queue.reports", found["spark.tidemark.queue.reports"], 1),
+            pin=_pin(found[PIN_KEY]),
+            watch_s=float(_number("spark.tidemark.watch.seconds", found["spark.tidemark.watch.seconds"], 1)),
+            restart_marker=_path(found["spark.tidemark.restart.marker"]),
         )
+
+
+def _refuse_token(conf: Callable[[str, str | None], str | None]) -> None:
+    if conf(_TOKEN_KEY, None):
+        raise ValueError(
+            f"{_TOKEN_KEY} must not be set: Spark shows conf values in its UI and event logs. Put the token into a "
+            f"file and name it in {TOKEN_FILE_KEY}, or into the driver's environment variable {TOKEN_VARIABLE}; and "
+            "have a new one made, since this one has been shown"
+        )
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
+
+
+def _pin(text: str | None) -> Pin | None:
+    if text is None:
+        return None
+    try:
+        return _PINS[text.strip().lower()]
+    except KeyError:
+        raise ValueError(f"{PIN_KEY} is {text!r}; it must be {' or '.join(_PINS)}") from None
 
 
 def _cache_home() -> Path:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import zlib
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -20,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, IntegerType, ShortType, TimestampType
 
 from tidemark.models.operators import Closed
-from tidemark.models.wire import PartitionCounts
+from tidemark.models.wire import AppendDelay, PartitionCounts
 
 __all__ = ["DEFAULT_MAX_KEYS", "MOST_KEYS", "Tap", "TapCounts"]
 
@@ -41,6 +42,11 @@ _PARTITIONS = 1 << (63 - _GRANULE_BITS)
 _RESIDUE = 1_000_003
 _COLUMN = "tap"
 _TIME, _KEY = "__tidemark_time", "__tidemark_key"
+_AHEAD_MARK, _ASIDE_MARK = "!", "!!"
+
+TAKEN, SET_BACK, SET_ASIDE = 0, 1, 2
+"""What the column ``ahead`` says of a row: taken as it is, set back to the clock, or to be taken out."""
+
 _FARTHEST_US = 1 << 60
 """Times further from the epoch are not counted, and told as this far: no calendar and no controller goes there."""
 
@@ -56,11 +62,15 @@ class TapCounts:
     null_rows: int
     """Rows without an event time."""
     min_event_time_us: int | None
-    """Least event time in microseconds; None without rows."""
+    """Least event time in microseconds; None without rows. Rows dated ahead do not count."""
     max_event_time_us: int | None
-    """Greatest event time in microseconds; None without rows."""
+    """Greatest event time in microseconds; None without rows. Rows dated ahead do not count."""
     partitions: tuple[PartitionCounts, ...]
     """Exact counts; empty when the distinct keys did not fit."""
+    newest_granules: dict[str, int] = field(default_factory=dict)
+    """Index of the newest granule of each partition's rows that are not dated ahead."""
+    append_delay: AppendDelay | None = None
+    """How late the source had the rows; None where no column tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +83,10 @@ class Tap:
         granule_us: width of a granule in microseconds.
         closed: which edge belongs to a granule.
         max_keys: distinct (partition, granule) pairs to count exactly in a batch.
+        ahead: name of the column that tells rows dated ahead of the clock; None when none are told apart. Those to be
+            taken out after the tap are counted as dated ahead, and are no rows of the stream.
+        arrival_time: name of the column with the source's own timestamp; None when there is none.
+        arrival_type: name of the column that is 1 where that timestamp is the broker's, as Kafka's source has it.
     """
 
     event_time: str
@@ -80,31 +94,66 @@ class Tap:
     granule_us: int
     closed: Closed
     max_keys: int = DEFAULT_MAX_KEYS
+    ahead: str | None = None
+    arrival_time: str | None = None
+    arrival_type: str | None = None
 
     def observe(self, df: DataFrame, metric: str) -> DataFrame:
         """Return ``df``, unchanged, with its batches counted under the name ``metric``."""
         # The key is put beside the rows and taken away again, else Spark computes it anew for each aggregate.
         time = F.unix_micros(F.col(quoted(self.event_time)))
-        keyed = df.withColumns({_TIME: time, _KEY: self._key(df, time)})
+        keyed = df.withColumns({_TIME: time, _KEY: self._marked(df, self._key(df, time))})
         return keyed.observe(metric, self._aggregate(df)).drop(_TIME, _KEY)
 
     def _aggregate(self, df: DataFrame) -> Column:
         """Return what is observed: one JSON string, so that one value crosses to Python."""
         times, key = F.col(_TIME), F.col(_KEY)
+        honest = times if self.ahead is None else F.when(F.col(self.ahead) == TAKEN, times)
+        row = F.lit(1) if self.ahead is None else F.when(F.col(self.ahead) != SET_ASIDE, 1)
+        timed = times if self.ahead is None else F.when(F.col(self.ahead) != SET_ASIDE, times)
         # A sum that overflowed would end the user's query, so what is summed stays below 2**20 a row.
-        check = F.sum((key if self._packed(df) else F.crc32(key)) % _RESIDUE)
+        residue = F.pmod(key if self._packed(df) else F.crc32(key), F.lit(_RESIDUE))
         return F.to_json(
             F.struct(
-                F.count(F.lit(1)).alias("rows"),
-                F.count(times).alias("timed"),
-                F.min(times).alias("first"),
-                F.max(times).alias("last"),
+                F.count(row).alias("rows"),
+                F.count(timed).alias("timed"),
+                F.min(honest).alias("first"),
+                F.max(honest).alias("last"),
                 F.count(key).alias("keyed"),
-                check.alias("check"),
+                F.sum(residue).alias("check"),
                 F.call_function("approx_top_k", key, F.lit(self.max_keys), F.lit(self.max_keys)).alias("top"),
+                *self._append_delay(honest),
             ),
             {"ignoreNullFields": "true"},
         ).alias(_COLUMN)
+
+    def _marked(self, df: DataFrame, key: Column) -> Column:
+        """Return the key so that it tells rows dated ahead: a negative number, or a mark before the string."""
+        if self.ahead is None:
+            return key
+        ahead = F.col(self.ahead)
+        if self._packed(df):
+            # What is taken out has no granule; the least one, which no time falls into, stands for it.
+            aside = -self._with_granule(F.lit(0).cast("long")) - 1
+            marked = -key - 1
+        else:
+            aside = F.concat(F.lit(f"{_ASIDE_MARK}:"), self._name())
+            marked = F.concat(F.lit(_AHEAD_MARK), key)
+        return F.when(ahead == TAKEN, key).when(ahead == SET_ASIDE, aside).otherwise(marked)
+
+    def _append_delay(self, times: Column) -> list[Column]:
+        if self.arrival_time is None:
+            return []
+        # Times a quarter of a million years apart have no difference; one that failed would end the user's query.
+        delay = F.try_subtract(F.unix_micros(F.col(quoted(self.arrival_time)).cast("timestamp")), times)
+        kind = F.lit(0) if self.arrival_type is None else F.col(quoted(self.arrival_type))
+        return [
+            F.count(delay).alias("appended"),
+            F.min(delay).alias("least_delay"),
+            F.avg(delay).alias("mean_delay"),
+            F.max(delay).alias("most_delay"),
+            F.min(kind).alias("append_type"),
+        ]
 
     def refuse(self, df: DataFrame) -> None:
         """Raise if ``df`` lacks what the tap reads.
@@ -129,12 +178,15 @@ class Tap:
         exact = sum(entry["count"] for entry in top) == seen["keyed"] and (
             sum(entry["count"] * _residue(entry["item"], packed) for entry in top) == seen.get("check", 0)
         )
+        partitions, newest = self._partitions(top, packed) if exact else ((), {})
         return TapCounts(
             rows=seen["rows"],
             null_rows=seen["rows"] - seen["timed"],
             min_event_time_us=_clamped(seen.get("first")),
             max_event_time_us=_clamped(seen.get("last")),
-            partitions=self._partitions(top, packed) if exact else (),
+            partitions=partitions,
+            newest_granules=newest,
+            append_delay=_append_delay(seen),
         )
 
     def _packed(self, df: DataFrame) -> bool:
@@ -152,37 +204,64 @@ class Tap:
         index = F.expr(f"(unix_micros({quoted(self.event_time)}) + {shift}L) div {self.granule_us}L")
         inside = (times >= F.lit(-shift)) & (times < F.lit(shift))
         if not self._packed(df):
-            name = F.col(quoted(str(self.partition))).cast("string")
-            return F.when(
-                inside, F.concat_ws(":", (index - half).cast("string"), F.coalesce(name, F.lit("")))
-            )
+            return F.when(inside, F.concat_ws(":", (index - half).cast("string"), self._name()))
+        return F.when(inside, self._with_granule(index))
+
+    def _name(self) -> Column:
+        return F.coalesce(F.col(quoted(str(self.partition))).cast("string"), F.lit(""))
+
+    def _with_granule(self, index: Column) -> Column:
+        """Return the packed key of a row's partition and ``index``."""
         if self.partition is None:
-            return F.when(inside, index)
+            return index
         number = F.col(quoted(self.partition)).cast("long")
         fits = (number >= 0) & (number < _OTHER_NUMBER)
         number = F.when(fits, number).otherwise(F.lit(_OTHER_NUMBER))
-        return F.when(inside, F.shiftleft(number, _GRANULE_BITS).bitwiseOR(index))
+        return F.shiftleft(number, _GRANULE_BITS).bitwiseOR(index)
 
     @property
     def _half(self) -> int:
         return min(_HALF, _FARTHEST_US // self.granule_us)
 
-    def _partitions(self, top: list[dict[str, Any]], packed: bool) -> tuple[PartitionCounts, ...]:
+    def _partitions(
+        self, top: list[dict[str, Any]], packed: bool
+    ) -> tuple[tuple[PartitionCounts, ...], dict[str, int]]:
+        """Return the counts, and the newest granule of each partition's rows that are not dated ahead."""
         by_name: dict[str, Counter[int]] = defaultdict(Counter)
+        future: Counter[str] = Counter()
+        newest: dict[str, int] = {}
         for entry in top:
-            item = entry["item"]
-            if packed:
-                name = self._name_of(item >> _GRANULE_BITS)
-                granule = (item & ((1 << _GRANULE_BITS) - 1)) - self._half
+            name, granule, ahead = self._read(entry["item"], packed)
+            cells, count = by_name[name], entry["count"]
+            if ahead != SET_ASIDE:
+                cells[granule] += count
+            if ahead == TAKEN:
+                newest[name] = max(granule, newest.get(name, granule))
             else:
-                text, _, name = item.partition(":")
-                granule, name = int(text), _short(name)
-            by_name[name][granule] += entry["count"]
+                future[name] += count
         result = []
         for name, cells in sorted(by_name.items()):
-            granules, counts = zip(*sorted(cells.items()), strict=True)
-            result.append(PartitionCounts(partition=name, granules=granules, counts=counts))
-        return tuple(result)
+            granules, counts = zip(*sorted(cells.items()), strict=True) if cells else ((), ())
+            result.append(
+                PartitionCounts(partition=name, granules=granules, counts=counts, future_rows=future[name])
+            )
+        return tuple(result), newest
+
+    def _read(self, item: int | str, packed: bool) -> tuple[str, int, int]:
+        """Return partition, granule, and what became of the rows of a key."""
+        if packed:
+            number = int(item)
+            ahead = TAKEN if number >= 0 else SET_BACK
+            number = number if number >= 0 else -number - 1
+            index = number & ((1 << _GRANULE_BITS) - 1)
+            if ahead == SET_BACK and index == 0:
+                ahead = SET_ASIDE
+            return self._name_of(number >> _GRANULE_BITS), index - self._half, ahead
+        text, _, name = str(item).partition(":")
+        if text == _ASIDE_MARK:
+            return _short(name), 0, SET_ASIDE
+        ahead = SET_BACK if text.startswith(_AHEAD_MARK) else TAKEN
+        return _short(name), int(text.removeprefix(_AHEAD_MARK)), ahead
 
     def _name_of(self, number: int) -> str:
         if self.partition is None:
@@ -210,6 +289,18 @@ def _short(name: str) -> str:
     if len(name) <= _LONGEST_NAME:
         return name
     return f"{name[: _LONGEST_NAME - 17]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def _append_delay(seen: dict[str, Any]) -> AppendDelay | None:
+    if not seen.get("appended"):
+        return None
+    return AppendDelay(
+        rows=seen["appended"],
+        least_us=seen["least_delay"],
+        mean_us=math.floor(seen["mean_delay"]),
+        most_us=seen["most_delay"],
+        by_broker=seen["append_type"] == 1,
+    )
 
 
 def _clamped(time_us: int | None) -> int | None:

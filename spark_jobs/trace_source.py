@@ -100,6 +100,7 @@ class TraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._arrivals: list[int] | None = None
         self._started: tuple[float, int] | None = None
         self._everything_has_arrived = False
+        self._latest: dict[str, int] | None = None
 
     # -- in the driver ------------------------------------------------------------------------------------------
 
@@ -109,6 +110,14 @@ class TraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's
         """Return how far the batch goes that begins at ``start``."""
+        self._latest = self._reached(start)
+        return self._latest
+
+    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802 - Spark's name
+        """Return how far the trace has arrived: a batch takes all of it, so there is never a backlog."""
+        return self._latest
+
+    def _reached(self, start: dict[str, int]) -> dict[str, int]:
         arrivals = self._load()
         first = start["rows"]
         end = len(arrivals) if self._until is None else min(self._until, len(arrivals))

@@ -5,11 +5,11 @@ below W(n). A slot without arrivals holds a batch only when the batch before it,
 watermark, or when a control row is due there.
 
 *Native*, *restart*: W(n+1) = max(W(n), base - L), the base over the batches of this run of the query. *Live*: the
-control value computed at the end of a slot is read by the next slot's batch and in force in the one after that. A
-batch with rows reads whatever is newest; one without reads a control row only when that is due, i.e. when a key that
-has arrived lies above the watermark and at or below the control. So an idle job runs no endless control batches, not
-even when the control follows the clock. There is no ceiling here: nothing but the control moves the watermark. After
-the last arrival nothing more is decided; what was decided runs out.
+control value computed at the end of a slot is read by the next slot's batch and in force in the one after that. It is
+read only when it is due, i.e. when a key that has arrived lies above the watermark and at or below the control, as in
+the driver (``live/control``), which cannot know whether rows are waiting. So an idle job runs no endless control
+batches, not even when the control follows the clock. There is no ceiling here: nothing but the control moves the
+watermark. After the last arrival nothing more is decided; what was decided runs out.
 """
 
 from __future__ import annotations
@@ -277,11 +277,10 @@ def live_batches(
         moved = False
         if executed:
             seen = watch.batch(held, after, now)
-            reads = after > held or due
-            read = max(mark, control) if reads else mark
+            read = control if due else mark
             log.add(slice(held, after), slot, bound, mark, read, watch.base_us)
             moved = read > mark
-            mark, bound, held = read, control_bound if reads else bound, after
+            mark, bound, held = read, control_bound if due else bound, after
             on_slot(slot)
             policy.observe(seen)
         is_open = waiting.greatest_us[held - 1] > control
@@ -292,7 +291,7 @@ def live_batches(
             control_bound = standing.bound_us
             is_open = waiting.greatest_us[held - 1] > control
         following = occupied[held] if held < len(occupied) else None
-        due = following != slot + 1 and control > mark and waiting.between(mark, control, slot + 1)
+        due = control > mark and waiting.between(mark, control, slot + 1)
         if following is not None:
             slot = slot + 1 if moved or due or is_open else following
         elif moved or due:

@@ -13,7 +13,12 @@ import pytest
 
 from tidemark.models.operators import tumbling
 from tidemark.models.wire import Acknowledgement, Report
-from tidemark.spark_jobs.client import ControllerClient, ControllerUnavailable, RequestRefused
+from tidemark.spark_jobs.client import (
+    ControllerClient,
+    ControllerUnavailable,
+    RequestRefused,
+    TokenRefused,
+)
 from tidemark.spark_jobs.sender import Sender
 
 REPORT = Report(
@@ -250,3 +255,73 @@ def test_the_token_is_read_anew_for_each_request(tmp_path: Path) -> None:
         client.report(REPORT)
 
     assert seen == ["Bearer old", "Bearer new"]
+
+
+def _refusing(status: int) -> httpx.MockTransport:
+    return httpx.MockTransport(lambda _: httpx.Response(status))
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_token_says_what_to_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """It is tried again, since it may be in the middle of being rotated; meanwhile the log has to help."""
+    monkeypatch.delenv("TIDEMARK_TOKEN", raising=False)
+    with pytest.raises(
+        TokenRefused, match="no token was sent: name its file in"
+    ):
+        ControllerClient("http://c", transport=_refusing(status)).report(REPORT)
+    monkeypatch.setenv("TIDEMARK_TOKEN", "s3cr3t")
+    with pytest.raises(
+        TokenRefused, match="check that the environment variable TIDEMARK_TOKEN holds"
+    ) as error:
+        ControllerClient("http://c", transport=_refusing(status)).report(REPORT)
+    (tmp_path / "token").write_text("s3cr3t")
+    with pytest.raises(TokenRefused, match=f"check that the token file {tmp_path / 'token'} holds"):
+        ControllerClient("http://c", tmp_path / "token", transport=_refusing(status)).report(REPORT)
+
+    assert "s3cr3t" not in str(error.value)
+
+
+def test_a_refused_token_is_waited_for(controller: Controller, make: Callable[[int], Sender]) -> None:
+    """No report is lost because a token was rotated a minute too late."""
+    controller.up.set()
+    controller.status = 401
+    sender = make(10)
+    sender.report(_batch(1))
+    assert not sender.flush(0.2)
+    controller.status = 201
+
+    assert sender.flush(10)
+    assert sender.refused == 0
+
+
+def test_the_token_may_come_from_the_environment_and_a_file_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers.get("authorization"))
+        return httpx.Response(201)
+
+    (tmp_path / "token").write_text("from-file")
+    monkeypatch.setenv("TIDEMARK_TOKEN", " from-environment\n")
+    for file in (None, tmp_path / "token"):
+        ControllerClient("http://c", file, transport=httpx.MockTransport(answer)).report(REPORT)
+    monkeypatch.delenv("TIDEMARK_TOKEN")
+    ControllerClient("http://c", transport=httpx.MockTransport(answer)).report(REPORT)
+
+    assert seen == ["Bearer from-environment", "Bearer from-file", None]
+
+
+@pytest.mark.parametrize("content", [b"", b"two words", b"two\nlines", b"t\xf6ken", b"t\x07ken"])
+def test_what_is_no_token_is_not_sent_and_not_shown(tmp_path: Path, content: bytes) -> None:
+    """A header with a line break in it would be another header, and an error about it would quote it."""
+    (tmp_path / "token").write_bytes(content)
+    client = ControllerClient("http://c", tmp_path / "token", transport=_refusing(201))
+    with pytest.raises(ControllerUnavailable, match="token file") as error:
+        client.report(REPORT)
+
+    assert "ken" not in str(error.value).replace("token", "")
+    assert "words" not in str(error.value)

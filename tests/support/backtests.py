@@ -291,8 +291,8 @@ def literal_live(
 ) -> Outcome:
     """Return what Spark does when the control stream moves its watermark.
 
-    With ``every_batch_reads`` a no-data batch reads the control even if that closes nothing: each may then bring the
-    next one about.
+    With ``every_batch_reads`` a batch reads the control even if that closes nothing: each may then bring the next one
+    about.
     """
     job = _Job(rows, setup, partitions)
     trigger = setup.trigger_us
@@ -306,7 +306,7 @@ def literal_live(
         if ran:
             seen = job.batch(slot, held, mark, 3)
             policy.observe(seen)
-            if held or due or every_batch_reads:
+            if due or every_batch_reads:
                 moved = control > mark
                 mark = max(mark, control)
         if slot > job.last_slot or not (ran or any(key > control for key in job.arrived)):

@@ -1,0 +1,70 @@
+"""The control of one query: the least watermark that its streams want, offered when that closes something.
+
+A new offer costs a batch when no rows are waiting, and a no-data batch after it. So the control moves when a key that
+has arrived closes. Beyond the last of them something may still wait downstream (a wider window of a chain, the time
+range of a join, a timer): for that it moves in steps that double, up to the ceiling, and then no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidemark.models.live.open_keys import OpenKeys
+from tidemark.models.policies.policy import NO_BASE_US
+
+__all__ = ["Control", "StreamWants"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamWants:
+    """One stream of the query, at one moment."""
+
+    watermark_us: int | None
+    """What its fast policy wants; None holds the whole query."""
+    keys: OpenKeys
+    """What of it is open."""
+
+
+class Control:
+    """The control of one query.
+
+    Args:
+        step_us: least step beyond the last key, in microseconds.
+        ceiling_us: how far beyond the last key the control goes at the most, in microseconds.
+    """
+
+    def __init__(self, step_us: int, ceiling_us: int) -> None:
+        self._least_step_us = self._step_us = max(step_us, 1)
+        self._ceiling_us = ceiling_us
+        self.offered_us = NO_BASE_US
+        """The last offer, ``NO_BASE_US`` before the first."""
+
+    def restore(self, offered_us: int) -> None:
+        """Know again what the checkpoint says was offered."""
+        self.offered_us = max(self.offered_us, offered_us)
+
+    def offer(self, streams: Sequence[StreamWants]) -> int:
+        """Return the watermark to be offered now: a new one, or the last one when there is no cause to move."""
+        wanted = [stream.watermark_us for stream in streams]
+        if not wanted or None in wanted:
+            return self.offered_us
+        least_us = min(watermark for watermark in wanted if watermark is not None)
+        if least_us <= self.offered_us:
+            return self.offered_us
+        if any(stream.keys.closes(least_us) for stream in streams):
+            self._step_us = self._least_step_us
+        elif self._is_worth_a_step(least_us, max(stream.keys.greatest_us for stream in streams)):
+            self._step_us *= 2
+        else:
+            return self.offered_us
+        self.offered_us = least_us
+        for stream in streams:
+            stream.keys.close(least_us)
+        return least_us
+
+    def _is_worth_a_step(self, watermark_us: int, greatest_key_us: int) -> bool:
+        if self.offered_us == NO_BASE_US or greatest_key_us > watermark_us:
+            return False
+        exhausted = self.offered_us >= greatest_key_us + self._ceiling_us
+        return not exhausted and watermark_us >= self.offered_us + self._step_us

@@ -1,0 +1,251 @@
+"""The fast policy: where a live stream's watermark is to be, decided in the driver at every batch.
+
+With an SLO it is the live policy's (``policies/tidemark``), without one each partition's base less the bound, the
+least of them. Either stays inside what the controller allows (the envelope), behind what a partition with a backlog
+still holds, and behind the clock: a watermark that was too high is in the checkpoint and cannot be taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tidemark.models.backtest.setup import Setup
+from tidemark.models.duration import format_about, format_duration
+from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
+from tidemark.models.live.open_keys import OpenKeys
+from tidemark.models.live.partitions import Activity, Partitions
+from tidemark.models.operators import Operator, SessionWindow, TimeWindow
+from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.policies.reports import PartitionBases, seen_of_report
+from tidemark.models.policies.tidemark import Tidemark
+from tidemark.models.target import format_target
+from tidemark.models.wire import Pin, Report
+
+__all__ = ["FastPolicy", "Follow", "Order", "Wanted"]
+
+
+Follow = Literal["partitions", "stream", "ceiling"]
+"""Whom the watermark follows: the partitions as this module says; the stream's greatest event time, as without
+Tidemark; or nobody, so that the ceiling in the plan is all there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What the fast policy is to do: the controller's envelope, or what the job itself was given."""
+
+    follow: Follow = "partitions"
+    """What the watermark follows."""
+    bound_us: int
+    """The bound, in microseconds: each partition's where no SLO decides, or the stream's."""
+    target_ppm: int | None = None
+    """The completeness target in parts per million; None: each partition keeps to the bound."""
+    latency_cap_us: int | None = None
+    """Longest that a window may wait, in microseconds; None for no cap."""
+    least_bound_us: int | None = None
+    """Least distance from every active partition, in microseconds; None for no limit."""
+    greatest_bound_us: int | None = None
+    """Greatest distance from the slowest active partition, in microseconds; None for no limit but the ceiling."""
+    pin: Pin | None = None
+    """What a kill switch holds the job to; to be reported, ``follow`` says what comes of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the fast policy wants, and why."""
+
+    watermark_us: int | None
+    """The watermark in microseconds, whole milliseconds; None: leave it where it is."""
+    reason: str
+    """Why, in one sentence."""
+    activity: Activity
+    """Who holds it back."""
+
+
+class FastPolicy:
+    """The fast policy of one stream.
+
+    Args:
+        operator: the stateful operator.
+        ceiling_us: the static bound that the plan holds, in microseconds.
+        idle_timeout_us: silence after which a partition is idle, see ``Partitions``.
+    """
+
+    def __init__(self, operator: Operator, ceiling_us: int, idle_timeout_us: int | None = None) -> None:
+        self._operator = operator
+        self._ceiling_us = ceiling_us
+        self._partitions = Partitions(idle_timeout_us)
+        self._bases = PartitionBases()
+        self._keys = OpenKeys()
+        self._policy: Tidemark | None = None
+        self._setup: Setup | None = None
+        self._trigger_us = 0
+        self._granule_us = SPARK_TICK_US
+        self._last_us = 0
+
+    @property
+    def partitions(self) -> Partitions:
+        """The stream's partitions."""
+        return self._partitions
+
+    @property
+    def keys(self) -> OpenKeys:
+        """What has arrived and not been closed yet."""
+        return self._keys
+
+    def observe(
+        self,
+        report: Report,
+        newest_granules: Mapping[str, int],
+        backlog: Mapping[str, int] | None,
+        trigger_us: int,
+        order: Order,
+        *,
+        shown: bool = True,
+    ) -> None:
+        """Take a batch; batches come in order, each once.
+
+        Args:
+            report: the batch's report.
+            newest_granules: index of the newest granule of each partition's rows that are not dated ahead.
+            backlog: rows by partition that the source has and the query has not read; None when it does not tell.
+            trigger_us: time between two triggers, in microseconds; 0 while it is not known.
+            order: what is asked of the stream.
+            shown: whether the rows tell how late rows come; what had piled up while the job was away does not.
+        """
+        self._granule_us = report.granule_us
+        self._last_us = report.started_us
+        bases_us = self._bases_us(report, newest_granules)
+        self._partitions.observe(report.started_us, trigger_us, bases_us, backlog)
+        if report.max_event_time_us is not None:
+            base_us = min(report.max_event_time_us, report.started_us)
+            self._partitions.stream_base_us = max(self._partitions.stream_base_us, base_us)
+        self._keys.add(_keys_of(report), report.watermark_ms * SPARK_TICK_US)
+        self._keys.close(report.watermark_ms * SPARK_TICK_US)
+        policy = self._policy_for(order, trigger_us)
+        seen = seen_of_report(report, self._bases, report.late_base_ms)
+        behind = any(rows > 0 for rows in (backlog or {}).values())
+        if policy is not None and shown and not behind:
+            policy.observe(seen)
+
+    def wanted(self, now_us: int, order: Order) -> Wanted:
+        """Return where the watermark is to be, asked when the next batch is planned at ``now_us``."""
+        activity = self._partitions.activity(now_us)
+
+        def answer(watermark_us: int | None, reason: str) -> Wanted:
+            return Wanted(watermark_us=watermark_us, reason=reason, activity=activity)
+
+        stream_us = self._partitions.stream_base_us
+        if order.follow == "ceiling":
+            return answer(None, "the control stream stands still: the ceiling holds")
+        if stream_us == NO_BASE_US:
+            return answer(None, "no row has been seen yet")
+        if order.follow == "stream":
+            bound = format_duration(order.bound_us)
+            return answer(
+                self._clamped(stream_us - order.bound_us, now_us),
+                f"{bound} behind the stream's greatest event time, as without Tidemark",
+            )
+        if activity.base_us == NO_BASE_US:
+            return answer(
+                None, f"partition {activity.holder} has rows that are not read yet and none that are"
+            )
+        watermark_us, reason = self._unlimited(now_us, order, activity)
+        watermark_us, reason = self._limited(watermark_us, reason, order, activity)
+        return answer(self._clamped(watermark_us, now_us), reason)
+
+    @staticmethod
+    def _bases_us(report: Report, newest_granules: Mapping[str, int]) -> dict[str, int]:
+        """Return how far each partition of the batch has come: a time that is never after the truth, nor the clock.
+
+        A row dated ahead by less than the allowance is taken as it is, and yet says nothing of where its partition is.
+        """
+        newest = np.array(list(newest_granules.values()), np.int64)
+        first_us = granule_first_us(newest, report.granule_us, report.closed).tolist()
+        bases_us = dict(zip(newest_granules, first_us, strict=True))
+        if len(bases_us) == 1 and report.max_event_time_us is not None:
+            bases_us = dict.fromkeys(bases_us, report.max_event_time_us)
+        return {name: min(base_us, report.started_us) for name, base_us in bases_us.items()}
+
+    def _unlimited(self, now_us: int, order: Order, activity: Activity) -> tuple[int, str]:
+        by_bound_us = activity.base_us - order.bound_us
+        bound = format_duration(order.bound_us)
+        least = f"partition {activity.holder}"
+        if activity.holder is None:
+            least = "the stream, which is idle and goes on with the clock"
+        by_bound = by_bound_us, f"{bound} behind {least}"
+        if self._policy is None or order.target_ppm is None:
+            return by_bound
+        lag_us = self._partitions.last_us - self._partitions.stream_base_us
+        if lag_us > self._ceiling_us:
+            told = f"{by_bound[1]}: rows come {format_about(lag_us)} after their time, so this is a replay"
+            return by_bound_us, told
+        decided_us = max(self._last_us, now_us - self._trigger_us)
+        decision = self._policy.decide(decided_us, decided_us + 2 * self._trigger_us)
+        if decision.watermark_us is None:
+            return NO_BASE_US, "the policy has seen no row yet"
+        steps = "; ".join(f"{step.name}: {step.reason}" for step in self._policy.explain())
+        return decision.watermark_us, f"target {format_target(order.target_ppm)}: {steps}"
+
+    @staticmethod
+    def _limited(watermark_us: int, reason: str, order: Order, activity: Activity) -> tuple[int, str]:
+        if order.greatest_bound_us is not None:
+            floor_us = activity.base_us - order.greatest_bound_us
+            if watermark_us < floor_us:
+                told = (
+                    f"at most {format_duration(order.greatest_bound_us)} behind, the greatest bound allowed"
+                )
+                watermark_us, reason = floor_us, f"{told} ({reason})"
+        if order.least_bound_us is not None:
+            limit_us = activity.base_us - order.least_bound_us
+            if watermark_us > limit_us:
+                told = f"at least {format_duration(order.least_bound_us)} behind, the least bound allowed"
+                watermark_us, reason = limit_us, f"{told} ({reason})"
+        if activity.behind_us is not None:
+            limit_us = activity.behind_us - order.bound_us
+            if watermark_us > limit_us:
+                told = f"{len(activity.behind)} partitions have rows that are not read yet"
+                watermark_us, reason = (
+                    limit_us,
+                    f"{told}: {format_duration(order.bound_us)} behind them ({reason})",
+                )
+        return watermark_us, reason
+
+    def _clamped(self, watermark_us: int, now_us: int) -> int | None:
+        """Return the watermark behind the clock and on an edge on which the ledger is exact."""
+        if watermark_us <= 0:
+            return None
+        watermark_us = min(watermark_us, now_us)
+        if isinstance(self._operator, TimeWindow):
+            return watermark_us // SPARK_TICK_US * SPARK_TICK_US
+        reach_us = self._operator.gap_us if isinstance(self._operator, SessionWindow) else 0
+        return (watermark_us - reach_us) // self._granule_us * self._granule_us + reach_us
+
+    def _policy_for(self, order: Order, trigger_us: int) -> Tidemark | None:
+        if order.target_ppm is None or not trigger_us:
+            self._policy = self._setup = None
+            return None
+        # Once begun a policy keeps its trigger: its ages are counted in it.
+        self._trigger_us = self._setup.trigger_us if self._setup is not None else trigger_us
+        setup = Setup(
+            operator=self._operator,
+            trigger_us=self._trigger_us,
+            target_ppm=order.target_ppm,
+            latency_cap_us=order.latency_cap_us,
+        )
+        if self._policy is None or setup != self._setup:
+            self._policy, self._setup = Tidemark(setup), setup
+        return self._policy
+
+
+def _keys_of(report: Report) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the greatest key of each cohort of a batch, distinct."""
+    granules = [np.asarray(part.granules, np.int64) for part in report.partitions]
+    if not granules:
+        return np.empty(0, np.int64)
+    last = granule_last_us(np.unique(np.concatenate(granules)), report.granule_us, report.closed)
+    _, key = report.operator.keys(last)
+    return np.unique(key)

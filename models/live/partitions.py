@@ -1,0 +1,158 @@
+"""Which partitions hold the watermark back: active ones do, idle ones do not, and slow is not idle.
+
+A partition leaves the minimum when it has been silent for longer than its own gaps explain *and* the source has nothing
+of it that is not read yet. One with a backlog stays, however long it is silent. When all have left, the stream's base
+goes on with the clock from its last row, so that the last windows close as if rows had kept coming.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidemark.models.defaults import (
+    IDLE_AFTER_GAPS,
+    IDLE_GAPS_KEPT,
+    IDLE_LEAST_GAPS,
+    IDLE_UNLEARNED_TRIGGERS,
+)
+from tidemark.models.policies.policy import NO_BASE_US
+
+__all__ = ["Activity", "Partitions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Who holds the watermark back at one moment. Names are sorted."""
+
+    base_us: int
+    """Least base of the active partitions; of a stream that is idle, its base moved on with the clock. Microseconds.
+
+    ``NO_BASE_US`` while nothing has been seen, or while a partition with a backlog has not been seen at all.
+    """
+    holder: str | None
+    """The partition that holds it; None when none is active."""
+    behind: tuple[str, ...]
+    """Partitions with a backlog."""
+    behind_us: int | None
+    """Least base of those with a backlog; None without one, ``NO_BASE_US`` when one has not been seen at all."""
+    idle: tuple[str, ...]
+    """Partitions that are idle."""
+
+    @property
+    def all_idle(self) -> bool:
+        """Whether partitions are known and none of them is active."""
+        return self.holder is None and bool(self.idle)
+
+
+@dataclass(slots=True)
+class _Partition:
+    base_us: int
+    last_us: int
+    gaps_us: deque[int] = field(default_factory=lambda: deque(maxlen=IDLE_GAPS_KEPT))
+
+
+class Partitions:
+    """The partitions of one stream.
+
+    Args:
+        idle_timeout_us: silence after which a partition is idle, instead of what is learned from its gaps, in
+            microseconds. It also holds where the source does not tell its backlog; without it no partition of such a
+            source is ever idle.
+    """
+
+    def __init__(self, idle_timeout_us: int | None = None) -> None:
+        self._given_us = idle_timeout_us
+        self._partitions: dict[str, _Partition] = {}
+        self._backlog: Mapping[str, int] | None = None
+        self._trigger_us = 0
+        self.stream_base_us = NO_BASE_US
+        """Greatest event time of the stream, ``NO_BASE_US`` before the first."""
+        self.last_us = 0
+        """Wall time of the last batch with rows, in microseconds."""
+
+    @property
+    def bases_us(self) -> dict[str, int]:
+        """How far each partition has come, in microseconds."""
+        return {name: partition.base_us for name, partition in self._partitions.items()}
+
+    def restore(self, bases_us: Mapping[str, int], now_us: int) -> None:
+        """Know again the partitions of an earlier run; none is idle before it has been silent in this one."""
+        for name, base_us in bases_us.items():
+            if name not in self._partitions:
+                self._partitions[name] = _Partition(base_us, now_us)
+                self.stream_base_us = max(self.stream_base_us, base_us)
+        self.last_us = max(self.last_us, now_us)
+
+    def observe(
+        self, now_us: int, trigger_us: int, bases_us: Mapping[str, int], backlog: Mapping[str, int] | None
+    ) -> None:
+        """Take a batch.
+
+        Args:
+            now_us: wall time of its trigger, in microseconds.
+            trigger_us: time between two triggers, in microseconds.
+            bases_us: greatest event time of the batch's rows by partition, or a time not after it.
+            backlog: rows by partition that the source has and the query has not read; None when the source does not
+                tell.
+        """
+        self._trigger_us = trigger_us
+        self._backlog = backlog
+        for name, base_us in bases_us.items():
+            known = self._partitions.get(name)
+            if known is None:
+                self._partitions[name] = _Partition(base_us, now_us)
+                continue
+            gap_us = now_us - known.last_us
+            # A silence that was idleness tells nothing of how often an active partition speaks.
+            if 0 < gap_us <= self.timeout_us(name):
+                known.gaps_us.append(gap_us)
+            known.base_us = max(known.base_us, base_us)
+            known.last_us = max(known.last_us, now_us)
+        if bases_us:
+            self.stream_base_us = max(self.stream_base_us, *bases_us.values())
+            self.last_us = max(self.last_us, now_us)
+
+    def timeout_us(self, name: str) -> int:
+        """Return the silence after which a partition without a backlog is idle, in microseconds."""
+        if self._given_us is not None:
+            return self._given_us
+        learned = self._learned_us(self._partitions[name])
+        if learned is None:
+            every = (self._learned_us(other) for other in self._partitions.values())
+            learned = max((gap for gap in every if gap is not None), default=None)
+        if learned is None:
+            return IDLE_UNLEARNED_TRIGGERS * self._trigger_us
+        return IDLE_AFTER_GAPS * learned
+
+    def activity(self, now_us: int) -> Activity:
+        """Return who holds the watermark back at ``now_us``."""
+        behind = self._behind()
+        unseen = [name for name in behind if name not in self._partitions]
+        idle = [name for name in self._partitions if name not in behind and self._is_idle(name, now_us)]
+        active = {name: partition.base_us for name, partition in self._partitions.items() if name not in idle}
+        behind_us = min((active.get(name, NO_BASE_US) for name in behind), default=None)
+        names = tuple(sorted(behind)), tuple(sorted(idle))
+        if unseen:
+            return Activity(NO_BASE_US, min(unseen), names[0], NO_BASE_US, names[1])
+        if active:
+            holder = min(active, key=lambda name: (active[name], name))
+            return Activity(active[holder], holder, names[0], behind_us, names[1])
+        base_us = self.stream_base_us
+        if base_us > NO_BASE_US:
+            base_us += max(now_us - self.last_us, 0)
+        return Activity(base_us, None, names[0], behind_us, names[1])
+
+    def _learned_us(self, partition: _Partition) -> int | None:
+        if len(partition.gaps_us) < IDLE_LEAST_GAPS:
+            return None
+        return max(*partition.gaps_us, self._trigger_us)
+
+    def _behind(self) -> set[str]:
+        return {name for name, rows in (self._backlog or {}).items() if rows > 0}
+
+    def _is_idle(self, name: str, now_us: int) -> bool:
+        if self._backlog is None and self._given_us is None:
+            return False
+        return now_us - self._partitions[name].last_us > self.timeout_us(name)

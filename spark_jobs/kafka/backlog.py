@@ -1,0 +1,71 @@
+"""How far a query is behind its Kafka topics, from what Spark's progress says of a source. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+__all__ = ["Offsets", "rows_behind"]
+
+_MOST_DIGITS = 10  # of a 32-bit number
+
+Offsets = str | Mapping[str, object] | None
+"""Offsets by topic and partition, as Spark gives them: JSON text, or that text parsed; None when there are none."""
+
+
+def rows_behind(start: Offsets, end: Offsets, latest: Offsets) -> dict[str, int] | None:
+    """Return the rows that are in each Kafka partition after the last one that was read.
+
+    The keys are the partitions as the column ``partition`` of Spark's source names them, in numerical order; partitions
+    of one number in several topics are added up. A partition that the query has not met yet counts from offset 0, and
+    one that is gone does not count. Offsets are counted: where a topic is compacted or written in transactions, or
+    where old messages are deleted, there are fewer rows than that.
+
+    Args:
+        start: ``startOffset`` of a source in the progress; what was read when ``end`` says nothing.
+        end: ``endOffset``.
+        latest: ``latestOffset``.
+
+    Returns:
+        None when this is not known: the source is not Kafka, or its offsets are missing or in another form.
+    """
+    reached = _parsed(end)
+    if reached is None:
+        reached = _parsed(start)
+    newest = _parsed(latest)
+    if reached is None or newest is None:
+        return None
+    behind: dict[int, int] = {}
+    for (topic, partition), offset in newest.items():
+        rows = max(offset - reached.get((topic, partition), 0), 0)
+        behind[partition] = behind.get(partition, 0) + rows
+    return {str(partition): rows for partition, rows in sorted(behind.items())}
+
+
+def _parsed(offsets: Offsets) -> dict[tuple[str, int], int] | None:
+    """Return the offsets by topic and partition; None when they are not Kafka's."""
+    if isinstance(offsets, str):
+        try:
+            offsets = json.loads(offsets)
+        except (ValueError, RecursionError):
+            return None
+    if not isinstance(offsets, Mapping) or not offsets:
+        return None
+    found: dict[tuple[str, int], int] = {}
+    for topic, partitions in offsets.items():
+        if not isinstance(partitions, Mapping):
+            return None
+        for partition, offset in partitions.items():
+            if (
+                not _is_partition(partition)
+                or isinstance(offset, bool)
+                or not isinstance(offset, int)
+                or offset < 0
+            ):
+                return None
+            found[topic, int(partition)] = offset
+    return found
+
+
+def _is_partition(name: object) -> bool:
+    return isinstance(name, str) and len(name) <= _MOST_DIGITS and name.isascii() and name.isdecimal()

@@ -1,0 +1,1 @@
+"""Live: the watermark steered while the query runs, through a control stream."""

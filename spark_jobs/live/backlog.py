@@ -1,0 +1,41 @@
+"""The backlog: what the sources of a query have and the query has not read, as Spark's progress tells it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from tidemark.spark_jobs.kafka.backlog import rows_behind
+
+__all__ = ["backlog_of"]
+
+
+def backlog_of(progress: StreamingQueryProgress) -> Mapping[str, int] | None:
+    """Return the rows behind by partition; None when a source does not tell how far it could have been read.
+
+    Kafka tells it by partition. Of another source that tells, only whether it was read to its end is known: then
+    nothing is behind, and else nobody can say who is. Inputs are added up by partition, so a partition is behind when
+    that of any input is.
+    """
+    behind: Counter[str] = Counter()
+    for source in progress.sources:
+        end, latest = _parsed(source.endOffset), _parsed(source.latestOffset)
+        if isinstance(end, dict) and "watermark_ms" in end:
+            continue  # the control stream
+        by_partition = rows_behind(source.startOffset, source.endOffset, source.latestOffset)
+        if by_partition is not None:
+            behind.update(by_partition)
+        elif latest is None or latest != end:
+            return None
+    return behind
+
+
+def _parsed(offset: str | None) -> Any:
+    try:
+        return None if offset is None else json.loads(offset)
+    except ValueError:
+        return offset

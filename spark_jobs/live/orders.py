@@ -1,0 +1,96 @@
+"""What a live stream is asked to do now: by its own pin, by the controller as last heard, else by the job itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemark.models.live.fast import Order
+from tidemark.models.wire import BoundAnswer, Mode, Pin
+from tidemark.spark_jobs.watch import BoundWatch
+
+__all__ = ["Orders", "mode_of", "order_of"]
+
+
+def mode_of(answer: BoundAnswer | None, own: Mode) -> Mode:
+    """Return the mode: the controller's once it has published anything, else the job's own."""
+    return own if answer is None or not answer.generation else answer.mode
+
+
+def order_of(answer: BoundAnswer | None, own_bound_ms: int, own_mode: Mode, own_pin: Pin | None) -> Order:
+    """Return what ``answer``, the controller's newest, asks of a stream.
+
+    Args:
+        answer: the answer; None when the controller was never heard.
+        own_bound_ms: the job's own bound, in milliseconds.
+        own_mode: the job's own mode.
+        own_pin: the job's own pin, which goes before the controller's.
+    """
+    pin = own_pin or (None if answer is None else answer.pin)
+    own_us = own_bound_ms * 1_000
+    if pin is not None:
+        return Order(follow="ceiling" if pin == "Ceiling" else "stream", bound_us=own_us, pin=pin)
+    given_ms = None if answer is None else answer.bound_ms
+    bound_us = own_us if given_ms is None else given_ms * 1_000
+    mode = mode_of(answer, own_mode)
+    if mode != "Live":
+        return Order(follow="stream", bound_us=own_us if mode == "Off" else bound_us)
+    envelope = None if answer is None else answer.envelope
+    if envelope is None:
+        return Order(bound_us=bound_us)
+    return Order(
+        bound_us=bound_us,
+        target_ppm=envelope.target_ppm,
+        latency_cap_us=_micros(envelope.latency_cap_ms),
+        least_bound_us=_micros(envelope.least_bound_ms),
+        greatest_bound_us=_micros(envelope.greatest_bound_ms),
+    )
+
+
+def _micros(time_ms: int | None) -> int | None:
+    return None if time_ms is None else time_ms * 1_000
+
+
+@dataclass(slots=True)
+class Orders:
+    """The orders of one stream, kept up to date by a watch while a query runs.
+
+    Args:
+        first: what the controller said when the plan was built; None when it was not heard.
+        own_bound_ms: the job's own bound, in milliseconds.
+        own_mode: the job's own mode.
+        own_pin: the job's own pin.
+        make_watch: returns a watch that has not begun; None for a job without a controller.
+    """
+
+    first: BoundAnswer | None
+    own_bound_ms: int
+    own_mode: Mode
+    own_pin: Pin | None
+    make_watch: Callable[[], BoundWatch] | None = None
+    _watch: BoundWatch | None = None
+    _running: int = 0
+
+    def started(self) -> None:
+        """Begin to watch with the first query that runs the plan."""
+        self._running += 1
+        if self._watch is None and self.make_watch is not None:
+            self._watch = self.make_watch()
+            self._watch.start()
+
+    def ended(self) -> None:
+        """Watch no more when no query runs the plan."""
+        self._running -= 1
+        if self._running <= 0 and self._watch is not None:
+            self.first = self._watch.latest or self.first
+            self._watch.close()
+            self._watch = None
+
+    def now(self) -> Order:
+        """Return what the stream is asked to do."""
+        latest = None if self._watch is None else self._watch.latest
+        return order_of(latest or self.first, self.own_bound_ms, self.own_mode, self.own_pin)
+
+    def heard_us(self) -> int | None:
+        """Return the wall time of the controller's last word in microseconds, None when it was not heard."""
+        return None if self._watch is None else self._watch.heard_us

@@ -1,0 +1,240 @@
+"""The live queries of a driver: what their taps showed, and where their watermarks are to be.
+
+Two threads come here: Spark's listener, when a batch has ended, and a control source, when the next one is planned. The
+source does not wait for the listener: what has ended is pulled before it is answered.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import statistics
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tidemark.models.defaults import CEILING_ALARM_PPM
+from tidemark.models.duration import format_duration
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.live.control import Control, StreamWants
+from tidemark.models.live.fast import FastPolicy, Order, Wanted
+from tidemark.models.operators import Operator, TimeWindow
+from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.target import PPM
+from tidemark.models.wire import LiveState, Report
+from tidemark.spark_jobs.live.control_source import Offset
+
+__all__ = ["LiveQueries", "LiveStream"]
+
+_log = logging.getLogger("tidemark.spark")
+
+_PILED_UP_TRIGGERS = 2
+_PACE_BATCHES = 10
+_LEAST_TRIGGER_US = 100_000
+_MOST_PARTITIONS = 1_000
+"""Of more partitions the offset keeps none: it is written to the checkpoint with every move."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveStream:
+    """One stream as a live plan has it."""
+
+    name: str
+    operator: Operator
+    ceiling_us: int
+    idle_timeout_us: int | None
+    order: Callable[[], Order]
+    """Returns what is asked of the stream now."""
+    heard_us: Callable[[], int | None]
+    """Returns the wall time of the controller's last word, in microseconds."""
+
+
+@dataclass(slots=True)
+class _Stream:
+    stream: LiveStream
+    policy: FastPolicy
+    wanted: Wanted | None = None
+    near_ceiling: bool = False
+
+
+@dataclass(slots=True)
+class _Query:
+    """One run of a query."""
+
+    pull: Callable[[], None]
+    trigger_us: int | None
+    started_us: int
+    control: Control
+    streams: dict[str, _Stream]
+    seen: set[str] = field(default_factory=set)
+    triggered_us: deque[int] = field(default_factory=lambda: deque(maxlen=_PACE_BATCHES))
+
+    def pace_us(self) -> int:
+        """Return the time between two triggers in microseconds, 0 while it is not known."""
+        if self.trigger_us:
+            return self.trigger_us
+        if len(self.triggered_us) < _PACE_BATCHES:
+            return 0
+        times = sorted(self.triggered_us)
+        gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+        return max(round(statistics.median(gaps)), _LEAST_TRIGGER_US)
+
+
+class LiveQueries:
+    """All live queries of one listener.
+
+    Args:
+        clock_us: returns the wall time in microseconds.
+    """
+
+    def __init__(self, clock_us: Callable[[], int]) -> None:
+        self._clock_us = clock_us
+        self._lock = threading.RLock()
+        self._streams: dict[str, LiveStream] = {}
+        self._queries: dict[str, _Query] = {}
+
+    def add(self, metric: str, stream: LiveStream) -> None:
+        """Let the tap of name ``metric`` be the one of a live stream."""
+        with self._lock:
+            self._streams[metric] = stream
+
+    def __contains__(self, metric: object) -> bool:
+        """Return whether the tap of that name is of a live stream."""
+        return metric in self._streams
+
+    def started(
+        self, run_id: str, metrics: tuple[str, ...], trigger_ms: int | None, pull: Callable[[], None]
+    ) -> bool:
+        """Take a new run of a query; return whether any of its streams is live.
+
+        Args:
+            run_id: Spark's id of the run.
+            metrics: the taps in its plan.
+            trigger_ms: interval of its trigger in milliseconds, None or 0 where there is none.
+            pull: observes the batches that have ended and not been observed yet.
+        """
+        with self._lock:
+            streams = {
+                metric: _Stream(
+                    stream, FastPolicy(stream.operator, stream.ceiling_us, stream.idle_timeout_us)
+                )
+                for metric in metrics
+                if (stream := self._streams.get(metric)) is not None
+            }
+            if not streams:
+                return False
+            every = [entry.stream for entry in streams.values()]
+            control = Control(
+                min(_step_us(stream.operator) for stream in every), max(stream.ceiling_us for stream in every)
+            )
+            trigger_us = None if trigger_ms is None else trigger_ms * 1_000
+            self._queries[run_id] = _Query(pull, trigger_us, self._clock_us(), control, streams)
+            return True
+
+    def ended(self, run_id: str) -> tuple[str, ...]:
+        """Forget a run; return the taps of its live streams."""
+        with self._lock:
+            query = self._queries.pop(run_id, None)
+            return () if query is None else tuple(query.streams)
+
+    def observe(
+        self,
+        run_id: str,
+        metric: str,
+        report: Report,
+        newest_granules: Mapping[str, int],
+        backlog: Mapping[str, int] | None,
+    ) -> LiveState | None:
+        """Take a batch of one stream; return what is to be reported, None when the stream is not live."""
+        with self._lock:
+            query = self._queries.get(run_id)
+            entry = None if query is None else query.streams.get(metric)
+            if query is None or entry is None:
+                return None
+            if not query.triggered_us or query.triggered_us[-1] != report.started_us:
+                query.triggered_us.append(report.started_us)
+            order, pace_us = entry.stream.order(), query.pace_us()
+            piled_up = report.started_us <= query.started_us + _PILED_UP_TRIGGERS * max(
+                pace_us, _LEAST_TRIGGER_US
+            )
+            entry.policy.observe(report, newest_granules, backlog, pace_us, order, shown=not piled_up)
+            query.seen.add(metric)
+            return self._state(query, entry, order, report)
+
+    def answer(self, metric: str, start: Offset, first: bool) -> Offset:
+        """Return the offset for a source that asks while a batch is planned; ``start`` when nothing is to move."""
+        with self._lock:
+            queries = [query for query in self._queries.values() if metric in query.streams]
+        offers = [self._offer(query, metric, start, first) for query in queries]
+        if not offers or None in offers:
+            return start
+        # A plan that feeds two queries has two sources of one name, and no way to tell them apart: the least is safe.
+        offered_us, query = min(
+            ((offer, query) for offer, query in zip(offers, queries, strict=True) if offer is not None),
+            key=lambda pair: pair[0],
+        )
+        if offered_us == NO_BASE_US:
+            return start
+        bases_us = query.streams[metric].policy.partitions.bases_us
+        kept = {} if len(bases_us) > _MOST_PARTITIONS else bases_us
+        return {"watermark_ms": offered_us // SPARK_TICK_US, "partitions": kept}
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _offer(self, query: _Query, metric: str, start: Offset, first: bool) -> int | None:
+        query.pull()
+        with self._lock:
+            now_us = self._clock_us()
+            if first:
+                query.streams[metric].policy.partitions.restore(start["partitions"], now_us)
+            if start["watermark_ms"] is not None:
+                query.control.restore(start["watermark_ms"] * SPARK_TICK_US)
+            if len(query.seen) < len(query.streams):
+                return None  # an input that has shown nothing yet may be the slow one
+            wants = []
+            for entry in query.streams.values():
+                entry.wanted = entry.policy.wanted(now_us, entry.stream.order())
+                wants.append(StreamWants(entry.wanted.watermark_us, entry.policy.keys))
+            return query.control.offer(wants)
+
+    def _state(self, query: _Query, entry: _Stream, order: Order, report: Report) -> LiveState:
+        offered_us, stream = query.control.offered_us, entry.stream
+        activity = entry.policy.partitions.activity(report.started_us)
+        used_ppm = _used_ppm(entry.policy.partitions.stream_base_us, report.watermark_ms, stream.ceiling_us)
+        if offered_us == NO_BASE_US and len(query.triggered_us) < _PACE_BATCHES:
+            used_ppm = 0  # until the first offer, and before it is overdue, the ceiling is all there is
+        self._alarm(entry, used_ppm)
+        return LiveState(
+            ceiling_ms=stream.ceiling_us // SPARK_TICK_US,
+            control_ms=None if offered_us == NO_BASE_US else offered_us // SPARK_TICK_US,
+            reason="nothing has been decided yet" if entry.wanted is None else entry.wanted.reason,
+            behind=activity.behind,
+            idle=activity.idle,
+            ceiling_used_ppm=used_ppm,
+            heard_us=stream.heard_us(),
+            pin=order.pin,
+        )
+
+    @staticmethod
+    def _alarm(entry: _Stream, used_ppm: int) -> None:
+        near = used_ppm >= CEILING_ALARM_PPM
+        if near and not entry.near_ceiling:
+            _log.warning(
+                "stream %s: the watermark is %d %% of the ceiling %s behind its newest row: beyond the ceiling rows "
+                "are lost whatever the control says; give the job a greater ceiling",
+                entry.stream.name,
+                used_ppm * 100 // PPM,
+                format_duration(entry.stream.ceiling_us),
+            )
+        entry.near_ceiling = near
+
+
+def _step_us(operator: Operator) -> int:
+    return operator.slide_us if isinstance(operator, TimeWindow) else 1_000_000
+
+
+def _used_ppm(base_us: int, watermark_ms: int, ceiling_us: int) -> int:
+    if base_us == NO_BASE_US or watermark_ms <= 0 or ceiling_us <= 0:
+        return 0
+    return max(base_us - watermark_ms * SPARK_TICK_US, 0) * PPM // ceiling_us

@@ -1,0 +1,76 @@
+"""The plan of a live stream: the data under its ceiling, united with the control stream, whose row goes no further.
+
+With ``spark.sql.streaming.multipleWatermarkPolicy=max`` the watermark is the greatest of what the two allow: the
+ceiling below the data, and what the control row says. The filter names the event-time column, so the optimizer cannot
+push it below the watermark's node, where the row would be gone before it could move anything (Spark 4.2,
+``PushPredicateThroughNonJoin``).
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.spark_jobs.live.control_source import CONTROL_COLUMN, register_control_source
+from tidemark.spark_jobs.tap import quoted
+
+__all__ = ["ask_for_max_policy", "restore_policy", "steered"]
+
+_POLICY_KEY = "spark.sql.streaming.multipleWatermarkPolicy"
+"""The conf that says how the watermarks of a query's inputs make one."""
+
+_MAX = "max"
+_NEVER = "0001-01-02"
+_before: dict[SparkSession, str] = {}
+
+
+def ask_for_max_policy(spark: SparkSession) -> None:
+    """Let the next query of the session that starts take the greatest of its watermarks.
+
+    A query copies the session's conf when it starts, and its checkpoint keeps this key for good. So that no other query
+    is changed, ``restore_policy`` puts the conf back when the query has started.
+    """
+    if spark in _before:
+        return
+    before = spark.conf.get(_POLICY_KEY) or ""
+    if before != _MAX:
+        _before[spark] = before
+        spark.conf.set(_POLICY_KEY, _MAX)
+
+
+def restore_policy(spark: SparkSession) -> None:
+    """Put the conf back as it was before ``ask_for_max_policy``."""
+    if spark in _before:
+        spark.conf.set(_POLICY_KEY, _before.pop(spark))
+
+
+def steered(df: DataFrame, event_time: str, delay_ms: int, path: str, stream: str) -> DataFrame:
+    """Return ``df`` with a watermark that follows the control stream, ``delay_ms`` behind its own rows at the most.
+
+    Args:
+        df: the data, tapped, without a watermark.
+        event_time: name of its event-time column.
+        delay_ms: the static bound, in milliseconds.
+        path: path of the driver's socket.
+        stream: name under which the driver knows the stream.
+    """
+    data = df.withWatermark(event_time, f"{delay_ms} milliseconds")
+    return data.union(_control(df.sparkSession, df, event_time, (path, stream)))
+
+
+def _control(spark: SparkSession, like: DataFrame, event_time: str, where: tuple[str, str]) -> DataFrame:
+    register_control_source(spark)
+    path, stream = where
+    source = spark.readStream.format("tidemark_control").options(socket=path, stream=stream).load()
+    moving = (
+        source.select(F.col(CONTROL_COLUMN).alias(event_time))
+        .withWatermark(event_time, "0 seconds")
+        .filter(F.col(quoted(event_time)) < F.lit(_NEVER).cast("timestamp"))
+    )
+    columns = [
+        F.col(quoted(event_time))
+        if field.name == event_time
+        else F.lit(None).cast(field.dataType).alias(field.name)
+        for field in like.schema
+    ]
+    return moving.select(*columns)

@@ -1,0 +1,207 @@
+"""The watch: one daemon thread that always holds the controller's newest answer for a stream.
+
+It asks again and again, each time for another answer than the one it holds, and a controller that can holds the
+request until there is one. Nothing waits for it: while the controller is away the newest answer stays what it was, and
+only its age grows. Every pause is drawn at random up to its length, so that a fleet of jobs does not come all at once,
+least of all to a controller that has just come back.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from tenacity import RetryCallState, Retrying, wait_random_exponential
+from tenacity.stop import stop_when_event_set
+
+from tidemark.models.wire import BoundAnswer
+from tidemark.spark_jobs.bound import BoundCache
+
+__all__ = ["BoundWatch", "Watched"]
+
+_FIRST_WAIT_S = 1.0
+_LONGEST_WAIT_S = 60.0
+_SHARE = 0.1
+"""A request that comes back unchanged within this share of the wait was not held by the controller: then the pause is
+up to the whole wait, else up to this share of it."""
+
+_log = logging.getLogger("tidemark.spark")
+
+
+class Watched(Protocol):
+    """Where answers come from; ``ControllerClient`` is one."""
+
+    @property
+    def url(self) -> str:
+        """Its address, for messages."""
+        ...
+
+    def watch(
+        self, job: str, stream: str, etag: str | None, wait_s: float
+    ) -> tuple[BoundAnswer, str | None] | None:
+        """Return another answer than that of ``etag``, and its ETag; None when there is none."""
+        ...
+
+
+class BoundWatch:
+    """Watches the answer for one stream.
+
+    Args:
+        client: the controller.
+        job: name of the job.
+        stream: name of the stream.
+        cache: each new answer is kept there before anybody is told of it, so that an outage finds it on disk.
+        wait_s: how long the controller may hold a request, in seconds; one that does not hold requests is asked about
+            twice in that time.
+        on_answer: called with each new answer, on the watch's thread. What it raises is logged.
+        longest_wait_s: greatest pause between two tries while the controller is away, in seconds.
+        clock_us: returns the wall time in microseconds since the epoch.
+        monotonic: returns a time in seconds that only grows.
+        sleep: waits so many seconds; returns early when the watch is closed, unless given.
+        draw: returns a random number between 0 and its argument.
+    """
+
+    def __init__(
+        self,
+        client: Watched,
+        job: str,
+        stream: str,
+        cache: BoundCache,
+        *,
+        wait_s: float = 30.0,
+        on_answer: Callable[[BoundAnswer], None] | None = None,
+        longest_wait_s: float = _LONGEST_WAIT_S,
+        clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] | None = None,
+        draw: Callable[[float], float] = lambda most: random.uniform(0, most),  # noqa: S311 - no secret
+    ) -> None:
+        self._client = client
+        self._job, self._stream = job, stream
+        self._cache = cache
+        self._wait_s = wait_s
+        self._on_answer = on_answer
+        self._longest_wait_s = longest_wait_s
+        self._clock_us = clock_us
+        self._monotonic = monotonic
+        self._closed = threading.Event()
+        self._sleep = sleep or self._closed.wait
+        self._draw = draw
+        self._news = threading.Condition()
+        self._latest: BoundAnswer | None = None
+        self._heard_us: int | None = None
+        self._etag: str | None = None
+        self._trouble: type[BaseException] | None = None
+        self._thread = threading.Thread(target=self._run, name=f"tidemark-watch-{stream}", daemon=True)
+
+    @property
+    def latest(self) -> BoundAnswer | None:
+        """The newest answer; None before the first."""
+        return self._latest
+
+    @property
+    def heard_us(self) -> int | None:
+        """Wall time of the controller's last word, "nothing new" included, in microseconds; None before the first."""
+        return self._heard_us
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the watch. It does not wait for a request that is under way; what that one brings is not used."""
+        self._closed.set()
+        with self._news:
+            self._news.notify_all()
+
+    def wait_for(self, newer_than: int | None, timeout_s: float) -> BoundAnswer | None:
+        """Wait until there is an answer of another generation than ``newer_than`` and return it.
+
+        Args:
+            newer_than: generation that the caller knows; None for any answer.
+            timeout_s: how long to wait, in seconds; then, or when the watch is closed, None is returned.
+        """
+
+        def there_is() -> bool:
+            return self._latest is not None and self._latest.generation != newer_than
+
+        with self._news:
+            self._news.wait_for(lambda: there_is() or self._closed.is_set(), timeout_s)
+            return self._latest if there_is() else None
+
+    # -- on the thread ------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        retrying = Retrying(
+            wait=wait_random_exponential(_FIRST_WAIT_S, self._longest_wait_s),
+            stop=stop_when_event_set(self._closed),
+            sleep=self._pause,
+            before_sleep=self._say_trouble,
+            reraise=True,
+        )
+        while not self._closed.is_set():
+            try:
+                pause_s = retrying(self._turn)
+            except Exception:  # noqa: BLE001 - closed in the middle of an outage; every other error is tried again
+                return
+            self._pause(self._draw(pause_s))
+
+    def _pause(self, seconds: float) -> None:
+        self._sleep(seconds)
+
+    def _turn(self) -> float:
+        """Ask once; return how long the pause after it may be, in seconds."""
+        began = self._monotonic()
+        told = self._client.watch(self._job, self._stream, self._etag, self._wait_s)
+        if self._closed.is_set():
+            return 0.0
+        if self._trouble is not None:
+            self._trouble = None
+            _log.warning("%s answers again: %s/%s is watched", self._client.url, self._job, self._stream)
+        held = self._monotonic() - began >= _SHARE * self._wait_s
+        return self._wait_s * (_SHARE if self._take(told) or held else 1.0)
+
+    def _take(self, told: tuple[BoundAnswer, str | None] | None) -> bool:
+        """Take what the controller said; return whether it is new."""
+        held = self._latest
+        answer = None if told is None or told[0] == held else told[0]
+        if answer is not None:
+            # On disk first: who acts on an answer must find the same one there when the controller is away.
+            self._cache.write(answer)
+        with self._news:
+            self._heard_us = self._clock_us()
+            if told is not None:
+                self._latest, self._etag = told
+            self._news.notify_all()
+        if answer is None:
+            return False
+        if held is not None and answer.generation < held.generation:
+            _log.warning(
+                "%s/%s: the controller went back from generation %d to %d (was its store restored?); it is followed",
+                self._job,
+                self._stream,
+                held.generation,
+                answer.generation,
+            )
+        if self._on_answer is not None:
+            try:
+                self._on_answer(answer)
+            except Exception:  # noqa: BLE001 - the next answer must be heard whatever became of this one
+                _log.exception("%s/%s: an answer was not taken up", self._job, self._stream)
+        return True
+
+    def _say_trouble(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        # Once for each kind: a refused token after an outage is news, the same outage a minute later is not.
+        if error is not None and type(error) is not self._trouble:
+            self._trouble = type(error)
+            _log.warning(
+                "%s/%s: the newest bound is not known, the last one is kept and asked for again: %s",
+                self._job,
+                self._stream,
+                str(error) or type(error).__name__,
+            )
