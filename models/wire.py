@@ -168,9 +168,9 @@ class Report:
     null_rows: Count
     """Rows without an event time among them; a watermark never calls them late."""
     min_event_time_us: Time | None
-    """Least event time of the batch in microseconds; null without rows."""
+    """Least event time of the batch in microseconds, to the granule, rows dated ahead apart; null without any"""
     max_event_time_us: Time | None
-    """Greatest event time of the batch in microseconds; null without rows."""
+    """Greatest event time of the batch in microseconds, rows dated ahead apart; null without any."""
     partitions: Annotated[tuple[PartitionCounts, ...], MaxLen(100_000)]
     """Counts by partition and granule. Empty when they could not be counted exactly (then rows says how many)."""
     state_rows: Count

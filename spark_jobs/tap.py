@@ -3,7 +3,8 @@
 ``DataFrame.observe`` computes aggregates while the rows pass, so there is no second read of the source, and its
 result is right when tasks are retried. ``approx_top_k`` over one packed key (partition, granule) is exact as long as
 the distinct keys fit; two independent sums tell when they did not (measured on Spark 4.2.0: 0 of 199 overflows went
-unnoticed), and then the counts are not used at all, only the number of rows. Cost: see ``make bench``.
+unnoticed), and then the counts are not used at all, only the number of rows. Each aggregate costs some 20 ns a row, so
+there are no more than are needed: what can be told from the keys is. Cost: see ``make bench``.
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ MOST_KEYS = 100_000
 _GRANULE_BITS = 44
 _HALF = 1 << (_GRANULE_BITS - 1)
 _PARTITIONS = 1 << (63 - _GRANULE_BITS)
-_RESIDUE = 1_000_003
+_RESIDUE = (1 << 20) - 1
 _COLUMN = "tap"
 _TIME, _KEY = "__tidemark_time", "__tidemark_key"
-_AHEAD_MARK, _ASIDE_MARK = "!", "!!"
+_AHEAD_MARK, _ASIDE_MARK, _BEYOND_MARK = "!", "!!", "~"
+_ASIDE_INDEX, _BEYOND_INDEX = 0, 1
+"""Granules that no time is counted in: they stand for rows that are taken out, and for times out of range."""
 
 TAKEN, SET_BACK, SET_ASIDE = 0, 1, 2
 """What the column ``ahead`` says of a row: taken as it is, set back to the clock, or to be taken out."""
@@ -62,7 +65,7 @@ class TapCounts:
     null_rows: int
     """Rows without an event time."""
     min_event_time_us: int | None
-    """Least event time in microseconds; None without rows. Rows dated ahead do not count."""
+    """Least event time in microseconds, to the granule; None without rows. Rows dated ahead do not count."""
     max_event_time_us: int | None
     """Greatest event time in microseconds; None without rows. Rows dated ahead do not count."""
     partitions: tuple[PartitionCounts, ...]
@@ -108,18 +111,16 @@ class Tap:
     def _aggregate(self, df: DataFrame) -> Column:
         """Return what is observed: one JSON string, so that one value crosses to Python."""
         times, key = F.col(_TIME), F.col(_KEY)
-        honest = times if self.ahead is None else F.when(F.col(self.ahead) == TAKEN, times)
-        row = F.lit(1) if self.ahead is None else F.when(F.col(self.ahead) != SET_ASIDE, 1)
-        timed = times if self.ahead is None else F.when(F.col(self.ahead) != SET_ASIDE, times)
-        # A sum that overflowed would end the user's query, so what is summed stays below 2**20 a row.
-        residue = F.pmod(key if self._packed(df) else F.crc32(key), F.lit(_RESIDUE))
+        honest, row = times, F.lit(1)
+        if self.ahead is not None:
+            honest = F.when(F.col(self.ahead) == TAKEN, times)
+            row = F.when(F.col(self.ahead) != SET_ASIDE, row)
+        # A sum that overflowed would end the user's query, so what is summed stays below 2**20 a row (2**32 a name).
+        residue = key.bitwiseAND(F.lit(_RESIDUE)) if self._packed(df) else F.crc32(key)
         return F.to_json(
             F.struct(
                 F.count(row).alias("rows"),
-                F.count(timed).alias("timed"),
-                F.min(honest).alias("first"),
                 F.max(honest).alias("last"),
-                F.count(key).alias("keyed"),
                 F.sum(residue).alias("check"),
                 F.call_function("approx_top_k", key, F.lit(self.max_keys), F.lit(self.max_keys)).alias("top"),
                 *self._append_delay(honest),
@@ -133,8 +134,7 @@ class Tap:
             return key
         ahead = F.col(self.ahead)
         if self._packed(df):
-            # What is taken out has no granule; the least one, which no time falls into, stands for it.
-            aside = -self._with_granule(F.lit(0).cast("long")) - 1
+            aside = -self._with_granule(F.lit(_ASIDE_INDEX).cast("long")) - 1
             marked = -key - 1
         else:
             aside = F.concat(F.lit(f"{_ASIDE_MARK}:"), self._name())
@@ -173,21 +173,33 @@ class Tap:
     def decode(self, observed: str) -> TapCounts:
         """Return the counts in what ``column`` produced."""
         seen = json.loads(observed)
-        top = [entry for entry in seen["top"] if entry.get("item") is not None]  # null keys come without one
+        top = [entry for entry in seen["top"] if entry.get("item") is not None]
         packed = not top or isinstance(top[0]["item"], int)
-        exact = sum(entry["count"] for entry in top) == seen["keyed"] and (
+        # Rows without an event time have no key; they are counted apart, and always exactly.
+        null_rows = sum(entry["count"] for entry in seen["top"]) - sum(entry["count"] for entry in top)
+        named = [(self._read(entry["item"], packed), entry["count"]) for entry in top]
+        aside = sum(count for (_, _, ahead), count in named if ahead == SET_ASIDE)
+        exact = sum(count for _, count in named) - aside + null_rows == seen["rows"] and (
             sum(entry["count"] * _residue(entry["item"], packed) for entry in top) == seen.get("check", 0)
         )
-        partitions, newest = self._partitions(top, packed) if exact else ((), {})
+        partitions, newest = self._partitions(named) if exact else ((), {})
+        last_us = _clamped(seen.get("last"))
         return TapCounts(
             rows=seen["rows"],
-            null_rows=seen["rows"] - seen["timed"],
-            min_event_time_us=_clamped(seen.get("first")),
-            max_event_time_us=_clamped(seen.get("last")),
+            null_rows=null_rows,
+            min_event_time_us=self._first_us(partitions, last_us),
+            max_event_time_us=last_us,
             partitions=partitions,
             newest_granules=newest,
             append_delay=_append_delay(seen),
         )
+
+    def _first_us(self, partitions: tuple[PartitionCounts, ...], last_us: int | None) -> int | None:
+        """Return the least time of the oldest granule, which is no later than ``last_us``."""
+        oldest = min((part.granules[0] for part in partitions if part.granules), default=None)
+        if oldest is None or last_us is None:
+            return last_us
+        return min(oldest * self.granule_us + (self.closed == "right"), last_us)
 
     def _packed(self, df: DataFrame) -> bool:
         # A long is an identifier more often than a partition's number, and does not fit beside a granule.
@@ -202,10 +214,12 @@ class Tap:
         half = self._half
         shift = half * self.granule_us - (self.closed == "right")
         index = F.expr(f"(unix_micros({quoted(self.event_time)}) + {shift}L) div {self.granule_us}L")
-        inside = (times >= F.lit(-shift)) & (times < F.lit(shift))
+        inside = (times >= F.lit(-shift + 2 * self.granule_us)) & (times < F.lit(shift))
         if not self._packed(df):
-            return F.when(inside, F.concat_ws(":", (index - half).cast("string"), self._name()))
-        return F.when(inside, self._with_granule(index))
+            granule = F.when(inside, (index - half).cast("string")).otherwise(F.lit(_BEYOND_MARK))
+            return F.when(times.isNotNull(), F.concat_ws(":", granule, self._name()))
+        index = F.when(inside, index).otherwise(F.lit(_BEYOND_INDEX).cast("long"))
+        return F.when(times.isNotNull(), self._with_granule(index))
 
     def _name(self) -> Column:
         return F.coalesce(F.col(quoted(str(self.partition))).cast("string"), F.lit(""))
@@ -224,21 +238,20 @@ class Tap:
         return min(_HALF, _FARTHEST_US // self.granule_us)
 
     def _partitions(
-        self, top: list[dict[str, Any]], packed: bool
+        self, named: list[tuple[tuple[str, int | None, int], int]]
     ) -> tuple[tuple[PartitionCounts, ...], dict[str, int]]:
         """Return the counts, and the newest granule of each partition's rows that are not dated ahead."""
         by_name: dict[str, Counter[int]] = defaultdict(Counter)
         future: Counter[str] = Counter()
         newest: dict[str, int] = {}
-        for entry in top:
-            name, granule, ahead = self._read(entry["item"], packed)
-            cells, count = by_name[name], entry["count"]
-            if ahead != SET_ASIDE:
-                cells[granule] += count
-            if ahead == TAKEN:
-                newest[name] = max(granule, newest.get(name, granule))
-            else:
+        for (name, granule, ahead), count in named:
+            cells = by_name[name]
+            if ahead != TAKEN:
                 future[name] += count
+            if granule is not None:
+                cells[granule] += count
+                if ahead == TAKEN:
+                    newest[name] = max(granule, newest.get(name, granule))
         result = []
         for name, cells in sorted(by_name.items()):
             granules, counts = zip(*sorted(cells.items()), strict=True) if cells else ((), ())
@@ -247,21 +260,24 @@ class Tap:
             )
         return tuple(result), newest
 
-    def _read(self, item: int | str, packed: bool) -> tuple[str, int, int]:
-        """Return partition, granule, and what became of the rows of a key."""
+    def _read(self, item: int | str, packed: bool) -> tuple[str, int | None, int]:
+        """Return partition, granule (None where there is none), and what became of the rows of a key."""
         if packed:
             number = int(item)
             ahead = TAKEN if number >= 0 else SET_BACK
             number = number if number >= 0 else -number - 1
-            index = number & ((1 << _GRANULE_BITS) - 1)
-            if ahead == SET_BACK and index == 0:
-                ahead = SET_ASIDE
-            return self._name_of(number >> _GRANULE_BITS), index - self._half, ahead
+            name, index = self._name_of(number >> _GRANULE_BITS), number & ((1 << _GRANULE_BITS) - 1)
+            if index == _BEYOND_INDEX:
+                return name, None, ahead
+            if ahead == SET_BACK and index == _ASIDE_INDEX:
+                return name, None, SET_ASIDE
+            return name, index - self._half, ahead
         text, _, name = str(item).partition(":")
         if text == _ASIDE_MARK:
-            return _short(name), 0, SET_ASIDE
+            return _short(name), None, SET_ASIDE
         ahead = SET_BACK if text.startswith(_AHEAD_MARK) else TAKEN
-        return _short(name), int(text.removeprefix(_AHEAD_MARK)), ahead
+        granule = text.removeprefix(_AHEAD_MARK)
+        return _short(name), None if granule == _BEYOND_MARK else int(granule), ahead
 
     def _name_of(self, number: int) -> str:
         if self.partition is None:
@@ -308,4 +324,4 @@ def _clamped(time_us: int | None) -> int | None:
 
 
 def _residue(item: int | str, packed: bool) -> int:
-    return (int(item) if packed else zlib.crc32(str(item).encode())) % _RESIDUE
+    return int(item) & _RESIDUE if packed else zlib.crc32(str(item).encode())

@@ -201,7 +201,8 @@ class LiveQueries:
     def _state(self, query: _Query, entry: _Stream, order: Order, report: Report) -> LiveState:
         offered_us, stream = query.control.offered_us, entry.stream
         activity = entry.policy.partitions.activity(report.started_us)
-        used_ppm = _used_ppm(entry.policy.partitions.stream_base_us, report.watermark_ms, stream.ceiling_us)
+        reached_us = max(offered_us, report.watermark_ms * SPARK_TICK_US)
+        used_ppm = _used_ppm(entry.policy.partitions.stream_base_us, reached_us, stream.ceiling_us)
         if offered_us == NO_BASE_US and len(query.triggered_us) < _PACE_BATCHES:
             used_ppm = 0  # until the first offer, and before it is overdue, the ceiling is all there is
         self._alarm(entry, used_ppm)
@@ -234,7 +235,7 @@ def _step_us(operator: Operator) -> int:
     return operator.slide_us if isinstance(operator, TimeWindow) else 1_000_000
 
 
-def _used_ppm(base_us: int, watermark_ms: int, ceiling_us: int) -> int:
-    if base_us == NO_BASE_US or watermark_ms <= 0 or ceiling_us <= 0:
+def _used_ppm(base_us: int, watermark_us: int, ceiling_us: int) -> int:
+    if base_us == NO_BASE_US or watermark_us <= 0 or ceiling_us <= 0:
         return 0
-    return max(base_us - watermark_ms * SPARK_TICK_US, 0) * PPM // ceiling_us
+    return max(base_us - watermark_us, 0) * PPM // ceiling_us
