@@ -28,6 +28,7 @@ from tidemark.models.needs import BaseTracker
 from tidemark.models.operators import Operator
 from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
 from tidemark.spark_jobs.live.backlog import backlog_of
+from tidemark.spark_jobs.live.mode_changes import NEEDS_MAX, why_refused
 from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.tap import Tap, TapCounts
@@ -82,6 +83,8 @@ class _Run:
     ended: threading.Event = field(default_factory=threading.Event)
     told: int = -1
     """Batch that was told last."""
+    metrics: tuple[str, ...] = ()
+    """Names of the taps in its plan."""
     watermark_ms: dict[int, int] = field(default_factory=dict)
     bases: dict[str, BaseTracker] = field(default_factory=dict)
     acknowledged: set[str] = field(default_factory=set)
@@ -137,6 +140,13 @@ class TidemarkListener(StreamingQueryListener):
         for metric in metrics:
             if metric in self._bindings:
                 self._bindings[metric].on_start()
+        ceiled = [
+            name for name in metrics if name in self._bindings and self._bindings[name].ceiling_ms is not None
+        ]
+        if ceiled and query.logged_policy() not in {None, "max"}:
+            _log.error("query %s: %s", event.id, NEEDS_MAX)
+            self.live.refuse(run_id, ceiled, NEEDS_MAX)
+        self._runs[run_id].metrics = metrics
         self.live.started(run_id, metrics, query.trigger_ms(), lambda: self._catch_up(run_id))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
@@ -159,9 +169,18 @@ class TidemarkListener(StreamingQueryListener):
             self._bindings[metric].on_end()
         run = self._runs.pop(str(event.runId), None)
         if run is not None:
+            self._explain(run, event.exception or "")
             run.ended.set()
 
     # -- inside -------------------------------------------------------------------------------------------------
+
+    def _explain(self, run: _Run, error: str) -> None:
+        """Say what to do where Spark's own words do not."""
+        for metric in run.metrics:
+            binding = self._bindings.get(metric)
+            told = None if binding is None else why_refused(error, binding.ceiling_ms is not None)
+            if binding is not None and told is not None:
+                _log.error("stream %s: %s", binding.stream, told)
 
     def _catch_up(self, run_id: str) -> None:
         """Take the batch that has ended, before Spark tells of it: the next one is being planned."""

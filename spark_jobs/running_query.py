@@ -18,9 +18,12 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.wire import OutputMode
 
-__all__ = ["RunningQuery"]
+__all__ = ["MULTIPLE_WATERMARKS_KEY", "RunningQuery"]
 
 _log = logging.getLogger("tidemark.spark")
+MULTIPLE_WATERMARKS_KEY = "spark.sql.streaming.multipleWatermarkPolicy"
+"""The conf that says how the watermarks of a query's inputs make one; a checkpoint keeps it for good."""
+
 _METRIC = re.compile(r"CollectMetrics (tidemark:.*?:\d+),")
 _INTERVAL = re.compile(r"ProcessingTimeTrigger\((\d+)\)")
 _OUTPUT_MODES: dict[str, OutputMode] = {"Append": "append", "Update": "update", "Complete": "complete"}
@@ -84,6 +87,19 @@ class RunningQuery:
         found = _INTERVAL.fullmatch(told)
         return None if found is None else int(found.group(1))
 
+    def logged_policy(self) -> str | None:
+        """Return the policy for several watermarks that the checkpoint holds the query to; None for a new one."""
+        if self._execution is None:
+            return None
+        try:
+            latest = self._execution.offsetLog().getLatest()
+            metadata = latest.get().productElement(1).metadataOpt() if latest.isDefined() else latest
+            policy = metadata.get().conf().get(MULTIPLE_WATERMARKS_KEY) if metadata.isDefined() else metadata
+            return str(policy.get()) if policy.isDefined() else None
+        except Py4JError as error:
+            _log.warning("the checkpoint's conf cannot be read: %s", error)
+            return None
+
     def newer_progress(self, than_batch: int) -> StreamingQueryProgress | None:
         """Return the newest progress if its batch comes after ``than_batch``.
 
@@ -93,7 +109,9 @@ class RunningQuery:
             progress = None if self._execution is None else self._execution.lastProgress()
             if progress is None or progress.batchId() <= than_batch:
                 return None
-            return StreamingQueryProgress.fromJson(json.loads(progress.json()))
+            told = json.loads(progress.json())
+            # While nothing comes Spark tells of a batch that has not been run, under the number of the one to come.
+            return StreamingQueryProgress.fromJson(told) if "addBatch" in told["durationMs"] else None
         except Py4JError as error:
             _log.warning("the progress cannot be read: %s", error)
             return None

@@ -18,11 +18,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ControlChannel"]
+__all__ = ["CannotSteer", "ControlChannel"]
 
 Offset = dict[str, Any]
 _log = logging.getLogger("tidemark.spark")
 _LONGEST_PATH = 100
+
+
+class CannotSteer(Exception):
+    """The query must not go on: its watermark cannot be steered, and would stand still."""
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
@@ -37,12 +41,15 @@ class _Handler(socketserver.StreamRequestHandler):
         """Answer one source for as long as it asks."""
         while size := int.from_bytes(self.rfile.read(4), "big"):
             asked = json.loads(self.rfile.read(size))
+            told = {}
             try:
                 offset = self.server.answer(asked["stream"], asked["start"], asked["first"])
+            except CannotSteer as error:
+                offset, told = asked["start"], {"refused": str(error)}
             except Exception:  # noqa: BLE001 - without an answer the ceiling holds, which is safe
                 _log.exception("the control of %s could not be decided; the ceiling holds", asked["stream"])
                 offset = asked["start"]
-            answer = json.dumps({"offset": offset}, separators=(",", ":")).encode()
+            answer = json.dumps({"offset": offset, **told}, separators=(",", ":")).encode()
             self.wfile.write(len(answer).to_bytes(4, "big") + answer)
 
 

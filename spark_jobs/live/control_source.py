@@ -84,9 +84,13 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"watermark_ms": None, "partitions": {}}
 
     def read(self, start: Offset) -> tuple[Iterator[tuple[datetime]], Offset]:
-        """Return the row of the newest watermark and its offset, or nothing and ``start``. Never raises, never stalls.
+        """Return the row of the newest watermark and its offset, or nothing and ``start``. Never stalls.
 
         An error here would end the user's query, and one without an answer must go on with its ceiling.
+
+        Raises:
+            RuntimeError: when the driver refuses the query: its checkpoint cannot be steered, and without steering its
+                watermark would stand still for ever.
         """
         end = self._ask(start)
         if end is None or not _is_ahead(end, start):
@@ -113,16 +117,18 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             self._connection.settimeout(self._patience_s)
             self._connection.sendall(len(request).to_bytes(4, "big") + request)
             answer = json.loads(self._receive(int.from_bytes(self._receive(4), "big")))
-            end: Offset | None = answer["offset"]
+            end, refused = answer["offset"], answer.get("refused")
         except (OSError, ValueError, KeyError, TypeError) as error:
             # A late answer to this question must not be taken for the answer to the next one.
             self.close()
             self._patience_s = _IMPATIENCE_S
             print(f"tidemark: no control, the ceiling holds: {error}", file=sys.stderr)  # noqa: T201
             return None
+        if refused is not None:
+            raise RuntimeError(f"tidemark: {refused}")
         self._asked = True
         self._patience_s = _PATIENCE_S
-        return end
+        return dict(end)
 
     def _receive(self, size: int) -> bytes:
         received = b""

@@ -11,7 +11,7 @@ import logging
 import statistics
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidemark.models.defaults import CEILING_ALARM_PPM
@@ -23,6 +23,7 @@ from tidemark.models.operators import Operator, TimeWindow
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.target import PPM
 from tidemark.models.wire import LiveState, Report
+from tidemark.spark_jobs.live.channel import CannotSteer
 from tidemark.spark_jobs.live.control_source import Offset
 
 __all__ = ["LiveQueries", "LiveStream"]
@@ -70,6 +71,10 @@ class _Query:
     seen: set[str] = field(default_factory=set)
     triggered_us: deque[int] = field(default_factory=lambda: deque(maxlen=_PACE_BATCHES))
 
+    def planned_us(self, now_us: int) -> int:
+        """Return the trigger time of the batch that is being planned; triggers lie on multiples of the interval."""
+        return now_us // self.trigger_us * self.trigger_us if self.trigger_us else now_us
+
     def pace_us(self) -> int:
         """Return the time between two triggers in microseconds, 0 while it is not known."""
         if self.trigger_us:
@@ -93,6 +98,7 @@ class LiveQueries:
         self._lock = threading.RLock()
         self._streams: dict[str, LiveStream] = {}
         self._queries: dict[str, _Query] = {}
+        self._refused: dict[str, tuple[frozenset[str], str]] = {}
 
     def add(self, metric: str, stream: LiveStream) -> None:
         """Let the tap of name ``metric`` be the one of a live stream."""
@@ -132,10 +138,16 @@ class LiveQueries:
             self._queries[run_id] = _Query(pull, trigger_us, self._clock_us(), control, streams)
             return True
 
+    def refuse(self, run_id: str, metrics: Iterable[str], reason: str) -> None:
+        """Let a run fail with ``reason`` when it plans its next batch."""
+        with self._lock:
+            self._refused[run_id] = frozenset(metrics), reason
+
     def ended(self, run_id: str) -> tuple[str, ...]:
         """Forget a run; return the taps of its live streams."""
         with self._lock:
             query = self._queries.pop(run_id, None)
+            self._refused.pop(run_id, None)
             return () if query is None else tuple(query.streams)
 
     def observe(
@@ -163,8 +175,15 @@ class LiveQueries:
             return self._state(query, entry, order, report)
 
     def answer(self, metric: str, start: Offset, first: bool) -> Offset:
-        """Return the offset for a source that asks while a batch is planned; ``start`` when nothing is to move."""
+        """Return the offset for a source that asks while a batch is planned; ``start`` when nothing is to move.
+
+        Raises:
+            CannotSteer: when a run with that stream is refused.
+        """
         with self._lock:
+            for metrics, reason in self._refused.values():
+                if metric in metrics:
+                    raise CannotSteer(reason)
             queries = [query for query in self._queries.values() if metric in query.streams]
         offers = [self._offer(query, metric, start, first) for query in queries]
         if not offers or None in offers:
@@ -194,7 +213,7 @@ class LiveQueries:
                 return None  # an input that has shown nothing yet may be the slow one
             wants = []
             for entry in query.streams.values():
-                entry.wanted = entry.policy.wanted(now_us, entry.stream.order())
+                entry.wanted = entry.policy.wanted(query.planned_us(now_us), entry.stream.order())
                 wants.append(StreamWants(entry.wanted.watermark_us, entry.policy.keys))
             return query.control.offer(wants)
 

@@ -8,17 +8,37 @@ push it below the watermark's node, where the row would be gone before it could 
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+import re
+
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    NumericType,
+    StringType,
+    StructField,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from tidemark.spark_jobs.live.control_source import CONTROL_COLUMN, register_control_source
+from tidemark.spark_jobs.running_query import MULTIPLE_WATERMARKS_KEY
 from tidemark.spark_jobs.tap import quoted
 
 __all__ = ["ask_for_max_policy", "restore_policy", "steered"]
 
-_POLICY_KEY = "spark.sql.streaming.multipleWatermarkPolicy"
-"""The conf that says how the watermarks of a query's inputs make one."""
+_EVOLUTION_KEY = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+"""Where it is on, Spark wants every source named."""
 
+_EPOCH = "1970-01-01"
+_VALUES: tuple[tuple[type | tuple[type, ...], str | int], ...] = (
+    (NumericType, 0),
+    ((StringType, BinaryType), ""),
+    (BooleanType, "false"),
+    ((DateType, TimestampType, TimestampNTZType), _EPOCH),
+)
 _MAX = "max"
 _NEVER = "0001-01-02"
 _before: dict[SparkSession, str] = {}
@@ -32,16 +52,16 @@ def ask_for_max_policy(spark: SparkSession) -> None:
     """
     if spark in _before:
         return
-    before = spark.conf.get(_POLICY_KEY) or ""
+    before = spark.conf.get(MULTIPLE_WATERMARKS_KEY) or ""
     if before != _MAX:
         _before[spark] = before
-        spark.conf.set(_POLICY_KEY, _MAX)
+        spark.conf.set(MULTIPLE_WATERMARKS_KEY, _MAX)
 
 
 def restore_policy(spark: SparkSession) -> None:
     """Put the conf back as it was before ``ask_for_max_policy``."""
     if spark in _before:
-        spark.conf.set(_POLICY_KEY, _before.pop(spark))
+        spark.conf.set(MULTIPLE_WATERMARKS_KEY, _before.pop(spark))
 
 
 def steered(df: DataFrame, event_time: str, delay_ms: int, path: str, stream: str) -> DataFrame:
@@ -61,16 +81,26 @@ def steered(df: DataFrame, event_time: str, delay_ms: int, path: str, stream: st
 def _control(spark: SparkSession, like: DataFrame, event_time: str, where: tuple[str, str]) -> DataFrame:
     register_control_source(spark)
     path, stream = where
-    source = spark.readStream.format("tidemark_control").options(socket=path, stream=stream).load()
+    reader = spark.readStream.format("tidemark_control").options(socket=path, stream=stream)
+    if (spark.conf.get(_EVOLUTION_KEY, "false") or "").lower() == "true":
+        reader = reader.name("tidemark_" + re.sub(r"\W", "_", stream.split(":")[1]))
+    source = reader.load()
     moving = (
         source.select(F.col(CONTROL_COLUMN).alias(event_time))
         .withWatermark(event_time, "0 seconds")
         .filter(F.col(quoted(event_time)) < F.lit(_NEVER).cast("timestamp"))
     )
     columns = [
-        F.col(quoted(event_time))
-        if field.name == event_time
-        else F.lit(None).cast(field.dataType).alias(field.name)
+        F.col(quoted(event_time)) if field.name == event_time else _absent(field).alias(field.name)
         for field in like.schema
     ]
     return moving.select(*columns)
+
+
+def _absent(field: StructField) -> Column:
+    """Return a value for the row that nobody sees; a column without nulls keeps having none, for the state's schema."""
+    if not field.nullable:
+        for kind, value in _VALUES:
+            if isinstance(field.dataType, kind):
+                return F.lit(value).cast(field.dataType)
+    return F.lit(None).cast(field.dataType)
