@@ -14,6 +14,7 @@ from tidemark.controller.api import (
     intake,
     openapi,
     partitions,
+    pins,
     predictions,
     problems,
     specs,
@@ -43,9 +44,11 @@ def create_app(settings: Settings | None = None, clock: Clock = system_clock) ->
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.database.migrate()
         service.ticker.start()
+        service.watch.start()
         try:
             yield
         finally:
+            await service.watch.stop()
             service.ticker.stop()
             service.database.close()
 
@@ -54,7 +57,7 @@ def create_app(settings: Settings | None = None, clock: Clock = system_clock) ->
         title="Tidemark controller", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan
     )
     app.state.service = service
-    for module in (streams, status, specs, intake, bound, curve, partitions, predictions, health):
+    for module in (streams, status, specs, pins, intake, bound, curve, partitions, predictions, health):
         app.include_router(module.router)
     problems.install(app)
     openapi.install(app)

@@ -5,26 +5,26 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import asdict, dataclass
-from typing import cast
 
 from sqlalchemy.orm import Session
 
+from tidemark.controller.store.acknowledgements import last_acknowledgement
 from tidemark.controller.store.database import Database
 from tidemark.controller.store.horizon import Horizon, emissions, facts, horizon_of, newest_report_id
 from tidemark.controller.store.needs import SketchCache
+from tidemark.controller.store.pins import StandingPin, pin_in_force
 from tidemark.controller.store.predictions import keep_prediction, newest_prediction, score_predictions
-from tidemark.controller.store.publication import Answer, answer_for, last_published, publish
+from tidemark.controller.store.publication import Hold, answer_for, answer_of, last_published, publish
 from tidemark.controller.store.recent_bounds import keep_bound, recent_bounds_ms
 from tidemark.controller.store.situation import progress_in, share_below, situation_in
 from tidemark.controller.store.specs import get_policy, get_slo
 from tidemark.controller.store.streams import add_event, lock_stream
-from tidemark.controller.store.tables import PublishedRow, RecommendationRow, StreamRow
+from tidemark.controller.store.tables import RecommendationRow, StreamRow
 from tidemark.models.curve import Curve
 from tidemark.models.horizon import Facts
 from tidemark.models.recommendation import Evidence, Inputs, Recommendation, recommend
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.transition import Situation, cut_bucket, transition_to
-from tidemark.models.wire import Mode
 
 __all__ = [
     "Basis",
@@ -33,8 +33,8 @@ __all__ = [
     "conflict_in",
     "evidence_of",
     "is_current",
-    "published_answer",
     "republish",
+    "republish_under",
     "steps_of",
 ]
 
@@ -120,22 +120,43 @@ def steps_of(row: RecommendationRow) -> list[tuple[str, int | None, str]]:
     return [(name, bound_ms, reason) for name, bound_ms, reason in json.loads(row.steps)]
 
 
-def published_answer(row: PublishedRow | None) -> Answer | None:
-    """Return what was published as an answer, None when nothing was."""
-    if row is None:
-        return None
-    return Answer(cast("Mode", row.mode), row.bound_ms, row.reason)
-
-
 def republish(session: Session, stream_id: int, policy: Policy, now_us: int) -> int:
-    """Tell jobs what the newest recommendation says under ``policy``; return the generation. The stream is locked."""
+    """Tell jobs what the newest recommendation says under ``policy``, or what a pin does; return the generation.
+
+    The stream is locked.
+    """
+    stream = session.get_one(StreamRow, stream_id)
+    pin = pin_in_force(session, stream.job, stream.stream)
+    return republish_under(session, stream_id, policy, pin, now_us)
+
+
+def republish_under(
+    session: Session, stream_id: int, policy: Policy, pin: StandingPin | None, now_us: int
+) -> int:
+    """Do as ``republish`` where the pin in force is known already."""
+    slo = get_slo(session, stream_id)
     row = session.get(RecommendationRow, stream_id)
     if row is None:
-        bound_ms, reason = None, NO_SLO if get_slo(session, stream_id) is None else NOT_DECIDED
+        bound_ms, reason = None, NO_SLO if slo is None else NOT_DECIDED
     else:
         bound_ms, reason = row.bound_ms, "; ".join(reason for _, _, reason in steps_of(row))
-    held = published_answer(last_published(session, stream_id))
-    return publish(session, stream_id, answer_for(policy, bound_ms, reason, held), now_us)
+    before = last_published(session, stream_id, pinned=False)
+    answer = answer_for(
+        policy,
+        bound_ms,
+        reason,
+        None if before is None else answer_of(before),
+        slo=None if slo is None else slo.value,
+        hold=_hold(session, stream_id, pin),
+    )
+    return publish(session, stream_id, answer, now_us)
+
+
+def _hold(session: Session, stream_id: int, pin: StandingPin | None) -> Hold | None:
+    if pin is None:
+        return None
+    applied = last_acknowledgement(session, stream_id)
+    return Hold(pin.to, pin.why, None if applied is None else applied.ceiling_ms)
 
 
 class Decider:

@@ -15,9 +15,11 @@ __all__ = [
     "ErrorItem",
     "InvalidBodyError",
     "InvalidParameterError",
+    "LiveRefusedError",
     "MalformedBodyError",
     "NotAliveError",
     "NotReadyError",
+    "PinNotSetError",
     "PreconditionFailedError",
     "ReportConflictError",
     "SloNotSetError",
@@ -27,7 +29,6 @@ __all__ = [
     "TidemarkError",
     "UnknownSchemaVersionError",
     "UnsupportedMediaTypeError",
-    "UnsupportedModeError",
 ]
 
 TYPE_PREFIX = "urn:tidemark:problem:"
@@ -98,6 +99,22 @@ class SloNotSetError(TidemarkError):
     title = "No SLO is set"
 
 
+class PinNotSetError(TidemarkError):
+    """There is no pin on just this scope; a wider one may hold all the same."""
+
+    status = 404
+    kind = "pin-not-set"
+    title = "No pin is set"
+
+
+class LiveRefusedError(TidemarkError):
+    """The policy asks for Live, but the job's ceiling is missing or too low."""
+
+    status = 409
+    kind = "live-refused"
+    title = "The job cannot run in Live"
+
+
 class ReportConflictError(TidemarkError):
     """A batch was reported before with other content."""
 
@@ -160,14 +177,6 @@ class UnknownSchemaVersionError(TidemarkError):
     def __init__(self, detail: str, *, known: tuple[int, ...], errors: tuple[ErrorItem, ...]) -> None:
         super().__init__(detail, errors=errors)
         self.known = known
-
-
-class UnsupportedModeError(TidemarkError):
-    """The policy asks for a mode that this release does not have."""
-
-    status = 422
-    kind = "unsupported-mode"
-    title = "The mode is not supported"
 
 
 class NotAliveError(TidemarkError):

@@ -12,6 +12,7 @@ from sqlalchemy import select
 from tidemark.controller.clock import Clock
 from tidemark.controller.decision import Decider
 from tidemark.controller.metrics import LoopCounters
+from tidemark.controller.pinning import mend_pins
 from tidemark.controller.store.database import Database
 from tidemark.controller.store.tables import SloRow
 
@@ -38,11 +39,18 @@ class Turn:
 def run_once(database: Database, decider: Decider, counters: LoopCounters, now_us: int) -> Turn:
     """Decide every stream that has an SLO; one that fails is logged and counted and does not stop the others.
 
+    Streams that a pin holds and that were not told so are told first.
+
     Raises:
         sqlalchemy.exc.SQLAlchemyError: when the store cannot even list the streams.
     """
     with database.read() as session:
         stream_ids = session.scalars(select(SloRow.stream_id).order_by(SloRow.stream_id)).all()
+    try:
+        mend_pins(database, now_us)
+    except Exception:  # noqa: BLE001 - the next turn tries again
+        _log.exception("not every stream could be told of its pin")
+        counters.failures.inc()
     decided = failed = 0
     for stream_id in stream_ids:
         begun = perf_counter()

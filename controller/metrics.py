@@ -6,10 +6,10 @@ the stream; what belongs to this process is counted in it. Base units: seconds, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import func, select
@@ -25,13 +25,14 @@ from tidemark.controller.store.specs import get_slo
 from tidemark.controller.store.tables import PredictionRow, QueryRow, RecommendationRow, StreamRow
 from tidemark.models.target import PPM
 
-__all__ = ["HELP", "IntakeCounters", "LoopCounters", "StoreCollector"]
+__all__ = ["HELP", "IntakeCounters", "LoopCounters", "StoreCollector", "count_waiting"]
 
 HELP: dict[str, str] = {
     "tidemark_reports_refused_total": "Reports refused since this process started, by problem type.",
     "tidemark_decisions_total": "Decisions made since this process started.",
     "tidemark_decision_failures_total": "Decisions, or whole turns of the loop, that failed in this process.",
     "tidemark_decision_duration_seconds": "Time that one decision of one stream took.",
+    "tidemark_bounds_watched": "Requests in this process that wait for another bound.",
     "tidemark_store_up": "Whether the store answered this scrape: 1 or 0. The metrics of streams are missing at 0.",
     "tidemark_streams": "Streams known, expected ones included.",
     "tidemark_reports_received_total": "Reports stored.",
@@ -92,6 +93,12 @@ class LoopCounters:
         name = "tidemark_decision_duration_seconds"
         self.seconds = Histogram(name, HELP[name], buckets=DURATION_BUCKETS_SECONDS, registry=registry)
         """Durations of decisions."""
+
+
+def count_waiting(registry: CollectorRegistry, waiting: Callable[[], float]) -> None:
+    """Expose how many requests wait for another bound, as ``waiting`` says at each scrape."""
+    name = "tidemark_bounds_watched"
+    Gauge(name, HELP[name], registry=registry).set_function(waiting)
 
 
 @dataclass(frozen=True, slots=True)

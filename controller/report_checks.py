@@ -38,6 +38,8 @@ def check_report(report: Report, job: str, stream: str) -> None:
             *_address(report, job, stream),
             *_sizes(report),
             *_granules(report),
+            *_future_rows(report),
+            *_live(report),
             *_names({"query_id": report.query_id, "run_id": report.run_id}),
             *(
                 ErrorItem(
@@ -59,7 +61,9 @@ def check_acknowledgement(told: Acknowledgement) -> None:
     _refuse(
         [
             *_times({"applied_us": told.applied_us}, MAX_TIME_US, "microseconds"),
-            *_times({"bound_ms": told.bound_ms}, MAX_DURATION_MS, "milliseconds"),
+            *_times(
+                {"bound_ms": told.bound_ms, "ceiling_ms": told.ceiling_ms}, MAX_DURATION_MS, "milliseconds"
+            ),
             *_names({"query_id": told.query_id, "run_id": told.run_id}),
         ]
     )
@@ -120,6 +124,28 @@ def _sizes(report: Report) -> Iterator[ErrorItem]:
         yield ErrorItem(
             "/max_event_time_us", f"it is null, but {report.rows - report.null_rows} rows have an event time"
         )
+
+
+def _future_rows(report: Report) -> Iterator[ErrorItem]:
+    for index, part in enumerate(report.partitions):
+        if part.future_rows > part.rows:
+            yield ErrorItem(
+                f"/partitions/{index}/future_rows",
+                f"{part.future_rows} rows dated ahead are more than the partition's {part.rows}",
+            )
+
+
+def _live(report: Report) -> Iterator[ErrorItem]:
+    live, delay = report.live, report.append_delay
+    if live is not None:
+        ms = {"live/ceiling_ms": live.ceiling_ms, "live/control_ms": live.control_ms}
+        yield from _times(ms, MAX_DURATION_MS, "milliseconds")
+        yield from _times({"live/heard_us": live.heard_us}, MAX_TIME_US, "microseconds")
+    if delay is not None:
+        us = {f"append_delay/{name}_us": getattr(delay, f"{name}_us") for name in ("least", "mean", "most")}
+        yield from _times(us, MAX_TIME_US, "microseconds")
+        if not delay.least_us <= delay.mean_us <= delay.most_us:
+            yield ErrorItem("/append_delay/mean_us", "the mean is not between the least and the greatest")
 
 
 def _operator_times(operator: Operator) -> tuple[int, ...]:

@@ -9,9 +9,10 @@ from prometheus_client import CollectorRegistry
 from tidemark.controller.clock import Clock
 from tidemark.controller.decision import Decider
 from tidemark.controller.loop import Ticker
-from tidemark.controller.metrics import IntakeCounters, LoopCounters, StoreCollector
+from tidemark.controller.metrics import IntakeCounters, LoopCounters, StoreCollector, count_waiting
 from tidemark.controller.settings import Settings
 from tidemark.controller.store.database import Database
+from tidemark.controller.watch import Watch
 
 __all__ = ["Service", "make_service"]
 
@@ -36,6 +37,8 @@ class Service:
     """Counts what requests do."""
     loop: LoopCounters
     """Counts what the decision loop does."""
+    watch: Watch
+    """Holds answers back until they change."""
 
 
 def make_service(settings: Settings, clock: Clock) -> Service:
@@ -50,4 +53,7 @@ def make_service(settings: Settings, clock: Clock) -> Service:
     registry.register(StoreCollector(database))
     intake, loop = IntakeCounters(registry), LoopCounters(registry)
     ticker = Ticker(database, decider, loop, clock, settings.tick_seconds)
-    return Service(settings, clock, database, decider, ticker, registry, intake, loop)
+    watch = Watch(database)
+    database.when_answers_change(watch.wake)
+    count_waiting(registry, lambda: watch.waiting)
+    return Service(settings, clock, database, decider, ticker, registry, intake, loop, watch)

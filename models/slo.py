@@ -39,7 +39,8 @@ class Policy:
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     mode: Mode = "Off"
-    """Off watches only; OnRestart gives the job its bound when it next starts."""
+    """Off watches only; OnRestart gives the job its bound when it next starts; Restart has the runner start it again;
+    Live steers it without a restart."""
     least_bound_ms: Annotated[int, Ge(0)] = 0
     """The bound is never narrower than this, in milliseconds."""
     greatest_bound_ms: Annotated[int, Ge(0)] | None = None

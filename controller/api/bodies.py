@@ -18,9 +18,9 @@ from tidemark.controller.errors import (
 from tidemark.models.operators import Operator
 from tidemark.models.slo import Slo, Yields
 from tidemark.models.target import parse_target
-from tidemark.models.wire import REPORT_SCHEMA, STRICT, Report
+from tidemark.models.wire import REPORT_SCHEMA, STRICT, Pin, Report
 
-__all__ = ["KNOWN_SCHEMA_VERSIONS", "ReportBody", "SloBody", "error_items", "parse_body"]
+__all__ = ["KNOWN_SCHEMA_VERSIONS", "PinBody", "ReportBody", "SloBody", "error_items", "parse_body"]
 
 T = TypeVar("T")
 
@@ -101,6 +101,18 @@ class SloBody:
             confidence_ppm=self.confidence_ppm,
             horizon_ms=self.horizon_ms,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinBody:
+    """The kill switch to set."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    to: Pin
+    """What jobs are held to: their own bound (Off), or their ceiling alone (Ceiling)."""
+    reason: Annotated[str, Field(min_length=1, max_length=1_000, pattern=r"\S")]
+    """Why, for whoever finds it; not empty."""
 
 
 def parse_body(adapter: TypeAdapter[T], body: bytes) -> T:

@@ -1,23 +1,26 @@
-"""The bound that a job asks for."""
+"""The bound that a job asks for, at once or when it changes."""
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Response, status
+from fastapi.concurrency import run_in_threadpool
 
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.etags import IfNoneMatch, etag, is_current
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.names import StreamPath, WhichStream
+from tidemark.controller.api.prefer import Prefer, wait_seconds
 from tidemark.controller.api.views import bound_answer
+from tidemark.controller.service import Service
+from tidemark.controller.store.publication import version_of
 from tidemark.controller.store.streams import find_stream
 from tidemark.models.wire import BoundAnswer
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
-
-UNREPORTED = "unreported"
-"""ETag of the answer for a stream that has not reported; generation 0 says something else once it has."""
 
 
 @router.get(
@@ -27,16 +30,51 @@ UNREPORTED = "unreported"
     response_model=BoundAnswer,
     responses=answers("BoundAnswer", 304, 422, 503),
 )
-def get_bound(
-    which: WhichStream, service: TheService, response: Response, if_none_match: IfNoneMatch = None
+async def get_bound(
+    which: WhichStream,
+    service: TheService,
+    response: Response,
+    if_none_match: IfNoneMatch = None,
+    prefer: Prefer = None,
 ) -> BoundAnswer | Response:
-    """Say which bound to use, or why none; a stream that nothing is known of gets an answer too, not an error."""
+    """Say which bound to use, or why none; a stream that nothing is known of gets an answer too, not an error.
+
+    With `Prefer: wait=N` and `If-None-Match` the answer is held back until it is another one, for N seconds at most.
+    """
+    wait = wait_seconds(prefer)
+    headers = {} if wait is None else {"Preference-Applied": f"wait={wait}"}
+    answer, version = await _answer(service, which, if_none_match, wait or 0)
+    if answer is None:
+        return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers={"ETag": etag(version), **headers})
+    response.headers.update({"ETag": etag(version), **headers})
+    return answer
+
+
+async def _answer(
+    service: Service, which: StreamPath, if_none_match: str | None, wait: int
+) -> tuple[BoundAnswer | None, str]:
+    """Return the answer and its version; None once the caller holds it and ``wait`` seconds are over."""
+    answer, version = await run_in_threadpool(_read, service, which)
+    if not is_current(if_none_match, etag(version)):
+        return answer, version
+    clock = asyncio.get_running_loop().time
+    until = clock() + wait
+    if wait:
+        with service.watch.waiter(which.job, which.stream) as waiter:
+            while clock() < until:
+                # It may have changed before anybody watched, and what changed may still be what the caller holds.
+                waiter.forget()
+                answer, version = await run_in_threadpool(_read, service, which)
+                if not is_current(if_none_match, etag(version)):
+                    return answer, version
+                if not await waiter.changed(version, until - clock()):
+                    break
+    return None, version
+
+
+def _read(service: Service, which: StreamPath) -> tuple[BoundAnswer, str]:
     with service.database.read() as session:
         row = find_stream(session, which.job, which.stream)
         answer = bound_answer(session, which.job, which.stream, row)
     reported = row is not None and row.registered_us is not None
-    current = etag(answer.generation if answer.generation or reported else UNREPORTED)
-    if is_current(if_none_match, current):
-        return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers={"ETag": current})
-    response.headers["ETag"] = current
-    return answer
+    return answer, version_of(answer.generation, reported=reported, pin=answer.pin)

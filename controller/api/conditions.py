@@ -2,45 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from tidemark.controller.api.schemas import Condition
+from tidemark.controller.ceiling import NO_CEILING, Room
 from tidemark.controller.decision import steps_of
+from tidemark.controller.store.live import KeptLive
+from tidemark.controller.store.partitions import FutureRows
+from tidemark.controller.store.pins import StandingPin
 from tidemark.controller.store.specs import Spec
-from tidemark.controller.store.tables import AcknowledgementRow, PublishedRow, RecommendationRow, StreamRow
-from tidemark.models.defaults import NO_DATA_GAPS
+from tidemark.controller.store.tables import (
+    AcknowledgementRow,
+    PublishedRow,
+    RecommendationRow,
+    StreamRow,
+)
+from tidemark.models.defaults import CEILING_ALARM_PPM, NO_DATA_GAPS
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.horizon import Facts
 from tidemark.models.progress import Progress
 from tidemark.models.slo import Slo
+from tidemark.models.target import PPM
+from tidemark.models.wire import Mode
 
-__all__ = ["conditions_of"]
+__all__ = ["Seen", "conditions_of"]
+
+NAMES_TOLD = 10
+"""How many partitions a condition names; /partitions has all of them."""
 
 
-def conditions_of(
-    stream: StreamRow,
-    *,
-    slo: Spec[Slo] | None,
-    known: Facts | None,
-    progress: Progress | None,
-    recommendation: RecommendationRow | None,
-    published: PublishedRow | None,
-    applied: AcknowledgementRow | None,
-) -> list[Condition]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What conditions are judged by. None is unknown, or not there."""
+
+    stream: StreamRow
+    """The stream."""
+    slo: Spec[Slo] | None
+    """Its SLO."""
+    mode: Mode
+    """Its mode."""
+    facts: Facts | None
+    """What was reported over the horizon."""
+    progress: Progress
+    """How it has been getting on."""
+    recommendation: RecommendationRow | None
+    """The newest recommendation."""
+    published: PublishedRow | None
+    """What the job is told."""
+    applied: AcknowledgementRow | None
+    """What the job last acknowledged."""
+    pin: StandingPin | None
+    """The pin in force."""
+    live: KeptLive | None
+    """What the fast policy did in the newest batch."""
+    room: Room | None
+    """What its ceiling has to leave room for."""
+    future: FutureRows
+    """Rows that were dated ahead of the clock."""
+
+
+def conditions_of(seen: Seen) -> list[Condition]:
     """Return the conditions that hold."""
     return [
-        *_expected(stream),
-        *_specified(slo),
-        *_observed(known),
-        *_silent(progress),
-        *_decided(recommendation),
-        *_rolled(published, applied),
+        *_expected(seen.stream),
+        *_pinned(seen.pin),
+        *_specified(seen.slo),
+        *_observed(seen.facts),
+        *_silent(seen.progress),
+        *_ahead(seen.future),
+        *_decided(seen.recommendation),
+        *_rolled(seen),
+        *_ceiling(seen),
     ]
 
 
 def _expected(stream: StreamRow) -> Iterator[Condition]:
     if stream.registered_us is None:
         yield Condition(type="NoReportYet", detail="no report has come; the stream is expected")
+
+
+def _pinned(pin: StandingPin | None) -> Iterator[Condition]:
+    if pin is not None:
+        held = "its own bound" if pin.to == "Off" else "its ceiling alone"
+        yield Condition(type="Pinned", detail=f"the job is held to {held} {pin.why}")
 
 
 def _specified(slo: Spec[Slo] | None) -> Iterator[Condition]:
@@ -62,9 +107,7 @@ def _observed(known: Facts | None) -> Iterator[Condition]:
         yield Condition(type="NeedsUnknown", detail=detail)
 
 
-def _silent(progress: Progress | None) -> Iterator[Condition]:
-    if progress is None:
-        return
+def _silent(progress: Progress) -> Iterator[Condition]:
     silent_us, gap_us = progress.silent_us, progress.batch_gap_us
     if silent_us is not None and gap_us is not None and silent_us > NO_DATA_GAPS * gap_us:
         detail = (
@@ -80,6 +123,24 @@ def _silent(progress: Progress | None) -> Iterator[Condition]:
         yield Condition(type="PartitionsSilent", detail=detail)
 
 
+def _ahead(future: FutureRows) -> Iterator[Condition]:
+    if future.rows:
+        detail = (
+            f"{future.rows:,} rows were dated ahead of the clock and set back to it, "
+            f"in {_named(future.partitions)}: are the clocks of their senders right?"
+        )
+        yield Condition(type="FutureRows", detail=detail)
+
+
+def _named(partitions: Sequence[str]) -> str:
+    if not partitions:
+        return "partitions that are not known any more"
+    told = ", ".join(map(repr, partitions[:NAMES_TOLD]))
+    more = len(partitions) - NAMES_TOLD
+    which = "partition" if len(partitions) == 1 else "partitions"
+    return f"{which} {told}" + (f" and {more:,} more" if more > 0 else "")
+
+
 def _decided(recommendation: RecommendationRow | None) -> Iterator[Condition]:
     if recommendation is None:
         return
@@ -91,12 +152,11 @@ def _decided(recommendation: RecommendationRow | None) -> Iterator[Condition]:
         yield Condition(type="ConstraintsConflict", detail=detail)
 
 
-def _rolled(published: PublishedRow | None, applied: AcknowledgementRow | None) -> Iterator[Condition]:
-    if published is None or published.bound_ms is None:
+def _rolled(seen: Seen) -> Iterator[Condition]:
+    published, applied = seen.published, seen.applied
+    if published is None or _taken_up(published, seen):
         return
-    if applied is not None and applied.generation == published.generation:
-        return
-    bound = format_duration(published.bound_ms * 1_000)
+    what = "mode Live" if published.mode == "Live" else format_duration((published.bound_ms or 0) * 1_000)
     if applied is None:
         has = "the job has acknowledged none"
     elif applied.generation is None:
@@ -104,5 +164,38 @@ def _rolled(published: PublishedRow | None, applied: AcknowledgementRow | None) 
     else:
         has = f"the job last acknowledged generation {applied.generation}, {format_duration(applied.bound_ms * 1_000)}"
     yield Condition(
-        type="BoundNotAcknowledged", detail=f"generation {published.generation}, {bound}, is published; {has}"
+        type="BoundNotAcknowledged", detail=f"generation {published.generation}, {what}, is published; {has}"
     )
+
+
+def _taken_up(published: PublishedRow, seen: Seen) -> bool:
+    """Return whether the job does what it is told, as far as it said."""
+    applied, live = seen.applied, seen.live
+    told = applied is not None and applied.generation == published.generation
+    if published.mode != "Live":
+        return told or published.bound_ms is None
+    if live is not None and live.heard_us is not None and live.heard_us >= published.published_us:
+        # A live run acknowledges once, and takes up whatever comes later as soon as it hears it.
+        return True
+    return told and applied is not None and applied.mode == "Live"
+
+
+def _ceiling(seen: Seen) -> Iterator[Condition]:
+    live, room = seen.live, seen.room
+    if live is not None and live.ceiling_used_ppm >= CEILING_ALARM_PPM:
+        share = live.ceiling_used_ppm / PPM
+        ceiling = format_duration(live.ceiling_ms * 1_000)
+        detail = (
+            f"the watermark trails the stream by {share:.0%} of the ceiling, {ceiling}: "
+            "beyond it the ceiling closes windows that live control holds open"
+        )
+        yield Condition(type="CeilingNear", detail=detail)
+    if seen.mode != "Live" or room is None:
+        return
+    if room.ceiling_ms is None:
+        detail = f"{NO_CEILING}, so the job cannot be steered live and keeps its own bound"
+        yield Condition(type="LiveWithoutCeiling", detail=detail)
+    elif room.too_low:
+        ceiling = format_duration(room.ceiling_ms * 1_000)
+        detail = f"the ceiling, {ceiling}, is below {room.needed}; the slowest rows are lost to it"
+        yield Condition(type="SkewBeyondCeiling", detail=detail)

@@ -11,10 +11,10 @@ from tidemark.controller.api import schemas
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
-from tidemark.controller.api.views import DEFAULT_HORIZON_MS, share_ppm
+from tidemark.controller.api.views import share_ppm
 from tidemark.controller.decision import Basis
 from tidemark.controller.report_checks import MAX_DURATION_MS
-from tidemark.controller.store.specs import get_slo
+from tidemark.controller.store.specs import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.store.streams import get_stream
 from tidemark.models.curve import Curve
 from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM

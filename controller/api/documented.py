@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from tidemark.controller.api.examples import EXAMPLES, PROBLEM_EXAMPLES
+from tidemark.controller.api.examples import EXAMPLES, KIND_EXAMPLES, PROBLEM_EXAMPLES
 
 __all__ = ["answers", "reference", "takes", "text_answer"]
 
@@ -15,14 +16,21 @@ Described = dict[int | str, dict[str, Any]]
 _ETAG = {
     "ETag": {"description": "Version of what is answered.", "schema": {"type": "string"}, "example": '"3"'},
 }
-_WITH_ETAG = {"SloAnswer", "PolicyAnswer", "BoundAnswer"}
+_APPLIED = {
+    "Preference-Applied": {
+        "description": "The wait of Prefer that was applied, in seconds; missing when none was asked for.",
+        "schema": {"type": "string"},
+        "example": "wait=30",
+    },
+}
+_HEADERS = {"SloAnswer": _ETAG, "PolicyAnswer": _ETAG, "BoundAnswer": {**_ETAG, **_APPLIED}}
 _DESCRIPTIONS = {
     200: "As asked for.",
     201: "Received and committed.",
     304: "The version that the caller holds is still current.",
     400: "The body cannot be read: not JSON, or not the gzip it says it is.",
     404: "Nothing is known of it.",
-    409: "The batch was reported before with other content; the first report stays.",
+    409: "It contradicts what is stored; nothing was changed.",
     412: "The version that If-Match names is not the current one.",
     413: "The body is larger than the controller reads.",
     415: "The body is not application/json, or its encoding is not gzip.",
@@ -31,8 +39,14 @@ _DESCRIPTIONS = {
 }
 
 
-def answers(name: str, *statuses: int) -> Described:
-    """Return the documented answers of a route: ``name`` where it goes well, problems elsewhere."""
+def answers(name: str, *statuses: int, kinds: Mapping[int, str] | None = None) -> Described:
+    """Return the documented answers of a route: ``name`` where it goes well, problems elsewhere.
+
+    Args:
+        name: schema of the answer where it goes well.
+        statuses: the statuses; 200 is added when no success is among them.
+        kinds: by status, the kind of problem to show where it is not the usual one.
+    """
     described: Described = {}
     for status in statuses if {200, 201} & set(statuses) else (200, *statuses):
         described[status] = {"description": _DESCRIPTIONS[status]}
@@ -44,11 +58,13 @@ def answers(name: str, *statuses: int) -> Described:
             described[status]["content"] = {
                 "application/problem+json": {
                     "schema": reference("Problem"),
-                    "example": PROBLEM_EXAMPLES[status],
+                    "example": KIND_EXAMPLES[kinds[status]]
+                    if kinds and status in kinds
+                    else PROBLEM_EXAMPLES[status],
                 },
             }
-        elif name in _WITH_ETAG:
-            described[status]["headers"] = _ETAG
+        elif name in _HEADERS:
+            described[status]["headers"] = _HEADERS[name]
     if 200 in described and 201 in described:
         described[200]["description"] = "Received before; nothing was changed."
     return described

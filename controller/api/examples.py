@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["EXAMPLES", "PROBLEM_EXAMPLES"]
+__all__ = ["EXAMPLES", "KIND_EXAMPLES", "PROBLEM_EXAMPLES"]
 
 _JOB = {"job": "orders", "stream": "clicks"}
 _QUERY = "5c9a6a52-6d5e-4f0a-9a55-0d2f6f6f9c11"
@@ -47,6 +47,21 @@ _TRANSITION = {
     "text": _TEXT,
 }
 
+_ENVELOPE = {
+    "target_ppm": 995_000,
+    "latency_cap_ms": None,
+    "least_bound_ms": None,
+    "greatest_bound_ms": 1_800_000,
+}
+
+_PIN = {
+    "scope": "stream",
+    **_JOB,
+    "to": "Ceiling",
+    "reason": "INC-1042: a clock is wrong upstream",
+    "since_us": _STARTED_US,
+}
+
 EXAMPLES: dict[str, dict[str, Any]] = {
     "ReportBody": {
         "schema_version": 1,
@@ -70,13 +85,40 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "min_event_time_us": 1_767_224_940_250_000,
         "max_event_time_us": 1_767_225_599_750_000,
         "partitions": [
-            {"partition": "0", "granules": [294_537_598, 294_537_599], "counts": [380, 420]},
-            {"partition": "1", "granules": [294_537_490, 294_537_599], "counts": [1, 399]},
+            {
+                "partition": "0",
+                "granules": [294_537_598, 294_537_599],
+                "counts": [380, 420],
+                "future_rows": 0,
+            },
+            {
+                "partition": "1",
+                "granules": [294_537_490, 294_537_599],
+                "counts": [1, 399],
+                "future_rows": 3,
+            },
         ],
         "state_rows": 5_120,
         "state_bytes": 1_048_576,
         "dropped_by_spark": 1,
         "given_up_reports": 0,
+        "append_delay": {
+            "rows": 1_200,
+            "least_us": 2_000,
+            "mean_us": 840_000,
+            "most_us": 109_000_000,
+            "by_broker": True,
+        },
+        "live": {
+            "ceiling_ms": 1_800_000,
+            "control_ms": 1_767_225_578_000,
+            "reason": "waiting one trigger longer is worth 41 rows of a window",
+            "behind": [],
+            "idle": ["7"],
+            "ceiling_used_ppm": 12_000,
+            "heard_us": _STARTED_US - 4_000_000,
+            "pin": None,
+        },
     },
     "Acknowledgement": {
         "query_id": _QUERY,
@@ -86,6 +128,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "source": "controller",
         "mode": "OnRestart",
         "applied_us": _STARTED_US,
+        "ceiling_ms": 1_800_000,
     },
     "SloBody": {
         "target": "0.995",
@@ -94,6 +137,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "confidence_ppm": 950_000,
         "horizon_ms": 86_400_000,
     },
+    "PinBody": {"to": "Ceiling", "reason": "INC-1042: a clock is wrong upstream"},
     "Policy": {"mode": "OnRestart", "least_bound_ms": 0, "greatest_bound_ms": 3_600_000},
     "SloAnswer": _SLO,
     "PolicyAnswer": {
@@ -106,10 +150,12 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "Receipt": {**_JOB, "received_us": _STARTED_US, "duplicate": False},
     "BoundAnswer": {
         **_JOB,
-        "mode": "OnRestart",
+        "mode": "Live",
         "generation": 3,
         "bound_ms": 600_000,
         "reason": "119,552 of 120,000 rows need at most 10 min, which certifies 0.995 of the rows",
+        "envelope": _ENVELOPE,
+        "pin": None,
     },
     "StreamPage": {
         "streams": [
@@ -145,7 +191,13 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             ],
         },
         "transition": {"kind": "widen", "at_us": _STARTED_US + 400_840_000, **_TRANSITION},
-        "published": {"bound_ms": 600_000, "generation": 3, "reason": "within the policy's limits"},
+        "published": {
+            "bound_ms": 600_000,
+            "generation": 3,
+            "reason": "within the policy's limits",
+            "envelope": None,
+            "pin": None,
+        },
         "applied": {
             "bound_ms": 300_000,
             "generation": None,
@@ -153,11 +205,22 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             "query_id": _QUERY,
             "run_id": _RUN,
             "applied_us": _STARTED_US,
+            "ceiling_ms": None,
         },
         "in_use_bound_ms": 300_000,
         "effective_bound_ms": 300_000,
+        "pin": None,
+        "live": None,
+        "append_delay": {
+            "rows": 1_200,
+            "least_ms": 2,
+            "mean_ms": 840,
+            "most_ms": 109_000,
+            "by_broker": True,
+        },
         "evidence": {
             "rows": 120_000,
+            "rows_needed": 598,
             "unknown_rows": 0,
             "early_rows": 300,
             "batches": 400,
@@ -225,6 +288,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
                 "last_seen_us": _STARTED_US,
                 "pairs": 7_400,
                 "need_ms": 840_000,
+                "skew_ms": 239_000,
+                "future_rows": 0,
             }
         ],
         "share_ppm": 995_000,
@@ -250,6 +315,22 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "least_rows": 10_000,
         "next_cursor": None,
     },
+    "PinAnswer": {
+        **_PIN,
+        "streams": [
+            {
+                **_JOB,
+                "bound_ms": 1_800_000,
+                "in_use_bound_ms": 10_000,
+                "completeness_ppm": 999_900,
+                "latency_wall_ms": 1_802_000,
+                "text": "orders/clicks: windows close 29 min 50 s later than at 10 s; mean latency 12.04 s -> 30 min "
+                "2 s (predicted); completeness 99.52 % -> 99.99 % (predicted)",
+            }
+        ],
+        "more_streams": 0,
+    },
+    "PinPage": {"pins": [_PIN], "next_cursor": None},
     "Health": {
         "status": "ok",
         "checks": [{"name": "loop", "ok": True, "detail": "12 turns, the last one ended 2 s ago"}],
@@ -308,3 +389,24 @@ PROBLEM_EXAMPLES: dict[int, dict[str, Any]] = {
     ),
 }
 """By status."""
+
+_NO_CEILING = (
+    "the job's call has no ceiling=: give it one (on a new checkpoint), start the job and set mode Live then"
+)
+
+KIND_EXAMPLES: dict[str, dict[str, Any]] = {
+    "live-refused": _problem(
+        409,
+        "live-refused",
+        "The job cannot run in Live",
+        f"/mode: {_NO_CEILING}",
+        errors=[{"pointer": "/mode", "detail": _NO_CEILING}],
+    ),
+    "pin-not-set": _problem(
+        404,
+        "pin-not-set",
+        "No pin is set",
+        "there is no pin on job 'orders'; GET /v1/pins lists those there are",
+    ),
+}
+"""By kind, where a route's problem is not the usual one of its status."""

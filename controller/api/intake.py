@@ -13,9 +13,11 @@ from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.raw_body import JsonBody
 from tidemark.controller.api.schemas import Receipt
+from tidemark.controller.decision import republish
 from tidemark.controller.report_checks import check_acknowledgement, check_report
 from tidemark.controller.store.acknowledgements import take_acknowledgement
 from tidemark.controller.store.intake import take_report
+from tidemark.controller.store.specs import get_policy
 from tidemark.controller.store.streams import lock_stream
 from tidemark.models.wire import Acknowledgement, Report
 
@@ -83,6 +85,10 @@ def post_acknowledgement(
     with service.database.write() as session:
         stream = lock_stream(session, which.job, which.stream, now_us)
         receipt = take_acknowledgement(session, stream.id, told, now_us)
+        if not receipt.duplicate:
+            # A job that is pinned to its ceiling is told the one that it has now.
+            session.flush()
+            republish(session, stream.id, get_policy(session, stream.id).value, now_us)
     if receipt.duplicate:
         response.status_code = status.HTTP_200_OK
     return Receipt(

@@ -9,7 +9,7 @@ from fastapi import Depends, Path
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 
-__all__ = ["StreamPath", "WhichStream", "name_problem"]
+__all__ = ["StreamPath", "WhichJob", "WhichStream", "name_problem"]
 
 MAX_LENGTH = 200
 """Greatest length of a name in characters, as in the wire types."""
@@ -38,30 +38,41 @@ def name_problem(name: str) -> str | None:
     return None
 
 
-def _which_stream(
-    job: Annotated[
-        str,
-        Path(
-            description="Name of the job, percent-encoded; no slash.",
-            examples=["orders"],
-            max_length=MAX_LENGTH,
-        ),
-    ],
-    stream: Annotated[
-        str,
-        Path(
-            description="Name of the stream, percent-encoded; no slash.",
-            examples=["clicks"],
-            max_length=MAX_LENGTH,
-        ),
-    ],
-) -> StreamPath:
-    found = {"job": name_problem(job), "stream": name_problem(stream)}
-    errors = tuple(ErrorItem(name, problem) for name, problem in found.items() if problem is not None)
+JobName = Annotated[
+    str,
+    Path(
+        description="Name of the job, percent-encoded; no slash.", examples=["orders"], max_length=MAX_LENGTH
+    ),
+]
+StreamName = Annotated[
+    str,
+    Path(
+        description="Name of the stream, percent-encoded; no slash.",
+        examples=["clicks"],
+        max_length=MAX_LENGTH,
+    ),
+]
+
+
+def _checked(**names: str) -> None:
+    found = {field: name_problem(name) for field, name in names.items()}
+    errors = tuple(ErrorItem(field, problem) for field, problem in found.items() if problem is not None)
     if errors:
         raise InvalidParameterError(errors[0].detail, errors=errors)
+
+
+def _which_job(job: JobName) -> str:
+    _checked(job=job)
+    return job
+
+
+def _which_stream(job: JobName, stream: StreamName) -> StreamPath:
+    _checked(job=job, stream=stream)
     return StreamPath(job, stream)
 
+
+WhichJob = Annotated[str, Depends(_which_job)]
+"""The job that the path names."""
 
 WhichStream = Annotated[StreamPath, Depends(_which_stream)]
 """The stream that the path names."""

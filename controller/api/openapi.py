@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from tidemark.controller.api import schemas
-from tidemark.controller.api.bodies import ReportBody, SloBody
+from tidemark.controller.api.bodies import PinBody, ReportBody, SloBody
 from tidemark.models.slo import Policy
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 
@@ -30,6 +30,7 @@ may be sent with `Content-Encoding: gzip`."""
 _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (ReportBody, "validation"),
     (SloBody, "validation"),
+    (PinBody, "validation"),
     (Policy, "validation"),
     (Acknowledgement, "validation"),
     (BoundAnswer, "serialization"),
@@ -42,6 +43,8 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.Curve, "serialization"),
     (schemas.PartitionPage, "serialization"),
     (schemas.PredictionPage, "serialization"),
+    (schemas.PinAnswer, "serialization"),
+    (schemas.PinPage, "serialization"),
     (schemas.Health, "serialization"),
 )
 

@@ -11,11 +11,10 @@ from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.schemas import Partition, PartitionPage
-from tidemark.controller.api.views import DEFAULT_HORIZON_MS
 from tidemark.controller.store.horizon import horizon_of
 from tidemark.controller.store.needs import partition_sketches
 from tidemark.controller.store.partitions import last_event_time_us, list_partitions
-from tidemark.controller.store.specs import get_slo
+from tidemark.controller.store.specs import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.store.streams import get_stream
 from tidemark.controller.store.tables import PartitionRow
 from tidemark.models.sketch import Sketch
@@ -70,4 +69,6 @@ def _partition(row: PartitionRow, greatest_us: int | None, needs: Sketch, share_
         last_seen_us=row.last_seen_us,
         pairs=pairs,
         need_ms=None if need_us is None else math.ceil(need_us / 1_000),
+        skew_ms=None if row.behind_us is None else row.behind_us // 1_000,
+        future_rows=row.future_rows,
     )

@@ -6,12 +6,14 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tidemark.controller.store.pins import ScopeKind
 from tidemark.models.slo import Yields
 from tidemark.models.transition import Kind
-from tidemark.models.wire import BoundSource, Mode
+from tidemark.models.wire import BoundSource, Envelope, Mode, Pin
 
 __all__ = [
     "Answer",
+    "AppendDelaySeen",
     "Applied",
     "Completeness",
     "Condition",
@@ -22,9 +24,15 @@ __all__ = [
     "Evidence",
     "Health",
     "HealthCheck",
+    "Live",
     "MissingRange",
     "Partition",
     "PartitionPage",
+    "PinAnswer",
+    "PinInForce",
+    "PinPage",
+    "PinSummary",
+    "PinnedStream",
     "PolicyAnswer",
     "Prediction",
     "PredictionPage",
@@ -103,7 +111,8 @@ class PolicyAnswer(Answer):
     """The policy of a stream as it stands."""
 
     mode: Mode
-    """Off watches only; OnRestart gives the job its bound when it next starts."""
+    """Off watches only; OnRestart gives the job its bound when it next starts; Restart has the runner start it again;
+    Live steers it without a restart."""
     least_bound_ms: int
     """The bound is never narrower than this, in milliseconds."""
     greatest_bound_ms: int | None
@@ -246,9 +255,13 @@ class Published(Answer):
     bound_ms: int | None
     """The bound in milliseconds; null: the job keeps its own."""
     generation: int
-    """Grows with each change of mode or bound; 0 before the first."""
+    """Grows with each change of mode, bound, envelope or pin; 0 before the first."""
     reason: str
     """Why, in one sentence."""
+    envelope: Envelope | None
+    """In Live: what the job's fast policy is to do; null in every other mode."""
+    pin: Pin | None
+    """What a kill switch holds the job to; null for none."""
 
 
 class Applied(Answer):
@@ -266,6 +279,62 @@ class Applied(Answer):
     """Spark's id of the run that applied it."""
     applied_us: int
     """When the run first used it, in microseconds since the epoch."""
+    ceiling_ms: int | None
+    """The ceiling in the plan, in milliseconds; null when the job cannot run in Live."""
+
+
+class PinInForce(Answer):
+    """The kill switch that holds a stream: of those that do, the most specific."""
+
+    to: Pin
+    """What the job is held to: its own bound (Off), or its ceiling alone (Ceiling)."""
+    scope: ScopeKind
+    """Whose pin it is: the stream's own, its job's, or the whole fleet's."""
+    reason: str
+    """Why it was set."""
+    since_us: int
+    """When it was set, in microseconds since the epoch."""
+
+
+class Live(Answer):
+    """What the fast policy in the driver did, as of the newest batch."""
+
+    control_ms: int | None
+    """The watermark that the control stream offers, in milliseconds since the epoch; null before the first."""
+    ceiling_ms: int
+    """The static bound that the job falls back to, in milliseconds."""
+    ceiling_used_ppm: int
+    """Distance of the watermark from the greatest event time as a share of the ceiling, in parts per million: at
+    1,000,000 the ceiling holds the watermark and not live control."""
+    behind: list[str]
+    """Partitions with a backlog, which hold the watermark back; the first 100 by name."""
+    behind_partitions: int
+    """How many there are."""
+    idle: list[str]
+    """Partitions that are idle, without a backlog, and hold nothing back; the first 100 by name."""
+    idle_partitions: int
+    """How many there are."""
+    reason: str
+    """Why the control stream offers this watermark, in one sentence."""
+    heard_us: int | None
+    """When the job last heard from the controller, in microseconds since the epoch; null when it never has."""
+    pin: Pin | None
+    """What the job says that a kill switch holds it to."""
+
+
+class AppendDelaySeen(Answer):
+    """How long after their event times the rows of the newest batch were appended to the source."""
+
+    rows: int
+    """Rows that have both an event time and a timestamp of the source."""
+    least_ms: int
+    """Least difference in milliseconds; negative where the event is dated ahead."""
+    mean_ms: int
+    """Mean difference in milliseconds."""
+    most_ms: int
+    """Greatest difference in milliseconds."""
+    by_broker: bool
+    """Whether every timestamp is the broker's, not the producer's."""
 
 
 class Evidence(Answer):
@@ -273,6 +342,8 @@ class Evidence(Answer):
 
     rows: int
     """(Row, key) pairs with a known need."""
+    rows_needed: int | None
+    """How many it takes at the least to certify the SLO's target at its confidence; null without an SLO."""
     unknown_rows: int
     """Rows that arrived but whose need is not known."""
     early_rows: int
@@ -349,6 +420,11 @@ ConditionType = Literal[
     "NeedsUnknown",
     "ConstraintsConflict",
     "BoundNotAcknowledged",
+    "Pinned",
+    "LiveWithoutCeiling",
+    "SkewBeyondCeiling",
+    "CeilingNear",
+    "FutureRows",
 ]
 
 
@@ -359,6 +435,60 @@ class Condition(Answer):
     """Which."""
     detail: str
     """The figures, as a sentence."""
+
+
+class PinnedStream(Answer):
+    """What a pin does to one stream."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    bound_ms: int | None
+    """The bound that the pin puts in force, in milliseconds; null when it is not known or the pin changes nothing."""
+    in_use_bound_ms: int | None
+    """The bound in use, in milliseconds; in Live how far the watermark trails; null without reports."""
+    completeness_ppm: int | None
+    """Share that would be admitted under the pin's bound, in parts per million; null when it is not known."""
+    latency_wall_ms: int | None
+    """Mean wall latency of windows under it, in milliseconds; null when it is not known."""
+    text: str
+    """What it costs against the bound in use, in words."""
+
+
+class PinSummary(Answer):
+    """A kill switch."""
+
+    scope: ScopeKind
+    """What it is set on: one stream, all streams of a job, or the whole fleet."""
+    job: str | None
+    """Name of the job; null for the whole fleet."""
+    stream: str | None
+    """Name of the stream; null for all streams."""
+    to: Pin
+    """What jobs are held to: their own bound (Off), or their ceiling alone (Ceiling)."""
+    reason: str
+    """Why it was set."""
+    since_us: int
+    """When it was set, in microseconds since the epoch."""
+
+
+class PinAnswer(PinSummary):
+    """A kill switch and what it does."""
+
+    streams: list[PinnedStream]
+    """What it does to the streams that are known, by job and stream; after a removal, what that does."""
+    more_streams: int
+    """Streams for which that was not worked out, because it would have taken too long."""
+
+
+class PinPage(Answer):
+    """A page of pins: the fleet's, then by job and stream."""
+
+    pins: list[PinSummary]
+    """The pins."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
 
 
 class StreamStatus(Answer):
@@ -386,6 +516,12 @@ class StreamStatus(Answer):
     """The bound in the plan of the newest batch, in milliseconds; null before the first report."""
     effective_bound_ms: int | None
     """How far the watermark really trails the greatest event time, in milliseconds; null when it is not known."""
+    pin: PinInForce | None
+    """The kill switch that holds the stream; null for none."""
+    live: Live | None
+    """What the fast policy did; null unless the newest batch ran in Live."""
+    append_delay: AppendDelaySeen | None
+    """How late rows were appended to the source; null when the job names no column for it."""
     evidence: Evidence
     """What the recommendation rests on."""
     coverage: list[QueryCoverage]
@@ -488,6 +624,11 @@ class Partition(Answer):
     """(Row, key) pairs with a known need over the horizon."""
     need_ms: int | None
     """The bound that admits ``share_ppm`` of them, in milliseconds, at most the sketch's error too wide."""
+    skew_ms: int | None
+    """How far behind the stream's greatest event time it was when it was last heard, in milliseconds: what a ceiling
+    has to leave room for; null when it has not been heard since that is kept."""
+    future_rows: int
+    """Rows of it that were dated ahead of the clock and set back to it."""
 
 
 class PartitionPage(Answer):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
 from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
 
 from tidemark.controller.api.bodies import SloBody, parse_body
 from tidemark.controller.api.dependencies import TheService
@@ -16,14 +17,17 @@ from tidemark.controller.api.names import StreamPath, WhichStream
 from tidemark.controller.api.raw_body import JsonBody
 from tidemark.controller.api.schemas import PolicyAnswer, SloAnswer
 from tidemark.controller.api.views import policy_answer, slo_answer
+from tidemark.controller.ceiling import NO_CEILING, room_in
 from tidemark.controller.decision import republish
-from tidemark.controller.errors import ErrorItem, InvalidBodyError, SloNotSetError, UnsupportedModeError
+from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
 from tidemark.controller.report_checks import MAX_DURATION_MS
 from tidemark.controller.service import Service
-from tidemark.controller.store.specs import get_policy, get_slo, put_policy, put_slo
+from tidemark.controller.store.horizon import horizon_of
+from tidemark.controller.store.situation import progress_in
+from tidemark.controller.store.specs import DEFAULT_HORIZON_MS, get_policy, get_slo, put_policy, put_slo
 from tidemark.controller.store.streams import get_stream, lock_stream
+from tidemark.models.duration import format_duration
 from tidemark.models.slo import Policy
-from tidemark.models.wire import Mode
 
 __all__ = ["router"]
 
@@ -33,9 +37,6 @@ _log = logging.getLogger(__name__)
 
 _SLO = TypeAdapter(SloBody)
 _POLICY = TypeAdapter(Policy)
-
-SUPPORTED_MODES: tuple[Mode, ...] = ("Off", "OnRestart")
-"""Modes that this release has."""
 
 
 @router.get(
@@ -67,6 +68,9 @@ def write_slo(
     with service.database.write() as session:
         stream_id = lock_stream(session, which.job, which.stream, now_us).id
         stored = put_slo(session, stream_id, slo, precondition(if_match), now_us)
+        session.flush()
+        # In Live what the SLO asks for is part of what the job is told, whether or not there is evidence.
+        republish(session, stream_id, get_policy(session, stream_id).value, now_us)
     _decide_now(service, stream_id, which)
     response.headers["ETag"] = etag(stored.generation)
     return slo_answer(stored)
@@ -88,9 +92,6 @@ def read_policy(which: WhichStream, service: TheService, response: Response) -> 
 
 def _policy_of(body: JsonBody) -> Policy:
     policy = parse_body(_POLICY, body)
-    if policy.mode not in SUPPORTED_MODES:
-        told = f"mode {policy.mode} is not there yet: this release knows {' and '.join(SUPPORTED_MODES)}"
-        raise UnsupportedModeError(told, errors=(ErrorItem("/mode", told),))
     for name in ("least_bound_ms", "greatest_bound_ms"):
         if (getattr(policy, name) or 0) > MAX_DURATION_MS:
             told = f"it is above the {MAX_DURATION_MS} milliseconds that can be worked with"
@@ -102,7 +103,7 @@ def _policy_of(body: JsonBody) -> Policy:
     "/policy",
     operation_id="putPolicy",
     summary="Set the policy",
-    responses=answers("PolicyAnswer", 400, 412, 413, 415, 422, 503),
+    responses=answers("PolicyAnswer", 400, 409, 412, 413, 415, 422, 503, kinds={409: "live-refused"}),
     openapi_extra=takes("Policy"),
 )
 def write_policy(
@@ -112,16 +113,44 @@ def write_policy(
     response: Response,
     if_match: IfMatch = None,
 ) -> PolicyAnswer:
-    """Set the stream's policy, whole; before its first report too. What a job is told follows at once."""
+    """Set the stream's policy, whole; before its first report too. What a job is told follows at once.
+
+    Live is refused when the job has acknowledged that its call has no ceiling, or one below the bound in use and the
+    distance of its slowest partition. Before its first acknowledgement it is taken, and the status says how it is.
+    """
     now_us = service.clock()
     with service.database.write() as session:
         stream_id = lock_stream(session, which.job, which.stream, now_us).id
         stored = put_policy(session, stream_id, policy, precondition(if_match), now_us)
         session.flush()
+        if policy.mode == "Live":
+            _check_ceiling(session, stream_id, now_us)
         republish(session, stream_id, policy, now_us)
     _decide_now(service, stream_id, which)
     response.headers["ETag"] = etag(stored.generation)
     return policy_answer(stored)
+
+
+def _check_ceiling(session: Session, stream_id: int, now_us: int) -> None:
+    slo = get_slo(session, stream_id)
+    horizon = horizon_of(session, stream_id, DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms)
+    gap_us = None if horizon is None else progress_in(session, horizon, now_us).batch_gap_us
+    room = room_in(session, stream_id, horizon, gap_us)
+    if room is None:
+        return
+    if room.ceiling_ms is None:
+        told = f"{NO_CEILING}: give it one (on a new checkpoint), start the job and set mode Live then"
+        raise _refused(told)
+    if room.too_low:
+        ceiling = format_duration(room.ceiling_ms * 1_000)
+        raise _refused(
+            f"the job's ceiling, {ceiling}, is below {room.needed}; give its call a ceiling of at least "
+            f"{format_duration(room.needed_ms * 1_000)}, start the job again and set mode Live then"
+        )
+
+
+def _refused(told: str) -> LiveRefusedError:
+    return LiveRefusedError(f"/mode: {told}", errors=(ErrorItem("/mode", told),))
 
 
 def _decide_now(service: Service, stream_id: int, which: StreamPath) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 
 from tidemark.controller.api.cursors import Cursor, Limit, decode_cursor, encode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
+from tidemark.controller.api.names import MAX_LENGTH
 from tidemark.controller.api.schemas import StreamPage
 from tidemark.controller.api.views import stream_summary
 from tidemark.controller.store.streams import list_streams
@@ -15,6 +18,8 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["streams"])
 
+OfJob = Annotated[str | None, Query(max_length=MAX_LENGTH, description="Only the streams of this job.")]
+
 
 @router.get(
     "/v1/streams",
@@ -22,11 +27,12 @@ router = APIRouter(tags=["streams"])
     summary="List streams",
     responses=answers("StreamPage", 422, 503),
 )
-def list_all(service: TheService, limit: Limit = 100, cursor: Cursor = None) -> StreamPage:
+def list_all(service: TheService, job: OfJob = None, limit: Limit = 100, cursor: Cursor = None) -> StreamPage:
     """List the streams that anything is known of, by job and stream."""
     position = decode_cursor(cursor, 2)
+    after = None if position is None else (position[0], position[1])
     with service.database.read() as session:
-        rows = list_streams(session, None if position is None else (position[0], position[1]), limit + 1)
+        rows = list_streams(session, after, limit + 1, job)
         page = rows[:limit]
         more = len(rows) > limit
         return StreamPage(

@@ -8,22 +8,27 @@ from typing import cast
 from sqlalchemy.orm import Session
 
 from tidemark.controller.api import schemas
-from tidemark.controller.api.conditions import conditions_of
+from tidemark.controller.api.conditions import Seen, conditions_of
+from tidemark.controller.ceiling import room_in
 from tidemark.controller.decision import is_current, steps_of
 from tidemark.controller.store.acknowledgements import last_acknowledgement
 from tidemark.controller.store.horizon import Horizon, effective_ms, facts, horizon_of, open_keys
-from tidemark.controller.store.publication import NO_REPORT, OFF, last_published
+from tidemark.controller.store.live import KeptLive, NewestState, newest_state
+from tidemark.controller.store.partitions import FutureRows, future_rows_in
+from tidemark.controller.store.pins import StandingPin, pin_in_force
+from tidemark.controller.store.publication import NO_REPORT, OFF, answer_of, last_published
 from tidemark.controller.store.situation import progress_in
-from tidemark.controller.store.specs import Spec, get_policy, get_slo
+from tidemark.controller.store.specs import DEFAULT_HORIZON_MS, Spec, get_policy, get_slo
 from tidemark.controller.store.tables import AcknowledgementRow, PublishedRow, RecommendationRow, StreamRow
 from tidemark.models.coverage import Coverage
 from tidemark.models.horizon import Facts
+from tidemark.models.progress import UNKNOWN_PROGRESS
+from tidemark.models.quantile import least_samples
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.target import PPM, format_target
-from tidemark.models.wire import BoundAnswer, BoundSource, Mode
+from tidemark.models.wire import AppendDelay, BoundAnswer, BoundSource
 
 __all__ = [
-    "DEFAULT_HORIZON_MS",
     "bound_answer",
     "milliseconds",
     "policy_answer",
@@ -32,9 +37,6 @@ __all__ = [
     "stream_status",
     "stream_summary",
 ]
-
-DEFAULT_HORIZON_MS = Slo(target_ppm=1).horizon_ms
-"""The horizon of a stream without an SLO, in milliseconds."""
 
 MAX_RANGES = 100
 """How many ranges of missing batches are listed for a query, the newest first to stay."""
@@ -71,21 +73,27 @@ def bound_answer(session: Session, job: str, stream: str, row: StreamRow | None)
     published = None if row is None else last_published(session, row.id)
     if published is None:
         known = row is not None and row.registered_us is not None
+        pin = pin_in_force(session, job, stream)
+        reason = OFF if known else NO_REPORT
         return BoundAnswer(
             job=job,
             stream=stream,
             mode="Off",
             generation=0,
             bound_ms=None,
-            reason=OFF if known else NO_REPORT,
+            reason=reason if pin is None else f"pinned to {pin.to} ({pin.why}): {reason}",
+            pin=None if pin is None else pin.to,
         )
+    answer = answer_of(published)
     return BoundAnswer(
         job=job,
         stream=stream,
-        mode=cast("Mode", published.mode),
+        mode=answer.mode,
         generation=published.generation,
-        bound_ms=published.bound_ms,
-        reason=published.reason,
+        bound_ms=answer.bound_ms,
+        reason=answer.reason,
+        envelope=answer.envelope,
+        pin=answer.pin,
     )
 
 
@@ -106,7 +114,7 @@ def stream_summary(session: Session, row: StreamRow) -> schemas.StreamSummary:
 
 def stream_status(session: Session, row: StreamRow, now_us: int) -> schemas.StreamStatus:
     """Return all that is known of a stream."""
-    slo = get_slo(session, row.id)
+    slo, policy = get_slo(session, row.id), get_policy(session, row.id).value
     horizon_ms = DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms
     horizon = horizon_of(session, row.id, horizon_ms)
     known = None if horizon is None else facts(session, horizon)
@@ -114,31 +122,48 @@ def stream_status(session: Session, row: StreamRow, now_us: int) -> schemas.Stre
     recommendation = session.get(RecommendationRow, row.id)
     applied = last_acknowledgement(session, row.id)
     answer = bound_answer(session, row.job, row.stream, row)
+    pin = pin_in_force(session, row.job, row.stream)
+    progress = UNKNOWN_PROGRESS if horizon is None else progress_in(session, horizon, now_us)
+    state = NewestState() if horizon is None else newest_state(session, horizon.newest)
     return schemas.StreamStatus(
         job=row.job,
         stream=row.stream,
-        mode=get_policy(session, row.id).value.mode,
+        mode=policy.mode,
         registered_us=row.registered_us,
         slo=None if slo is None else slo_answer(slo),
         recommended=_recommended(session, recommendation, published),
         transition=_transition(recommendation),
         published=schemas.Published(
-            bound_ms=answer.bound_ms, generation=answer.generation, reason=answer.reason
+            bound_ms=answer.bound_ms,
+            generation=answer.generation,
+            reason=answer.reason,
+            envelope=answer.envelope,
+            pin=answer.pin,
         ),
         applied=_applied(applied),
         in_use_bound_ms=None if horizon is None else horizon.newest.bound_ms,
         effective_bound_ms=None if horizon is None else effective_ms(session, horizon.newest),
-        evidence=_evidence(known, horizon_ms),
+        pin=_pin(pin),
+        live=_live(state.live),
+        append_delay=_append_delay(state.append_delay),
+        evidence=_evidence(known, horizon_ms, slo),
         coverage=[] if known is None else [_query(name, query) for name, query in known.coverage.items()],
         completeness=_completeness(session, horizon, known),
         conditions=conditions_of(
-            row,
-            slo=slo,
-            known=known,
-            progress=None if horizon is None else progress_in(session, horizon, now_us),
-            recommendation=recommendation,
-            published=published,
-            applied=applied,
+            Seen(
+                stream=row,
+                slo=slo,
+                mode=policy.mode,
+                facts=known,
+                progress=progress,
+                recommendation=recommendation,
+                published=published,
+                applied=applied,
+                pin=pin,
+                live=state.live,
+                room=room_in(session, row.id, horizon, progress.batch_gap_us),
+                future=FutureRows(0, ()) if horizon is None else future_rows_in(session, horizon),
+            )
         ),
     )
 
@@ -153,7 +178,12 @@ def _recommended(
 ) -> schemas.Recommended | None:
     if row is None:
         return None
-    told = published is not None and published.mode != "Off" and published.bound_ms == row.bound_ms
+    told = (
+        published is not None
+        and published.mode != "Off"
+        and published.pin is None
+        and published.bound_ms == row.bound_ms
+    )
     return schemas.Recommended(
         bound_ms=row.bound_ms,
         generation=published.generation
@@ -192,12 +222,51 @@ def _applied(row: AcknowledgementRow | None) -> schemas.Applied | None:
         query_id=row.query_id,
         run_id=row.run_id,
         applied_us=row.applied_us,
+        ceiling_ms=row.ceiling_ms,
     )
 
 
-def _evidence(known: Facts | None, horizon_ms: int) -> schemas.Evidence:
+def _pin(pin: StandingPin | None) -> schemas.PinInForce | None:
+    if pin is None:
+        return None
+    return schemas.PinInForce(to=pin.to, scope=pin.scope.kind, reason=pin.reason, since_us=pin.since_us)
+
+
+def _live(live: KeptLive | None) -> schemas.Live | None:
+    if live is None:
+        return None
+    return schemas.Live(
+        control_ms=live.control_ms,
+        ceiling_ms=live.ceiling_ms,
+        ceiling_used_ppm=live.ceiling_used_ppm,
+        behind=list(live.behind),
+        behind_partitions=live.behind_partitions,
+        idle=list(live.idle),
+        idle_partitions=live.idle_partitions,
+        reason=live.reason,
+        heard_us=live.heard_us,
+        pin=live.pin,
+    )
+
+
+def _append_delay(delay: AppendDelay | None) -> schemas.AppendDelaySeen | None:
+    if delay is None:
+        return None
+    return schemas.AppendDelaySeen(
+        rows=delay.rows,
+        least_ms=delay.least_us // 1_000,
+        mean_ms=delay.mean_us // 1_000,
+        most_ms=delay.most_us // 1_000,
+        by_broker=delay.by_broker,
+    )
+
+
+def _evidence(known: Facts | None, horizon_ms: int, slo: Spec[Slo] | None) -> schemas.Evidence:
     return schemas.Evidence(
         rows=known.need_pairs if known else 0,
+        rows_needed=None
+        if slo is None
+        else least_samples(slo.value.target_ppm / PPM, slo.value.confidence_ppm / PPM),
         unknown_rows=known.unknown_rows if known else 0,
         early_rows=known.early_rows if known else 0,
         batches=known.batches if known else 0,

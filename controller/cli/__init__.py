@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.controller.cli import demo, openapi, serve
+from tidemark.controller.cli import demo, doctor, openapi, pin, serve
 from tidemark.controller.cli.lazy import add_lazy
 from tidemark.controller.version import distribution_version
 
@@ -57,6 +57,8 @@ add_lazy(
     extra="trace",
     help_text="Replay traces under policies and compare them.",
 )
+doctor.register(app)
+pin.register(app)
 openapi.register(app)
 
 

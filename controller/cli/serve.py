@@ -84,8 +84,16 @@ def _serve(settings: Settings) -> None:
     config = uvicorn.Config(
         app, log_level=settings.log_level, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS
     )
+    watch = app.state.service.watch
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            # Before the server waits for open requests, which would wait for a bound to change.
+            watch.release()
+            await super().shutdown(sockets)
+
     with listener:
-        uvicorn.Server(config).run(sockets=[listener])
+        Server(config).run(sockets=[listener])
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,8 +1,8 @@
-"""``tidemark trace``: makes a trace from a user's own files and says what it found in them."""
+"""``tidemark trace``: makes a trace from a user's own files or topic and says what it found there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,17 +19,21 @@ from tidemark.models.operators import Int64s
 
 if TYPE_CHECKING:
     from tidemark.controller.traces.format import Trace
-    from tidemark.controller.traces.make import Made
+    from tidemark.controller.traces.make import Columns, Format
 
-__all__ = ["one_line_errors", "progress_bar", "trace"]
+__all__ = ["one_line_errors", "progress_bar", "say_early", "show_trace", "trace"]
 
 
 def trace(
-    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help="Files, or folders of files.")],
+    sources: Annotated[
+        list[Path] | None, typer.Argument(metavar="[SOURCE]...", help="Files, or folders of files.")
+    ] = None,
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="The trace to write, a Parquet file.")],
     event_time: Annotated[str, typer.Option(help="Column of the event time.")] = "event_time",
-    arrival: Annotated[str | None, typer.Option(help="Column of the arrival.")] = None,
+    arrival: Annotated[
+        str | None, typer.Option(help="Column of the arrival; from Kafka else the message's timestamp.")
+    ] = None,
     arrival_from_file_time: Annotated[
         bool, typer.Option("--arrival-from-file-time", help="Take each file's modification time as arrival.")
     ] = False,
@@ -43,39 +47,112 @@ def trace(
         Literal["parquet", "json", "csv"] | None,
         typer.Option("--format", help="Format of the files; else told by their names."),
     ] = None,
-    source_kind: Annotated[
-        Literal["files", "kafka"], typer.Option("--from", help="What SOURCE is.")
-    ] = "files",
     skip_nulls: Annotated[
         bool, typer.Option("--skip-nulls", help="Leave out rows with a null instead of refusing them.")
     ] = False,
+    source_kind: Annotated[
+        Literal["files", "kafka"],
+        typer.Option("--from", help="Read files, or a Kafka topic whose messages are JSON objects."),
+    ] = "files",
+    bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka: its address, host:port.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Kafka: the topic.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Kafka: only the messages of the last time, such as 2h; else all.")
+    ] = None,
+    event_time_from: Annotated[
+        Literal["value", "header", "timestamp"],
+        typer.Option(
+            help="Kafka: where the event time is: in the value, a header, or the message's timestamp."
+        ),
+    ] = "value",
+    client_settings: Annotated[
+        Path | None, typer.Option(help="Kafka: a properties file for its client, for TLS and a login.")
+    ] = None,
 ) -> None:
-    """Make a trace (recorded arrivals, a Parquet file) from Parquet, newline-delimited JSON or CSV files."""
-    with one_line_errors():
-        if source_kind == "kafka":
-            raise ValueError("--from kafka is not in this release; export the topic to files first")
-        if (arrival is None) != arrival_from_file_time:
-            raise ValueError(
-                "say where the arrival comes from: either --arrival COLUMN or --arrival-from-file-time"
-            )
-        from tidemark.controller.traces import make  # noqa: PLC0415 - pyarrow only where it is needed
-        from tidemark.controller.traces.format import write_trace  # noqa: PLC0415
+    """Make a trace (recorded arrivals, a Parquet file) from Parquet, newline-delimited JSON or CSV files, or a topic.
 
-        columns = make.Columns(event_time=event_time, arrival=arrival, partition=partition, unit=unit)
-        files = make.find_files(sources, file_format)
-        if any(output.resolve() == path.resolve() for path, _ in files):
-            raise ValueError(f"{output}: the output is one of the sources")
-        with progress_bar() as progress:
-            task = progress.add_task("reading", total=None)
-            made = make.make_trace(sources, columns, file_format, lambda rows: progress.advance(task, rows))
-        if made.null_rows and not skip_nulls:
-            raise ValueError(
-                f"{made.null_rows:,} rows have no event time, arrival or partition; --skip-nulls leaves them out"
+    From Kafka it reads what the topic holds when the command begins, and changes nothing there.
+    """
+    with one_line_errors():
+        if source_kind == "files":
+            _refuse_given(
+                "only --from kafka takes",
+                {
+                    "--bootstrap-servers": bootstrap_servers,
+                    "--topic": topic,
+                    "--since": since,
+                    "--event-time-from": event_time_from != "value",
+                    "--client-settings": client_settings,
+                },
             )
-        if not len(made.trace):
-            raise ValueError("there are no rows to make a trace from")
-        write_trace(output, made.trace)
-    _show(made, output)
+            if (arrival is None) != arrival_from_file_time:
+                raise ValueError(
+                    "say where the arrival comes from: either --arrival COLUMN or --arrival-from-file-time"
+                )
+            from tidemark.controller.traces.make import Columns  # noqa: PLC0415 - pyarrow only where it is needed
+
+            columns = Columns(event_time=event_time, arrival=arrival, partition=partition, unit=unit)
+            _trace_files(sources or [], columns, file_format, output, skip_nulls=skip_nulls)
+            return
+        _refuse_given(
+            "--from kafka does not take",
+            {
+                "files": sources,
+                "--arrival-from-file-time": arrival_from_file_time,
+                "--partition": partition,
+                "--format": file_format,
+                "--skip-nulls": skip_nulls,
+            },
+        )
+        if bootstrap_servers is None or topic is None:
+            raise ValueError("--from kafka needs --bootstrap-servers and --topic")
+        from tidemark.controller.cli.trace_topic import trace_topic  # noqa: PLC0415 - as above
+        from tidemark.controller.traces.messages import Origins  # noqa: PLC0415 - as above
+
+        trace_topic(
+            bootstrap_servers,
+            topic,
+            Origins(event_time=event_time, event_time_from=event_time_from, arrival=arrival, unit=unit),
+            output,
+            since=since,
+            client_settings=client_settings,
+        )
+
+
+def _refuse_given(told: str, options: Mapping[str, object]) -> None:
+    """Refuse options that would have no effect: whoever gave one expects something of it."""
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise ValueError(f"{told} {', '.join(given)}")
+
+
+def _trace_files(
+    sources: Sequence[Path], columns: Columns, file_format: Format | None, output: Path, *, skip_nulls: bool
+) -> None:
+    from tidemark.controller.traces import make  # noqa: PLC0415 - pyarrow only where it is needed
+    from tidemark.controller.traces.format import write_trace  # noqa: PLC0415
+
+    if not sources:
+        raise ValueError("name the files or folders to read, or a topic with --from kafka")
+    files = make.find_files(sources, file_format)
+    if any(output.resolve() == path.resolve() for path, _ in files):
+        raise ValueError(f"{output}: the output is one of the sources")
+    with progress_bar() as progress:
+        task = progress.add_task("reading", total=None)
+        made = make.make_trace(sources, columns, file_format, lambda rows: progress.advance(task, rows))
+    if made.null_rows and not skip_nulls:
+        raise ValueError(
+            f"{made.null_rows:,} rows have no event time, arrival or partition; --skip-nulls leaves them out"
+        )
+    if not len(made.trace):
+        raise ValueError("there are no rows to make a trace from")
+    write_trace(output, made.trace)
+    say = show_trace(made.trace, output)
+    if made.null_rows:
+        say(f"left out: {made.null_rows:,} rows with a null")
+    say_early(say, made.trace)
+    for column in made.without_zone:
+        say(f"note: column {column!r} has times without a zone; they were taken as UTC")
 
 
 @contextmanager
@@ -102,8 +179,8 @@ def progress_bar(unit: str = "rows") -> Progress:
     )
 
 
-def _show(made: Made, output: Path) -> None:
-    trace = made.trace
+def show_trace(trace: Trace, output: Path) -> Callable[[str], None]:
+    """Print what a trace holds as a table; return what prints a line under it."""
     table = Table(title=str(output), title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
@@ -111,15 +188,20 @@ def _show(made: Made, output: Path) -> None:
         table.add_row(name, value)
     console = Console(highlight=False, markup=False)
     console.print(table)
-    early = int((trace.arrival_time_us < trace.event_time_us).sum())
-    if made.null_rows:
-        console.print(f"left out: {made.null_rows:,} rows with a null", soft_wrap=True)
+    return lambda line: console.print(line, soft_wrap=True)
+
+
+def say_early(say: Callable[[str], None], trace: Trace, resolution_us: int = 1) -> None:
+    """Say how many rows arrived before their event, if any did.
+
+    Args:
+        say: what prints a line.
+        trace: the rows.
+        resolution_us: microseconds to which arrivals are known; what is finer was cut off.
+    """
+    early = int((trace.arrival_time_us + resolution_us <= trace.event_time_us).sum())
     if early:
-        console.print(f"note: {early:,} rows arrived before their event: two clocks disagree", soft_wrap=True)
-    for column in made.without_zone:
-        console.print(
-            f"note: column {column!r} has times without a zone; they were taken as UTC", soft_wrap=True
-        )
+        say(f"note: {early:,} rows arrived before their event: two clocks disagree")
 
 
 def _facts(trace: Trace) -> list[tuple[str, str]]:

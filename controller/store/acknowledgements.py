@@ -8,10 +8,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.store.intake import Receipt, canonical_json, fingerprint
-from tidemark.controller.store.tables import AcknowledgementRow
+from tidemark.controller.store.tables import AcknowledgementRow, ReportRow
 from tidemark.models.wire import Acknowledgement
 
-__all__ = ["last_acknowledgement", "take_acknowledgement"]
+__all__ = ["last_acknowledgement", "own_bound_ms", "take_acknowledgement"]
 
 
 def take_acknowledgement(session: Session, stream_id: int, told: Acknowledgement, now_us: int) -> Receipt:
@@ -36,5 +36,23 @@ def last_acknowledgement(session: Session, stream_id: int) -> AcknowledgementRow
         select(AcknowledgementRow)
         .where(AcknowledgementRow.stream_id == stream_id)
         .order_by(AcknowledgementRow.applied_us.desc(), AcknowledgementRow.id.desc())
+        .limit(1)
+    ).one_or_none()
+
+
+def own_bound_ms(session: Session, stream_id: int) -> int | None:
+    """Return the job's own bound in milliseconds, as it last ran with it; None when it never said."""
+    told = session.scalars(
+        select(AcknowledgementRow.bound_ms)
+        .where(AcknowledgementRow.stream_id == stream_id, AcknowledgementRow.generation.is_(None))
+        .order_by(AcknowledgementRow.applied_us.desc(), AcknowledgementRow.id.desc())
+        .limit(1)
+    ).one_or_none()
+    if told is not None:
+        return told
+    return session.scalars(
+        select(ReportRow.bound_ms)
+        .where(ReportRow.stream_id == stream_id, ReportRow.generation.is_(None))
+        .order_by(ReportRow.seen_us.desc())
         .limit(1)
     ).one_or_none()

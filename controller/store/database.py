@@ -7,7 +7,7 @@ returns (``synchronous=FULL``), because an acknowledged report must survive the 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -24,13 +24,16 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from tidemark.controller.errors import StoreUnusableError
 
-__all__ = ["Database"]
+__all__ = ["ANSWERS_CHANGED", "Database"]
 
 BUSY_TIMEOUT_MS = 10_000
 """How long SQLite waits for another process's write, in milliseconds; longer than any transaction of ours."""
 
 MIGRATION_LOCK = 0x7469_6465
 """Key of the PostgreSQL advisory lock under which migrations run, so that two starting processes do not race."""
+
+ANSWERS_CHANGED = "tidemark_answers_changed"
+"""Key of ``Session.info`` by which a transaction says that it changes what some job is told."""
 
 _WRITES = "tidemark_writes"
 
@@ -79,6 +82,11 @@ class Database:
             self._writer = self._engine
         # SQLite lets one writer in and has others poll; a queue of our own is fair and does not sleep.
         self._turn = threading.Lock() if self.dialect == "sqlite" else nullcontext()
+        self._told: list[Callable[[], None]] = []
+
+    def when_answers_change(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` after each commit of this process that changed what some job is told, in its thread."""
+        self._told.append(callback)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -89,8 +97,13 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """Open a session that commits at the end, or rolls back when the block raises."""
-        with self._turn, Session(self._writer) as session, session.begin():
-            yield session
+        with self._turn, Session(self._writer) as session:
+            with session.begin():
+                yield session
+            changed = session.info.get(ANSWERS_CHANGED, False)
+        if changed:
+            for callback in self._told:
+                callback()
 
     def migrate(self) -> None:
         """Bring the schema to this release's, in one transaction.

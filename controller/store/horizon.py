@@ -18,6 +18,7 @@ from tidemark.models.late_base import effective_bound_ms, late_base_ms
 
 __all__ = [
     "Horizon",
+    "base_before_ms",
     "effective_ms",
     "emissions",
     "facts",
@@ -100,7 +101,7 @@ def _batch_ids(session: Session, horizon: Horizon) -> dict[str, list[int]]:
     return batches
 
 
-def _base_before_ms(session: Session, report: ReportRow) -> int | None:
+def base_before_ms(session: Session, report: ReportRow) -> int | None:
     """Return the base of all batches before ``report`` in its query, in milliseconds, as far as the store knows."""
     stored = session.scalars(
         select(ReportRow.max_event_time_us)
@@ -118,7 +119,7 @@ def _base_before_ms(session: Session, report: ReportRow) -> int | None:
 
 def effective_ms(session: Session, report: ReportRow) -> int | None:
     """Return the bound that was really in effect in a batch, in milliseconds; None when it is not known."""
-    return effective_bound_ms(_base_before_ms(session, report), report.watermark_ms)
+    return effective_bound_ms(base_before_ms(session, report), report.watermark_ms)
 
 
 def open_keys(session: Session, newest: ReportRow) -> bool:
@@ -145,7 +146,7 @@ def emissions(session: Session, horizon: Horizon) -> Emissions | None:
         .where(*horizon.batches, ReportRow.query_id == horizon.newest.query_id)
         .order_by(ReportRow.batch_id)
     ).all()
-    before_ms = _base_before_ms(session, batches[0])
+    before_ms = base_before_ms(session, batches[0])
     steps = emission_steps(batches, None if before_ms is None else before_ms * SPARK_TICK_US)
     ends = session.scalars(
         select(LedgerRow.key_us)

@@ -12,19 +12,18 @@ import json
 import zlib
 from dataclasses import asdict, dataclass
 
-import numpy as np
 from pydantic import TypeAdapter
-from sqlalchemy import case, or_, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
-from sqlalchemy.sql import ColumnElement
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session
 
 from tidemark.controller.errors import ReportConflictError
+from tidemark.controller.store.database import ANSWERS_CHANGED
 from tidemark.controller.store.ledger import add_judgement
+from tidemark.controller.store.live import keep_live
 from tidemark.controller.store.needs import add_needs, clear_slot
+from tidemark.controller.store.partitions import add_partitions
 from tidemark.controller.store.streams import add_event, lock_stream
-from tidemark.controller.store.tables import PartitionRow, QueryRow, ReportBodyRow, ReportRow, StreamRow
-from tidemark.controller.store.upsert import insert_into
-from tidemark.models.granules import granule_last_us
+from tidemark.controller.store.tables import QueryRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.models.horizon import batch_facts
 from tidemark.models.late_base import Needs, floor_ms, late_base_ms, needs_against
 from tidemark.models.ledger import Judgement, judge
@@ -85,6 +84,7 @@ def take_report(session: Session, report: Report, now_us: int) -> Receipt:
     if stream.registered_us is None:
         stream.registered_us = now_us
         add_event(session, stream.id, now_us, kind="StreamRegistered", reason="its first report was received")
+        session.info[ANSWERS_CHANGED] = True
     _store(session, stream, report, content, now_us)
     return Receipt(now_us, duplicate=False)
 
@@ -106,7 +106,8 @@ def _store(session: Session, stream: StreamRow, report: Report, content: bytes, 
     session.add(ReportBodyRow(report_id=row.id, body=zlib.compress(content, 6)))
     add_judgement(session, stream.id, report.operator, judgement)
     add_needs(session, stream.id, slot_of_us(row.seen_us), needs)
-    _add_partitions(session, stream.id, report, row.seen_us)
+    add_partitions(session, row, report)
+    keep_live(session, row, report)
     _add_to_query(session, stream.id, report)
     stream.reports += 1
     stream.pairs += row.pairs
@@ -154,57 +155,9 @@ def _report_row(stream_id: int, report: Report, judgement: Judgement, needs: Nee
         state_bytes=report.state_bytes,
         dropped_by_spark=report.dropped_by_spark,
         given_up_reports=report.given_up_reports,
+        future_rows=sum(part.future_rows for part in report.partitions),
         need_base_ms=needs.base_ms,
     )
-
-
-def _add_partitions(session: Session, stream_id: int, report: Report, seen_us: int) -> None:
-    rows = []
-    for part in sorted(report.partitions, key=lambda part: part.partition):
-        if not part.granules:
-            continue
-        (last_us,) = granule_last_us(
-            np.array(part.granules[-1:], np.int64), report.granule_us, report.closed
-        ).tolist()
-        if report.max_event_time_us is not None:
-            last_us = min(last_us, report.max_event_time_us)
-        rows.append(
-            {
-                "stream_id": stream_id,
-                "partition": part.partition,
-                "rows": part.rows,
-                "last_event_time_us": last_us,
-                "last_seen_us": seen_us,
-                "first_seen_us": seen_us,
-                "batches": 1,
-            }
-        )
-    if not rows:
-        return
-    insert = insert_into(session, PartitionRow)
-    new = insert.excluded
-    session.execute(
-        insert.on_conflict_do_update(
-            index_elements=["stream_id", "partition"],
-            set_={
-                "rows": PartitionRow.rows + new.rows,
-                "last_event_time_us": _greater(PartitionRow.last_event_time_us, new.last_event_time_us),
-                "last_seen_us": _greater(PartitionRow.last_seen_us, new.last_seen_us),
-                "first_seen_us": _lesser(PartitionRow.first_seen_us, new.first_seen_us),
-                "batches": PartitionRow.batches + new.batches,
-            },
-        ),
-        rows,
-    )
-
-
-def _greater(old: InstrumentedAttribute[int], new: ColumnElement[int]) -> ColumnElement[int]:
-    # The two databases name the greater of two values differently.
-    return case((new > old, new), else_=old)
-
-
-def _lesser(old: InstrumentedAttribute[int], new: ColumnElement[int]) -> ColumnElement[int]:
-    return case((new < old, new), else_=old)
 
 
 def _add_to_query(session: Session, stream_id: int, report: Report) -> None:

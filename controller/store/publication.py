@@ -1,22 +1,39 @@
 """What a job that asks for its bound is told, generation by generation.
 
-A new generation is written exactly when the mode or the bound changes, so a generation names one answer for good.
+A new generation is written exactly when the mode, the bound, the envelope or the pin changes, so a generation names one
+answer for good.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Any, cast
 
-from sqlalchemy import select
+from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
+from tidemark.controller.store.database import ANSWERS_CHANGED
+from tidemark.controller.store.pins import pins_in_force
 from tidemark.controller.store.streams import add_event
-from tidemark.controller.store.tables import PublishedRow
-from tidemark.models.slo import Policy
-from tidemark.models.wire import Mode
+from tidemark.controller.store.tables import PublishedRow, StreamRow
+from tidemark.models.duration import format_duration
+from tidemark.models.slo import Policy, Slo
+from tidemark.models.wire import Envelope, Mode, Pin
 
-__all__ = ["NO_REPORT", "OFF", "Answer", "answer_for", "last_published", "publish"]
+__all__ = [
+    "NO_REPORT",
+    "OFF",
+    "Answer",
+    "Hold",
+    "answer_for",
+    "answer_of",
+    "last_published",
+    "publish",
+    "version_of",
+    "versions",
+]
 
 NO_REPORT = "no report yet: the job keeps its own bound"
 """Reason of the answer for a stream that nothing is known of."""
@@ -24,10 +41,13 @@ NO_REPORT = "no report yet: the job keeps its own bound"
 OFF = "the stream's mode is Off: Tidemark only watches and the job keeps its own bound"
 """Reason of the answer in mode Off."""
 
+UNREPORTED = "unreported"
+"""Version of the answer for a stream that has not reported; generation 0 says something else once it has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A mode, a bound and why."""
+    """What a job is told, and why."""
 
     mode: Mode
     """The stream's mode."""
@@ -35,24 +55,85 @@ class Answer:
     """The bound in milliseconds; None: the job keeps its own."""
     reason: str
     """Why, in one sentence."""
+    envelope: Envelope | None = None
+    """In Live: what the fast policy is to do; None in every other mode."""
+    pin: Pin | None = None
+    """What a kill switch holds the job to; None for none."""
 
 
-def answer_for(policy: Policy, recommended_ms: int | None, reason: str, held: Answer | None) -> Answer:
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A pin, as far as an answer depends on it."""
+
+    to: Pin
+    """What the job is held to."""
+    why: str
+    """Whose pin it is and why it was set."""
+    ceiling_ms: int | None
+    """The ceiling that the job last acknowledged, in milliseconds; None when it has none."""
+
+
+NOTHING_YET = Answer("Off", None, NO_REPORT)
+"""What is told before the first generation."""
+
+
+def answer_for(
+    policy: Policy,
+    recommended_ms: int | None,
+    reason: str,
+    held: Answer | None,
+    *,
+    slo: Slo | None = None,
+    hold: Hold | None = None,
+) -> Answer:
     """Return what a job is to be told.
 
     Args:
         policy: the stream's policy; its limits hold whatever is recommended.
         recommended_ms: the recommended bound in milliseconds; None: keep the one in use.
         reason: why.
-        held: what jobs were told last; its bound stays where there is nothing new to say.
+        held: what jobs were told last without a pin; its bound stays where there is nothing new to say.
+        slo: what a live job is to reach; None when none is set.
+        hold: the pin in force, which goes before all else; None for none.
     """
+    envelope = _envelope(policy, slo) if policy.mode == "Live" else None
+    if hold is not None:
+        bound_ms, told = _pinned(policy.mode, hold)
+        return Answer(policy.mode, bound_ms, f"pinned to {hold.to} ({hold.why}): {told}", envelope, hold.to)
     if policy.mode == "Off":
         return Answer("Off", None, OFF)
     if recommended_ms is not None:
-        return Answer(policy.mode, _within(policy, recommended_ms), reason)
+        return Answer(policy.mode, _within(policy, recommended_ms), reason, envelope)
     if held is not None and held.mode == policy.mode and held.bound_ms is not None:
-        return Answer(policy.mode, _within(policy, held.bound_ms), f"the bound is held: {reason}")
-    return Answer(policy.mode, None, f"there is no bound to give yet: {reason}")
+        bound_ms = _within(policy, held.bound_ms)
+        return Answer(policy.mode, bound_ms, f"the bound is held: {reason}", envelope)
+    return Answer(policy.mode, None, f"there is no bound to give yet: {reason}", envelope)
+
+
+def _envelope(policy: Policy, slo: Slo | None) -> Envelope:
+    # A cap that yields is no limit of the fast policy, which knows only caps that completeness yields to.
+    capped = slo is not None and slo.yields != "latency"
+    return Envelope(
+        target_ppm=None if slo is None else slo.target_ppm,
+        latency_cap_ms=slo.latency_cap_ms if slo is not None and capped else None,
+        # 0 is the default and no limit: a live watermark may run ahead of the greatest event time.
+        least_bound_ms=policy.least_bound_ms or None,
+        greatest_bound_ms=policy.greatest_bound_ms,
+    )
+
+
+def _pinned(mode: Mode, hold: Hold) -> tuple[int | None, str]:
+    """Return the bound under a pin, and what the job does with it."""
+    if mode == "Off":
+        return None, "the stream's mode is Off and the job keeps its own bound"
+    if hold.to == "Off":
+        return None, "the job keeps its own bound"
+    if hold.ceiling_ms is None:
+        return None, "the job has acknowledged no ceiling and keeps its own bound"
+    ceiling = format_duration(hold.ceiling_ms * 1_000)
+    if mode == "Live":
+        return hold.ceiling_ms, f"live control stands still and the ceiling alone, {ceiling}, holds"
+    return hold.ceiling_ms, f"the bound is the job's ceiling, {ceiling}"
 
 
 def _within(policy: Policy, bound_ms: int) -> int:
@@ -60,22 +141,37 @@ def _within(policy: Policy, bound_ms: int) -> int:
     return limited if policy.greatest_bound_ms is None else min(limited, policy.greatest_bound_ms)
 
 
-def last_published(session: Session, stream_id: int) -> PublishedRow | None:
-    """Return what was published last, None when nothing ever was: generation 0, mode Off."""
-    return session.scalars(
-        select(PublishedRow)
-        .where(PublishedRow.stream_id == stream_id)
-        .order_by(PublishedRow.generation.desc())
-        .limit(1)
-    ).one_or_none()
+def last_published(session: Session, stream_id: int, *, pinned: bool = True) -> PublishedRow | None:
+    """Return what was published last, None when nothing ever was: generation 0, mode Off.
+
+    Args:
+        session: the session.
+        stream_id: the stream.
+        pinned: whether what was published under a pin counts.
+    """
+    wanted = select(PublishedRow).where(PublishedRow.stream_id == stream_id)
+    if not pinned:
+        wanted = wanted.where(PublishedRow.pin.is_(None))
+    return session.scalars(wanted.order_by(PublishedRow.generation.desc()).limit(1)).one_or_none()
+
+
+def answer_of(row: PublishedRow) -> Answer:
+    """Return what was published as an answer."""
+    return Answer(
+        cast("Mode", row.mode),
+        row.bound_ms,
+        row.reason,
+        None if row.envelope is None else Envelope(**json.loads(row.envelope)),
+        cast("Pin | None", row.pin),
+    )
 
 
 def publish(session: Session, stream_id: int, answer: Answer, now_us: int) -> int:
     """Make ``answer`` what jobs are told from now on and return its generation; the stream must be locked."""
-    before = last_published(session, stream_id)
-    told = ("Off", None) if before is None else (before.mode, before.bound_ms)
-    generation = before.generation if before else 0
-    if told == (answer.mode, answer.bound_ms):
+    row = last_published(session, stream_id)
+    before = NOTHING_YET if row is None else answer_of(row)
+    generation = row.generation if row else 0
+    if _same(before, answer):
         return generation
     session.add(
         PublishedRow(
@@ -85,16 +181,64 @@ def publish(session: Session, stream_id: int, answer: Answer, now_us: int) -> in
             bound_ms=answer.bound_ms,
             reason=answer.reason,
             published_us=now_us,
+            envelope=None if answer.envelope is None else json.dumps(asdict(answer.envelope)),
+            pin=answer.pin,
         )
     )
-    after = answer.mode, answer.bound_ms
     add_event(
         session,
         stream_id,
         now_us,
         kind="BoundPublished",
         reason=answer.reason,
-        before=json.dumps(told),
-        after=json.dumps(after),
+        before=json.dumps(_told(before)),
+        after=json.dumps(_told(answer)),
     )
+    session.info[ANSWERS_CHANGED] = True
     return generation + 1
+
+
+def _same(before: Answer, after: Answer) -> bool:
+    # Reasons change with every report and do not count, but for a pin's: whoever reads it must see whose it is.
+    return _told(before) == _told(after) and (after.pin is None or before.reason == after.reason)
+
+
+def _told(answer: Answer) -> dict[str, Any]:
+    told = asdict(answer)
+    del told["reason"]
+    return told
+
+
+def version_of(generation: int, *, reported: bool, pin: Pin | None) -> str:
+    """Return the version of an answer, another one whenever it says something else.
+
+    Args:
+        generation: its generation.
+        reported: whether the stream has reported.
+        pin: the pin in force; before the first generation it is not part of one.
+    """
+    if generation:
+        return str(generation)
+    base = "0" if reported else UNREPORTED
+    return base if pin is None else f"{base}-{pin}"
+
+
+def versions(session: Session, streams: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return the version of what each of ``streams``, by job and stream, is told; unknown streams have one too."""
+    newest = (
+        select(func.max(PublishedRow.generation)).where(PublishedRow.stream_id == StreamRow.id)
+    ).scalar_subquery()
+    wanted = select(StreamRow.job, StreamRow.stream, StreamRow.registered_us, newest).where(
+        tuple_(StreamRow.job, StreamRow.stream).in_(streams)
+    )
+    known = {
+        (job, stream): (generation or 0, registered_us is not None)
+        for job, stream, registered_us, generation in session.execute(wanted)
+    }
+    pins = pins_in_force(session, [name for name in streams if not known.get(name, (0, False))[0]])
+    found = {}
+    for name in streams:
+        generation, reported = known.get(name, (0, False))
+        pin = pins.get(name)
+        found[name] = version_of(generation, reported=reported, pin=None if pin is None else pin.to)
+    return found

@@ -14,9 +14,12 @@ from tidemark.controller.store.tables import PolicyRow, SloRow
 from tidemark.models.slo import Policy, Slo, Yields
 from tidemark.models.wire import Mode
 
-__all__ = ["Precondition", "Spec", "get_policy", "get_slo", "put_policy", "put_slo"]
+__all__ = ["DEFAULT_HORIZON_MS", "Precondition", "Spec", "get_policy", "get_slo", "put_policy", "put_slo"]
 
 T = TypeVar("T")
+
+DEFAULT_HORIZON_MS = Slo(target_ppm=1).horizon_ms
+"""The horizon of a stream without an SLO, in milliseconds."""
 
 Precondition = Callable[[int], None]
 """Takes the generation in the store, 0 for none, and raises when the caller expected another."""

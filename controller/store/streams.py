@@ -50,9 +50,13 @@ def lock_stream(session: Session, job: str, stream: str, now_us: int) -> StreamR
     return session.scalars(wanted).one()
 
 
-def list_streams(session: Session, after: tuple[str, str] | None, limit: int) -> Sequence[StreamRow]:
-    """Return up to ``limit`` streams in the order of (job, stream), those after ``after``."""
+def list_streams(
+    session: Session, after: tuple[str, str] | None, limit: int, job: str | None = None
+) -> Sequence[StreamRow]:
+    """Return up to ``limit`` streams in the order of (job, stream), those after ``after``, or of one ``job``."""
     wanted = select(StreamRow).order_by(StreamRow.job, StreamRow.stream).limit(limit)
+    if job is not None:
+        wanted = wanted.where(StreamRow.job == job)
     if after is not None:
         wanted = wanted.where(tuple_(StreamRow.job, StreamRow.stream) > after)
     return session.scalars(wanted).all()

@@ -22,9 +22,11 @@ __all__ = [
     "Base",
     "EventRow",
     "LedgerRow",
+    "LiveRow",
     "NeedSketchRow",
     "NeedSlotRow",
     "PartitionRow",
+    "PinRow",
     "PolicyRow",
     "PredictionRow",
     "PublishedRow",
@@ -157,6 +159,8 @@ class ReportRow(Base):
     need_unknown_rows: Mapped[Whole]
     early_rows: Mapped[Whole]
     """Rows that met a filter which knew nothing yet: admitted under any bound, so without a need."""
+    future_rows: Mapped[Counter]
+    """Rows that were dated ahead of the clock."""
     fingerprint: Mapped[Identifier]
 
 
@@ -168,6 +172,20 @@ class ReportBodyRow(Base):
     report_id: Mapped[OfReport]
     body: Mapped[Blob]
     """Canonical JSON, compressed with zlib."""
+
+
+class LiveRow(Base):
+    """What the newest report said beyond its counts; apart and once a stream, because it holds lists of names."""
+
+    __tablename__ = "live_states"
+
+    stream_id: Mapped[OfStream]
+    report_id: Mapped[Whole]
+    """The report that said it; another one is the newest when that said nothing of the kind."""
+    live: Mapped[Long | None]
+    """What the fast policy did, as JSON; null unless the job ran in Live."""
+    append_delay: Mapped[Long | None]
+    """How late rows were appended to the source, as JSON; null when the job names no column for it."""
 
 
 class LedgerRow(Base):
@@ -223,6 +241,13 @@ class PartitionRow(Base):
     """Trigger time of the first batch that held a row of it, as far as ``batches`` counts."""
     batches: Mapped[Whole]
     """Batches that held a row of it since then."""
+    behind_us: Mapped[Whole | None]
+    """How far its greatest event time was behind the stream's in that newest batch; null when an earlier release wrote
+    it. Unlike the distance now, it does not grow while the partition is idle."""
+    future_rows: Mapped[Counter]
+    """Rows of it that were dated ahead of the clock."""
+    last_future_us: Mapped[Whole | None]
+    """Trigger time of the newest batch that held such a row; null without any."""
 
 
 class SloRow(Base):
@@ -253,6 +278,20 @@ class PolicyRow(Base):
     updated_us: Mapped[Whole]
 
 
+class PinRow(Base):
+    """A kill switch: what a stream, a job or the whole fleet is held to."""
+
+    __tablename__ = "pins"
+
+    job: Mapped[KeyName]
+    """Name of the job; empty for the whole fleet, since no part of a key can be null."""
+    stream: Mapped[KeyName]
+    """Name of the stream; empty for all streams of the job."""
+    held_to: Mapped[Word]
+    reason: Mapped[Long]
+    since_us: Mapped[Whole]
+
+
 class AcknowledgementRow(Base):
     """What a run of a job said it applied."""
 
@@ -268,6 +307,8 @@ class AcknowledgementRow(Base):
     source: Mapped[Word]
     mode: Mapped[Word]
     applied_us: Mapped[Whole]
+    ceiling_ms: Mapped[Whole | None]
+    """The ceiling in the plan; null when the run cannot be steered live."""
     received_us: Mapped[Whole]
     fingerprint: Mapped[Identifier]
 
@@ -314,6 +355,10 @@ class PublishedRow(Base):
     bound_ms: Mapped[Whole | None]
     reason: Mapped[Long]
     published_us: Mapped[Whole]
+    envelope: Mapped[Long | None]
+    """What the fast policy is to do, as JSON; null outside Live."""
+    pin: Mapped[Word | None]
+    """What a kill switch held the job to; null for none."""
 
 
 class PredictionRow(Base):

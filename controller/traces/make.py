@@ -16,20 +16,16 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from tidemark.controller.traces.format import MAX_TIME_US, Trace, TraceError, index_of_names, one_line
-from tidemark.models.operators import Int64s
+from tidemark.controller.traces.format import Trace, TraceError, index_of_names, one_line
+from tidemark.controller.traces.times import Unit, times_us
 
 __all__ = ["Columns", "Format", "Made", "Unit", "find_files", "make_trace"]
 
 Format = Literal["parquet", "json", "csv"]
-Unit = Literal["s", "ms", "us", "ns"]
 
-_PER_SECOND: dict[str, int] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _SUFFIXES: dict[str, Format] = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -41,9 +37,6 @@ _SUFFIXES: dict[str, Format] = {
 _COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
 _JSON_LINES = 50_000
 """Lines of JSON turned into arrays at a time."""
-_ZONED = r"[T ]\d{2}:.*(Z|[+-]\d{2}(:?\d{2})?)$"
-_ISO = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?$"
-_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +97,9 @@ def make_trace(
     for path, kind in find_files(sources, file_format):
         row = 0
         for event, arrival, partition in _READERS[kind](path, columns):
-            times = [_times_us(event, columns.unit, f"{path}: column {columns.event_time!r}", row)]
+            times = [times_us(event, columns.unit, f"{path}: column {columns.event_time!r}", row)]
             if arrival is not None:
-                times.append(_times_us(arrival, columns.unit, f"{path}: column {columns.arrival!r}", row))
+                times.append(times_us(arrival, columns.unit, f"{path}: column {columns.arrival!r}", row))
             for name, (_, _, zoned) in zip((columns.event_time, columns.arrival or ""), times, strict=False):
                 if not zoned:
                     without_zone[name] = None
@@ -289,92 +282,3 @@ _READERS: dict[Format, Callable[[Path, Columns], Iterator[_Part]]] = {
     "csv": _read_csv,
     "json": _read_json,
 }
-
-
-# -- times ---------------------------------------------------------------------------------------------------
-
-_Times = tuple[Int64s, NDArray[np.bool_], bool]
-"""Times in microseconds, which of them are known, and whether all had a zone."""
-
-
-def _times_us(column: pa.Array, unit: Unit | None, where: str, first_row: int) -> _Times:
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    kind = column.type
-    if pa.types.is_null(kind):
-        return np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_), True
-    if pa.types.is_timestamp(kind):
-        values, known = _numbers(column.cast(pa.int64()))
-        return _scaled(values, known, kind.unit, where), known, kind.tz is not None
-    if pa.types.is_date(kind):
-        values, known = _numbers(column.cast(pa.timestamp("us")).cast(pa.int64()))
-        return values, known, False
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return _of_text(pc.utf8_trim_whitespace(column.cast(pa.string())), unit, where, first_row)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return _of_numbers(column, unit, where)
-    raise TraceError(f"{where} is of type {kind}, which is no time")
-
-
-def _of_numbers(column: pa.Array, unit: Unit | None, where: str) -> _Times:
-    if unit is None:
-        raise TraceError(f"{where} holds numbers: say their unit with --unit s, ms, us or ns")
-    whole = pa.types.is_integer(column.type)
-    try:
-        values, known = _numbers(column.cast(pa.int64() if whole else pa.float64()))
-    except pa.ArrowException as error:
-        raise TraceError(f"{where}: {one_line(error)}") from None
-    if whole:
-        return _scaled(values, known, unit, where), known, True
-    known &= ~np.isnan(values)
-    exact = np.where(known, values, 0.0) * (1e6 / _PER_SECOND[unit])
-    _refuse_far(exact, where, unit)
-    return np.round(exact).astype(np.int64), known, True
-
-
-def _of_text(column: pa.Array, unit: Unit | None, where: str, first_row: int) -> _Times:
-    column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
-    known: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
-    if not known.any():
-        return np.zeros(len(column), np.int64), known, True
-    if pc.all(pc.match_substring_regex(column, _NUMBER)).as_py():
-        try:
-            return _of_numbers(column.cast(pa.int64()), unit, where)
-        except pa.ArrowException:
-            return _of_numbers(column.cast(pa.float64()), unit, where)
-    iso = pc.match_substring_regex(column, _ISO).fill_null(True).to_numpy(zero_copy_only=False)
-    if not iso.all():
-        wrong = int(np.argmin(iso))
-        raise TraceError(f"{where}: {column[wrong].as_py()!r} at row {first_row + wrong} is no time")
-    # Arrow takes no more digits than the unit has; what is finer than a microsecond is cut off.
-    column = pc.replace_substring_regex(column, r"(\.\d{6})\d+", r"\1")
-    zoned = pc.match_substring_regex(column, _ZONED).fill_null(True)
-    nothing = pa.scalar(None, pa.string())
-    try:
-        with_zone = pc.if_else(zoned, column, nothing).cast(pa.timestamp("us", "UTC"))
-        without = pc.if_else(zoned, nothing, column).cast(pa.timestamp("us"))
-    except pa.ArrowException as error:
-        raise TraceError(f"{where}: {one_line(error)}") from None
-    values, _ = _numbers(pc.coalesce(with_zone.cast(pa.int64()), without.cast(pa.int64())))
-    return values, known, bool(pc.all(zoned).as_py())
-
-
-def _numbers(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return the values, 0 where null, and which are not null."""
-    known = column.is_valid().to_numpy(zero_copy_only=False).copy()
-    return column.fill_null(0).to_numpy(zero_copy_only=False), known
-
-
-def _scaled(values: Int64s, known: NDArray[np.bool_], unit: str, where: str) -> Int64s:
-    per_second = _PER_SECOND[unit]
-    if per_second > 1_000_000:
-        return values // (per_second // 1_000_000)
-    factor = 1_000_000 // per_second
-    _refuse_far(np.where(known, values, 0).astype(np.float64) * factor, where, unit)
-    return values * factor
-
-
-def _refuse_far(times_us: NDArray[np.float64], where: str, unit: str) -> None:
-    if len(times_us) and not np.abs(times_us).max() <= MAX_TIME_US:
-        worst = times_us[np.argmax(np.abs(times_us))] / 1e6 * _PER_SECOND[unit]
-        raise TraceError(f"{where} holds {worst:g}, which is no time in {unit}: is the unit right?")

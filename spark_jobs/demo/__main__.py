@@ -2,7 +2,7 @@
 
 It starts a controller on SQLite, runs a real Spark job over a fleet of 16 partitions with a bound that somebody
 guessed, restarts it from its checkpoint with the bound that the controller recommends, and counts the sink of both
-against the truth.
+against the truth. With ``--kafka`` the rows come through a Kafka broker that it starts too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ from tidemark.models.duration import format_duration, parse_duration
 from tidemark.models.operators import TimeWindow
 from tidemark.models.target import parse_target
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoError
+from tidemark.spark_jobs.demo.feed import Feed, TraceFeed
 from tidemark.spark_jobs.demo.generator import generate
 from tidemark.spark_jobs.demo.loop import JOB, STREAM, Loop
 from tidemark.spark_jobs.demo.plan import (
@@ -38,6 +39,7 @@ from tidemark.spark_jobs.demo.plan import (
     write_trace,
 )
 from tidemark.spark_jobs.java import JavaNotFound, ensure_java
+from tidemark.spark_jobs.kafka.jars import JarsNotFound, with_kafka
 
 _SECONDS, _ROWS_PER_SECOND, _SEED, _SLOT_US = 300, 400, 1, 3_000_000
 
@@ -78,6 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--keep", action="store_true", help="leave the controller running and print its address"
     )
+    parser.add_argument(
+        "--kafka", action="store_true", help="send the rows through a Kafka broker, which is started too"
+    )
     parser.add_argument("--trace", type=Path, help="use this trace instead of the generated fleet")
     parser.add_argument(
         "--window", help="length of the windows (10s for the fleet, by the trace's span else)"
@@ -107,30 +112,35 @@ def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console:
             f"coarsened to {plan.batches} batches (at most {chosen.slots}): each holds up to "
             f"{format_duration(plan.slot_us)} of arrivals, so latencies are no finer than that"
         )
-    console.print("starting the controller and Spark ...")
-    controller = ControllerProcess(folder, JOB, STREAM)
-    try:
-        spark = _session(folder)
+    with ExitStack() as stack:
+        feed: Feed = TraceFeed(plan)
+        if chosen.kafka:
+            feed = _through_kafka(plan, stack, console)
+        console.print("starting the controller and Spark ...")
+        controller = ControllerProcess(folder, JOB, STREAM)
         try:
-            controller.wait_until_ready()
-            controller.put("slo", {"target": target})
-            controller.put("policy", {"mode": "OnRestart"})
-            Loop(
-                spark=spark,
-                plan=plan,
-                operator=operator,
-                guess_ms=guess_us // 1_000,
-                controller=controller,
-                folder=folder,
-                console=console,
-            ).run()
-        finally:
-            # Interrupted in the middle of a call, Spark may not answer any more; its process ends with this one.
-            with suppress(Exception):
-                spark.stop()
-    except BaseException:
-        controller.stop()
-        raise
+            spark = _session(folder, kafka=chosen.kafka)
+            try:
+                controller.wait_until_ready()
+                controller.put("slo", {"target": target})
+                controller.put("policy", {"mode": "OnRestart"})
+                Loop(
+                    spark=spark,
+                    plan=plan,
+                    feed=feed,
+                    operator=operator,
+                    guess_ms=guess_us // 1_000,
+                    controller=controller,
+                    folder=folder,
+                    console=console,
+                ).run()
+            finally:
+                # Interrupted in the middle of a call, Spark may not answer any more; its process ends with this one.
+                with suppress(Exception):
+                    spark.stop()
+        except BaseException:
+            controller.stop()
+            raise
     if chosen.keep:
         controller.leave()
         console.print(
@@ -141,6 +151,25 @@ def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console:
     else:
         controller.stop()
     return 0
+
+
+def _through_kafka(plan: Plan, stack: ExitStack, console: Console) -> Feed:
+    """Start a broker that ends with ``stack``, and say how its batches differ from slots."""
+    try:
+        from tidemark.spark_jobs.demo.kafka_feed import running_kafka_feed  # noqa: PLC0415 - an extra of its own
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        raise DemoError("--kafka needs confluent-kafka: pip install 'tidemark[kafka]'") from None
+
+    console.print("starting a Kafka broker (its jars come from Maven the first time) ...")
+    feed = stack.enter_context(running_kafka_feed(plan))
+    console.print(
+        f"the trace is sent through Kafka {feed.speed:.3g} times as fast as it happened; a batch takes what is there "
+        f"every {feed.interval}, so batches differ from run to run and latencies are no finer than "
+        f"{format_duration(plan.slot_us)}"
+    )
+    return feed
 
 
 def _prepare(chosen: argparse.Namespace, folder: Path) -> tuple[Plan, int, int]:
@@ -164,7 +193,7 @@ def _prepare(chosen: argparse.Namespace, folder: Path) -> tuple[Plan, int, int]:
     return plan, window_us, parse_duration(chosen.guess) if chosen.guess else window_us
 
 
-def _session(folder: Path) -> SparkSession:
+def _session(folder: Path, *, kafka: bool) -> SparkSession:
     # Python workers must be this Python, or they cannot import what the job imports.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger("py4j").setLevel(logging.ERROR)
@@ -180,6 +209,8 @@ def _session(folder: Path) -> SparkSession:
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.tidemark.cache.dir", str(folder / "bounds"))
     )
+    if kafka:
+        builder = _with_kafka(builder)
     log = folder / "spark.log"
     try:
         with _stderr_into(log):
@@ -190,6 +221,13 @@ def _session(folder: Path) -> SparkSession:
         ) from error
     spark.sparkContext.setLogLevel("WARN")
     return spark
+
+
+def _with_kafka(builder: SparkSession.Builder) -> SparkSession.Builder:
+    try:
+        return with_kafka(builder)
+    except JarsNotFound as error:
+        raise DemoError(str(error)) from error
 
 
 @contextmanager

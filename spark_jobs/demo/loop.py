@@ -15,6 +15,7 @@ from rich.console import Console
 from tidemark.models.operators import TimeWindow
 from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoError
+from tidemark.spark_jobs.demo.feed import Feed
 from tidemark.spark_jobs.demo.outcome import Outcome, outcome_of, read_sink
 from tidemark.spark_jobs.demo.plan import Plan
 from tidemark.spark_jobs.demo.replaying import Run, replay
@@ -33,6 +34,7 @@ class Loop:
 
     spark: SparkSession
     plan: Plan
+    feed: Feed
     operator: TimeWindow
     guess_ms: int
     controller: ControllerProcess
@@ -62,7 +64,7 @@ class Loop:
     def _replay(self, doing: str, until_rows: int, on_progress: Callable[[Run], None]) -> Run:
         run = replay(
             self.spark,
-            self.plan,
+            self.feed,
             operator=self.operator,
             own_bound=f"{self.guess_ms} milliseconds",
             until_rows=until_rows,

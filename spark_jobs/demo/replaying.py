@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,10 +14,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.models.operators import TimeWindow
 from tidemark.spark_jobs import adaptive_watermark
 from tidemark.spark_jobs.demo.controller_process import DemoError
+from tidemark.spark_jobs.demo.feed import Feed
 from tidemark.spark_jobs.demo.outcome import BatchFacts
-from tidemark.spark_jobs.demo.plan import Plan
 from tidemark.spark_jobs.listener import watermark_ms_of
-from tidemark.spark_jobs.trace_source import register_trace_source
 
 __all__ = ["Run", "replay"]
 
@@ -36,7 +33,7 @@ class Run:
 
 def replay(
     spark: SparkSession,
-    plan: Plan,
+    feed: Feed,
     *,
     operator: TimeWindow,
     own_bound: str,
@@ -50,7 +47,7 @@ def replay(
 
     Args:
         spark: the session.
-        plan: the trace.
+        feed: where its rows come from.
         operator: the windows.
         own_bound: the bound the job uses unless the controller gives one.
         until_rows: rows of the trace to stop after.
@@ -60,14 +57,12 @@ def replay(
         on_progress: called a few times a second with what is known.
 
     Raises:
-        DemoError: when the query fails.
+        DemoError: when the query or the feed fails.
     """
     job, stream = names
-    register_trace_source(spark)
-    options = {"path": str(plan.path), "slot_us": str(plan.slot_us), "until": str(until_rows)}
-    events = spark.readStream.format("tidemark_trace").options(**options).load()
     counts = (
-        events.transform(
+        feed.events(spark, until_rows)
+        .transform(
             adaptive_watermark(
                 "event_time", own_bound, operator, job=job, stream=stream, controller_url=controller_url
             )
@@ -85,45 +80,55 @@ def replay(
         counts.writeStream.foreachBatch(into_sink)
         .outputMode("append")
         .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(processingTime="0 seconds")
+        .trigger(processingTime=feed.interval)
         .start()
     )
     run = Run()
     try:
-        _drain(query, run, on_progress)
+        _drain(query, feed, until_rows, run, on_progress)
     finally:
         query.stop()
     return run
 
 
-def _drain(query: StreamingQuery, run: Run, on_progress: Callable[[Run], None]) -> None:
-    worker = threading.Thread(target=_process_all, args=(query,), daemon=True)
+def _drain(
+    query: StreamingQuery, feed: Feed, until_rows: int, run: Run, on_progress: Callable[[Run], None]
+) -> None:
+    failures: list[Exception] = []
+
+    def work() -> None:
+        try:
+            feed.send(until_rows)
+            query.processAllAvailable()
+        except Exception as error:  # noqa: BLE001 - told where the thread is joined
+            failures.append(error)
+
+    worker = threading.Thread(target=work, daemon=True)
     worker.start()
     while True:
         worker.join(_POLL_SECONDS)
-        _take(query, run)
+        _take(query, feed, run)
         on_progress(run)
         if not worker.is_alive():
             break
+        if not query.isActive:
+            feed.stop()
     error = query.exception()
     if error is not None:
         raise DemoError(f"the Spark query failed: {str(error).splitlines()[0]}")
-    _take(query, run)
+    if failures:
+        raise DemoError(str(failures[0]).partition("\n")[0]) from failures[0]
+    _take(query, feed, run)
 
 
-def _process_all(query: StreamingQuery) -> None:
-    # The caller reads query.exception(), which has the cause.
-    with contextlib.suppress(Exception):
-        query.processAllAvailable()
-
-
-def _take(query: StreamingQuery, run: Run) -> None:
+def _take(query: StreamingQuery, feed: Feed, run: Run) -> None:
     for progress in query.recentProgress:
         end = progress.sources[0].endOffset
         if "triggerExecution" not in progress.durationMs or "addBatch" not in progress.durationMs or not end:
             continue  # an idle trigger ran no batch
-        rows = int(json.loads(end)["rows"])
         run.facts[progress.batchId] = BatchFacts(
-            progress.batchId, rows, sum(state.numRowsTotal for state in progress.stateOperators)
+            progress.batchId,
+            feed.rows_read(end),
+            sum(state.numRowsTotal for state in progress.stateOperators),
         )
         run.watermark_ms = max(run.watermark_ms, watermark_ms_of(progress) or 0)

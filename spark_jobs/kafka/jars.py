@@ -220,7 +220,8 @@ def _ivy(*arguments: str) -> str:
 
 
 _WAY_OUT = (
-    "name a mirror in DEFAULT_ARTIFACT_REPOSITORY or a proxy in JAVA_TOOL_OPTIONS (-Dhttps.proxyHost=...), "
+    "name a mirror in DEFAULT_ARTIFACT_REPOSITORY, or a proxy (-Dhttps.proxyHost=...) or trusted certificates "
+    "(-Djavax.net.ssl.trustStore=...) in JAVA_TOOL_OPTIONS, "
     "or copy the folder of another machine and name it in TIDEMARK_JARS"
 )
 

@@ -208,15 +208,19 @@ def test_if_match_lets_only_the_current_version_be_replaced(controller: Controll
     assert controller.get(f"/{what}").headers["etag"] == '"3"'
 
 
-@pytest.mark.parametrize("mode", ["Restart", "Live"])
-def test_modes_of_later_releases_are_refused_and_say_which_are_known(
-    controller: Controller, mode: str
-) -> None:
+@pytest.mark.parametrize("mode", ["Off", "OnRestart", "Restart", "Live"])
+def test_a_stream_that_has_acknowledged_nothing_takes_every_mode(controller: Controller, mode: str) -> None:
     answer = controller.put("/policy", {"mode": mode})
+    assert (answer.status_code, answer.json()["mode"]) == (200, mode)
+    assert controller.get("/bound").json()["mode"] == mode
+
+
+def test_a_mode_that_there_is_not_is_refused_and_says_which_there_are(controller: Controller) -> None:
+    answer = controller.put("/policy", {"mode": "Auto"})
     assert answer.status_code == 422
-    told = answer.json()
-    assert told["type"] == "urn:tidemark:problem:unsupported-mode"
-    assert told["detail"] == f"mode {mode} is not there yet: this release knows Off and OnRestart"
+    assert answer.json()["errors"] == [
+        {"pointer": "/mode", "detail": "Input should be 'Off', 'OnRestart', 'Restart' or 'Live'"}
+    ]
 
 
 def test_an_empty_range_of_bounds_is_refused_and_the_default_policy_only_watches(

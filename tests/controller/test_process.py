@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -17,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli import app
-from tidemark.controller.cli.serve import is_loopback
+from tidemark.controller.cli.serve import SHUTDOWN_SECONDS, is_loopback
 from tidemark.models.wire import to_json_object
 
 from support.controller_app import STREAM
@@ -96,6 +97,34 @@ def test_an_acknowledged_report_survives_kill_9_and_a_clean_stop_ends_in_time(tm
     assert process.returncode in {0, -signal.SIGTERM}
     with serving(tmp_path) as (_, client):
         assert client.get(STREAM).json()["evidence"]["batches"] == 6
+
+
+@pytest.mark.slow
+def test_two_hundred_who_wait_for_a_bound_stop_nobody_and_are_let_go_when_the_controller_stops(
+    tmp_path: Path,
+) -> None:
+    async def watch(url: str, process: subprocess.Popen[str]) -> tuple[list[httpx.Response], float, float]:
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits) as client:
+            etag = (await client.get(STREAM + "/bound")).headers["etag"]
+            asked = {"If-None-Match": etag, "Prefer": "wait=60"}
+            held = [asyncio.create_task(client.get(STREAM + "/bound", headers=asked)) for _ in range(200)]
+            async with asyncio.timeout(START_SECONDS):
+                while "tidemark_bounds_watched 200.0" not in (await client.get("/metrics")).text:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            began = time.monotonic()
+            assert (await client.get("/v1/streams")).is_success
+            served = time.monotonic() - began
+            assert not any(task.done() for task in held)
+            process.send_signal(signal.SIGTERM)
+            return await asyncio.gather(*held), served, time.monotonic() - began
+
+    with serving(tmp_path) as (process, client):
+        answers, served, ended = asyncio.run(watch(str(client.base_url), process))
+        process.wait(20)
+    assert {answer.status_code for answer in answers} == {304}
+    assert served < 5
+    assert ended < SHUTDOWN_SECONDS
 
 
 def test_a_port_in_use_is_one_clear_line(database_url: str) -> None:

@@ -18,8 +18,8 @@ from sqlalchemy.exc import OperationalError
 
 import tidemark.controller
 from tidemark.controller.api import schemas
-from tidemark.controller.api.bodies import ReportBody, SloBody
-from tidemark.controller.api.examples import EXAMPLES, PROBLEM_EXAMPLES
+from tidemark.controller.api.bodies import PinBody, ReportBody, SloBody
+from tidemark.controller.api.examples import EXAMPLES, KIND_EXAMPLES, PROBLEM_EXAMPLES
 from tidemark.controller.api.openapi import as_text
 from tidemark.controller.metrics import HELP
 from tidemark.controller.report_checks import check_report
@@ -115,7 +115,7 @@ def test_a_service_that_is_well_says_so_and_why_when_asked(controller: Controlle
     assert controller.http.get("/livez").json() == {"status": "ok", "checks": None}
     checks = controller.http.get("/readyz?verbose").json()["checks"]
     assert [(check["name"], check["ok"]) for check in checks] == [("store", True)]
-    assert "migration 0002" in checks[0]["detail"]
+    assert "migration 0003" in checks[0]["detail"]
 
 
 def test_a_loop_without_progress_is_not_alive(controller: Controller) -> None:
@@ -258,6 +258,7 @@ def test_every_example_is_valid(name: str) -> None:
     kinds: dict[str, Any] = {
         "ReportBody": ReportBody,
         "SloBody": SloBody,
+        "PinBody": PinBody,
         "Policy": Policy,
         "Acknowledgement": Acknowledgement,
         "BoundAnswer": BoundAnswer,
@@ -272,6 +273,12 @@ def test_every_example_is_valid(name: str) -> None:
 @pytest.mark.parametrize("status", sorted(PROBLEM_EXAMPLES))
 def test_every_example_of_a_problem_is_valid(status: int) -> None:
     assert schemas.Problem.model_validate(PROBLEM_EXAMPLES[status]).status == status
+
+
+@pytest.mark.parametrize("kind", sorted(KIND_EXAMPLES))
+def test_every_example_of_a_problem_of_one_route_is_valid(kind: str) -> None:
+    problem = schemas.Problem.model_validate(KIND_EXAMPLES[kind])
+    assert problem.type == f"urn:tidemark:problem:{kind}"
 
 
 def test_answers_have_no_floats(controller: Controller) -> None:

@@ -14,6 +14,9 @@ import pytest
 
 from tidemark.spark_jobs.demo.generator import generate
 from tidemark.spark_jobs.demo.plan import write_trace
+from tidemark.spark_jobs.kafka.jars import broker_jars, connector_jars
+
+from support.kafka import or_skip
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -29,7 +32,7 @@ def trace(tmp_path: Path) -> Path:
 def _demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "TMPDIR": str(folder), "COLUMNS": "200"}
     command = [sys.executable, "-m", "tidemark.controller", "demo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=500, check=False)
 
 
 def _column(told: str, row: str) -> list[str]:
@@ -93,6 +96,25 @@ def test_it_compares_two_bounds_and_leaves_nothing_running(tmp_path: Path, trace
     assert bounds[0] == "0 s"
     assert bounds[1] != "0 s"
     assert float(guessed.removesuffix(" %")) < 98 < float(recommended.removesuffix(" %"))
+    assert not list((tmp_path / "tmp").glob("tidemark-demo-*"))
+    _assert_gone(done.stderr)
+
+
+def test_through_kafka_it_compares_two_bounds_and_leaves_nothing_running(tmp_path: Path, trace: Path) -> None:
+    or_skip(broker_jars)
+    or_skip(connector_jars)
+    (tmp_path / "tmp").mkdir()
+    arguments = ("--kafka", "--trace", str(trace), "--window", "5s", "--guess", "0s", "--target", "0.99")
+    done = _demo(tmp_path / "tmp", *arguments, "--slots", "24")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the trace is sent through Kafka" in done.stdout
+    assert "batches differ from run to run" in done.stdout
+    guessed, recommended = _column(done.stdout, "completeness")
+    lost = [int(cell.split()[0].replace(",", "")) for cell in _column(done.stdout, "rows lost")]
+    assert lost[1] < lost[0], "how much depends on the machine"
+    assert float(guessed.removesuffix(" %")) < float(recommended.removesuffix(" %"))
+    assert not list((tmp_path / "tmp").glob("tidemark-kafka-*"))
     assert not list((tmp_path / "tmp").glob("tidemark-demo-*"))
     _assert_gone(done.stderr)
 

@@ -43,8 +43,10 @@ class Rule:
 
 RULES = {
     "models": Rule(ours=frozenset({"models"}), extras=(), impure=IMPURE),
-    "controller": Rule(ours=frozenset({"models", "controller"}), extras=("controller", "trace", "plot")),
-    "spark_jobs": Rule(ours=frozenset({"models", "spark_jobs"}), extras=("spark", "trace")),
+    "controller": Rule(
+        ours=frozenset({"models", "controller"}), extras=("controller", "kafka", "trace", "plot")
+    ),
+    "spark_jobs": Rule(ours=frozenset({"models", "spark_jobs"}), extras=("spark", "kafka", "trace")),
 }
 
 

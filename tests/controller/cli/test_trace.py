@@ -421,10 +421,3 @@ def test_an_output_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) ->
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert "where.parquet: cannot be written" in result.stderr
-
-
-def test_kafka_is_announced_as_not_in_this_release(output: Path) -> None:
-    """Not an unknown option, and not a traceback."""
-    assert refused(output, "topic", "--from", "kafka") == (
-        "tidemark: --from kafka is not in this release; export the topic to files first"
-    )

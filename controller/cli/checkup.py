@@ -1,0 +1,233 @@
+"""What is fine and what is missing about a stream, from its status alone, each with the next command to run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidemark.controller.cli.remote import TOKEN_VARIABLE, Remote, stream_path
+from tidemark.models.duration import format_duration
+from tidemark.models.target import PPM
+
+__all__ = ["Finding", "Place", "checkup"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    text: str
+    """What was found, in words."""
+    step: str | None = None
+    """What to do next; None when it is fine."""
+
+    @property
+    def fine(self) -> bool:
+        """Whether nothing is missing."""
+        return self.step is None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which stream of which controller, for commands that can be pasted."""
+
+    url: str
+    """Address of the controller."""
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    token_file: Path | None = None
+    """File that holds the token; None for none."""
+    token_in_environment: bool = False
+    """Whether the token is in the environment instead."""
+
+    @classmethod
+    def of(cls, remote: Remote, job: str, stream: str) -> Place:
+        """Return the place of a stream that ``remote`` is asked about."""
+        return cls(remote.url, job, stream, remote.token_file, remote.has_token)
+
+    def curl(self, what: str = "", put: Mapping[str, Any] | None = None) -> str:
+        """Return the command that reads, or with ``put`` sets, a part of the stream."""
+        parts = ["curl", *self._token()]
+        if put is not None:
+            parts += ["-X PUT", "-H 'Content-Type: application/json'", f"-d {shlex.quote(json.dumps(put))}"]
+        return " ".join([*parts, shlex.quote(self.url + stream_path(self.job, self.stream) + what)])
+
+    def tidemark(self, command: str, *options: str) -> str:
+        """Return a command of ours, with the address and the token."""
+        given = [*options, "--url", self.url]
+        if self.token_file is not None:
+            given += ["--token-file", str(self.token_file)]
+        return " ".join(["tidemark", command, *map(shlex.quote, given)])
+
+    def start(self) -> str:
+        """Return the command that starts the job, as far as it is ours to know."""
+        confs = {"spark.tidemark.job": self.job, "spark.tidemark.controller.url": self.url}
+        told = " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in confs.items())
+        return f"spark-submit {told} ..."
+
+    def _token(self) -> list[str]:
+        if self.token_file is not None:
+            return [f'-H "Authorization: Bearer $(cat {shlex.quote(str(self.token_file))})"']
+        return [f'-H "Authorization: Bearer ${TOKEN_VARIABLE}"'] if self.token_in_environment else []
+
+
+def checkup(status: Mapping[str, Any], place: Place) -> list[Finding]:
+    """Return what is found of a stream, in the order in which it has to be mended.
+
+    Args:
+        status: its status, as the controller answers it.
+        place: where it is.
+    """
+    return list(_Checkup(status, place).findings())
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkup:
+    status: Mapping[str, Any]
+    place: Place
+
+    def findings(self) -> Iterator[Finding]:
+        missing = {condition["type"]: condition["detail"] for condition in self.status["conditions"]}
+        yield from self._reports(missing)
+        yield from self._slo(missing)
+        yield from self._mode(missing)
+        yield from self._fine_unless(missing, "Pinned", "it is not pinned")
+        yield from self._fine_unless(missing, "CoverageGap", "every batch was reported")
+        yield from self._fine_unless(missing, "PartitionsSilent", "no partition has fallen silent")
+        yield from self._fine_unless(missing, "FutureRows", "no rows were dated ahead of the clock")
+        # What is left: rarer conditions, and those of a newer controller.
+        for kind, detail in missing.items():
+            yield Finding(detail, self._step(kind))
+
+    def _reports(self, missing: dict[str, str]) -> Iterator[Finding]:
+        evidence = self.status["evidence"]
+        for kind in ("NoReportYet", "NoRecentReport"):
+            if kind in missing:
+                yield Finding(missing.pop(kind), self._step(kind))
+                return
+        yield Finding(
+            f"reports come: {evidence['batches']:,} batches, {evidence['partitions']:,} partitions, "
+            f"{evidence['rows']:,} rows with a known need"
+        )
+
+    def _slo(self, missing: dict[str, str]) -> Iterator[Finding]:
+        slo, evidence = self.status["slo"], self.status["evidence"]
+        if slo is None:
+            yield Finding(missing.pop("NoSlo", "no SLO is set"), self._step("NoSlo"))
+            return
+        yield Finding(
+            f"the SLO asks for {slo['target']} of the rows at a confidence of {slo['confidence_ppm'] / PPM:g}"
+        )
+        rows, needed = evidence["rows"], evidence.get("rows_needed")
+        told = missing.pop("NotEnoughEvidence", None)
+        if needed is not None and rows < needed:
+            yield Finding(
+                f"not enough evidence: {rows:,} of {needed:,} rows", self._step("NotEnoughEvidence")
+            )
+            return
+        if told is not None:
+            yield Finding(told, self._step("NotEnoughEvidence"))
+            return
+        yield Finding(f"there is enough evidence: {rows:,} rows, and {needed or 0:,} are needed")
+        recommended = self.status["recommended"]
+        if recommended is not None and recommended["bound_ms"] is not None:
+            yield Finding(f"recommended is a bound of {_bound(recommended['bound_ms'])}")
+
+    def _mode(self, missing: dict[str, str]) -> Iterator[Finding]:
+        mode = self.status["mode"]
+        if mode == "Off":
+            yield Finding(
+                "the mode is Off: Tidemark only watches, and the job keeps its own bound", self._step("Off")
+            )
+            return
+        yield Finding(f"the mode is {mode}")
+        for kind in ("LiveWithoutCeiling", "SkewBeyondCeiling"):
+            if kind in missing:
+                yield Finding(missing.pop(kind), self._step(kind))
+        told = missing.pop("BoundNotAcknowledged", None)
+        if told is not None:
+            yield Finding(told, self._step(f"BoundNotAcknowledged in {mode}"))
+        elif (applied := self.status["applied"]) is not None and applied["generation"] is not None:
+            yield Finding(f"the job has taken it up: it acknowledged {_bound(applied['bound_ms'])}")
+        live = self.status.get("live")
+        if live is not None:
+            used = f"the watermark trails by {live['ceiling_used_ppm'] / PPM:.0%} of the ceiling"
+            yield from self._fine_unless(missing, "CeilingNear", f"{used}, {_bound(live['ceiling_ms'])}")
+
+    def _fine_unless(self, missing: dict[str, str], kind: str, fine: str) -> Iterator[Finding]:
+        told = missing.pop(kind, None)
+        yield Finding(fine) if told is None else Finding(told, self._step(kind))
+
+    def _step(self, kind: str) -> str:
+        step = STEPS.get(kind)
+        return self.place.curl() if step is None else step(self.status, self.place)
+
+
+def _bound(bound_ms: int) -> str:
+    return format_duration(bound_ms * 1_000)
+
+
+def _unpin(status: Mapping[str, Any], place: Place) -> str:
+    scope = (status.get("pin") or {}).get("scope", "stream")
+    options = {"fleet": [], "job": ["--job", place.job]}.get(
+        scope, ["--job", place.job, "--stream", place.stream]
+    )
+    return place.tidemark("unpin", *options)
+
+
+def _gaps(status: Mapping[str, Any], place: Place) -> str:
+    ranges = [
+        f"{gap['first']} to {gap['last']}" for query in status["coverage"] for gap in query["missing"][-1:]
+    ]
+    last = f"the newest are batches {ranges[-1]}; " if ranges else ""
+    return f"{last}they stay unknown; see what the driver's log says of reports; {place.curl()}"
+
+
+STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
+    "NoReportYet": lambda _, place: place.start(),
+    "NoRecentReport": lambda _, place: f"if the job has ended, {place.start()}; else see the driver's log",
+    "NoSlo": lambda _, place: place.curl("/slo", {"target": "0.99"}),
+    "NotEnoughEvidence": lambda _, place: (
+        f"let the job run, then {place.tidemark('doctor', place.job, place.stream)}"
+    ),
+    "ConstraintsConflict": lambda _, place: f"say which yields, or raise the cap: {place.curl('/slo')}",
+    "Off": lambda _, place: place.curl("/policy", {"mode": "OnRestart"}),
+    "BoundNotAcknowledged in OnRestart": lambda _, place: (
+        f"the job takes it when it next starts: {place.start()}"
+    ),
+    "BoundNotAcknowledged in Restart": lambda _, place: (
+        "the job takes it by itself where its query is started by run_adaptive(build); else start it again: "
+        f"{place.start()}"
+    ),
+    "BoundNotAcknowledged in Live": lambda _, place: (
+        f"a job whose call has ceiling= takes it by itself once it was started in Live: {place.start()}"
+    ),
+    "LiveWithoutCeiling": lambda _, place: (
+        'give the job\'s call a ceiling, such as ceiling="2 hours", and start it on a new checkpoint: '
+        f"{place.start()}"
+    ),
+    **dict.fromkeys(
+        ("SkewBeyondCeiling", "CeilingNear"),
+        lambda _, place: (
+            f"see what is behind: {place.curl('/partitions')}; else give the job's call a greater ceiling= and start "
+            f"it again: {place.start()}"
+        ),
+    ),
+    "Pinned": _unpin,
+    "CoverageGap": _gaps,
+    "PartitionsSilent": lambda _, place: place.curl("/partitions"),
+    "FutureRows": lambda _, place: place.curl("/partitions"),
+    "RowsNotCounted": lambda _, place: (
+        f"give the job's call a greater max_keys= and start it again: {place.start()}"
+    ),
+    "NeedsUnknown": lambda _, place: (
+        f"it passes with the horizon; see which batches are missing: {place.curl()}"
+    ),
+}
+"""By what is missing, what to do next."""

@@ -1,0 +1,103 @@
+"""``tidemark trace --from kafka``: makes a trace from a topic, and says whose clock its arrivals are by."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemark.controller.cli.options import duration_of
+from tidemark.controller.cli.trace import progress_bar, say_early, show_trace
+from tidemark.controller.traces.format import write_trace
+from tidemark.controller.traces.messages import Origins, TraceOfTopic
+from tidemark.models.duration import format_duration
+
+if TYPE_CHECKING:
+    from tidemark.controller.traces.messages import MadeFromTopic
+
+__all__ = ["trace_topic"]
+
+_MILLISECOND_US = 1_000
+_CLOCKS = {
+    "CreateTime": "the producers' clocks: when a row was handed to the producer; what it took from there into Kafka "
+    "is not in the delays",
+    "LogAppendTime": "the broker's clock: when a row was appended to its partition",
+}
+
+
+def trace_topic(
+    bootstrap_servers: str,
+    topic: str,
+    origins: Origins,
+    output: Path,
+    *,
+    since: str | None = None,
+    client_settings: Path | None = None,
+) -> None:
+    """Write the trace of what a topic holds now, and print what was found.
+
+    Args:
+        bootstrap_servers: address of Kafka.
+        topic: name of the topic.
+        origins: where the times come from.
+        output: the Parquet file to write.
+        since: how far back to begin, as a duration; None for the topic's beginning.
+        client_settings: a properties file with further settings of the client.
+
+    Raises:
+        ValueError: when the topic cannot be read or holds no readable row.
+    """
+    try:
+        from tidemark.controller.traces import kafka  # noqa: PLC0415 - an extra of its own
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        raise ValueError("--from kafka needs confluent-kafka: pip install 'tidemark[kafka]'") from None
+
+    if since is not None and duration_of(since) <= 0:
+        raise ValueError(f"--since must be above 0, not {since!r}")
+    asked = kafka.Topic(
+        bootstrap_servers=bootstrap_servers,
+        name=topic,
+        since_ms=None if since is None else time.time_ns() // 1_000_000 - duration_of(since) // 1_000,
+        client_settings={} if client_settings is None else kafka.read_client_settings(client_settings),
+    )
+    rows = TraceOfTopic(origins)
+    with kafka.TopicReader(asked) as reader, progress_bar() as progress:
+        task = progress.add_task("reading", total=reader.rows)
+        for messages in reader.batches():
+            rows.add(messages)
+            progress.advance(task, len(messages))
+    made = rows.build()
+    if not len(made.trace):
+        raise ValueError(f"topic {topic!r} has no rows to make a trace from{_left_out(made, '; left out: ')}")
+    write_trace(output, made.trace)
+    _show(made, origins, output)
+
+
+def _show(made: MadeFromTopic, origins: Origins, output: Path) -> None:
+    say = show_trace(made.trace, output)
+    if origins.arrival is not None:
+        say(f"arrival: field {origins.arrival!r} of the value")
+    else:
+        for kind, rows in made.timestamp_types.items():
+            which = f" of {rows:,} rows" if len(made.timestamp_types) > 1 else ""
+            say(f"arrival: the timestamp{which} is {kind}, {_CLOCKS[kind]}; to the millisecond")
+    if made.unreadable:
+        say(_left_out(made, "left out: "))
+    if made.held_back:
+        say(
+            f"note: {made.held_back:,} rows have an earlier time than a row in front of them in their partition; they "
+            f"count as arriving with it, at most {format_duration(made.held_back_most_us)} later than they say"
+        )
+    say_early(say, made.trace, _MILLISECOND_US if origins.arrival is None else 1)
+    for name in made.without_zone:
+        say(f"note: {name!r} has times without a zone; they were taken as UTC")
+
+
+def _left_out(made: MadeFromTopic, introduction: str) -> str:
+    """Return how many messages are not in the trace and why; nothing when all are."""
+    if not made.unreadable:
+        return ""
+    reasons = "; ".join(f"{fault}: {count:,}" for fault, count in made.unreadable.items())
+    return f"{introduction}{sum(made.unreadable.values()):,} messages ({reasons})"

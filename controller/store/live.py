@@ -1,0 +1,97 @@
+"""What the newest report said of live control and of the delay with which rows were appended to the source."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.store.horizon import horizon_of
+from tidemark.controller.store.tables import LiveRow, ReportRow
+from tidemark.models.wire import AppendDelay, LiveState, Pin, Report
+
+__all__ = ["KeptLive", "NewestState", "keep_live", "newest_state"]
+
+NAMES_KEPT = 100
+"""How many names of partitions are kept of each list, the first by name; all of them are counted."""
+
+REASON_CHARACTERS = 1_000
+"""How much of the fast policy's reason is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptLive:
+    """What is kept of ``LiveState``: the same, with lists of bounded length."""
+
+    ceiling_ms: int
+    control_ms: int | None
+    reason: str
+    behind: tuple[str, ...]
+    behind_partitions: int
+    """How many there are; ``behind`` may name fewer."""
+    idle: tuple[str, ...]
+    idle_partitions: int
+    """How many there are; ``idle`` may name fewer."""
+    ceiling_used_ppm: int
+    heard_us: int | None
+    pin: Pin | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewestState:
+    """What the newest report said."""
+
+    live: KeptLive | None = None
+    """What the fast policy did; None when the job does not run in Live."""
+    append_delay: AppendDelay | None = None
+    """How late rows were appended; None when the job names no column for it."""
+
+
+def keep_live(session: Session, row: ReportRow, report: Report) -> None:
+    """Keep what ``report``, stored as ``row``, said, unless a newer one is stored already."""
+    if report.live is None and report.append_delay is None:
+        return
+    newest = horizon_of(session, row.stream_id, 0)
+    if newest is None or newest.newest.id != row.id:
+        return
+    live, delay = report.live, report.append_delay
+    session.merge(
+        LiveRow(
+            stream_id=row.stream_id,
+            report_id=row.id,
+            live=None if live is None else json.dumps(asdict(_kept(live))),
+            append_delay=None if delay is None else json.dumps(asdict(delay)),
+        )
+    )
+
+
+def newest_state(session: Session, newest: ReportRow) -> NewestState:
+    """Return what the newest report said; what an older one said is past."""
+    row = session.get(LiveRow, newest.stream_id)
+    if row is None or row.report_id != newest.id:
+        return NewestState()
+    return NewestState(
+        None if row.live is None else _live_of(row.live),
+        None if row.append_delay is None else AppendDelay(**json.loads(row.append_delay)),
+    )
+
+
+def _kept(live: LiveState) -> KeptLive:
+    return KeptLive(
+        ceiling_ms=live.ceiling_ms,
+        control_ms=live.control_ms,
+        reason=live.reason[:REASON_CHARACTERS],
+        behind=tuple(sorted(live.behind)[:NAMES_KEPT]),
+        behind_partitions=len(live.behind),
+        idle=tuple(sorted(live.idle)[:NAMES_KEPT]),
+        idle_partitions=len(live.idle),
+        ceiling_used_ppm=live.ceiling_used_ppm,
+        heard_us=live.heard_us,
+        pin=live.pin,
+    )
+
+
+def _live_of(text: str) -> KeptLive:
+    told = json.loads(text)
+    return KeptLive(**{**told, "behind": tuple(told["behind"]), "idle": tuple(told["idle"])})

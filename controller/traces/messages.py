@@ -1,0 +1,249 @@
+"""Turning the messages of a Kafka topic into a trace. Pure: no Kafka, no clock.
+
+The partition is Kafka's, the arrival the message's timestamp or a field of its value, the event time a field, a header
+or the timestamp. A message that cannot be read is left out and counted by its fault, because a topic cannot be mended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tidemark.controller.traces.format import Trace, TraceError, index_of_names
+from tidemark.controller.traces.times import Unit, UnitMissing, times_us
+from tidemark.models.operators import Int64s
+
+__all__ = ["EventTimeFrom", "MadeFromTopic", "Message", "Origins", "TimestampType", "TraceOfTopic"]
+
+EventTimeFrom = Literal["value", "header", "timestamp"]
+TimestampType = Literal["CreateTime", "LogAppendTime"]
+
+
+class Message(NamedTuple):
+    """What a trace needs of one message."""
+
+    partition: int
+    """Kafka's number of the partition."""
+    offset: int
+    """Its place in the partition."""
+    timestamp_ms: int | None
+    """Its timestamp, milliseconds since 1970 in UTC; None when it has none."""
+    timestamp_type: TimestampType | None
+    """Whose clock that is: the producer's, or the broker's at appending."""
+    value: bytes | None
+    """Its value; None for a tombstone."""
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    """Its headers, in their order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origins:
+    """Where the times of a trace come from."""
+
+    event_time: str
+    """Field or header of the event time; of no account when it is the timestamp."""
+    event_time_from: EventTimeFrom = "value"
+    """Where the event time is: in the JSON value, in a header, or the message's timestamp."""
+    arrival: str | None = None
+    """Field of the value that holds the arrival; None for the message's timestamp."""
+    unit: Unit | None = None
+    """Unit of times that are numbers; None refuses them."""
+
+    def __post_init__(self) -> None:
+        """Refuse what says nothing about delays."""
+        if self.event_time_from == "timestamp" and self.arrival is None:
+            raise TraceError(
+                "event time and arrival would both be the message's timestamp: name the field of one of them"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeFromTopic:
+    """A trace and what was noticed on the way."""
+
+    trace: Trace
+    """The rows that could be read, by arrival; rows of one partition are in the order of their offsets."""
+    unreadable: dict[str, int]
+    """Messages left out, by what is wrong with them."""
+    timestamp_types: dict[TimestampType, int]
+    """Messages by the type of their timestamp."""
+    held_back: int
+    """Rows whose time of arrival is before that of a row in front of them in their partition; they count as arriving
+    with it, since no message overtakes another in a partition."""
+    held_back_most_us: int
+    """The greatest time by which the arrival of one of them was moved, in microseconds; 0 when there are none."""
+    without_zone: tuple[str, ...]
+    """Fields whose times had no zone and were taken as UTC."""
+
+
+class TraceOfTopic:
+    """Takes the messages of a topic in any order and in parts, and makes the trace of them.
+
+    Args:
+        origins: where the times come from.
+    """
+
+    def __init__(self, origins: Origins) -> None:
+        self._origins = origins
+        self._unreadable: Counter[str] = Counter()
+        self._types: Counter[TimestampType] = Counter()
+        self._without_zone: dict[str, None] = {}
+        self._parts: list[tuple[Int64s, ...]] = []
+
+    def add(self, messages: Iterable[Message]) -> None:
+        """Take messages.
+
+        Raises:
+            UnitMissing: when times are numbers and no unit was given.
+        """
+        taken, events, arrivals = [], [], []
+        for message in messages:
+            if message.timestamp_type is not None:
+                self._types[message.timestamp_type] += 1
+            try:
+                event, arrival = self._raw_times(message)
+            except _Unreadable as fault:
+                self._unreadable[str(fault)] += 1
+            else:
+                taken.append((message.partition, message.offset))
+                events.append(event)
+                arrivals.append(arrival)
+        if not taken:
+            return
+        event_us, event_known = self._times(events, self._event_name())
+        arrival_us, arrival_known = self._times(arrivals, self._origins.arrival)
+        self._count_no_times(event_known, self._event_name())
+        self._count_no_times(arrival_known | ~event_known, self._origins.arrival)
+        known = event_known & arrival_known
+        partition, offset = np.array(taken, np.int64).T
+        self._parts.append(
+            tuple(column[known] for column in (event_us, arrival_us, partition, offset)),
+        )
+
+    def build(self) -> MadeFromTopic:
+        """Return the trace of all messages so far."""
+        nothing = np.empty(0, np.int64)
+        event, arrival, partition, offset = (
+            np.concatenate([nothing, *(part[column] for part in self._parts)]) for column in range(4)
+        )
+        in_log = np.lexsort((offset, partition))
+        event, arrival, partition = event[in_log], arrival[in_log], partition[in_log]
+        moved = _never_back(arrival, partition)
+        held_back = moved - arrival
+        # Stable, and in the log's order before: messages of one time go by partition and offset.
+        order = np.argsort(moved, kind="stable")
+        names: dict[str, int] = {}
+        index = index_of_names(pa.array(partition[order]).cast(pa.string()), names)
+        return MadeFromTopic(
+            trace=Trace(event[order], moved[order], index, tuple(names)),
+            unreadable=dict(self._unreadable.most_common()),
+            timestamp_types=dict(self._types),
+            held_back=int((held_back > 0).sum()),
+            held_back_most_us=int(held_back.max(initial=0)),
+            without_zone=tuple(self._without_zone),
+        )
+
+    # -- one message --------------------------------------------------------------------------------------------
+
+    def _event_name(self) -> str | None:
+        return None if self._origins.event_time_from == "timestamp" else self._origins.event_time
+
+    def _raw_times(self, message: Message) -> tuple[Any, Any]:
+        """Return event time and arrival as they are written; a timestamp as microseconds."""
+        origins = self._origins
+        fields: dict[str, Any] = {}
+        if origins.event_time_from == "value" or origins.arrival is not None:
+            fields = _object_in(message.value)
+        if origins.event_time_from == "value":
+            event = _field(fields, origins.event_time)
+        elif origins.event_time_from == "header":
+            event = _header(message.headers, origins.event_time)
+        else:
+            event = _timestamp_us(message)
+        if origins.arrival is None:
+            return event, _timestamp_us(message)
+        return event, _field(fields, origins.arrival)
+
+    # -- many times ---------------------------------------------------------------------------------------------
+
+    def _times(self, raw: list[Any], name: str | None) -> tuple[Int64s, NDArray[np.bool_]]:
+        """Return times in microseconds and which of them are known; ``name`` is None for timestamps."""
+        if name is None:
+            return np.array(raw, np.int64), np.ones(len(raw), np.bool_)
+        times, known = np.zeros(len(raw), np.int64), np.zeros(len(raw), np.bool_)
+
+        def read(first: int, last: int) -> None:
+            """Read a run of times at once, or halve it until those that are no times stand alone."""
+            try:
+                column = pa.array(raw[first:last])
+                times[first:last], known[first:last], zoned = times_us(
+                    column, self._origins.unit, f"{name!r}", first
+                )
+            except UnitMissing:
+                raise
+            except (TraceError, pa.ArrowException, OverflowError):
+                if last - first > 1:
+                    middle = (first + last) // 2
+                    read(first, middle)
+                    read(middle, last)
+            else:
+                if not zoned:
+                    self._without_zone[name] = None
+
+        read(0, len(raw))
+        return times, known
+
+    def _count_no_times(self, known: NDArray[np.bool_], name: str | None) -> None:
+        if wrong := int((~known).sum()):
+            self._unreadable[f"{name!r} is no time"] += wrong
+
+
+class _Unreadable(Exception):
+    """A message that gives no row; the text says why."""
+
+
+def _object_in(value: bytes | None) -> dict[str, Any]:
+    if value is None:
+        raise _Unreadable("no value (a tombstone)")
+    try:
+        parsed = json.loads(value)
+    except (ValueError, RecursionError):
+        raise _Unreadable("the value is not JSON") from None
+    if not isinstance(parsed, dict):
+        raise _Unreadable("the value is not a JSON object")
+    return parsed
+
+
+def _field(fields: dict[str, Any], name: str) -> Any:
+    value = fields.get(name)
+    if value is None or value == "":
+        raise _Unreadable(f"no {name!r} in the value")
+    return value
+
+
+def _header(headers: Sequence[tuple[str, bytes | None]], name: str) -> str:
+    # A header that is there twice was written again on the way; the last one counts, as it does for Kafka's own client.
+    value = next((value for key, value in reversed(headers) if key == name), None)
+    if value is None:
+        raise _Unreadable(f"no header {name!r}")
+    return value.decode("utf-8", "replace")
+
+
+def _timestamp_us(message: Message) -> int:
+    if message.timestamp_ms is None:
+        raise _Unreadable("no timestamp")
+    return message.timestamp_ms * 1_000
+
+
+def _never_back(arrival_us: Int64s, partition: Int64s) -> Int64s:
+    """Return the greatest arrival so far of each row's partition; rows are in order of partition and offset."""
+    starts = np.flatnonzero(np.diff(partition)) + 1
+    runs = [np.maximum.accumulate(run) for run in np.split(arrival_us, starts)]
+    return np.concatenate(runs)

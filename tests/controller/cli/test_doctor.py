@@ -1,0 +1,227 @@
+"""``tidemark doctor``: against a real server, from nothing known to nothing missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tidemark.controller.api.schemas import ConditionType
+from tidemark.controller.cli import app
+from tidemark.controller.cli.checkup import STEPS, Place, checkup
+from tidemark.models.wire import Acknowledgement, LiveState, PartitionCounts
+
+from support.controller_app import Controller
+from support.reports import START_US, exponential_batches, query_reports, restarted_reports
+from support.served import served
+
+BATCHES = exponential_batches(60, 40)
+REPORTS = query_reports(BATCHES[:40])
+Doctor = Callable[..., Result]
+
+
+@pytest.fixture
+def doctor(controller: Controller) -> Iterator[Doctor]:
+    """Ask the doctor about the controller, behind a real socket; the address is written URL."""
+    with served(controller.app) as url:
+
+        def run(*arguments: str, **environment: str) -> Result:
+            names = arguments or ("job", "stream")
+            result = CliRunner().invoke(
+                app, ["doctor", *names, "--url", url], env={"TIDEMARK_TOKEN": "", **environment}
+            )
+            result.stdout_bytes = result.stdout_bytes.replace(url.encode(), b"URL")
+            return result
+
+        yield run
+
+
+def missing(result: Result) -> dict[str, str]:
+    """What is missing, with the next step."""
+    lines = result.stdout.splitlines()
+    found = {
+        line.removeprefix("  missing  "): after.removeprefix("           next: ")
+        for line, after in zip(lines, [*lines[1:], ""], strict=True)
+        if line.startswith("  missing  ")
+    }
+    assert result.exit_code == (1 if found else 0), result.output
+    return found
+
+
+def fine(result: Result) -> list[str]:
+    return [
+        line.removeprefix("  ok       ") for line in result.stdout.splitlines() if line.startswith("  ok ")
+    ]
+
+
+def acknowledge(controller: Controller, **changes: Any) -> None:
+    fields: dict[str, Any] = {
+        "query_id": "query",
+        "run_id": "run",
+        "bound_ms": 5_000,
+        "generation": None,
+        "source": "controller",
+        "mode": "OnRestart",
+        "applied_us": START_US,
+        "ceiling_ms": None,
+    }
+    answer = controller.acknowledge(Acknowledgement(**{**fields, **changes}))
+    assert answer.status_code == 201, answer.text
+
+
+CURL = "curl -X PUT -H 'Content-Type: application/json' -d"
+START = "spark-submit --conf spark.tidemark.job=job --conf spark.tidemark.controller.url=URL ..."
+
+
+def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
+    controller: Controller, doctor: Doctor
+) -> None:
+    assert missing(doctor("job")) == {"nothing is known of job job: no report has come": START}
+    assert missing(doctor()) == {"nothing is known of it: no report has come": START}
+
+    controller.report_all(REPORTS[:6])
+    found = missing(doctor())
+    assert found == {
+        "no SLO is set, so nothing is recommended": (
+            f"""{CURL} '{{"target": "0.99"}}' URL/v1/jobs/job/streams/stream/slo"""
+        ),
+        "the mode is Off: Tidemark only watches, and the job keeps its own bound": (
+            f"""{CURL} '{{"mode": "OnRestart"}}' URL/v1/jobs/job/streams/stream/policy"""
+        ),
+    }
+
+    controller.put("/slo", {"target": "0.99"})
+    controller.put("/policy", {"mode": "OnRestart"})
+    controller.turn()
+    assert missing(doctor()) == {
+        "not enough evidence: 160 of 299 rows": "let the job run, then tidemark doctor job stream --url URL"
+    }
+
+    controller.report_all(REPORTS[6:])
+    controller.turn()
+    (told,) = missing(doctor()).items()
+    assert told[0].startswith("generation 2, ")
+    assert told[0].endswith("is published; the job has acknowledged none")
+    assert told[1] == f"the job takes it when it next starts: {START}"
+
+    answer = controller.get("/bound").json()
+    acknowledge(controller, bound_ms=answer["bound_ms"], generation=answer["generation"])
+    result = doctor("job")
+    assert missing(result) == {}
+    assert fine(result)[0] == "the controller at URL answers"
+    assert "the SLO asks for 0.99 of the rows at a confidence of 0.95" in fine(result)
+    assert "there is enough evidence: 1,520 rows, and 299 are needed" in fine(result)
+
+
+def test_every_stream_of_a_job_is_looked_at(controller: Controller, doctor: Doctor) -> None:
+    for job, stream in (("job", "b"), ("job", "a"), ("other", "c")):
+        controller.http.put(f"/v1/jobs/{job}/streams/{stream}/slo", json={"target": "0.9"})
+    result = doctor("job")
+    assert [line for line in result.stdout.splitlines() if not line.startswith(" ")] == ["job/a", "job/b"]
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "step"),
+    [
+        ("OnRestart", "the job takes it when it next starts: "),
+        ("Restart", "the job takes it by itself where its query is started by run_adaptive(build)"),
+        ("Live", "a job whose call has ceiling= takes it by itself once it was started in Live: "),
+    ],
+)
+def test_what_a_job_has_to_do_for_a_bound_depends_on_the_mode(
+    controller: Controller, doctor: Doctor, mode: str, step: str
+) -> None:
+    controller.put("/slo", {"target": "0.99"})
+    controller.put("/policy", {"mode": mode})
+    controller.report_all(REPORTS)
+    controller.turn()
+    (told,) = missing(doctor()).values()
+    assert told.startswith(step)
+
+
+def test_a_live_job_without_a_ceiling_is_told_to_have_one(controller: Controller, doctor: Doctor) -> None:
+    controller.put("/policy", {"mode": "Live"})
+    acknowledge(controller, mode="Live", generation=1)
+    found = missing(doctor())
+    (told,) = [step for text, step in found.items() if text.startswith("the job's call has no ceiling=")]
+    assert told.startswith('give the job\'s call a ceiling, such as ceiling="2 hours"')
+
+
+LIVE = LiveState(
+    ceiling_ms=60_000, control_ms=None, reason="why", ceiling_used_ppm=900_000, heard_us=START_US * 2
+)
+
+
+def far_ahead(counts: tuple[PartitionCounts, ...]) -> tuple[PartitionCounts, ...]:
+    return (replace(counts[0], future_rows=1), *counts[1:])
+
+
+def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_are_each_said_with_a_step(
+    controller: Controller, doctor: Doctor
+) -> None:
+    controller.put("/slo", {"target": "0.9"})
+    controller.put("/policy", {"mode": "Live"})
+    acknowledge(controller, mode="Live", generation=2, ceiling_ms=60_000)
+    three = [[row for row in batch if row[0] != "3"] for batch in BATCHES[40:]]
+    after = restarted_reports(REPORTS, three, bound_ms=5_000, generation=None)
+    after[-1] = replace(after[-1], partitions=far_ahead(after[-1].partitions), live=LIVE)
+    controller.report_all([report for report in [*REPORTS, *after] if report.batch_id not in {7, 8}])
+    controller.turn()
+    controller.http.put("/v1/jobs/job/pin", json={"to": "Ceiling", "reason": "INC-1"})
+    found = missing(doctor())
+    partitions = "curl URL/v1/jobs/job/streams/stream/partitions"
+    expected = {
+        "2 batches were never reported": "the newest are batches 7 to 8; they stay unknown",
+        "1 partitions that used to report are silent": partitions,
+        "1 rows were dated ahead of the clock": partitions,
+        "the watermark trails the stream by 90% of the ceiling, 60 s": f"see what is behind: {partitions}",
+        "the job is held to its ceiling alone by the pin on job 'job': INC-1": (
+            "tidemark unpin --job job --url URL"
+        ),
+    }
+    assert len(found) == len(expected)
+    for text, step in expected.items():
+        (told,) = [steps for line, steps in found.items() if line.startswith(text)]
+        assert told.startswith(step), text
+
+
+def test_commands_carry_the_token_without_showing_it(controller: Controller, doctor: Doctor) -> None:
+    controller.report(REPORTS[0])
+    steps = list(missing(doctor(TIDEMARK_TOKEN="tdm_secret")).values())
+    assert steps[0].startswith('curl -H "Authorization: Bearer $TIDEMARK_TOKEN" -X PUT')
+    assert "tdm_secret" not in "".join(steps)
+
+
+def test_a_controller_that_cannot_be_asked_is_exit_code_2_with_a_next_step() -> None:
+    result = CliRunner().invoke(app, ["doctor", "job", "--url", "http://127.0.0.1:1"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("tidemark: the controller at http://127.0.0.1:1 cannot be reached: ")
+    assert result.stderr.endswith("; next: `tidemark serve`, or name its address by --url\n")
+
+
+def test_a_store_that_is_not_there_is_exit_code_2(
+    controller: Controller, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller.service.database, "schema_versions", lambda: ("0001", "0009"))
+    result = doctor()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "the schema is at migration 0001" in result.stderr
+
+
+def test_every_condition_has_a_next_step() -> None:
+    modes = {f"BoundNotAcknowledged in {mode}" for mode in ("OnRestart", "Restart", "Live")}
+    assert set(STEPS) == (set(get_args(ConditionType)) - {"BoundNotAcknowledged"}) | modes | {"Off"}
+
+
+def test_a_condition_of_a_newer_controller_is_told_all_the_same(controller: Controller) -> None:
+    controller.report(REPORTS[0])
+    status = controller.status()
+    status["conditions"].append({"type": "SomethingNew", "detail": "something new"})
+    place = Place("http://c", "j", "s")
+    assert [
+        (found.text, found.step) for found in checkup(status, place) if found.text == "something new"
+    ] == [("something new", "curl http://c/v1/jobs/j/streams/s")]

@@ -1,0 +1,182 @@
+"""``tidemark pin``, ``unpin``, ``pins``: against a real server, and against what is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+from typer.testing import CliRunner, Result
+
+from tidemark.controller.cli import app
+from tidemark.models.wire import Acknowledgement
+
+from support.controller_app import Controller
+from support.reports import START_US, exponential_batches, query_reports
+from support.served import served
+
+REPORTS = query_reports(exponential_batches(12, 20))
+Tidemark = Callable[..., Result]
+
+
+@pytest.fixture
+def tidemark(controller: Controller) -> Iterator[Tidemark]:
+    """Run a command against the controller, behind a real socket."""
+    with served(controller.app) as url:
+
+        def run(*arguments: str, **environment: str) -> Result:
+            return CliRunner().invoke(
+                app, list(arguments), env={"TIDEMARK_URL": url, "TIDEMARK_TOKEN": "", **environment}
+            )
+
+        yield run
+
+
+def said(result: Result) -> list[str]:
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def failed(result: Result) -> str:
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+def test_a_pin_is_set_listed_and_taken_away_and_says_what_it_costs(
+    controller: Controller, tidemark: Tidemark
+) -> None:
+    controller.put("/policy", {"mode": "OnRestart"})
+    controller.report_all(REPORTS)
+    controller.acknowledge(
+        Acknowledgement(
+            query_id="query",
+            run_id="run",
+            bound_ms=5_000,
+            generation=None,
+            source="job",
+            mode="OnRestart",
+            applied_us=START_US,
+            ceiling_ms=1_800_000,
+        )
+    )
+    lines = said(
+        tidemark("pin", "--to", "ceiling", "--job", "job", "--stream", "stream", "--reason", "INC-1")
+    )
+    assert lines[0] == "pinned job/stream to Ceiling: INC-1"
+    assert lines[1].startswith("  job/stream: windows close 29 min 55 s later than at 5 s; ")
+    assert controller.get("/bound").json()["pin"] == "Ceiling"
+    assert said(tidemark("pins")) == ["job/stream: Ceiling since 2026-01-01 01:00:00+00:00: INC-1"]
+    lines = said(tidemark("unpin", "--job", "job", "--stream", "stream"))
+    assert lines == [
+        "unpinned job/stream, which was pinned to Ceiling: INC-1",
+        "  job/stream: 5 s is in use already",
+    ]
+    assert said(tidemark("pins")) == ["there are no pins"]
+
+
+@pytest.mark.parametrize(
+    ("options", "path", "scope"),
+    [
+        ((), "/v1/pin", "the whole fleet"),
+        (("--job", "a b/c"), None, ""),
+        (("--job", "a b"), "/v1/jobs/a%20b/pin", "job a b"),
+        (("--job", "a b", "--stream", "c?"), "/v1/jobs/a%20b/streams/c%3F/pin", "a b/c?"),
+    ],
+)
+def test_options_say_what_is_pinned(
+    controller: Controller, tidemark: Tidemark, options: tuple[str, ...], path: str | None, scope: str
+) -> None:
+    result = tidemark("pin", "--to", "off", "--reason", "why", *options)
+    if path is None:
+        assert "slash" in failed(result)
+        return
+    assert said(result)[0] == f"pinned {scope} to Off: why"
+    assert controller.http.get(path).json()["to"] == "Off"
+    assert said(tidemark("unpin", *options))[0].startswith(f"unpinned {scope}, which was pinned to Off")
+
+
+def test_a_pin_that_is_not_there_and_options_that_make_no_sense_are_one_line(tidemark: Tidemark) -> None:
+    assert failed(tidemark("unpin")).startswith("tidemark: there is no pin on the whole fleet")
+    assert failed(tidemark("unpin", "--stream", "s")) == "tidemark: --stream goes with --job"
+    assert "reason" in failed(tidemark("pin", "--to", "off", "--reason", " "))
+    assert tidemark("pin", "--to", "off").exit_code == 2
+    assert tidemark("pin", "--to", "live", "--reason", "why").exit_code == 2
+
+
+def test_more_pins_than_a_page_are_all_listed(controller: Controller, tidemark: Tidemark) -> None:
+    for number in range(102):
+        controller.http.put(f"/v1/jobs/{number:03}/pin", json={"to": "Off", "reason": "why"})
+    assert len(said(tidemark("pins"))) == 102
+
+
+# -- what can go wrong on the way ----------------------------------------------------------------------------------
+
+
+def test_no_controller_is_one_line() -> None:
+    result = CliRunner().invoke(app, ["pins", "--url", "http://127.0.0.1:1"])
+    assert failed(result).startswith("tidemark: the controller at http://127.0.0.1:1 cannot be reached: ")
+
+
+@pytest.mark.parametrize("url", ["nonsense", "http://", "ftp://host"])
+def test_an_address_that_is_none_is_one_line(url: str) -> None:
+    assert "cannot be reached" in failed(CliRunner().invoke(app, ["pins", "--url", url]))
+
+
+def stand_in(status: int, body: Any, seen: list[httpx.Headers]) -> FastAPI:
+    """Something else behind the address."""
+    other = FastAPI()
+
+    @other.middleware("http")
+    async def answer(request: Any, _: Any) -> JSONResponse:
+        seen.append(httpx.Headers(dict(request.headers)))
+        return JSONResponse(body, status)
+
+    return other
+
+
+@pytest.mark.parametrize("body", [{}, [], "text", {"pins": 1}])
+def test_what_is_no_controller_is_said_to_be_none(body: Any) -> None:
+    with served(stand_in(500, body, [])) as url:
+        told = failed(CliRunner().invoke(app, ["pins", "--url", url]))
+    assert told == f"tidemark: what is at {url} answers 500, but not as a controller does"
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_token_that_is_refused_is_said_so(status: int) -> None:
+    seen: list[httpx.Headers] = []
+    with served(stand_in(status, {}, seen)) as url:
+        without = failed(CliRunner().invoke(app, ["pins", "--url", url], env={"TIDEMARK_TOKEN": ""}))
+        refused = failed(CliRunner().invoke(app, ["pins", "--url", url], env={"TIDEMARK_TOKEN": "tdm_1"}))
+    assert without.endswith(f"answers {status}: no token was sent, and one is wanted")
+    assert refused.endswith(f"answers {status}: the token was refused")
+    assert [headers.get("authorization") for headers in seen] == [None, "Bearer tdm_1"]
+
+
+def test_a_token_comes_from_its_file_before_the_environment_and_is_never_shown(tmp_path: Path) -> None:
+    seen: list[httpx.Headers] = []
+    path = tmp_path / "token"
+    path.write_text("tdm_file\n")
+    with served(stand_in(403, {}, seen)) as url:
+        result = CliRunner().invoke(
+            app, ["pins", "--url", url, "--token-file", str(path)], env={"TIDEMARK_TOKEN": "tdm_environment"}
+        )
+    assert "tdm" not in failed(result)
+    assert seen[0]["authorization"] == "Bearer tdm_file"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [(None, "No such file"), ("schlüssel", "not plain ASCII"), ("two words", "spaces or odd characters")],
+)
+def test_a_token_file_that_holds_none_is_one_line(tmp_path: Path, content: str | None, sentence: str) -> None:
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    told = failed(CliRunner().invoke(app, ["pins", "--token-file", str(path)]))
+    assert sentence in told
+    assert content is None or content not in told

@@ -1,0 +1,379 @@
+"""Modes Restart and Live: what is refused, what a live job is told, and what is kept and said of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidemark.controller.store.publication import Hold, answer_for
+from tidemark.models.slo import Policy, Slo
+from tidemark.models.wire import (
+    Acknowledgement,
+    AppendDelay,
+    Envelope,
+    LiveState,
+    Mode,
+    PartitionCounts,
+    Report,
+    to_json_object,
+)
+
+from support.controller_app import Controller
+from support.reports import START_US, exponential_batches, query_reports
+from support.streams import SECOND
+
+BATCHES = exponential_batches(24, 50, slow=3)
+REPORTS = query_reports(BATCHES)
+TARGET = {"target": "0.9"}
+STATE = LiveState(
+    ceiling_ms=60_000,
+    control_ms=START_US // 1_000,
+    reason="rows that are missing are waited for",
+    behind=("3",),
+    idle=("0", "2"),
+    ceiling_used_ppm=500_000,
+    heard_us=START_US,
+)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
+    """A controller on each database that is there."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'tidemark.db'}"
+    else:
+        url = request.getfixturevalue("new_postgres_url")
+    with Controller(url) as running:
+        yield running
+
+
+def acknowledged(ceiling_ms: int | None, **changes: Any) -> Acknowledgement:
+    fields: dict[str, Any] = {
+        "query_id": "query",
+        "run_id": "run",
+        "bound_ms": 5_000,
+        "generation": None,
+        "source": "job",
+        "mode": "Off",
+        "applied_us": START_US,
+        "ceiling_ms": ceiling_ms,
+    }
+    return Acknowledgement(**{**fields, **changes})
+
+
+def conditions(controller: Controller) -> dict[str, str]:
+    return {condition["type"]: condition["detail"] for condition in controller.status()["conditions"]}
+
+
+def bound(controller: Controller) -> dict[str, Any]:
+    answer: dict[str, Any] = controller.get("/bound").json()
+    return answer
+
+
+def with_future(report: Report, partition: str, rows: int) -> Report:
+    """The report with ``rows`` of a partition's dated ahead of the clock."""
+    parts = tuple(
+        replace(part, future_rows=rows) if part.partition == partition else part for part in report.partitions
+    )
+    return replace(report, partitions=parts)
+
+
+# -- modes ---------------------------------------------------------------------------------------------------------
+
+
+def test_live_is_refused_while_the_jobs_call_has_no_ceiling_and_nothing_is_changed(
+    controller: Controller,
+) -> None:
+    controller.acknowledge(acknowledged(None))
+    answer = controller.put("/policy", {"mode": "Live"})
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:tidemark:problem:live-refused")
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == "/mode"
+    assert error["detail"].startswith("the job's call has no ceiling=: give it one")
+    assert controller.get("/policy").json()["generation"] == 0
+    assert bound(controller)["mode"] == "Off"
+
+
+def test_live_is_refused_while_the_ceiling_is_below_the_bound_and_the_slowest_partition(
+    either: Controller,
+) -> None:
+    """Partition 3 is some 30 s behind and the bound in use is 5 s: 20 s leave no room, 60 s do."""
+    either.report_all(REPORTS)
+    either.acknowledge(acknowledged(20_000))
+    answer = either.put("/policy", {"mode": "Live"})
+    assert answer.status_code == 409
+    told = answer.json()["detail"]
+    assert told.startswith("/mode: the job's ceiling, 20 s, is below 3")
+    assert "5 s of bound and" in told
+    assert "by which partition '3' is behind; give its call a ceiling of at least 3" in told
+    either.acknowledge(acknowledged(60_000, applied_us=START_US + 1))
+    assert either.put("/policy", {"mode": "Live"}).status_code == 200
+
+
+def test_a_partition_that_has_long_been_silent_takes_no_room_under_the_ceiling(
+    controller: Controller,
+) -> None:
+    gone = [
+        [row for row in batch if row[0] != "3" or n < 8]
+        for n, batch in enumerate(exponential_batches(70, 20, slow=3))
+    ]
+    controller.report_all(query_reports(gone))
+    controller.acknowledge(acknowledged(30_000))
+    assert controller.put("/policy", {"mode": "Live"}).status_code == 200
+
+
+def test_idle_time_is_no_distance(controller: Controller) -> None:
+    """A partition that is heard of every tenth batch, always on time, is never behind, however long it pauses."""
+    batches = [
+        [("often", START_US + n * SECOND)] + ([("seldom", START_US + n * SECOND)] if n % 10 == 0 else [])
+        for n in range(30)
+    ]
+    controller.report_all(query_reports(batches))
+    found = {part["partition"]: part for part in controller.get("/partitions").json()["partitions"]}
+    assert (found["seldom"]["behind_ms"], found["seldom"]["skew_ms"]) == (9_000, 0)
+
+
+def test_one_row_dated_tomorrow_makes_no_partition_late(controller: Controller) -> None:
+    batches = [[("0", START_US + n * SECOND), ("1", START_US + n * SECOND)] for n in range(12)]
+    batches[6].append(("1", START_US + 86_400 * SECOND))
+    controller.report_all(query_reports(batches))
+    controller.acknowledge(acknowledged(10_000))
+    assert controller.put("/policy", {"mode": "Live"}).status_code == 200
+
+
+def test_live_is_taken_before_the_first_acknowledgement_and_said_when_it_has_no_ceiling(
+    controller: Controller,
+) -> None:
+    assert controller.put("/policy", {"mode": "Live"}).status_code == 200
+    assert "LiveWithoutCeiling" not in conditions(controller)
+    controller.acknowledge(acknowledged(None))
+    assert conditions(controller)["LiveWithoutCeiling"].startswith("the job's call has no ceiling=")
+    controller.acknowledge(acknowledged(60_000, run_id="second", applied_us=START_US + 1))
+    assert "LiveWithoutCeiling" not in conditions(controller)
+
+
+def test_a_ceiling_that_partitions_outgrow_is_said(controller: Controller) -> None:
+    controller.acknowledge(acknowledged(20_000))
+    controller.put("/policy", {"mode": "Live"})
+    assert "SkewBeyondCeiling" not in conditions(controller)
+    controller.report_all(REPORTS)
+    assert "partition '3' is behind" in conditions(controller)["SkewBeyondCeiling"]
+
+
+def test_restart_is_told_what_onrestart_is(controller: Controller) -> None:
+    controller.put("/slo", TARGET)
+    controller.report_all(REPORTS)
+    told = []
+    for mode in ("OnRestart", "Restart"):
+        controller.put("/policy", {"mode": mode})
+        told.append(bound(controller))
+    assert told[0]["bound_ms"] == told[1]["bound_ms"] > 20_000
+    assert [answer["envelope"] for answer in told] == [None, None]
+    assert told[1]["generation"] == told[0]["generation"] + 1
+
+
+# -- the envelope --------------------------------------------------------------------------------------------------
+
+
+def test_a_live_job_is_told_its_envelope_and_the_recommended_bound(either: Controller) -> None:
+    either.put("/slo", {**TARGET, "latency_cap_ms": 90_000})
+    either.put("/policy", {"mode": "Live", "greatest_bound_ms": 50_000})
+    either.report_all(REPORTS)
+    either.turn()
+    told = bound(either)
+    assert (told["mode"], told["pin"]) == ("Live", None)
+    assert told["bound_ms"] == either.status()["recommended"]["bound_ms"]
+    assert told["envelope"] == either.status()["published"]["envelope"]
+    assert told["envelope"] == {
+        "target_ppm": 900_000,
+        "latency_cap_ms": 90_000,
+        "least_bound_ms": None,
+        "greatest_bound_ms": 50_000,
+    }
+
+
+def test_without_an_slo_the_envelope_has_no_target_and_partitions_keep_to_the_bound(
+    controller: Controller,
+) -> None:
+    controller.put("/policy", {"mode": "Live", "least_bound_ms": 1_000})
+    told = bound(controller)
+    assert told["envelope"] == {
+        "target_ppm": None,
+        "latency_cap_ms": None,
+        "least_bound_ms": 1_000,
+        "greatest_bound_ms": None,
+    }
+    assert told["bound_ms"] is None
+
+
+@pytest.mark.parametrize(("yields", "cap_ms"), [(None, 9), ("completeness", 9), ("latency", None)])
+def test_a_cap_that_yields_to_completeness_is_no_limit_of_the_fast_policy(
+    yields: Any, cap_ms: int | None
+) -> None:
+    slo = Slo(target_ppm=990_000, latency_cap_ms=9, yields=yields)
+    answer = answer_for(Policy(mode="Live"), 7, "because", None, slo=slo)
+    assert answer.envelope == Envelope(target_ppm=990_000, latency_cap_ms=cap_ms)
+
+
+def test_every_change_of_the_envelope_is_a_new_generation_and_nothing_else_is(controller: Controller) -> None:
+    controller.put("/policy", {"mode": "Live"})
+    steps: list[tuple[str, dict[str, Any], int]] = [
+        ("/slo", TARGET, 1),
+        ("/slo", {**TARGET, "horizon_ms": 60_000}, 0),
+        ("/slo", {**TARGET, "latency_cap_ms": 60_000}, 1),
+        ("/policy", {"mode": "Live", "least_bound_ms": 5}, 1),
+        ("/policy", {"mode": "Live", "least_bound_ms": 5}, 0),
+        ("/policy", {"mode": "OnRestart", "least_bound_ms": 5}, 1),
+        ("/slo", TARGET, 0),
+    ]
+    for path, body, more in steps:
+        before = controller.get("/bound")
+        assert controller.put(path, body).status_code == 200
+        after = controller.get("/bound")
+        assert after.json()["generation"] - before.json()["generation"] == more, (path, body)
+        assert (after.headers["etag"] != before.headers["etag"]) == bool(more)
+
+
+@pytest.mark.parametrize("mode", ["Off", "OnRestart", "Restart", "Live"])
+@pytest.mark.parametrize("to", ["Off", "Ceiling"])
+@pytest.mark.parametrize("ceiling_ms", [None, 60_000])
+def test_only_live_has_an_envelope_and_only_a_ceiling_gives_a_pinned_job_a_bound(
+    mode: Mode, to: Any, ceiling_ms: int | None
+) -> None:
+    answer = answer_for(Policy(mode=mode), 7, "because", None, hold=Hold(to, "why", ceiling_ms))
+    assert (answer.envelope is not None) == (mode == "Live")
+    assert answer.pin == to
+    assert answer.bound_ms == (ceiling_ms if to == "Ceiling" and mode != "Off" else None)
+
+
+# -- what is kept of it --------------------------------------------------------------------------------------------
+
+
+def test_what_the_fast_policy_did_is_shown_as_of_the_newest_batch(either: Controller) -> None:
+    delay = AppendDelay(rows=40, least_us=-1_500, mean_us=20_999, most_us=3_000_000, by_broker=True)
+    either.report_all([*REPORTS[:-1], replace(REPORTS[-1], live=STATE, append_delay=delay)])
+    status = either.status()
+    assert status["live"] == {
+        "control_ms": START_US // 1_000,
+        "ceiling_ms": 60_000,
+        "ceiling_used_ppm": 500_000,
+        "behind": ["3"],
+        "behind_partitions": 1,
+        "idle": ["0", "2"],
+        "idle_partitions": 2,
+        "reason": "rows that are missing are waited for",
+        "heard_us": START_US,
+        "pin": None,
+    }
+    assert status["append_delay"] == {
+        "rows": 40,
+        "least_ms": -2,
+        "mean_ms": 20,
+        "most_ms": 3_000,
+        "by_broker": True,
+    }
+
+
+def test_an_older_report_that_comes_late_says_nothing_of_now(controller: Controller) -> None:
+    controller.report(replace(REPORTS[-1], live=STATE))
+    controller.report(replace(REPORTS[-2], live=replace(STATE, reason="earlier")))
+    assert controller.status()["live"]["reason"] == STATE.reason
+
+
+def test_a_job_that_no_longer_runs_live_shows_no_live_state(controller: Controller) -> None:
+    controller.report(replace(REPORTS[-2], live=STATE))
+    controller.report(REPORTS[-1])
+    assert controller.status()["live"] is None
+
+
+def test_long_lists_of_partitions_are_counted_and_cut(controller: Controller) -> None:
+    names = tuple(f"{n:04}" for n in range(1_000))
+    controller.report(replace(REPORTS[0], live=replace(STATE, idle=names, reason="x" * 10_000)))
+    told = controller.status()["live"]
+    assert (told["idle_partitions"], len(told["idle"]), len(told["reason"])) == (1_000, 100, 1_000)
+
+
+@pytest.mark.parametrize(("used_ppm", "near"), [(799_999, False), (800_000, True), (1_200_000, True)])
+def test_a_watermark_that_trails_by_most_of_the_ceiling_is_said(
+    controller: Controller, used_ppm: int, near: bool
+) -> None:
+    controller.report(replace(REPORTS[0], live=replace(STATE, ceiling_used_ppm=used_ppm)))
+    assert ("CeilingNear" in conditions(controller)) is near
+
+
+def test_rows_dated_ahead_are_counted_by_partition_and_said_while_they_are_in_the_horizon(
+    either: Controller,
+) -> None:
+    early = [with_future(report, "1", 2) for report in REPORTS[:2]]
+    either.report_all([*early, *(with_future(report, "2", 1) for report in REPORTS[2:3]), *REPORTS[3:]])
+    told = conditions(either)["FutureRows"]
+    assert told.startswith("5 rows were dated ahead of the clock and set back to it, in partitions '1', '2'")
+    page = either.get("/partitions").json()["partitions"]
+    assert {part["partition"]: part["future_rows"] for part in page} == {"0": 0, "1": 4, "2": 1, "3": 0}
+    # A report of a day later leaves them behind; the totals stay.
+    later = replace(
+        query_reports([[("0", START_US + 90_000 * SECOND)]])[0],
+        batch_id=40,
+        started_us=START_US + 90_000 * SECOND,
+    )
+    either.clock.now_us += 90_000 * SECOND
+    either.report(later)
+    assert "FutureRows" not in conditions(either)
+    assert either.get("/partitions").json()["partitions"][1]["future_rows"] == 4
+
+
+def test_a_live_job_that_has_heard_the_newest_word_need_not_acknowledge_it(controller: Controller) -> None:
+    controller.put("/slo", TARGET)
+    controller.put("/policy", {"mode": "Live"})
+    assert "BoundNotAcknowledged" in conditions(controller)
+    told = bound(controller)["generation"]
+    controller.acknowledge(acknowledged(60_000, generation=told, mode="Live"))
+    assert "BoundNotAcknowledged" not in conditions(controller)
+    controller.clock.now_us += SECOND
+    controller.put("/slo", {"target": "0.8"})
+    assert "BoundNotAcknowledged" in conditions(controller)
+    controller.report(replace(REPORTS[0], live=replace(STATE, heard_us=controller.clock.now_us)))
+    assert "BoundNotAcknowledged" not in conditions(controller)
+
+
+def test_the_rows_that_a_target_takes_are_part_of_the_evidence(controller: Controller) -> None:
+    controller.report(REPORTS[0])
+    assert controller.status()["evidence"]["rows_needed"] is None
+    controller.put("/slo", {"target": "0.99"})
+    assert controller.status()["evidence"]["rows_needed"] == 299
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"live": {**asdict(STATE), "ceiling_ms": 2**62}}, "/live/ceiling_ms"),
+        ({"live": {**asdict(STATE), "control_ms": -(2**62)}}, "/live/control_ms"),
+        ({"live": {**asdict(STATE), "heard_us": 2**62}}, "/live/heard_us"),
+        ({"live": {**asdict(STATE), "more": 1}}, "/live/more"),
+        (
+            {"append_delay": {"rows": 1, "least_us": 3, "mean_us": 2, "most_us": 4, "by_broker": False}},
+            "/append_delay/mean_us",
+        ),
+        (
+            {"partitions": [asdict(replace(REPORTS[0].partitions[0], future_rows=99))]},
+            "/partitions/0/future_rows",
+        ),
+    ],
+    ids=str,
+)
+def test_a_report_of_live_that_cannot_be_is_refused(
+    controller: Controller, change: dict[str, Any], pointer: str
+) -> None:
+    body = {**to_json_object(REPORTS[0]), **change}
+    answer = controller.send("/reports", json.dumps(body).encode())
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+def test_counts_without_future_rows_have_none() -> None:
+    assert PartitionCounts(partition="0", granules=(1,), counts=(1,)).future_rows == 0

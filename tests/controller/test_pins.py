@@ -1,0 +1,397 @@
+"""Pins: what a kill switch holds, who is told, and what it says it costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import select
+
+from tidemark.controller.pin_cost import cost_text
+from tidemark.controller.store.pins import FLEET, StandingPin, put_pin
+from tidemark.controller.store.tables import EventRow
+from tidemark.models.curve import Curve
+from tidemark.models.replay import replay_reports
+from tidemark.models.wire import Acknowledgement, to_json_object
+
+from support.controller_app import STREAM, Controller
+from support.reports import START_US, exponential_batches, query_reports
+
+REPORTS = query_reports(exponential_batches(24, 50, slow=3))
+TARGET = {"target": "0.9"}
+OFF = {"to": "Off", "reason": "INC-1"}
+CEILING = {"to": "Ceiling", "reason": "INC-2"}
+CEILING_MS = 1_800_000
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
+    """A controller on each database that is there."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'tidemark.db'}"
+    else:
+        url = request.getfixturevalue("new_postgres_url")
+    with Controller(url) as running:
+        yield running
+
+
+def acknowledge(controller: Controller, **changes: Any) -> None:
+    fields: dict[str, Any] = {
+        "query_id": "query",
+        "run_id": "run",
+        "bound_ms": 5_000,
+        "generation": None,
+        "source": "job",
+        "mode": "Off",
+        "applied_us": START_US,
+        "ceiling_ms": CEILING_MS,
+    }
+    answer = controller.acknowledge(Acknowledgement(**{**fields, **changes}))
+    assert answer.status_code == 201, answer.text
+
+
+def recommended(controller: Controller, mode: str = "OnRestart") -> dict[str, Any]:
+    """Report, decide, and return what the job is told."""
+    controller.put("/slo", TARGET)
+    controller.put("/policy", {"mode": mode})
+    controller.report_all(REPORTS)
+    controller.turn()
+    return bound(controller)
+
+
+def bound(controller: Controller, path: str = STREAM) -> dict[str, Any]:
+    answer: dict[str, Any] = controller.http.get(path + "/bound").json()
+    return answer
+
+
+def pin(controller: Controller, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    answer = controller.http.put(path, json=body)
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def unpin(controller: Controller, path: str) -> dict[str, Any]:
+    answer: httpx.Response = controller.http.delete(path)
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def events(controller: Controller) -> list[tuple[str, str]]:
+    with controller.service.database.read() as session:
+        return [(row.kind, row.reason) for row in session.scalars(select(EventRow).order_by(EventRow.id))]
+
+
+# -- what holds ----------------------------------------------------------------------------------------------------
+
+
+def test_a_pin_to_off_takes_the_bound_back_and_unpinning_gives_it_again(either: Controller) -> None:
+    before = recommended(either)
+    pin(either, STREAM + "/pin", OFF)
+    held = bound(either)
+    assert (held["mode"], held["bound_ms"], held["pin"]) == ("OnRestart", None, "Off")
+    assert held["generation"] == before["generation"] + 1
+    assert held["reason"] == (
+        "pinned to Off (by the pin on stream 'stream' of job 'job': INC-1): the job keeps its own bound"
+    )
+    unpin(either, STREAM + "/pin")
+    after = bound(either)
+    assert {**after, "generation": 0} == {**before, "generation": 0}
+    assert after["generation"] == before["generation"] + 2
+
+
+@pytest.mark.parametrize("mode", ["OnRestart", "Restart", "Live"])
+def test_a_pin_to_ceiling_makes_the_acknowledged_ceiling_the_bound(controller: Controller, mode: str) -> None:
+    acknowledge(controller)
+    recommended(controller, mode)
+    pin(controller, STREAM + "/pin", CEILING)
+    held = bound(controller)
+    assert (held["mode"], held["bound_ms"], held["pin"]) == (mode, CEILING_MS, "Ceiling")
+    assert (held["envelope"] is not None) == (mode == "Live")
+
+
+def test_a_pin_to_ceiling_without_one_is_the_jobs_own_bound_until_it_acknowledges_one(
+    controller: Controller,
+) -> None:
+    recommended(controller)
+    pin(controller, STREAM + "/pin", CEILING)
+    held = bound(controller)
+    assert held["bound_ms"] is None
+    assert held["reason"].endswith("the job has acknowledged no ceiling and keeps its own bound")
+    acknowledge(controller)
+    told = bound(controller)
+    assert (told["bound_ms"], told["generation"]) == (CEILING_MS, held["generation"] + 1)
+
+
+def test_the_most_specific_pin_wins_and_the_next_one_holds_when_it_is_taken_away(either: Controller) -> None:
+    acknowledge(either)
+    recommended(either)
+    order = [("/v1/pin", OFF), ("/v1/jobs/job/pin", CEILING), (STREAM + "/pin", OFF)]
+    for path, body in order:
+        pin(either, path, body)
+        assert bound(either)["pin"] == body["to"]
+    # A wider one that changes underneath changes nothing.
+    before = bound(either)
+    pin(either, "/v1/pin", CEILING)
+    assert bound(either) == before
+    pin(either, "/v1/pin", OFF)
+    for path, left in ((STREAM + "/pin", "Ceiling"), ("/v1/jobs/job/pin", "Off"), ("/v1/pin", None)):
+        unpin(either, path)
+        assert bound(either)["pin"] == left
+
+
+def test_a_pin_holds_the_streams_of_its_job_and_no_others(controller: Controller) -> None:
+    for job, stream in (("a", "1"), ("a", "2"), ("b", "1")):
+        controller.http.put(f"/v1/jobs/{job}/streams/{stream}/policy", json={"mode": "OnRestart"})
+    pin(controller, "/v1/jobs/a/pin", OFF)
+    held = {
+        name: bound(controller, f"/v1/jobs/{name[0]}/streams/{name[1]}")["pin"] for name in ("a1", "a2", "b1")
+    }
+    assert held == {"a1": "Off", "a2": "Off", "b1": None}
+
+
+def test_a_stream_that_appears_under_a_pin_is_held_from_its_first_question_on(either: Controller) -> None:
+    pin(either, "/v1/jobs/job/pin", OFF)
+    unknown = either.get("/bound")
+    assert (unknown.json()["generation"], unknown.json()["pin"]) == (0, "Off")
+    either.report(REPORTS[0])
+    reported = either.get("/bound")
+    assert (reported.json()["pin"], reported.headers["etag"]) == ("Off", '"0-Off"')
+    either.turn()
+    told = bound(either)
+    assert (told["generation"], told["pin"]) == (1, "Off")
+    either.put("/policy", {"mode": "Live"})
+    assert (bound(either)["generation"], bound(either)["pin"]) == (2, "Off")
+
+
+def test_a_pin_that_a_stream_was_not_told_of_is_told_by_the_next_turn(controller: Controller) -> None:
+    """As when a stream appears on another replica in the very moment a pin is set."""
+    controller.put("/policy", {"mode": "OnRestart"})
+    with controller.service.database.write() as session:
+        put_pin(session, StandingPin(FLEET, "Off", "INC-9", 1))
+    assert bound(controller)["pin"] is None
+    controller.turn()
+    assert bound(controller)["pin"] == "Off"
+    told = bound(controller)
+    controller.turn()
+    assert bound(controller) == told
+
+
+def test_what_is_recommended_meanwhile_changes_nothing_for_a_pinned_job(controller: Controller) -> None:
+    recommended(controller)
+    pin(controller, STREAM + "/pin", OFF)
+    held = bound(controller)
+    controller.put("/slo", {"target": "0.5"})
+    controller.report(replace(REPORTS[-1], batch_id=40))
+    controller.turn()
+    assert bound(controller) == held
+    status = controller.status()
+    assert status["recommended"]["bound_ms"] is not None
+    assert status["recommended"]["generation"] is None
+
+
+def test_the_bound_held_without_evidence_is_the_one_from_before_the_pin(controller: Controller) -> None:
+    before = recommended(controller)
+    acknowledge(controller)
+    pin(controller, STREAM + "/pin", CEILING)
+    controller.put("/slo", {"target": "0.999999"})
+    assert controller.status()["recommended"]["bound_ms"] is None
+    unpin(controller, STREAM + "/pin")
+    assert bound(controller)["bound_ms"] == before["bound_ms"]
+
+
+def test_the_policy_may_change_under_a_pin_and_the_pin_still_holds(controller: Controller) -> None:
+    acknowledge(controller)
+    pin(controller, STREAM + "/pin", CEILING)
+    for mode, held_ms in (("OnRestart", CEILING_MS), ("Off", None), ("Live", CEILING_MS)):
+        controller.put("/policy", {"mode": mode})
+        told = bound(controller)
+        assert (told["mode"], told["bound_ms"], told["pin"]) == (mode, held_ms, "Ceiling")
+
+
+# -- the resource --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "scope", "job", "stream"),
+    [
+        ("/v1/pin", "fleet", None, None),
+        ("/v1/jobs/job/pin", "job", "job", None),
+        (STREAM + "/pin", "stream", "job", "stream"),
+    ],
+)
+def test_a_pin_is_set_read_listed_and_taken_away(
+    either: Controller, path: str, scope: str, job: str | None, stream: str | None
+) -> None:
+    assert (either.http.get(path).status_code, either.http.delete(path).status_code) == (404, 404)
+    assert either.http.get(path).json()["type"] == "urn:tidemark:problem:pin-not-set"
+    expected = {"scope": scope, "job": job, "stream": stream, **OFF, "since_us": either.clock.now_us}
+    told = pin(either, path, OFF)
+    assert {name: told[name] for name in expected} == expected
+    assert either.http.get(path).json() == told
+    assert either.http.get("/v1/pins").json() == {"pins": [expected], "next_cursor": None}
+    taken = unpin(either, path)
+    assert {name: taken[name] for name in expected} == expected
+    assert either.http.get("/v1/pins").json()["pins"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"to": "Off"}, "/reason"),
+        ({"to": "Off", "reason": ""}, "/reason"),
+        ({"to": "Off", "reason": "  "}, "/reason"),
+        ({"to": "Off", "reason": "x" * 1_001}, "/reason"),
+        ({"reason": "why"}, "/to"),
+        ({"to": "Live", "reason": "why"}, "/to"),
+        ({"to": "Off", "reason": "why", "who": "me"}, "/who"),
+    ],
+    ids=str,
+)
+def test_a_pin_without_a_reason_or_a_place_to_go_to_is_refused(
+    controller: Controller, body: dict[str, Any], pointer: str
+) -> None:
+    answer = controller.http.put("/v1/pin", json=body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == pointer
+    assert controller.http.get("/v1/pins").json()["pins"] == []
+
+
+def test_the_same_pin_again_changes_nothing_and_another_reason_is_another_pin(controller: Controller) -> None:
+    recommended(controller)
+    pin(controller, STREAM + "/pin", OFF)
+    first, count = bound(controller), len(events(controller))
+    controller.clock.now_us += 1_000
+    assert pin(controller, STREAM + "/pin", OFF)["since_us"] == controller.clock.now_us - 1_000
+    assert (bound(controller), len(events(controller))) == (first, count)
+    pin(controller, STREAM + "/pin", {**OFF, "reason": "INC-3"})
+    assert "INC-3" in bound(controller)["reason"]
+    assert bound(controller)["generation"] == first["generation"] + 1
+
+
+def test_pins_are_paged_with_the_fleets_first(controller: Controller) -> None:
+    for path in (STREAM + "/pin", "/v1/jobs/a/pin", "/v1/pin"):
+        pin(controller, path, OFF)
+    names: list[tuple[str | None, str | None]] = []
+    cursor: str | None = None
+    while True:
+        params = {"limit": 1, **({"cursor": cursor} if cursor else {})}
+        page = controller.http.get("/v1/pins", params=params).json()
+        names += [(item["job"], item["stream"]) for item in page["pins"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert names == [(None, None), ("a", None), ("job", "stream")]
+
+
+def test_setting_and_taking_away_are_events_of_every_stream_concerned(controller: Controller) -> None:
+    recommended(controller)
+    already = len(events(controller))
+    pin(controller, "/v1/pin", OFF)
+    unpin(controller, "/v1/pin")
+    told = events(controller)[already:]
+    assert [kind for kind, _ in told] == ["PinSet", "BoundPublished", "PinRemoved", "BoundPublished"]
+    assert told[0][1] == "by the pin on the whole fleet: INC-1"
+
+
+def test_the_status_shows_the_pin_in_force_with_its_scope_and_reason(controller: Controller) -> None:
+    controller.report(REPORTS[0])
+    assert controller.status()["pin"] is None
+    pin(controller, "/v1/jobs/job/pin", CEILING)
+    status = controller.status()
+    assert status["pin"] == {
+        "to": "Ceiling",
+        "scope": "job",
+        "reason": "INC-2",
+        "since_us": controller.clock.now_us,
+    }
+    details = [found["detail"] for found in status["conditions"] if found["type"] == "Pinned"]
+    assert details == ["the job is held to its ceiling alone by the pin on job 'job': INC-2"]
+
+
+# -- what it costs -------------------------------------------------------------------------------------------------
+
+
+def test_a_pin_says_what_it_costs_by_the_streams_own_curve(controller: Controller) -> None:
+    acknowledge(controller)
+    recommended(controller)
+    (told,) = pin(controller, STREAM + "/pin", CEILING)["streams"]
+    exact = controller.get("/curve", params={"bound_ms": [5_000, CEILING_MS]}).json()["points"]
+    assert (told["bound_ms"], told["in_use_bound_ms"]) == (CEILING_MS, 5_000)
+    assert told["completeness_ppm"] == exact[1]["completeness_ppm"] == 1_000_000
+    # Half a minute of reports closes no window at 30 min: what is known is how much later than at 5 s they close.
+    assert exact[1]["windows_emitted"] == 0
+    assert told["latency_wall_ms"] == exact[0]["latency_wall_ms"] + CEILING_MS - 5_000
+    before = exact[0]["completeness_ppm"] / 10_000
+    assert told["text"].startswith("job/stream: windows close 29 min 55 s later than at 5 s; ")
+    assert f"completeness {before:.2f} % -> 100.00 % (predicted)" in told["text"]
+    assert told["text"].endswith("takes effect when the job next starts")
+
+
+def test_taking_it_away_says_what_that_costs(controller: Controller) -> None:
+    acknowledge(controller)
+    told_ms = recommended(controller)["bound_ms"]
+    pin(controller, STREAM + "/pin", CEILING)
+    controller.report(replace(REPORTS[-1], batch_id=40, bound_ms=CEILING_MS, generation=3))
+    (told,) = unpin(controller, STREAM + "/pin")["streams"]
+    assert (told["bound_ms"], told["in_use_bound_ms"]) == (told_ms, CEILING_MS)
+    assert "earlier than at 30 min" in told["text"]
+
+
+def test_what_is_not_known_is_said_to_be_unknown(controller: Controller) -> None:
+    controller.put("/slo", TARGET)
+    (told,) = pin(controller, "/v1/pin", OFF)["streams"]
+    assert told["text"] == "job/stream: not known: no reports"
+    assert (told["bound_ms"], told["completeness_ppm"]) == (None, None)
+    # It runs with a bound of the controller's, and never said its own.
+    controller.report(replace(REPORTS[0], generation=1))
+    (told,) = controller.http.get("/v1/pin").json()["streams"]
+    assert told["text"] == "job/stream: not known: the job never ran with its own bound"
+
+
+def test_a_stream_with_a_pin_of_its_own_stays_there_and_says_so(controller: Controller) -> None:
+    controller.report(REPORTS[0])
+    pin(controller, STREAM + "/pin", CEILING)
+    (told,) = pin(controller, "/v1/pin", OFF)["streams"]
+    assert told["text"] == (
+        "job/stream: stays pinned to Ceiling by the pin on stream 'stream' of job 'job': INC-2"
+    )
+
+
+def test_the_pin_holds_before_its_cost_is_worked_out_and_that_has_a_limit(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job in ("a", "b", "c"):
+        report = replace(REPORTS[0], job=job, stream="s")
+        controller.http.post(f"/v1/jobs/{job}/streams/s/reports", json=to_json_object(report))
+    monkeypatch.setattr("tidemark.controller.api.pins.COST_SECONDS", -1.0)
+    told = pin(controller, "/v1/pin", OFF)
+    assert (len(told["streams"]), told["more_streams"]) == (1, 2)
+    assert [bound(controller, f"/v1/jobs/{job}/streams/s")["pin"] for job in "abc"] == ["Off"] * 3
+
+
+def test_a_cost_in_words_names_both_bounds_and_what_they_do() -> None:
+    curve = Curve.of_replay(replay_reports(REPORTS), REPORTS[0].operator)
+    wider = cost_text(curve, 40_000, 5_000, "windows close")
+    narrower = cost_text(curve, 5_000, 40_000, "windows close")
+    rows = cost_text(curve, 40_000, 5_000, None)
+    assert wider.startswith("windows close 35 s later than at 5 s; mean latency ")
+    assert narrower.startswith("windows close 35 s earlier than at 40 s; ")
+    assert rows.startswith("the watermark trails 35 s more than at 5 s; ")
+    assert (
+        wider.split("completeness ")[1].split(" (")[0].split(" -> ")
+        == narrower.split("completeness ")[1].split(" (")[0].split(" -> ")[::-1]
+    )
+
+
+def test_a_pin_answers_without_floats(controller: Controller) -> None:
+    acknowledge(controller)
+    recommended(controller)
+    text = controller.http.put(STREAM + "/pin", json=CEILING).text
+    json.loads(text, parse_float=lambda number: pytest.fail(f"an answer has the float {number}"))

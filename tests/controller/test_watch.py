@@ -1,0 +1,323 @@
+"""Watching the bound: answers that wait for a change, many at a time, over replicas, and at a shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from tidemark.controller.api.prefer import wait_seconds
+from tidemark.controller.app import create_app
+from tidemark.controller.service import Service
+from tidemark.controller.settings import Settings
+from tidemark.models.wire import to_json_object
+
+from support.controller_app import STREAM, Controller
+from support.reports import exponential_batches, query_reports
+
+BOUND = STREAM + "/bound"
+REPORTS = query_reports(exponential_batches(4, 20))
+PIN = {"to": "Off", "reason": "INC-1"}
+
+SOON = 20.0
+"""Seconds that something prompt may take on a machine that is busy with other things."""
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until ``condition`` holds; nobody tells when that is."""
+    async with asyncio.timeout(SOON):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.01)
+
+
+class Replica:
+    """One controller on a store that it may share, served without sockets in the test's own event loop."""
+
+    def __init__(self, url: str) -> None:
+        # Far more than a test waits: only what wakes a watch can end it early.
+        self.app = create_app(Settings(database_url=url, tick_seconds=3_600))
+        self.http = httpx.AsyncClient(
+            transport=httpx.ASGITransport(self.app), base_url="http://controller", timeout=None
+        )
+
+    @property
+    def service(self) -> Service:
+        service: Service = self.app.state.service
+        return service
+
+    def hold(self, etag: str | None, seconds: int = 60, path: str = BOUND) -> asyncio.Task[httpx.Response]:
+        headers = {"Prefer": f"wait={seconds}", **({"If-None-Match": etag} if etag else {})}
+        return asyncio.create_task(self.http.get(path, headers=headers))
+
+    async def etag(self, path: str = BOUND) -> str:
+        return (await self.http.get(path)).headers["etag"]
+
+    async def waiting(self, number: int) -> None:
+        await until(lambda: self.service.watch.waiting == number)
+
+
+@asynccontextmanager
+async def replica(url: str) -> AsyncIterator[Replica]:
+    running = Replica(url)
+    async with running.app.router.lifespan_context(running.app), running.http:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database of each kind that is there."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'tidemark.db'}"
+    found: str = request.getfixturevalue("new_postgres_url")
+    return found
+
+
+def play(url: str, story: Callable[[Replica], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with replica(url) as running:
+            await story(running)
+
+    asyncio.run(run())
+
+
+# -- the headers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        (None, None),
+        ([], None),
+        (["wait=10"], 10),
+        (["wait=0"], 0),
+        (["wait=3600"], 60),
+        (["WAIT = 7"], 7),
+        (['wait="7"'], 7),
+        (["respond-async, wait=5"], 5),
+        (["respond-async", "wait=5"], 5),
+        (["wait=5; foo=bar, wait=9"], 5),
+        (["wait=-1"], None),
+        (["wait=1.5"], None),
+        (["wait"], None),
+        (["wait="], None),
+        (["waiting=5"], None),
+        (["wait=9999999999999"], None),
+        (["wait=soon", "wait=5"], 5),
+    ],
+    ids=str,
+)
+def test_the_first_wait_that_can_be_read_counts_up_to_a_minute(
+    headers: list[str] | None, seconds: int | None
+) -> None:
+    assert wait_seconds(headers) == seconds
+
+
+def test_an_answer_that_the_caller_does_not_hold_comes_at_once(controller: Controller) -> None:
+    first = controller.get("/bound", headers={"Prefer": "wait=60"})
+    assert (first.status_code, first.headers["preference-applied"]) == (200, "wait=60")
+    other = controller.get("/bound", headers={"Prefer": "wait=60", "If-None-Match": '"7"'})
+    assert (other.status_code, other.json()) == (200, first.json())
+
+
+def test_without_the_preference_nothing_waits_and_none_is_said_to_be_applied(controller: Controller) -> None:
+    etag = controller.get("/bound").headers["etag"]
+    answer = controller.get("/bound", headers={"If-None-Match": etag})
+    assert (answer.status_code, "preference-applied" in answer.headers) == (304, False)
+
+
+def test_what_does_not_change_is_304_when_the_time_is_up(controller: Controller) -> None:
+    etag = controller.get("/bound").headers["etag"]
+    began = time.monotonic()
+    answer = controller.get("/bound", headers={"Prefer": "wait=1", "If-None-Match": etag})
+    assert time.monotonic() - began >= 1
+    assert (answer.status_code, answer.content) == (304, b"")
+    assert (answer.headers["etag"], answer.headers["preference-applied"]) == (etag, "wait=1")
+
+
+# -- what ends a wait ----------------------------------------------------------------------------------------------
+
+
+CHANGES: dict[str, tuple[str, str, Any]] = {
+    "mode": ("PUT", "/policy", {"mode": "OnRestart"}),
+    "envelope": ("PUT", "/policy", {"mode": "Live", "greatest_bound_ms": 9}),
+    "pin": ("PUT", "/pin", PIN),
+    "first report": ("POST", "/reports", to_json_object(REPORTS[0])),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_in_this_process_ends_the_wait_at_once(url: str, change: str) -> None:
+    async def story(here: Replica) -> None:
+        if change == "envelope":
+            await here.http.put(STREAM + "/policy", json={"mode": "Live"})
+        etag = await here.etag()
+        # No question of its own is due while the change is made: only the commit can bring one.
+        here.service.watch._poll_seconds = 3_600
+        held = here.hold(etag)
+        await here.waiting(1)
+        await asyncio.sleep(0.2)
+        method, path, body = CHANGES[change]
+        done = await here.http.request(method, STREAM + path, json=body)
+        assert done.is_success, done.text
+        async with asyncio.timeout(SOON):
+            answer = await held
+        assert (answer.status_code, answer.headers["preference-applied"]) == (200, "wait=60")
+        assert answer.headers["etag"] != etag
+        assert answer.json() == (await here.http.get(BOUND)).json()
+        assert here.service.watch.waiting == 0
+
+    play(url, story)
+
+
+def test_a_pin_of_the_fleet_reaches_those_who_wait_for_a_stream_that_nobody_knows(url: str) -> None:
+    async def story(here: Replica) -> None:
+        held = here.hold(await here.etag())
+        await here.waiting(1)
+        await here.http.put("/v1/pin", json=PIN)
+        async with asyncio.timeout(SOON):
+            answer = await held
+        assert (answer.status_code, answer.json()["pin"], answer.json()["generation"]) == (200, "Off", 0)
+        again = here.hold(answer.headers["etag"])
+        await here.waiting(1)
+        await here.http.delete("/v1/pin")
+        async with asyncio.timeout(SOON):
+            assert (await again).json()["pin"] is None
+
+    play(url, story)
+
+
+def test_a_change_of_another_stream_ends_no_wait(url: str) -> None:
+    async def story(here: Replica) -> None:
+        held = here.hold(await here.etag(), 2)
+        await here.waiting(1)
+        await here.http.put("/v1/jobs/job/streams/other/policy", json={"mode": "OnRestart"})
+        assert (await held).status_code == 304
+
+    play(url, story)
+
+
+def test_a_change_that_another_replica_writes_is_seen_within_some_seconds(url: str) -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as both:
+            here = await both.enter_async_context(replica(url))
+            there = await both.enter_async_context(replica(url))
+            held = here.hold(await here.etag())
+            await here.waiting(1)
+            await there.http.put(STREAM + "/policy", json={"mode": "Restart"})
+            async with asyncio.timeout(SOON):
+                answer = await held
+            assert (answer.status_code, answer.json()["mode"]) == (200, "Restart")
+
+    asyncio.run(run())
+
+
+def test_a_store_that_does_not_answer_for_a_while_ends_no_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(here: Replica) -> None:
+        watch = here.service.watch
+        watch._poll_seconds = 0.05
+        held = here.hold(await here.etag())
+        await here.waiting(1)
+        answers = watch._versions
+
+        def away(_: Any) -> Any:
+            raise OperationalError("SELECT", {}, Exception("away"))
+
+        monkeypatch.setattr(watch, "_versions", away)
+        polls = watch.polls
+        await until(lambda: watch.polls >= polls + 3)
+        assert not held.done()
+        monkeypatch.setattr(watch, "_versions", answers)
+        await here.http.put(STREAM + "/policy", json={"mode": "OnRestart"})
+        async with asyncio.timeout(SOON):
+            assert (await held).status_code == 200
+
+    play(f"sqlite:///{tmp_path / 't.db'}", story)
+
+
+def test_a_list_of_etags_waits_while_any_of_them_is_current(url: str) -> None:
+    async def story(here: Replica) -> None:
+        unknown = await here.etag()
+        held = here.hold(f'{unknown}, "1"')
+        await here.waiting(1)
+        await here.http.put(STREAM + "/policy", json={"mode": "OnRestart"})
+        await asyncio.sleep(0.3)
+        assert not held.done()
+        await here.http.put(STREAM + "/policy", json={"mode": "Live"})
+        async with asyncio.timeout(SOON):
+            assert (await held).headers["etag"] == '"2"'
+
+    play(url, story)
+
+
+# -- many, and the end ---------------------------------------------------------------------------------------------
+
+
+WATCHERS = 200
+
+
+def test_two_hundred_who_wait_hold_no_connection_and_stop_nobody_else(url: str) -> None:
+    async def story(here: Replica) -> None:
+        etag = await here.etag()
+        other = "/v1/jobs/job/streams/other/bound"
+        held = [here.hold(etag) for _ in range(WATCHERS // 2)]
+        held += [here.hold(etag, path=other) for _ in range(WATCHERS // 2)]
+        await here.waiting(WATCHERS)
+        pool = here.service.database._engine.pool
+        await until(lambda: not pool.checkedout())  # type: ignore[attr-defined]  # both pools have it
+        polls, began = here.service.watch.polls, time.monotonic()
+        async with asyncio.timeout(SOON):
+            served = await asyncio.gather(*(here.http.get("/v1/streams") for _ in range(50)))
+        assert {answer.status_code for answer in served} == {200}
+        await asyncio.sleep(1.5)
+        # One question for all of them, about once a second.
+        assert 1 <= here.service.watch.polls - polls <= (time.monotonic() - began) + 2
+        await here.http.put(STREAM + "/policy", json={"mode": "OnRestart"})
+        async with asyncio.timeout(SOON):
+            woken = await asyncio.gather(*held[: WATCHERS // 2])
+        assert {(answer.status_code, answer.headers["etag"]) for answer in woken} == {(200, '"1"')}
+        assert not any(task.done() for task in held[WATCHERS // 2 :])
+        for task in held[WATCHERS // 2 :]:
+            task.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+        assert here.service.watch.waiting == 0
+
+    play(url, story)
+
+
+def test_when_nobody_waits_the_store_is_asked_nothing(tmp_path: Path) -> None:
+    async def story(here: Replica) -> None:
+        watch = here.service.watch
+        watch._poll_seconds = 0.01
+        etag = await here.etag()
+        assert (await here.hold(etag, 1)).status_code == 304
+        await asyncio.sleep(0.1)
+        polls = watch.polls
+        await asyncio.sleep(0.3)
+        assert watch.polls == polls > 0
+
+    play(f"sqlite:///{tmp_path / 't.db'}", story)
+
+
+def test_a_server_that_stops_lets_all_go_with_304(tmp_path: Path) -> None:
+    async def story(here: Replica) -> None:
+        etag = await here.etag()
+        held = [here.hold(etag) for _ in range(20)]
+        await here.waiting(20)
+        here.service.watch.release()
+        async with asyncio.timeout(SOON):
+            answers = await asyncio.gather(*held)
+        assert {(answer.status_code, answer.headers["etag"]) for answer in answers} == {(304, etag)}
+        # Who comes later does not wait either.
+        async with asyncio.timeout(SOON):
+            assert (await here.hold(etag)).status_code == 304
+
+    play(f"sqlite:///{tmp_path / 't.db'}", story)

@@ -1,0 +1,136 @@
+"""A broker of one's own: it answers, it keeps what it is given, and nothing of it stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    Message,
+    TopicPartition,
+)
+
+from tidemark.spark_jobs.kafka.broker import BrokerError, KafkaBroker, TimestampType
+from tidemark.spark_jobs.kafka.jars import broker_jars
+
+from support.kafka import Sent, new_topic, or_skip, send
+
+pytestmark = pytest.mark.slow
+
+LONG_AGO_MS = 1_000_000_000_000
+"""In 2001: far beyond the week that Kafka keeps messages by default."""
+
+
+def first_message(broker: KafkaBroker, topic: str) -> Message:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "test", "log_level": 0})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(30)
+    finally:
+        consumer.close()
+    assert message is not None
+    assert message.error() is None
+    return message
+
+
+def is_gone(group: int) -> bool:
+    """Whether no process of the group is left; what just ended may take a moment to go."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize(
+    ("timestamps", "kind"),
+    [("CreateTime", TIMESTAMP_CREATE_TIME), ("LogAppendTime", TIMESTAMP_LOG_APPEND_TIME)],
+)
+def test_a_topic_has_the_timestamps_that_were_asked_for(
+    kafka: KafkaBroker, timestamps: TimestampType, kind: int
+) -> None:
+    """The producer's are kept to the millisecond, the broker's replace them."""
+    topic = new_topic(kafka, timestamps=timestamps)
+    before_ms = time.time_ns() // 1_000_000
+    send(kafka, topic, [Sent("x", timestamp_ms=LONG_AGO_MS)])
+    found, timestamp_ms = first_message(kafka, topic).timestamp()
+
+    assert found == kind
+    if timestamps == "CreateTime":
+        assert timestamp_ms == LONG_AGO_MS
+    else:
+        assert before_ms <= timestamp_ms <= time.time_ns() // 1_000_000
+
+
+def test_a_topic_that_is_there_is_not_made_again(kafka: KafkaBroker) -> None:
+    topic = new_topic(kafka)
+
+    with pytest.raises(BrokerError, match=f"topic '{topic}': .*already exists"):
+        kafka.create_topic(topic)
+
+
+def test_nothing_is_left_of_it_when_the_block_ends_with_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    groups = []
+
+    def fail_inside() -> None:
+        with KafkaBroker(or_skip(broker_jars)) as broker:
+            groups.append(broker.pid)
+            os.killpg(broker.pid, 0)
+            assert list(tmp_path.iterdir())
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_inside()
+
+    assert is_gone(groups[0])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> None:
+    or_skip(broker_jars)
+    script = (
+        "import time\n"
+        "from tidemark.spark_jobs.kafka.broker import KafkaBroker\n"
+        "with KafkaBroker() as broker:\n"
+        "    print(broker.pid, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as python:
+        assert python.stdout is not None
+        group = int(python.stdout.readline())
+        os.killpg(group, 0)
+        python.send_signal(signal.SIGKILL)
+
+    assert is_gone(group)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broker_that_does_not_start_says_why_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    broker = KafkaBroker([tmp_path / "no.jar"])
+
+    with pytest.raises(BrokerError, match="StorageTool"):
+        broker.__enter__()
+
+    assert list(tmp_path.iterdir()) == []
