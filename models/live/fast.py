@@ -28,6 +28,9 @@ from tidemark.models.wire import Pin, Report
 __all__ = ["FastPolicy", "Follow", "Order", "Wanted"]
 
 
+_RESTORED_STEP_US = 1_000_000
+_MOST_RESTORED = 10_000
+
 Follow = Literal["partitions", "stream", "ceiling"]
 """Whom the watermark follows: the partitions as this module says; the stream's greatest event time, as without
 Tidemark; or nobody, so that the ceiling in the plan is all there is."""
@@ -95,6 +98,25 @@ class FastPolicy:
     def keys(self) -> OpenKeys:
         """What has arrived and not been closed yet."""
         return self._keys
+
+    def restore(self, bases_us: Mapping[str, int], offered_us: int | None, now_us: int) -> None:
+        """Know again what an earlier run left: its partitions, and that any key up to their bases may be open.
+
+        Args:
+            bases_us: how far each partition had come, in microseconds.
+            offered_us: the watermark that was offered last, in microseconds; None before the first.
+            now_us: wall time in microseconds.
+        """
+        self._partitions.restore(bases_us, now_us)
+        if not bases_us:
+            return
+        newest_us = max(bases_us.values())
+        oldest_us = newest_us - self._ceiling_us if offered_us is None else offered_us
+        step_us = self._operator.slide_us if isinstance(self._operator, TimeWindow) else _RESTORED_STEP_US
+        step_us = max(step_us, (newest_us - oldest_us) // _MOST_RESTORED)
+        if oldest_us <= newest_us:
+            _, keys = self._operator.keys(np.arange(newest_us, oldest_us - 1, -step_us, np.int64))
+            self._keys.add(keys, oldest_us)
 
     def observe(
         self,

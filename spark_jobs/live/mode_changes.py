@@ -31,6 +31,11 @@ class ModeChange:
 
 PLAIN, TAPPED, CEILED = "plain withWatermark", "without a ceiling", "with a ceiling"
 
+_TO_CEILED = (
+    "unless it was begun with offsetLog.formatVersion=2 and multipleWatermarkPolicy=max, and has one input"
+)
+_FROM_CEILED = "unless it was begun with offsetLog.formatVersion=2, and has one input"
+
 MODE_CHANGES = (
     ModeChange(PLAIN, TAPPED, "works", "in every mode but Live, which needs the ceiling"),
     ModeChange(TAPPED, PLAIN, "works", "Tidemark taken out again"),
@@ -38,20 +43,10 @@ MODE_CHANGES = (
     ModeChange(
         CEILED, CEILED, "works", "every mode to every other, another bound or ceiling, at the next start"
     ),
-    ModeChange(
-        PLAIN,
-        CEILED,
-        "new checkpoint",
-        "unless it was begun with offsetLog.formatVersion=2 and multipleWatermarkPolicy=max, and has one input",
-    ),
-    ModeChange(TAPPED, CEILED, "new checkpoint", "as from plain withWatermark"),
-    ModeChange(
-        CEILED,
-        TAPPED,
-        "new checkpoint",
-        "unless it was begun with offsetLog.formatVersion=2, and has one input",
-    ),
-    ModeChange(CEILED, PLAIN, "new checkpoint", "as to the tap without a ceiling"),
+    ModeChange(PLAIN, CEILED, "new checkpoint", _TO_CEILED),
+    ModeChange(TAPPED, CEILED, "new checkpoint", _TO_CEILED),
+    ModeChange(CEILED, TAPPED, "new checkpoint", _FROM_CEILED),
+    ModeChange(CEILED, PLAIN, "new checkpoint", _FROM_CEILED),
 )
 """The table; README shows it."""
 

@@ -205,10 +205,11 @@ class LiveQueries:
         query.pull()
         with self._lock:
             now_us = self._clock_us()
+            offered_us = None if start["watermark_ms"] is None else start["watermark_ms"] * SPARK_TICK_US
             if first:
-                query.streams[metric].policy.partitions.restore(start["partitions"], now_us)
-            if start["watermark_ms"] is not None:
-                query.control.restore(start["watermark_ms"] * SPARK_TICK_US)
+                query.streams[metric].policy.restore(start["partitions"], offered_us, now_us)
+            if offered_us is not None:
+                query.control.restore(offered_us)
             if len(query.seen) < len(query.streams):
                 return None  # an input that has shown nothing yet may be the slow one
             wants = []

@@ -1,0 +1,212 @@
+"""The table of mode changes, cell by cell, each on a checkpoint that a real query wrote."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.models.operators import tumbling
+from tidemark.models.wire import Mode
+from tidemark.spark_jobs import adaptive_watermark, flush
+from tidemark.spark_jobs.live.mode_changes import CEILED, MODE_CHANGES, PLAIN, TAPPED, ModeChange
+
+from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, write_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SECOND = 1_000_000
+FORMAT = "spark.sql.streaming.offsetLog.formatVersion"
+POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What stands in the job."""
+
+    kind: str
+    mode: Mode = "Off"
+    bound: str = "10 seconds"
+
+    def of(self, df: DataFrame) -> DataFrame:
+        if self.kind == PLAIN:
+            return df.withWatermark("ts", self.bound)
+        ceiling = "1 hour" if self.kind == CEILED else None
+        return df.transform(
+            adaptive_watermark(
+                "ts",
+                self.bound,
+                tumbling("10 seconds"),
+                ceiling=ceiling,
+                mode=self.mode,
+                sink=RecordingSink(),
+            )
+        )
+
+
+class Changed:
+    """A query over files that goes on from one checkpoint under one plan after the other."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.folder = spark, folder
+        self.counts: dict[int, int] = {}
+        self._written = 0
+        (folder / "in").mkdir()
+
+    def run(self, plan: Plan, seconds: range) -> None:
+        """Add a file with a row for each of these seconds, and let the query read it."""
+        rows = [Row(second, second % 2, EPOCH_US + second * SECOND) for second in seconds]
+        write_batch(self.folder / "in", self._written, rows)
+        self._written += 1
+        source = self.spark.readStream.schema(SCHEMA).json(str(self.folder / "in"))
+        counted = plan.of(source).groupBy(F.window("ts", "10 seconds")).count()
+        query = (
+            counted.select(F.unix_seconds("window.end").alias("end"), "count")
+            .writeStream.foreachBatch(self._keep)
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .start()
+        )
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+            flush()
+
+    def _keep(self, df: DataFrame, batch: int) -> None:
+        for end, count in df.collect():
+            key = end - EPOCH_US // SECOND
+            assert key not in self.counts, f"window {key} came again in batch {batch}"
+            self.counts[key] = count
+
+
+@contextmanager
+def conf(spark: SparkSession, **values: str) -> Iterator[None]:
+    before = {key: spark.conf.get(key) for key in values}
+    for key, value in values.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            spark.conf.set(key, old or "")
+
+
+def goes_on(changed: Changed, plans: list[Plan]) -> None:
+    """Run one plan after the other over one stream; every row must be in its window, counted once."""
+    for number, plan in enumerate(plans):
+        changed.run(plan, range(number * 25, (number + 1) * 25))
+    changed.run(plans[-1], range(600, 601))
+    changed.run(plans[-1], range(601, 602))
+    expected = dict.fromkeys(range(10, len(plans) * 25 // 10 * 10 + 1, 10), 10)
+    seen = {key: count for key, count in changed.counts.items() if key in expected}
+    assert seen == expected
+
+
+CELLS = [
+    ((PLAIN, TAPPED), [Plan(PLAIN), Plan(TAPPED)]),
+    ((TAPPED, PLAIN), [Plan(TAPPED), Plan(PLAIN)]),
+    ((TAPPED, TAPPED), [Plan(TAPPED), Plan(TAPPED, "OnRestart", "12 seconds"), Plan(TAPPED, "Restart")]),
+    (
+        (CEILED, CEILED),
+        [
+            Plan(CEILED, "Off"),
+            Plan(CEILED, "Live"),
+            Plan(CEILED, "Restart", "12 seconds"),
+            Plan(CEILED, "Live"),
+            Plan(CEILED, "OnRestart"),
+            Plan(CEILED, "Off"),
+        ],
+    ),
+    ((PLAIN, CEILED), [Plan(PLAIN), Plan(CEILED, "Live")]),
+    ((TAPPED, CEILED), [Plan(TAPPED), Plan(CEILED, "Live")]),
+    ((CEILED, TAPPED), [Plan(CEILED, "Live"), Plan(TAPPED)]),
+    ((CEILED, PLAIN), [Plan(CEILED, "Live"), Plan(PLAIN)]),
+]
+
+
+def _cell_name(value: object) -> str:
+    return " to ".join(map(str, value)) if isinstance(value, tuple) else "plans"
+
+
+def _row(cell: tuple[str, str]) -> ModeChange:
+    return next(row for row in MODE_CHANGES if (row.before, row.after) == cell)
+
+
+@pytest.mark.parametrize(
+    ("cell", "plans"), [c for c in CELLS if _row(c[0]).verdict == "works"], ids=_cell_name
+)
+def test_a_change_that_the_table_allows_goes_on_with_every_row_counted_once(
+    spark: SparkSession, tmp_path: Path, cell: tuple[str, str], plans: list[Plan]
+) -> None:
+    goes_on(Changed(spark, tmp_path), plans)
+
+
+@pytest.mark.parametrize(
+    ("cell", "plans"), [c for c in CELLS if _row(c[0]).verdict != "works"], ids=_cell_name
+)
+def test_a_change_that_needs_a_new_checkpoint_is_refused_with_its_row_of_the_table(
+    spark: SparkSession,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    cell: tuple[str, str],
+    plans: list[Plan],
+) -> None:
+    changed = Changed(spark, tmp_path)
+    changed.run(plans[0], range(25))
+    with caplog.at_level(logging.ERROR, "tidemark.spark"), pytest.raises(StreamingQueryException):
+        changed.run(plans[1], range(25, 50))
+    if cell[1] != PLAIN:  # of a plan without Tidemark nobody is there to explain
+        assert _row(cell).note in caplog.text
+        assert "new checkpoint" in caplog.text
+    changed.run(plans[0], range(50, 75))  # nothing of the checkpoint was harmed
+    for second in (600, 602, 604):  # Live moves in the second batch after the one whose rows it was made of
+        changed.run(plans[0], range(second, second + 2))
+    assert {key: changed.counts.get(key) for key in (10, 20, 30, 40, 50, 60, 70)} == dict.fromkeys(
+        (10, 20, 30, 40, 50, 60, 70), 10
+    )
+
+
+def test_every_row_of_the_table_is_tested() -> None:
+    assert {cell for cell, _ in CELLS} == {(row.before, row.after) for row in MODE_CHANGES}
+
+
+@pytest.mark.parametrize("before", [PLAIN, TAPPED])
+def test_a_checkpoint_begun_in_the_second_format_with_max_takes_a_ceiling_and_gives_it_back(
+    spark: SparkSession, tmp_path: Path, before: str
+) -> None:
+    changed = Changed(spark, tmp_path)
+    with conf(spark, **{FORMAT: "2", POLICY: "max"}):
+        changed.run(Plan(before), range(0))
+    goes_on(changed, [Plan(before), Plan(CEILED, "Live"), Plan(before), Plan(CEILED, "Off"), Plan(before)])
+
+
+def test_a_checkpoint_that_holds_the_query_to_min_is_refused_before_its_watermark_could_stand_still(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    changed = Changed(spark, tmp_path)
+    with conf(spark, **{FORMAT: "2"}):
+        changed.run(Plan(TAPPED), range(25))
+    for mode in ("Live", "Off"):
+        with pytest.raises(StreamingQueryException, match="multipleWatermarkPolicy=min"):
+            changed.run(Plan(CEILED, mode), range(25, 50))
+
+
+def test_another_query_of_the_session_keeps_the_policy_it_would_have_had(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "one").mkdir()
+    changed = Changed(spark, tmp_path / "one")
+    before = spark.conf.get(POLICY)
+    changed.run(Plan(CEILED, "Live"), range(25))
+    assert spark.conf.get(POLICY) == before == "min"
