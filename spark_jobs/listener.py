@@ -36,6 +36,10 @@ from tidemark.spark_jobs.tap import Tap, TapCounts
 __all__ = ["Binding", "ReportSink", "TidemarkListener", "watermark_ms_of"]
 
 _log = logging.getLogger("tidemark.spark")
+_NO_REAL_TIME = (
+    "real-time mode has no batch after which rows could be counted and a watermark moved, so adaptive_watermark cannot "
+    "work in it; use a processing-time trigger, or take adaptive_watermark out"
+)
 
 
 class ReportSink(Protocol):
@@ -140,6 +144,11 @@ class TidemarkListener(StreamingQueryListener):
         for metric in metrics:
             if metric in self._bindings:
                 self._bindings[metric].on_start()
+        if any(metric in self._bindings for metric in metrics) and query.is_real_time():
+            _log.error("query %s is stopped: %s", event.id, _NO_REAL_TIME)
+            # Spark waits for this callback before the query's thread goes on, and stop() waits for that thread.
+            threading.Thread(target=query.stop, name="tidemark-stop", daemon=True).start()
+            return
         ceiled = [
             name for name in metrics if name in self._bindings and self._bindings[name].ceiling_ms is not None
         ]

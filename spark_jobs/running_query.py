@@ -79,13 +79,27 @@ class RunningQuery:
 
     def trigger_ms(self) -> int | None:
         """Return the interval of the processing-time trigger in milliseconds, 0 for back to back; None for others."""
+        found = _INTERVAL.fullmatch(self._trigger())
+        return None if found is None else int(found.group(1))
+
+    def is_real_time(self) -> bool:
+        """Return whether the query runs in real-time mode."""
+        return self._trigger().startswith("RealTimeTrigger")
+
+    def stop(self) -> None:
+        """Stop the query. It waits for the query's thread, so it must not be called on that."""
         try:
-            told = "" if self._execution is None else self._execution.trigger().toString()
+            if self._execution is not None:
+                self._execution.stop()
+        except Py4JError as error:
+            _log.warning("the query cannot be stopped: %s", error)
+
+    def _trigger(self) -> str:
+        try:
+            return "" if self._execution is None else str(self._execution.trigger().toString())
         except Py4JError as error:
             _log.warning("the trigger cannot be read: %s", error)
-            return None
-        found = _INTERVAL.fullmatch(told)
-        return None if found is None else int(found.group(1))
+            return ""
 
     def logged_policy(self) -> str | None:
         """Return the policy for several watermarks that the checkpoint holds the query to; None for a new one."""

@@ -1,0 +1,239 @@
+"""Live on real Kafka: bursts over eight partitions, paced arrivals, a processing-time trigger, a real controller.
+
+What the job did is put beside ``tidemark backtest --mode live`` on the very same arrivals: the rows of each batch, as
+the tap saw them, at the wall time at which the batch was triggered.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F
+
+from tidemark.models.backtest.arrivals import ArrivalsBuilder
+from tidemark.models.backtest.run import Run, run
+from tidemark.models.backtest.setup import Setup
+from tidemark.models.granules import granule_first_us
+from tidemark.models.ledger import judge
+from tidemark.models.operators import tumbling
+from tidemark.models.policies.catalogue import make_policy
+from tidemark.models.wire import Report
+from tidemark.spark_jobs import adaptive_watermark, flush
+from tidemark.spark_jobs.demo.controller_process import ControllerProcess
+from tidemark.spark_jobs.kafka.broker import KafkaBroker
+from tidemark.spark_jobs.kafka.replayer import replay_into_topic
+
+from support.kafka import new_topic
+from support.live_streams import offset_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+SECOND = 1_000_000
+TRIGGER_US = 3 * SECOND
+WINDOW = tumbling("15 seconds")
+PARTITIONS = 8
+TARGET = "0.99"
+
+
+def _bursts(path: Path, seconds: int, rate: int = 100) -> None:
+    """Write a trace whose rows come half a second late, and every 40 s for 6 s of event time up to 12 s late."""
+    rng = np.random.default_rng(4)
+    event_s = np.sort(rng.uniform(0, seconds, seconds * rate))
+    delay_s = rng.exponential(0.3, len(event_s))
+    burst = event_s % 40 > 34
+    delay_s[burst] += rng.uniform(4, 12, burst.sum())
+    arrival_s = event_s + delay_s
+    order = np.argsort(arrival_s, kind="stable")
+    pq.write_table(
+        pa.table(
+            {
+                "seq": np.arange(len(order)),
+                "event_time_us": np.rint(event_s[order] * SECOND).astype(np.int64),
+                "arrival_time_us": np.rint(arrival_s[order] * SECOND).astype(np.int64),
+                "partition": rng.integers(0, PARTITIONS, len(order)).astype(str),
+            }
+        ),
+        path,
+    )
+
+
+class _Told:
+    """Keeps the reports, and sends them on."""
+
+    given_up = 0
+
+    def __init__(self) -> None:
+        self.reports: list[Report] = []
+
+    def report(self, report: Report) -> None:
+        self.reports.append(report)
+
+    def acknowledge(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Iterator[ControllerProcess]:
+    """Return a running controller that has been told the target and the mode."""
+    (tmp_path / "controller").mkdir()
+    process = ControllerProcess(tmp_path / "controller", "shop", "clicks")
+    process.wait_until_ready()
+    process.put("slo", {"target": TARGET})
+    process.put("policy", {"mode": "Live"})
+    yield process
+    process.stop()
+
+
+def _start(
+    spark: SparkSession, broker: KafkaBroker, topic: str, folder: Path, url: str, told: _Told
+) -> StreamingQuery:
+    events = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .load()
+        .select(
+            F.timestamp_micros(
+                F.get_json_object(F.col("value").cast("string"), "$.event_time_us").cast("long")
+            ).alias("ts"),
+            "partition",
+            "timestamp",
+            "timestampType",
+        )
+    )
+    steered = events.transform(
+        adaptive_watermark(
+            "ts",
+            "30 seconds",
+            WINDOW,
+            job="shop",
+            stream="clicks",
+            ceiling="10 minutes",
+            controller_url=url,
+            sink=told,
+        )
+    )
+    return (
+        steered.groupBy(F.window("ts", "15 seconds"))
+        .count()
+        .select(F.unix_micros("window.end").alias("key_us"), "count")
+        .writeStream.format("parquet")
+        .option("path", str(folder / "out"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(processingTime=f"{TRIGGER_US // 1_000} milliseconds")
+        .start()
+    )
+
+
+def _replayed(reports: list[Report], setup: Setup) -> tuple[Run, list[int]]:
+    """Return what the backtest makes of the batches' rows, and its keys."""
+    partitions = sorted({part.partition for report in reports for part in report.partitions})
+    event, arrival, number = [], [], []
+    for report in reports:
+        for part in report.partitions:
+            first = granule_first_us(np.asarray(part.granules, np.int64), report.granule_us, report.closed)
+            event.append(np.repeat(first, part.counts))
+            # A slot's batch runs at its end, so rows of a batch arrive at the start of the slot before it.
+            arrival.append(np.full(sum(part.counts), report.started_us - TRIGGER_US))
+            number.append(np.full(sum(part.counts), partitions.index(part.partition), np.int32))
+    builder = ArrivalsBuilder(setup)
+    builder.add(np.concatenate(event), np.concatenate(arrival), np.concatenate(number), len(partitions))
+    arrivals = builder.build()
+    return run(arrivals, setup, make_policy("tidemark", setup)), arrivals.keys_us.tolist()
+
+
+def test_on_a_burst_live_does_what_the_backtest_said_it_would(
+    kafka_spark: SparkSession, kafka: KafkaBroker, controller: ControllerProcess, tmp_path: Path
+) -> None:
+    topic, told = new_topic(kafka, PARTITIONS), _Told()
+    _bursts(tmp_path / "trace.parquet", 130)
+    query = _start(kafka_spark, kafka, topic, tmp_path, controller.url, told)
+    try:
+        _wait_for_first_batch(
+            told
+        )  # it reads the control stream's first offset; what comes with it is not shown
+        replayed = replay_into_topic(
+            tmp_path / "trace.parquet",
+            topic,
+            kafka.bootstrap_servers,
+            shift_to_now=True,
+            stop=threading.Event(),
+        )
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not _all_closed(told.reports):
+            time.sleep(0.5)
+    finally:
+        query.stop()
+        flush()
+    assert sum(report.rows for report in told.reports) == replayed.rows
+    assert len({part.partition for report in told.reports for part in report.partitions}) == PARTITIONS
+
+    setup = Setup(operator=WINDOW, trigger_us=TRIGGER_US, target_ppm=990_000)
+    reports = sorted(told.reports, key=lambda report: report.batch_id)
+    expected, keys = _replayed([report for report in reports if report.rows], setup)
+
+    late = sum(tally.late_most for report in reports for tally in judge(report).tallies.values())
+    emitted = {key: _emitted_us(reports, key) for key in keys}
+    apart = [
+        abs(emitted[key] - wall) / TRIGGER_US
+        for key, wall in zip(keys, expected.emit_wall_us.tolist(), strict=True)
+    ]
+    rows = [report.rows for report in reports]
+    print(
+        f"batches {len(reports)}, rows {sum(rows)}, worst lag of the replayer {replayed.worst_lag_us / 1e6:.3f} s; "
+        f"late: job {late}, backtest {expected.late}; emission apart, in batches: most {max(apart):g}, "
+        f"mean {np.mean(apart):.3f}; mean latency: job "
+        f"{np.mean([max(emitted[key] - key, 0) for key in keys]) / 1e6:.2f} s, backtest "
+        f"{np.maximum(expected.emit_wall_us - keys, 0).mean() / 1e6:.2f} s"
+    )
+    # Within one batch: the trigger's interval, or what the longest batch took where the machine fell behind.
+    longest_us = max(report.duration_ms for report in reports[1:]) * 1_000
+    assert max(apart) <= 1 + max(longest_us - TRIGGER_US, 0) / TRIGGER_US * 2
+    assert abs(late - expected.late) <= max(rows)
+
+    # The control that a batch read is in force in the next one, and nothing was restarted.
+    assert len({report.run_id for report in reports}) == 1
+    logged = offset_log(tmp_path / "checkpoint")
+    moved = [
+        (control, after.watermark_ms)
+        for before, after in itertools.pairwise(logged)
+        if (control := before.controls[0]) is not None and control > before.watermark_ms
+    ]
+    assert moved
+    assert all(asked == reached for asked, reached in moved)
+
+
+def _wait_for_first_batch(told: _Told) -> None:
+    deadline = time.monotonic() + 120
+    while not told.reports:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    time.sleep(2 * TRIGGER_US / SECOND)
+
+
+def _all_closed(reports: list[Report]) -> bool:
+    newest = [part.granules[-1] for report in reports for part in report.partitions]
+    if not newest:
+        return False
+    _, keys = WINDOW.keys(np.array([max(newest) * reports[0].granule_us]))
+    return reports[-1].watermark_ms * 1_000 >= int(keys.max())
+
+
+def _emitted_us(reports: list[Report], key_us: int) -> int:
+    at = bisect.bisect_left([report.watermark_ms * 1_000 for report in reports], key_us)
+    return reports[min(at, len(reports) - 1)].started_us
