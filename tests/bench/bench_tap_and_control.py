@@ -1,0 +1,182 @@
+"""What tap and control stream cost: a windowed count with and without them, turn by turn in one run.
+
+On bare Parquet, on JSON files, and on JSON from Kafka, parsed; then how many more batches sparse input has in Live.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+from tidemark.models.wire import Mode
+from tidemark.spark_jobs import adaptive_watermark, flush, tumbling
+
+from support.kafka import new_topic
+from support.spark_streams import EPOCH_US, RecordingSink, Row, write_batch
+from support.spark_streams import SCHEMA as ROW_SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidemark.spark_jobs.kafka.broker import KafkaBroker
+
+pytestmark = [pytest.mark.bench, pytest.mark.spark, pytest.mark.timeout(1800)]
+
+ROWS = {"parquet": 4_000_000, "json": 1_000_000, "kafka": 1_000_000}
+TURNS = 7
+SCHEMA = "partition int, name string, ts timestamp, value long, note string"
+VARIANTS = (
+    "plain withWatermark",
+    "tap, numbered partitions",
+    "tap and control, numbered",
+    "tap, named partitions",
+)
+
+
+def _data(spark: SparkSession, folder: Path, form: str, broker: KafkaBroker) -> str:
+    """Write the input once: in order, 16 partitions, delays of seconds. Return the folder, or the topic."""
+    seconds = f"(id / 4000 - 6 * rand(7)) + {EPOCH_US // 1_000_000}"
+    rows = spark.range(0, ROWS[form], 1, 4).selectExpr(
+        "cast(id % 16 as int) as partition",
+        "concat('device-', id % 16) as name",
+        f"timestamp_micros(cast(({seconds}) * 1000000 as bigint)) as ts",
+        "id as value",
+        "concat('note ', id % 1000) as note",
+    )
+    if form == "kafka":
+        topic = new_topic(broker, 16)
+        value = F.to_json(F.struct("name", "ts", "value", "note")).alias("value")
+        servers = broker.bootstrap_servers
+        rows.select("partition", value).write.format("kafka").option(
+            "kafka.bootstrap.servers", servers
+        ).option("topic", topic).save()
+        return topic
+    target = str(folder / form)
+    rows.write.format(form).save(target)
+    return target
+
+
+def _stream(spark: SparkSession, form: str, source: str, broker: KafkaBroker) -> DataFrame:
+    if form != "kafka":
+        return spark.readStream.schema(SCHEMA).format(form).load(source)
+    records = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("subscribe", source)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    parsed = F.from_json(F.col("value").cast("string"), "name string, ts timestamp, value long, note string")
+    return records.select("partition", parsed.alias("row")).select("partition", "row.*")
+
+
+def _batch_ms(events: DataFrame, variant: str, checkpoint: Path) -> tuple[float, int]:
+    """Run the query once over everything; return the time of its data batch and the rows the tap counted."""
+    sink = RecordingSink()
+    if variant == VARIANTS[0]:
+        events = events.withWatermark("ts", "10 seconds")
+    else:
+        live = variant == VARIANTS[2]
+        events = events.transform(
+            adaptive_watermark(
+                "ts",
+                "10 seconds",
+                tumbling("10 seconds"),
+                partition="name" if variant == VARIANTS[3] else "partition",
+                ceiling="1 hour" if live else None,
+                mode="Live" if live else "Off",
+                sink=sink,
+            )
+        )
+    query = (
+        events.groupBy(F.window("ts", "10 seconds"))
+        .agg(F.count("*"), F.sum("value"), F.max("note"))
+        .writeStream.format("noop")
+        .outputMode("update")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert flush()
+    first = next(progress for progress in query.recentProgress if progress.numInputRows)
+    return float(first.durationMs["triggerExecution"]), sum(report.counted_rows for report in sink.reports)
+
+
+def test_tap_and_control_cost_little_beside_reading_the_rows(
+    kafka_spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Printed as ratios of medians; nothing is asserted on time."""
+    began = time.monotonic()
+    lines = []
+    for form, rows in ROWS.items():
+        source = _data(kafka_spark, tmp_path, form, kafka)
+        taken: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
+        for turn in range(TURNS + 1):
+            for variant in VARIANTS:
+                checkpoint = tmp_path / f"{form}-{VARIANTS.index(variant)}-{turn}"
+                elapsed, counted = _batch_ms(_stream(kafka_spark, form, source, kafka), variant, checkpoint)
+                assert variant == VARIANTS[0] or counted == rows
+                if turn:  # the first turn warms up
+                    taken[variant].append(elapsed)
+        plain = statistics.median(taken[VARIANTS[0]])
+        for variant in VARIANTS:
+            median = statistics.median(taken[variant])
+            lines.append(
+                f"  {form:8} {variant:26} {median:7.0f} ms ({min(taken[variant]):.0f} to {max(taken[variant]):.0f})"
+                f"  x {median / plain:.2f}  {(median - plain) * 1_000_000 / rows:+6.0f} ns a row"
+            )
+    with capsys.disabled():
+        print(
+            f"\nwindowed counts with tap and control, {TURNS} turns side by side ({time.monotonic() - began:.0f} s)"
+        )
+        print("\n".join(lines))
+
+
+def test_how_many_batches_sparse_input_has(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A row every 3 s of event time, each in a batch of its own, with an idle moment after it."""
+    told = {}
+    for variant in ("plain", "off", "live"):
+        folder = tmp_path / variant
+        (folder / "in").mkdir(parents=True)
+        events = spark.readStream.schema(ROW_SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / "in"))
+        if variant == "plain":
+            events = events.withWatermark("ts", "5 seconds")
+        else:
+            mode: Mode = "Live" if variant == "live" else "Off"
+            events = events.transform(
+                adaptive_watermark(
+                    "ts",
+                    "5 seconds",
+                    tumbling("10 seconds"),
+                    ceiling="1 hour",
+                    mode=mode,
+                    sink=RecordingSink(),
+                )
+            )
+        query = (
+            events.groupBy(F.window("ts", "10 seconds"))
+            .count()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .start()
+        )
+        for number in range(40):
+            write_batch(folder / "in", number, [Row(number, 0, EPOCH_US + number * 3_000_000)])
+            query.processAllAvailable()
+        query.stop()
+        flush()
+        batches = len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
+        told[variant] = batches
+    with capsys.disabled():
+        print(
+            "\nbatches for 40 sparse rows, one at a time: "
+            + ", ".join(f"{name} {count}" for name, count in told.items())
+        )
