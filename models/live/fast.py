@@ -115,7 +115,7 @@ class FastPolicy:
         step_us = self._operator.slide_us if isinstance(self._operator, TimeWindow) else _RESTORED_STEP_US
         step_us = max(step_us, (newest_us - oldest_us) // _MOST_RESTORED)
         if oldest_us <= newest_us:
-            _, keys = self._operator.keys(np.arange(newest_us, oldest_us - 1, -step_us, np.int64))
+            _, keys = self._operator.keys(np.arange(newest_us, oldest_us - 1, -step_us, dtype=np.int64))
             self._keys.add(keys, oldest_us)
 
     def observe(
