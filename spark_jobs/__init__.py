@@ -12,10 +12,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidemark.models.operators import row_level, session, sliding, tumbling
     from tidemark.spark_jobs.adaptive import adaptive_watermark, flush
+    from tidemark.spark_jobs.runner import AdaptiveQuery, run_adaptive, run_and_exit
 
-__all__ = ["adaptive_watermark", "flush", "row_level", "session", "sliding", "tumbling"]
+__all__ = [
+    "AdaptiveQuery",
+    "adaptive_watermark",
+    "flush",
+    "row_level",
+    "run_adaptive",
+    "run_and_exit",
+    "session",
+    "sliding",
+    "tumbling",
+]
 
-_HOME = {"adaptive_watermark": "tidemark.spark_jobs.adaptive", "flush": "tidemark.spark_jobs.adaptive"}
+_HOME = {
+    "AdaptiveQuery": "tidemark.spark_jobs.runner",
+    "adaptive_watermark": "tidemark.spark_jobs.adaptive",
+    "flush": "tidemark.spark_jobs.adaptive",
+    "run_adaptive": "tidemark.spark_jobs.runner",
+    "run_and_exit": "tidemark.spark_jobs.runner",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -121,15 +121,18 @@ class Choice:
 
 _Key = tuple[str, str]
 # Context variables, not module state: what one thread builds is neither another's to hold nor to collect.
-_collected: ContextVar[list[Choice] | None] = ContextVar("tidemark_collected_choices", default=None)
+_collected: ContextVar[tuple[list[Choice], ...]] = ContextVar("tidemark_collected_choices", default=())
 _held: ContextVar[Mapping[_Key, ChosenBound] | None] = ContextVar("tidemark_held_bounds", default=None)
 
 
 @contextmanager
 def collected_choices() -> Iterator[list[Choice]]:
-    """Collect every bound that is chosen within the context, in this thread: the list grows as plans are built."""
+    """Collect every bound that is chosen within the context, in this thread: the list grows as plans are built.
+
+    A context within a context takes nothing away from the outer one.
+    """
     choices: list[Choice] = []
-    token = _collected.set(choices)
+    token = _collected.set((*_collected.get(), choices))
     try:
         yield choices
     finally:
@@ -185,20 +188,18 @@ def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
         chosen = held
     else:
         chosen = _heard(client, cache, (job, stream), bounds_ms, limit_s)
-    collected = _collected.get()
-    if collected is not None:
-        collected.append(
-            Choice(
-                job=job,
-                stream=stream,
-                own_bound_ms=own_bound_ms,
-                ceiling_ms=ceiling_ms,
-                pin=pin,
-                client=client,
-                cache=cache,
-                chosen=chosen,
-            )
-        )
+    choice = Choice(
+        job=job,
+        stream=stream,
+        own_bound_ms=own_bound_ms,
+        ceiling_ms=ceiling_ms,
+        pin=pin,
+        client=client,
+        cache=cache,
+        chosen=chosen,
+    )
+    for choices in _collected.get():
+        choices.append(choice)
     return chosen
 
 
@@ -241,10 +242,11 @@ def _ask(client: ControllerClient, job: str, stream: str, limit_s: float) -> tup
 
 
 def _of(answer: BoundAnswer, source: BoundSource, bounds_ms: _BoundsMs, reason: str) -> ChosenBound:
-    if answer.pin is not None:
-        return _pinned(answer.pin, bounds_ms, f"the controller ({reason})", answer)
+    if answer.pin is not None and answer.mode != "Off":
+        chosen = _pinned(answer.pin, bounds_ms, "the controller", answer)
+        return replace(chosen, reason=f"{chosen.reason} ({reason})")
     if answer.bound_ms is None or answer.mode == "Off":
-        return ChosenBound(bounds_ms[0], "job", None, answer.mode, reason, answer)
+        return ChosenBound(bounds_ms[0], "job", None, answer.mode, reason, answer, answer.pin)
     return ChosenBound(answer.bound_ms, source, answer.generation, answer.mode, reason, answer)
 
 

@@ -28,7 +28,7 @@ from tidemark.models.needs import BaseTracker
 from tidemark.models.operators import Operator
 from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
 from tidemark.spark_jobs.live.backlog import backlog_of
-from tidemark.spark_jobs.live.mode_changes import NEEDS_MAX, why_refused
+from tidemark.spark_jobs.live.mode_changes import NEEDS_LIVE, NEEDS_MAX, why_refused
 from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.tap import Tap, TapCounts
@@ -155,6 +155,9 @@ class TidemarkListener(StreamingQueryListener):
         if ceiled and query.logged_policy() not in {None, "max"}:
             _log.error("query %s: %s", event.id, NEEDS_MAX)
             self.live.refuse(run_id, ceiled, NEEDS_MAX)
+        elif len(metrics) > 1 and any(name not in self.live for name in ceiled):
+            _log.error("query %s: %s", event.id, NEEDS_LIVE)
+            self.live.refuse(run_id, ceiled, NEEDS_LIVE)
         self._runs[run_id].metrics = metrics
         self.live.started(run_id, metrics, query.trigger_ms(), lambda: self._catch_up(run_id))
 

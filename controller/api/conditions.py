@@ -172,8 +172,10 @@ def _taken_up(published: PublishedRow, seen: Seen) -> bool:
     """Return whether the job does what it is told, as far as it said."""
     applied, live = seen.applied, seen.live
     told = applied is not None and applied.generation == published.generation
+    # A new generation of the same bound asks nothing of a job that has it.
+    same = applied is not None and applied.generation is not None and applied.bound_ms == published.bound_ms
     if published.mode != "Live":
-        return told or published.bound_ms is None
+        return told or same or published.bound_ms is None
     if live is not None and live.heard_us is not None and live.heard_us >= published.published_us:
         # A live run acknowledges once, and takes up whatever comes later as soon as it hears it.
         return True

@@ -52,10 +52,12 @@ class Control:
         least_us = min(watermark for watermark in wanted if watermark is not None)
         if least_us <= self.offered_us:
             return self.offered_us
+        greatest_us = max(stream.keys.greatest_us for stream in streams)
         if any(stream.keys.closes(least_us) for stream in streams):
             self._step_us = self._least_step_us
-        elif self._is_worth_a_step(least_us, max(stream.keys.greatest_us for stream in streams)):
+        elif self._is_worth_a_step(least_us, greatest_us):
             self._step_us *= 2
+            least_us = min(least_us, max(greatest_us + self._ceiling_us, self.offered_us + 1_000))
         else:
             return self.offered_us
         self.offered_us = least_us

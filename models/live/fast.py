@@ -114,9 +114,16 @@ class FastPolicy:
         oldest_us = newest_us - self._ceiling_us if offered_us is None else offered_us
         step_us = self._operator.slide_us if isinstance(self._operator, TimeWindow) else _RESTORED_STEP_US
         step_us = max(step_us, (newest_us - oldest_us) // _MOST_RESTORED)
+        # A window that was open may hold rows from before the watermark; the grid of steps is that of the windows.
+        first_us = oldest_us - (self._operator.size_us if isinstance(self._operator, TimeWindow) else 0)
+        offset_us = self._operator.start_us if isinstance(self._operator, TimeWindow) else 0
+        first_us -= (first_us - offset_us) % step_us
         if oldest_us <= newest_us:
-            _, keys = self._operator.keys(np.arange(newest_us, oldest_us - 1, -step_us, dtype=np.int64))
-            self._keys.add(keys, oldest_us)
+            _, keys = self._operator.keys(np.arange(first_us, newest_us + step_us, step_us, dtype=np.int64))
+            self._keys.add(keys[keys <= self._greatest_key_us(newest_us)], oldest_us)
+
+    def _greatest_key_us(self, event_us: int) -> int:
+        return int(self._operator.keys(np.array([event_us], np.int64))[1].max())
 
     def observe(
         self,
@@ -142,6 +149,8 @@ class FastPolicy:
         self._last_us = report.started_us
         bases_us = self._bases_us(report, newest_granules)
         self._partitions.observe(report.started_us, trigger_us, bases_us, backlog)
+        if report.uncounted_rows:
+            self._partitions.speak(report.started_us)
         if report.max_event_time_us is not None:
             base_us = min(report.max_event_time_us, report.started_us)
             self._partitions.stream_base_us = max(self._partitions.stream_base_us, base_us)
@@ -153,9 +162,16 @@ class FastPolicy:
         if policy is not None and shown and not behind:
             policy.observe(seen)
 
-    def wanted(self, now_us: int, order: Order) -> Wanted:
-        """Return where the watermark is to be, asked when the next batch is planned at ``now_us``."""
-        activity = self._partitions.activity(now_us)
+    def wanted(self, now_us: int, order: Order, looked_us: int | None = None) -> Wanted:
+        """Return where the watermark is to be.
+
+        Args:
+            now_us: wall time at which the next batch is planned, in microseconds.
+            order: what is asked of the stream.
+            looked_us: wall time at which the newest batch observed was planned, or the source was found empty later;
+                ``now_us`` unless given.
+        """
+        activity = self._partitions.activity(now_us if looked_us is None else looked_us)
 
         def answer(watermark_us: int | None, reason: str) -> Wanted:
             return Wanted(watermark_us=watermark_us, reason=reason, activity=activity)
@@ -244,7 +260,8 @@ class FastPolicy:
         if isinstance(self._operator, TimeWindow):
             return watermark_us // SPARK_TICK_US * SPARK_TICK_US
         reach_us = self._operator.gap_us if isinstance(self._operator, SessionWindow) else 0
-        return (watermark_us - reach_us) // self._granule_us * self._granule_us + reach_us
+        edge_us = (watermark_us - reach_us) // self._granule_us * self._granule_us + reach_us
+        return edge_us // SPARK_TICK_US * SPARK_TICK_US
 
     def _policy_for(self, order: Order, trigger_us: int) -> Tidemark | None:
         if order.target_ppm is None or not trigger_us:

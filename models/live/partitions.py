@@ -29,7 +29,7 @@ class Activity:
     base_us: int
     """Least base of the active partitions; of a stream that is idle, its base moved on with the clock. Microseconds.
 
-    ``NO_BASE_US`` while nothing has been seen, or while a partition with a backlog has not been seen at all.
+    ``NO_BASE_US`` while no partition has been seen, or while a partition with a backlog has not been seen at all.
     """
     holder: str | None
     """The partition that holds it; None when none is active."""
@@ -44,6 +44,9 @@ class Activity:
     def all_idle(self) -> bool:
         """Whether partitions are known and none of them is active."""
         return self.holder is None and bool(self.idle)
+
+
+_NEVER_US = 1 << 62
 
 
 @dataclass(slots=True)
@@ -106,7 +109,7 @@ class Partitions:
                 continue
             gap_us = now_us - known.last_us
             # A silence that was idleness tells nothing of how often an active partition speaks.
-            if 0 < gap_us <= self.timeout_us(name):
+            if 0 < gap_us <= max(self.timeout_us(name), IDLE_UNLEARNED_TRIGGERS * trigger_us):
                 known.gaps_us.append(gap_us)
             known.base_us = max(known.base_us, base_us)
             known.last_us = max(known.last_us, now_us)
@@ -114,23 +117,35 @@ class Partitions:
             self.stream_base_us = max(self.stream_base_us, *bases_us.values())
             self.last_us = max(self.last_us, now_us)
 
+    def speak(self, now_us: int) -> None:
+        """Take a batch whose rows could not be counted by partition: any of them may have been in it."""
+        self.last_us = max(self.last_us, now_us)
+        for partition in self._partitions.values():
+            partition.last_us = max(partition.last_us, now_us)
+
     def timeout_us(self, name: str) -> int:
         """Return the silence after which a partition without a backlog is idle, in microseconds."""
         if self._given_us is not None:
             return self._given_us
         learned = self._learned_us(self._partitions[name])
-        if learned is None:
-            every = (self._learned_us(other) for other in self._partitions.values())
-            learned = max((gap for gap in every if gap is not None), default=None)
-        if learned is None:
-            return IDLE_UNLEARNED_TRIGGERS * self._trigger_us
-        return IDLE_AFTER_GAPS * learned
+        if learned is not None:
+            return IDLE_AFTER_GAPS * learned
+        if not self._trigger_us:
+            return _NEVER_US
+        every = (self._learned_us(other) for other in self._partitions.values())
+        longest = max((gap for gap in every if gap is not None), default=0)
+        return max(IDLE_AFTER_GAPS * longest, IDLE_UNLEARNED_TRIGGERS * self._trigger_us)
 
-    def activity(self, now_us: int) -> Activity:
-        """Return who holds the watermark back at ``now_us``."""
+    def activity(self, looked_us: int) -> Activity:
+        """Return who holds the watermark back.
+
+        Args:
+            looked_us: wall time at which the source was last asked for rows that have been observed since, in
+                microseconds. What a batch takes to run is no silence: nobody looks meanwhile.
+        """
         behind = self._behind()
         unseen = [name for name in behind if name not in self._partitions]
-        idle = [name for name in self._partitions if name not in behind and self._is_idle(name, now_us)]
+        idle = [name for name in self._partitions if name not in behind and self._is_idle(name, looked_us)]
         active = {name: partition.base_us for name, partition in self._partitions.items() if name not in idle}
         behind_us = min((active.get(name, NO_BASE_US) for name in behind), default=None)
         names = tuple(sorted(behind)), tuple(sorted(idle))
@@ -139,9 +154,7 @@ class Partitions:
         if active:
             holder = min(active, key=lambda name: (active[name], name))
             return Activity(active[holder], holder, names[0], behind_us, names[1])
-        base_us = self.stream_base_us
-        if base_us > NO_BASE_US:
-            base_us += max(now_us - self.last_us, 0)
+        base_us = self.stream_base_us + max(looked_us - self.last_us, 0) if self._partitions else NO_BASE_US
         return Activity(base_us, None, names[0], behind_us, names[1])
 
     def _learned_us(self, partition: _Partition) -> int | None:

@@ -3,18 +3,22 @@
     spark-submit --py-files tidemark-pyfiles.zip windowed_counts.py --trace trace.parquet --speed 60 \
         --window "10 seconds" --bound "5 seconds" --output counts --checkpoint checkpoint
 
-The only line that differs from a plain job is the ``.transform(adaptive_watermark(...))`` in ``counts``.
+Two lines differ from a plain job: ``.transform(adaptive_watermark(...))`` in ``counts``, and at the end
+``run_and_exit(start)`` in place of ``start().awaitTermination()``, which takes new bounds between two batches where the
+stream's mode is ``Restart``. With ``--exit-on-new-bound`` the job ends for a new bound instead, with exit code 75, and
+whoever started it starts it again.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.spark_jobs import adaptive_watermark, flush, tumbling
+from tidemark.models.duration import parse_duration
+from tidemark.spark_jobs import adaptive_watermark, run_and_exit, tumbling
 from tidemark.spark_jobs.trace_source import register_trace_source
 
 __all__ = ["counts", "main", "read_files", "read_trace"]
@@ -43,7 +47,7 @@ def counts(events: DataFrame, window: str, bound: str, stream: str = "events") -
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the job."""
+    """Run the job and exit."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -57,27 +61,30 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--output", help="folder of Parquet files (append only); the console unless given")
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--trigger", default="1 second", help="a processing-time trigger, or `available-now`")
+    parser.add_argument(
+        "--exit-on-new-bound", action="store_true", help="end with code 75 instead of restarting in place"
+    )
+    parser.add_argument("--dwell", default="5 minutes", help="least time between two restarts")
     chosen = parser.parse_args(arguments)
     if chosen.output and chosen.mode != "append":
         parser.error("Parquet files can only be appended to: --output needs --mode append")
 
     spark = SparkSession.builder.getOrCreate()
-    if chosen.files:
-        events = read_files(spark, chosen.files)
-    else:
-        events = read_trace(spark, chosen.trace, {"speed": chosen.speed})
-    writer = counts(events, chosen.window, chosen.bound).writeStream.outputMode(chosen.mode)
-    writer = (
-        writer.format("parquet").option("path", chosen.output) if chosen.output else writer.format("console")
-    )
-    writer = writer.option("checkpointLocation", chosen.checkpoint)
-    if chosen.trigger == "available-now":
-        query = writer.trigger(availableNow=True).start()
-    else:
-        query = writer.trigger(processingTime=chosen.trigger).start()
-    query.awaitTermination()
-    if not flush():
-        print("some reports did not reach the controller", file=sys.stderr)  # noqa: T201
+
+    def start() -> StreamingQuery:
+        if chosen.files:
+            events = read_files(spark, chosen.files)
+        else:
+            events = read_trace(spark, chosen.trace, {"speed": chosen.speed})
+        writer = counts(events, chosen.window, chosen.bound).writeStream.outputMode(chosen.mode)
+        sink = {"path": chosen.output} if chosen.output else {}
+        writer = writer.format("parquet" if chosen.output else "console").options(**sink)
+        once = chosen.trigger == "available-now"
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=chosen.trigger)
+        return writer.option("checkpointLocation", chosen.checkpoint).start()
+
+    dwell_s = parse_duration(chosen.dwell) / 1_000_000
+    run_and_exit(start, exit_on_new_bound=chosen.exit_on_new_bound, dwell_s=dwell_s)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,10 @@ class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     answer: Callable[[str, Offset, bool], Offset]
 
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - socketserver's signature
+        """Log it: a source that hung up asks again, over a new connection."""
+        _log.debug("a control source has hung up", exc_info=True)
+
 
 class _Handler(socketserver.StreamRequestHandler):
     server: _Server

@@ -1,6 +1,6 @@
 """The control stream: a streaming source whose offset carries a watermark and whose only row has it as event time.
 
-The offset is ``{"watermark_ms": …, "partitions": {name: base_ms}}``. Spark writes it into the checkpoint before the
+The offset is ``{"watermark_ms": …, "partitions": {name: base_us}}``. Spark writes it into the checkpoint before the
 batch runs, so a replayed batch moves the watermark exactly as the first try did, and a driver that starts again finds
 in it how far each partition had come. When the driver has nothing new, or does not answer, the offset stays as it is:
 then no batch is run for it, and the plan's ceiling alone moves the watermark.
@@ -93,7 +93,7 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
                 watermark would stand still for ever.
         """
         end = self._ask(start)
-        if end is None or not _is_ahead(end, start):
+        if end is None or not _is_news(end, start):
             return iter(()), start
         return _row(end), end
 
@@ -121,8 +121,9 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         except (OSError, ValueError, KeyError, TypeError) as error:
             # A late answer to this question must not be taken for the answer to the next one.
             self.close()
+            if self._patience_s != _IMPATIENCE_S:
+                print(f"tidemark: no control, the ceiling holds: {error}", file=sys.stderr)  # noqa: T201
             self._patience_s = _IMPATIENCE_S
-            print(f"tidemark: no control, the ceiling holds: {error}", file=sys.stderr)  # noqa: T201
             return None
         if refused is not None:
             raise RuntimeError(f"tidemark: {refused}")
@@ -148,9 +149,12 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             self._connection = None
 
 
-def _is_ahead(end: Offset, start: Offset) -> bool:
+def _is_news(end: Offset, start: Offset) -> bool:
+    """Return whether the watermark moves on, or a partition is new; an offset never goes back."""
     watermark, before = end["watermark_ms"], start["watermark_ms"]
-    return watermark is not None and (before is None or watermark > before)
+    if before is not None and (watermark is None or watermark < before):
+        return False
+    return bool(watermark != before or end["partitions"].keys() != start["partitions"].keys())
 
 
 def _row(offset: Offset) -> Iterator[tuple[datetime]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["MODE_CHANGES", "NEEDS_MAX", "ModeChange", "why_refused"]
+__all__ = ["MODE_CHANGES", "NEEDS_LIVE", "NEEDS_MAX", "ModeChange", "why_refused"]
 
 Verdict = Literal["works", "new checkpoint"]
 
@@ -56,6 +56,14 @@ NEEDS_MAX = (
     "checkpoint is needed (see the table of mode changes in README); or take ceiling= out of the call"
 )
 """What a query is refused with whose checkpoint has the other policy."""
+
+NEEDS_LIVE = (
+    "a query of several inputs with a ceiling runs in mode Live only: the checkpoint holds it to "
+    "multipleWatermarkPolicy=max, so with a silent control stream its watermark would be that of its fastest input. "
+    'Use mode Live (without an SLO each partition keeps to the bound; the pin "off" follows the slowest input), or '
+    "take ceiling= out of the calls, which needs a new checkpoint"
+)
+"""What a query is refused with whose control streams would be silent beside one another."""
 
 _OTHER_SOURCES = "sources in the checkpoint offsets"
 

@@ -69,6 +69,9 @@ class _Query:
     control: Control
     streams: dict[str, _Stream]
     seen: set[str] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)
+    looked_us: dict[str, int] = field(default_factory=dict)
+    """When each source was asked before the batch that is being planned."""
     triggered_us: deque[int] = field(default_factory=lambda: deque(maxlen=_PACE_BATCHES))
 
     def planned_us(self, now_us: int) -> int:
@@ -193,11 +196,13 @@ class LiveQueries:
             ((offer, query) for offer, query in zip(offers, queries, strict=True) if offer is not None),
             key=lambda pair: pair[0],
         )
-        if offered_us == NO_BASE_US:
-            return start
         bases_us = query.streams[metric].policy.partitions.bases_us
         kept = {} if len(bases_us) > _MOST_PARTITIONS else bases_us
-        return {"watermark_ms": offered_us // SPARK_TICK_US, "partitions": kept}
+        watermark_ms = None if offered_us == NO_BASE_US else offered_us // SPARK_TICK_US
+        # A partition that is new is written down at once: a driver that starts again must not forget it.
+        if watermark_ms == start["watermark_ms"] and kept.keys() == start["partitions"].keys():
+            return start
+        return {"watermark_ms": watermark_ms, "partitions": kept}
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -208,13 +213,17 @@ class LiveQueries:
             offered_us = None if start["watermark_ms"] is None else start["watermark_ms"] * SPARK_TICK_US
             if first:
                 query.streams[metric].policy.restore(start["partitions"], offered_us, now_us)
+            query.asked.add(metric)
             if offered_us is not None:
                 query.control.restore(offered_us)
-            if len(query.seen) < len(query.streams):
-                return None  # an input that has shown nothing yet may be the slow one
+            if len(query.seen) < len(query.streams) or len(query.asked) < len(query.streams):
+                return None  # an input that has shown nothing yet, or is not known again yet, may be the slow one
+            planned_us = query.planned_us(now_us)
+            looked_us = query.looked_us.get(metric, planned_us)
+            query.looked_us[metric] = planned_us
             wants = []
             for entry in query.streams.values():
-                entry.wanted = entry.policy.wanted(query.planned_us(now_us), entry.stream.order())
+                entry.wanted = entry.policy.wanted(planned_us, entry.stream.order(), looked_us)
                 wants.append(StreamWants(entry.wanted.watermark_us, entry.policy.keys))
             return query.control.offer(wants)
 

@@ -273,6 +273,8 @@ def test_a_pin_of_the_controller_holds_the_job_to_its_own_bound_or_its_ceiling(t
     assert _pinned(ceiling, tmp_path, ceiling_ms=1_800_000).bound_ms == 1_800_000
     assert _pinned(ceiling, tmp_path).bound_ms == 60_000, "a job without a ceiling has only its own bound"
     assert _pinned(ceiling, tmp_path, pin="Off", ceiling_ms=1_800_000).bound_ms == 60_000
+    off_mode = _pinned(replace(OFF, pin="Ceiling"), tmp_path, ceiling_ms=1_800_000)
+    assert (off_mode.bound_ms, off_mode.pin) == (60_000, "Ceiling"), "in mode Off the job is only watched"
 
 
 def test_an_outage_does_not_lift_the_controllers_pin(tmp_path: Path) -> None:
@@ -291,8 +293,8 @@ def test_the_reason_of_a_pin_says_who_pinned_and_what_it_costs(tmp_path: Path) -
         "pinned to the ceiling of 30 min by spark.tidemark.pin: every window closes at least 30 min after its end"
     )
     assert theirs == (
-        "pinned to the job's own bound of 60 s by the controller (incident 7): "
-        "every window closes at least 60 s after its end"
+        "pinned to the job's own bound of 60 s by the controller: "
+        "every window closes at least 60 s after its end (incident 7)"
     )
 
 
@@ -301,11 +303,12 @@ def test_the_reason_of_a_pin_says_who_pinned_and_what_it_costs(tmp_path: Path) -
 
 def test_choices_are_collected_while_somebody_asks_for_them(tmp_path: Path) -> None:
     client, cache = _answering(ANSWER), BoundCache(tmp_path)
-    with collected_choices() as choices:
+    with collected_choices() as choices, collected_choices() as the_same:
         _start(client, cache)
     _start(client, cache)
     (choice,) = choices
 
+    assert the_same == choices
     assert choice.key == ("a/b", "s")
     assert (choice.client, choice.cache, choice.own_bound_ms) == (client, cache, 60_000)
     assert choice.chosen.bound_ms == 12_300

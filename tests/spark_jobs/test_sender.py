@@ -267,9 +267,7 @@ def test_a_refused_token_says_what_to_check(
 ) -> None:
     """It is tried again, since it may be in the middle of being rotated; meanwhile the log has to help."""
     monkeypatch.delenv("TIDEMARK_TOKEN", raising=False)
-    with pytest.raises(
-        TokenRefused, match="no token was sent: name its file in"
-    ):
+    with pytest.raises(TokenRefused, match="no token was sent: name its file in"):
         ControllerClient("http://c", transport=_refusing(status)).report(REPORT)
     monkeypatch.setenv("TIDEMARK_TOKEN", "s3cr3t")
     with pytest.raises(

@@ -130,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 
-def until(true: Any, timeout_s: float = 60.0) -> None:
+def until(true: Any, timeout_s: float = 180.0) -> None:
     """Wait until ``true()`` is, and fail if it never is."""
     deadline = time.monotonic() + timeout_s
     while not true():

@@ -119,6 +119,8 @@ class Job:
     output: dict[int, list[tuple[int | None, tuple[int, ...]]]] = field(default_factory=dict)
     written: int = 0
     controller_url: str | None = None
+    recording: bool = False
+    """With a controller: whether reports are kept here instead of being sent to it."""
 
     def write(self, batches: Iterable[Iterable[Row]]) -> None:
         """Add batches to the folder."""
@@ -143,7 +145,7 @@ class Job:
                 granule=self.granule,
                 max_keys=self.max_keys,
                 controller_url=self.controller_url,
-                sink=None if self.controller_url else self.recorded,
+                sink=None if self.controller_url and not self.recording else self.recorded,
             )
         )
         trigger = {"availableNow": True} if available_now else {"processingTime": interval}

@@ -1,0 +1,161 @@
+"""Ends a query between two batches, so that none is cut off and run again.
+
+``StreamingQuery.stop()`` interrupts whatever runs, and with batches back to back something always runs. So the query's
+own lock is taken: its thread needs it to plan a batch, to commit it, and once more after that. Whoever holds the lock
+while no trigger is active has the thread between two batches, and can tell it to end. There is no public way to the
+lock; ``gate_of`` reaches for it, and a test pins the names. Where it cannot be had, the query is watched and stopped in
+the gap after a batch, if there is one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["Gate", "end_between_batches", "gate_of"]
+
+_log = logging.getLogger("tidemark.spark")
+_POLL_S = 0.05
+_HELD_POLL_S = 0.005
+_SETTLE_S = 0.05
+"""How long a thread may take from looking whether to go on to showing that it does: a few instructions."""
+
+_POLLS_TO_END = 4
+"""Polls after which a query that was told to end is taken to sleep until its next trigger, and woken."""
+
+_STATES = ("ACTIVE", "TERMINATED")
+
+
+class Gate(Protocol):
+    """The place between two batches of one query."""
+
+    def close(self) -> bool:
+        """Tell the query to begin no other batch, if it is between two now; return whether it was told.
+
+        It may take a while to return, but never keeps the query waiting.
+        """
+        ...
+
+    def has_ended(self) -> bool:
+        """Return whether the query's thread has ended."""
+        ...
+
+
+class _SparkGate:
+    """The gate of a micro-batch query of Spark 4.2 (``MicroBatchExecution``, ``StreamExecution``).
+
+    A query that is told to end while it plans a batch interrupts itself when it has planned it; told during a batch, or
+    between two, it ends after that.
+    """
+
+    def __init__(self, execution: Any, jvm: Any, sleep: Callable[[float], None]) -> None:
+        runtime = jvm.org.apache.spark.sql.execution.streaming.runtime
+        self._on, self._off = (getattr(getattr(runtime, f"{name}$"), "MODULE$") for name in _STATES)
+        self._milliseconds = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+        self._execution = execution
+        self._state, self._thread = execution.state(), execution.queryExecutionThread()
+        self._lock = execution.awaitProgressLock()
+        self._sleep = sleep
+
+    def close(self) -> bool:
+        # With a limit, because without one the call could not be ended from the keyboard; a limit of 0 would be unfair.
+        if not self._lock.tryLock(1_000, self._milliseconds):
+            return False
+        try:
+            return self._close()
+        finally:
+            self._lock.unlock()
+
+    def has_ended(self) -> bool:
+        return not self._thread.isAlive()
+
+    def _close(self) -> bool:
+        while self._execution.status().isTriggerActive():
+            if self._lock.hasQueuedThreads():
+                return False  # it has to commit, or to plan; when it has done that the lock is ours again
+            self._sleep(_HELD_POLL_S)
+        if not self._state.compareAndSet(self._on, self._off):
+            self._sleep(_SETTLE_S)  # it has not begun to run, or it ends
+            return False
+        self._sleep(_SETTLE_S)
+        if self._execution.status().isTriggerActive():
+            # It had looked whether to go on just before it was told, and waits for the lock now.
+            self._state.compareAndSet(self._off, self._on)
+            return False
+        return True
+
+
+def gate_of(query: StreamingQuery, sleep: Callable[[float], None] = time.sleep) -> Gate | None:
+    """Return the gate of ``query``; None when this Spark has another kind of query, or none."""
+    # A lock is held by a thread, so Python's threads have to be Java's.
+    if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
+        return None
+    try:
+        execution = query._jsq.streamingQuery()  # noqa: SLF001 - see the module's docstring
+        if "MicroBatch" not in execution.getClass().getSimpleName():
+            return None
+        return _SparkGate(execution, SparkContext._jvm, sleep)  # noqa: SLF001 - as above
+    except (Py4JError, AttributeError, TypeError) as error:
+        _log.warning("query %s: its batches cannot be told apart: %s", query.id, error)
+        return None
+
+
+def end_between_batches(
+    query: StreamingQuery,
+    patience_s: float,
+    *,
+    gate: Callable[[StreamingQuery], Gate | None] = gate_of,
+    sleep: Callable[[float], None] = time.sleep,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> bool:
+    """Let the batch that runs be committed and end the query; return whether it could be ended, else it runs on.
+
+    A query with a gate is waited for as long as its batch takes; one without, for up to ``patience_s`` seconds.
+
+    Args:
+        query: the query.
+        patience_s: how long to wait for a gap where there is no gate, in seconds.
+        gate: returns the query's gate.
+        sleep: waits so many seconds.
+        monotonic: returns a time in seconds that only grows.
+
+    Raises:
+        StreamingQueryException: when the query failed meanwhile.
+    """
+    between = gate(query)
+    if between is None:
+        deadline = monotonic() + patience_s
+        return _stop_in_gap(query, lambda: monotonic() < deadline, sleep)
+    while not between.has_ended() and not between.close():
+        pass  # at once, so as to be the next in the line for the lock
+    polls = 0
+    while not between.has_ended():
+        polls += 1
+        if polls >= _POLLS_TO_END:
+            query.stop()
+        sleep(_POLL_S)
+    query.awaitTermination()
+    return True
+
+
+def _stop_in_gap(query: StreamingQuery, patient: Callable[[], bool], sleep: Callable[[float], None]) -> bool:
+    """Stop the query when it waits, or as soon as it looks for the next batch: the one before is committed then."""
+    while patient():
+        status = query.status
+        if (
+            not query.isActive
+            or not status["isTriggerActive"]
+            or status["message"].startswith("Getting offsets")
+        ):
+            query.stop()
+            query.awaitTermination()
+            return True
+        sleep(_HELD_POLL_S)
+    return False

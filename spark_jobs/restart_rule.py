@@ -1,0 +1,153 @@
+"""When a running query is restarted for a bound that was published: a rule over the clock, without Spark.
+
+Widening is worth a restart at once, since rows are being lost; narrowing is not, since it only saves latency and may
+be taken back: it has to be wanted for a whole dwell. There is at most one restart in a dwell, whichever way, and the
+newest bound is taken. A kill switch waits for nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidemark.models.duration import format_duration
+from tidemark.models.wire import BoundAnswer, Pin
+from tidemark.spark_jobs.bound import Choice
+
+__all__ = ["DEFAULT_DWELL_S", "Change", "RestartRule", "Wanted", "change_of"]
+
+DEFAULT_DWELL_S = 300.0
+"""Least time between two restarts, in seconds."""
+
+_LEAST_BACKOFF_S = 1.0
+_LONGEST_BACKOFF_S = 3_600.0
+_MOST_DOUBLINGS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A bound that was published for a stream and is not the one its plan has."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    before_ms: int
+    """The bound in the plan, in milliseconds."""
+    bound_ms: int
+    """The bound to come, in milliseconds."""
+    generation: int
+    """Generation of the answer that asks for it."""
+    pin: Pin | None
+    """The kill switch that asks for it; None: a recommendation does."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Names of the job and the stream."""
+        return self.job, self.stream
+
+    def __str__(self) -> str:
+        """Say it for a log."""
+        bound, before = (format_duration(ms * 1_000) for ms in (self.bound_ms, self.before_ms))
+        return (
+            f"{self.job}/{self.stream}: generation {self.generation} asks for {bound} in place of {before}"
+            + (f" (pin {self.pin})" if self.pin else "")
+        )
+
+
+def change_of(choice: Choice, answer: BoundAnswer) -> Change | None:
+    """Return what ``answer`` would change in a plan with ``choice``; None when it asks for no restart.
+
+    Only in mode ``Restart`` a change is worth one, and only for a bound or a pin: an answer without a bound leaves the
+    job what it has.
+    """
+    if answer.mode != "Restart" or (answer.bound_ms is None and answer.pin is None):
+        return None
+    wanted = choice.by(answer)
+    if wanted.bound_ms == choice.chosen.bound_ms:
+        return None
+    return Change(
+        job=choice.job,
+        stream=choice.stream,
+        before_ms=choice.chosen.bound_ms,
+        bound_ms=wanted.bound_ms,
+        generation=answer.generation,
+        pin=wanted.pin,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The change that a restart is for, and how long it has to wait."""
+
+    change: Change
+    """The change that is due first."""
+    wait_s: float
+    """How long it has to wait from now on, in seconds; 0 when it is due."""
+
+
+class RestartRule:
+    """Decides when to restart. All times are in seconds of one clock that only grows.
+
+    Args:
+        dwell_s: least time between two restarts, and how long a narrower bound has to be wanted.
+        restarted_s: when the query was last restarted; None: it was not.
+        draw: returns a random number between 0 and 1.
+
+    Raises:
+        ValueError: when the dwell is negative.
+    """
+
+    def __init__(
+        self,
+        dwell_s: float = DEFAULT_DWELL_S,
+        restarted_s: float | None = None,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        if dwell_s < 0:
+            raise ValueError(f"the dwell must be at least 0 s, not {dwell_s:g} s")
+        self._dwell_s = dwell_s
+        self._draw = draw
+        self._not_before_s = float("-inf") if restarted_s is None else restarted_s + dwell_s
+        self._narrower_since_s: dict[tuple[str, str], float] = {}
+        self._failures = 0
+
+    def first(self, changes: Sequence[Change], now_s: float) -> Wanted | None:
+        """Return the change that is due first; None when nothing is wanted. To be asked again and again."""
+        narrower = {change.key for change in changes if change.bound_ms < change.before_ms}
+        since = self._narrower_since_s
+        self._narrower_since_s = {key: since.get(key, now_s) for key in narrower}
+        wanted = [Wanted(change, max(self._due_s(change, now_s) - now_s, 0.0)) for change in changes]
+        return min(wanted, key=lambda one: one.wait_s, default=None)
+
+    def restarted(self, now_s: float) -> None:
+        """Note that the query was restarted."""
+        self._not_before_s = now_s + self._dwell_s
+
+    def held(self, now_s: float) -> None:
+        """Note that the query could not be ended; it is left alone for a dwell."""
+        self._not_before_s = now_s + self._dwell_s
+
+    def worked(self) -> None:
+        """Note that a new bound has brought a batch to its end."""
+        self._failures = 0
+
+    def failed(self, now_s: float) -> float:
+        """Note that a new bound has failed; return how long the next one has to wait, in seconds.
+
+        The wait doubles with each failure in a row, up to an hour, and is cut at random by up to a half.
+        """
+        self._failures += 1
+        doubled_s = max(self._dwell_s, _LEAST_BACKOFF_S) * 2.0 ** min(self._failures, _MOST_DOUBLINGS)
+        longest_s = min(doubled_s, max(self._dwell_s, _LONGEST_BACKOFF_S))
+        wait_s = longest_s * (1 - self._draw() / 2)
+        self._not_before_s = now_s + wait_s
+        return wait_s
+
+    def _due_s(self, change: Change, now_s: float) -> float:
+        if change.pin is not None:
+            return now_s
+        since_s = self._narrower_since_s.get(change.key)
+        narrow_late_s = now_s if since_s is None else since_s + self._dwell_s
+        return max(narrow_late_s, self._not_before_s)

@@ -1,0 +1,41 @@
+"""A job's watch and a real controller: what is published reaches the job in a moment, through long-held requests."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tidemark.spark_jobs.bound import BoundCache
+from tidemark.spark_jobs.client import ControllerClient
+from tidemark.spark_jobs.demo.controller_process import ControllerProcess
+from tidemark.spark_jobs.watch import BoundWatch
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_change_of_mode_reaches_the_watch_while_its_request_is_held(tmp_path: Path) -> None:
+    """Both sides are written after the same page; this reads it to them together."""
+    controller = ControllerProcess(tmp_path, "shop", "clicks")
+    client = ControllerClient(controller.url)
+    cache = BoundCache(tmp_path / "bounds")
+    watch = BoundWatch(client, "shop", "clicks", cache, wait_s=30.0)
+    try:
+        controller.wait_until_ready()
+        watch.start()
+        first = watch.wait_for(None, 20)
+        assert first is not None
+        time.sleep(4)  # longer than any pause after an answer: the next request is held now
+        began = time.monotonic()
+        controller.put("policy", {"mode": "OnRestart"})
+        second = watch.wait_for(first.generation, 20)
+
+        assert second is not None
+        assert time.monotonic() - began < 10
+        assert (first.mode, second.mode) == ("Off", "OnRestart")
+        assert cache.read("shop", "clicks") == second
+    finally:
+        watch.close()
+        controller.stop()
+        client.close()

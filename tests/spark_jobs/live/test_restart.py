@@ -1,0 +1,135 @@
+"""A driver that is killed in the middle of a batch: the next one replays it to the letter and overtakes nobody."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tidemark.models.ledger import judge
+
+from support.live_faults import (
+    BATCH_OF_THE_KILL,
+    Driver,
+    Logged,
+    job_to_be_killed,
+    logged_batches,
+    steady,
+    whole_second,
+    windows_of,
+)
+from support.spark_streams import write_batch
+from support.tree import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_driver_killed_between_the_offset_log_and_the_commit_replays_the_batch_and_forgets_no_partition(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The watermark was moved, the batch was written, and nothing was committed. And the slow partition is silent
+    when the driver comes back: nobody may move on without it."""
+    # The slow partition is silent from the batch of the kill on, so only the checkpoint can know of it.
+    alone = range(BATCH_OF_THE_KILL, BATCH_OF_THE_KILL + 6)
+    again = range(alone.stop, alone.stop + 3)
+    batches = [steady(number) for number in range(alone.start)]
+    batches += [steady(number, slow=False) for number in alone]
+    batches += [steady(number, trailing_s=60 + 10 * len(alone)) for number in again]
+    for number in range(BATCH_OF_THE_KILL + 1):
+        write_batch(tmp_path / "in", number, batches[number])
+    killed = subprocess.run(
+        [sys.executable, "-m", "support.live_faults", str(tmp_path), str(BATCH_OF_THE_KILL)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        start_new_session=True,
+        capture_output=True,
+        timeout=400,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2_000:]
+    checkpoint = tmp_path / "checkpoint"
+    assert logged_batches(checkpoint)[-1] == BATCH_OF_THE_KILL
+    assert not (checkpoint / "commits" / str(BATCH_OF_THE_KILL)).exists()
+    before = {batch: Logged.read(checkpoint, batch) for batch in logged_batches(checkpoint)}
+    replayed, previous = before[BATCH_OF_THE_KILL], before[BATCH_OF_THE_KILL - 1]
+    assert replayed.control["watermark_ms"] > previous.control["watermark_ms"], "the kill came after a move"
+    assert replayed.control["partitions"].keys() == {"0", "1"}
+    written = (tmp_path / "out" / f"{BATCH_OF_THE_KILL}.json").read_text()
+
+    # The fast partition alone, a minute and more ahead; then the slow one again, where it had stopped.
+    for number in range(BATCH_OF_THE_KILL + 1, again.stop):
+        write_batch(tmp_path / "in", number, batches[number])
+    job = job_to_be_killed(spark, tmp_path)
+    job.run()
+    watermarks = job.watermarks_ms()
+
+    assert min(watermarks) == BATCH_OF_THE_KILL, "the batch is run again"
+    assert (tmp_path / "out" / f"{BATCH_OF_THE_KILL}.json").read_text() == written, "and gives the same"
+    assert {batch: Logged.read(checkpoint, batch) for batch in before} == before, "what was logged stays"
+    assert watermarks == {batch: Logged.read(checkpoint, batch).watermark_ms for batch in watermarks}
+    assert watermarks[BATCH_OF_THE_KILL] == replayed.watermark_ms
+    assert watermarks[BATCH_OF_THE_KILL + 1] == replayed.control["watermark_ms"]
+
+    slow_us = max(row.event_time_us for row in batches[BATCH_OF_THE_KILL - 1] if row.partition == 1)
+    while_alone = [report for report in job.reports if {p.partition for p in report.partitions} == {"0"}]
+    assert len(while_alone) == len(alone)
+    assert max(report.watermark_ms for report in while_alone) * 1_000 <= slow_us - 10_000_000
+    assert sum(t.late_most for r in job.reports for t in judge(r).tallies.values()) == 0
+
+    emitted = [
+        (end, ids)
+        for path in sorted((tmp_path / "out").glob("*.json"))
+        for end, ids in json.loads(path.read_text())
+    ]
+    expected = windows_of((row for rows in batches for row in rows), job.operator)
+    last_us = max(end for end, _ in emitted)
+    with capsys.disabled():
+        print(
+            f"\nrestart: batch {BATCH_OF_THE_KILL} replayed at watermark {replayed.watermark_ms} ms, "
+            f"{len(emitted)} windows closed, each once and whole"
+        )
+    assert len({end for end, _ in emitted}) == len(emitted), "no window twice"
+    assert {end: sorted(ids) for end, ids in emitted} == {
+        end: ids for end, ids in expected.items() if end <= last_us
+    }, "no row lost, none doubled"
+    assert last_us > slow_us - 30_000_000, "windows went on closing after the restart"
+
+
+def test_a_partition_that_the_checkpoint_knows_holds_the_offer_before_it_has_spoken_in_the_new_run() -> None:
+    first = Driver()
+    for _ in range(30):
+        first.run(first.rows("fast", "slow"), {})
+    first.ask()
+    slow_us = first.offset["partitions"]["slow"]
+    second = Driver(offset=first.offset, now_us=first.now_us + 120_000_000)
+    for _ in range(4):
+        second.run(second.rows("fast"), {})
+        assert second.ask() <= max(slow_us - 10_000_000, first.offset["watermark_ms"] * 1_000)
+
+
+def test_a_partition_that_came_after_the_last_move_is_known_after_a_restart_too() -> None:
+    """Windows of an hour close once an hour; a driver may be killed in between."""
+    first = Driver()
+    before = -1
+    for _ in range(60):
+        first.run(first.rows("fast"), {})
+        offered_us = first.ask()
+        if first.batches > 30 and offered_us > before:
+            break
+        before = offered_us
+    new_us = whole_second(first.now_us)
+    first.run([("fast", new_us), ("new", new_us)], {})
+    first.ask()
+    second = Driver(offset=first.offset, now_us=first.now_us)
+    for _ in range(30):
+        second.run(second.rows("fast"), {})
+
+    assert second.ask() <= new_us - 10_000_000

@@ -1,0 +1,523 @@
+"""Live queries over streams made on disk, and what can go wrong with them: a dead channel, a killed driver.
+
+Run as a module it is a driver that kills itself, JVM and all, in the middle of a batch:
+``python -m support.live_faults FOLDER BATCH``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tidemark.models.live.fast import Order
+from tidemark.models.operators import TimeWindow, tumbling
+from tidemark.models.wire import Mode, Report
+from tidemark.spark_jobs import adaptive_watermark, flush
+from tidemark.spark_jobs.live.channel import ControlChannel
+from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
+from tidemark.spark_jobs.trace_source import register_trace_source
+
+from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, aggregate
+from support.streams import Row as Event
+from support.streams import report_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
+
+SECOND = 1_000_000
+START_US = EPOCH_US + 3_600 * SECOND
+BATCH_OF_THE_KILL = 7
+Emitted = list[tuple[int, tuple[int, ...]]]
+"""What a batch emitted: end of the window in microseconds, ids of its rows."""
+
+
+# -- a query -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class LiveJob:
+    """A query over a source, in Live or to be compared with it, run in turns from one checkpoint.
+
+    Args:
+        spark: the session.
+        folder: for the checkpoint.
+        source: returns the stream: columns ``id``, ``ts`` and whatever names the partition.
+        bound: the job's own bound.
+        ceiling: the ceiling; None for a query that cannot run in Live: Spark's own watermark.
+        operator: the window.
+        output_mode: Spark's output mode.
+        sink: takes what each batch emitted; what it emitted is kept in ``output`` in any case.
+        given: more arguments of ``adaptive_watermark``.
+    """
+
+    spark: SparkSession
+    folder: Path
+    source: Callable[[], DataFrame]
+    bound: str = "10 seconds"
+    ceiling: str | None = "10 minutes"
+    operator: TimeWindow = field(default_factory=lambda: tumbling("10 seconds"))
+    output_mode: str = "append"
+    sink: Callable[[int, Emitted], None] | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
+    recorded: RecordingSink = field(default_factory=RecordingSink)
+    output: dict[int, Emitted] = field(default_factory=dict)
+
+    def start(self, interval: str = "0 seconds", *, available_now: bool = False) -> StreamingQuery:
+        """Start the query."""
+        mode: Mode = "Off" if self.ceiling is None else "Live"
+        given: dict[str, Any] = {"stream": "live", "sink": self.recorded, "mode": mode, **self.given}
+        tapped = self.source().transform(
+            adaptive_watermark("ts", self.bound, self.operator, ceiling=self.ceiling, **given)
+        )
+        trigger = {"availableNow": True} if available_now else {"processingTime": interval}
+        return (
+            aggregate(tapped, self.operator)
+            .writeStream.foreachBatch(self._collect)
+            .outputMode(self.output_mode)
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(**trigger)
+            .start()
+        )
+
+    def run(self, interval: str = "0 seconds", *, available_now: bool = False) -> None:
+        """Run the query over all that is there."""
+        query = self.start(interval, available_now=available_now)
+        try:
+            if available_now:
+                query.awaitTermination()
+            else:
+                query.processAllAvailable()
+        finally:
+            query.stop()
+        assert flush(), "the listener did not tell all batches"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Folder of the checkpoint."""
+        return self.folder / "checkpoint"
+
+    @property
+    def reports(self) -> list[Report]:
+        """The reports so far, in order."""
+        return self.recorded.reports
+
+    def kept(self) -> list[int]:
+        """Return the ids of all rows in the sink, sorted; one that is there twice is there twice."""
+        return sorted(identity for emitted in self.output.values() for _, ids in emitted for identity in ids)
+
+    def batches_of_rows_until_closed(self) -> dict[int, int]:
+        """Return by window's end how many batches with rows had been read when the window was emitted."""
+        with_rows = sorted(report.batch_id for report in self.reports if report.rows)
+        return {
+            end: int(np.searchsorted(with_rows, batch, side="right"))
+            for batch, emitted in self.output.items()
+            for end, _ in emitted
+        }
+
+    def watermarks_ms(self) -> dict[int, int]:
+        """Return the watermark in force in each batch that was reported."""
+        return {report.batch_id: report.watermark_ms for report in self.reports}
+
+    def _collect(self, df: DataFrame, batch_id: int) -> None:
+        emitted = [(row["key_us"], tuple(sorted(row["ids"]))) for row in df.collect()]
+        self.output[batch_id] = emitted
+        if self.sink is not None:
+            self.sink(batch_id, emitted)
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """An entry of a checkpoint's offset log."""
+
+    watermark_ms: int
+    clock_ms: int
+    control: dict[str, Any]
+
+    @classmethod
+    def read(cls, checkpoint: Path, batch: int) -> Logged:
+        """Return the entry of a batch of a query with one data source and the control source after it."""
+        _, metadata, *offsets = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
+        told = json.loads(metadata)
+        (control,) = (json.loads(offset) for offset in offsets if '"watermark_ms"' in offset)
+        return cls(told["batchWatermarkMs"], told["batchTimestampMs"], control)
+
+
+def logged_batches(checkpoint: Path) -> list[int]:
+    """Return the batches in a checkpoint's offset log."""
+    return sorted(int(path.name) for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal())
+
+
+def until(true: Callable[[], object], query: StreamingQuery | None = None, timeout_s: float = 120.0) -> None:
+    """Wait until ``true()`` is; fail if it never is, or if the query ends before."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, "it did not come true"
+        assert query is None or query.isActive, f"the query ended: {query.exception()}"
+        time.sleep(0.05)
+
+
+# -- sources -------------------------------------------------------------------------------------------------------
+
+
+def files(spark: SparkSession, folder: Path, schema: str = SCHEMA) -> Callable[[], DataFrame]:
+    """Return the source of a folder of files, one a batch. It does not tell its backlog."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return lambda: spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(folder))
+
+
+def trace(spark: SparkSession, path: Path, **options: str) -> Callable[[], DataFrame]:
+    """Return the source of a replayed trace. It tells that it has no backlog."""
+
+    def source() -> DataFrame:
+        register_trace_source(spark)
+        read = spark.readStream.format("tidemark_trace").options(path=str(path), **options).load()
+        return read.selectExpr("seq as id", "partition", "event_time as ts")
+
+    return source
+
+
+def write_trace(path: Path, rows: Iterable[tuple[int, int, str]]) -> None:
+    """Write a trace of rows ``(arrival_time_us, event_time_us, partition)`` in their order."""
+    arrival, event, partition = zip(*rows, strict=True)
+    columns = {
+        "seq": np.arange(len(arrival), dtype=np.int64),
+        "event_time_us": np.array(event, np.int64),
+        "arrival_time_us": np.array(arrival, np.int64),
+        "partition": list(partition),
+    }
+    pq.write_table(pa.table(columns), path)
+
+
+@dataclass
+class _Slice(InputPartition):
+    """The rows of a scripted batch: id, number of the partition, event time."""
+
+    rows: list[tuple[int, int, int]]
+
+
+class ScriptedSource(DataSource):
+    """The source ``scripted``: one file a batch, offsets as Kafka's, and a backlog as the script has it.
+
+    File ``n.json`` of the folder ``path`` holds ``{"read": [[id, partition, ts_us], …], "unread": {partition: rows}}``.
+    A batch must read a row.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "scripted"
+
+    def schema(self) -> str:
+        return "id long, partition int, ts timestamp"
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's signature
+        return _ScriptedReader(self.options["path"])
+
+
+class _ScriptedReader(DataSourceStreamReader):
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._latest: dict[str, dict[str, int]] | None = None
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802 - Spark's name
+        return {"t": {"0": 0, "1": 0}}
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self,
+        start: dict[str, dict[str, int]],
+        limit: ReadLimit,  # noqa: ARG002 - one file a batch
+    ) -> dict[str, dict[str, int]]:
+        end = start
+        for before, after, script in self._steps():
+            if after == start:
+                self._latest = self._with(after, script["unread"])
+            if before == start:
+                end, self._latest = after, self._with(after, script["unread"])
+        return end
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802 - Spark's name
+        return self._latest
+
+    def partitions(
+        self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
+    ) -> Sequence[InputPartition]:
+        rows: list[tuple[int, int, int]] = []
+        inside = False
+        for before, after, script in self._steps():
+            inside = inside or before == start
+            if inside:
+                rows += [tuple(row) for row in script["read"]]
+            if after == end:
+                break
+        return [_Slice(rows)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        from datetime import UTC, datetime, timedelta
+
+        assert isinstance(partition, _Slice)
+        epoch = datetime(1970, 1, 1, tzinfo=UTC)
+        for identity, number, time_us in partition.rows:
+            yield identity, number, epoch + timedelta(microseconds=time_us)
+
+    def commit(self, end: dict[str, dict[str, int]]) -> None:
+        """Nothing is consumed."""
+
+    def _steps(self) -> Iterator[tuple[dict[str, dict[str, int]], dict[str, dict[str, int]], Any]]:
+        before, number = self.initialOffset(), 0
+        while (file := Path(self._path, f"{number}.json")).exists():
+            script = json.loads(file.read_text())
+            read: dict[str, int] = {}
+            for _, partition, _ in script["read"]:
+                read[str(partition)] = read.get(str(partition), 0) + 1
+            after = self._with(before, read)
+            yield before, after, script
+            before, number = after, number + 1
+
+    @staticmethod
+    def _with(offset: dict[str, dict[str, int]], more: dict[str, int]) -> dict[str, dict[str, int]]:
+        return {"t": {name: rows + more.get(name, 0) for name, rows in offset["t"].items()}}
+
+
+def scripted(spark: SparkSession, folder: Path) -> Callable[[], DataFrame]:
+    """Return the scripted source over a folder, see ``write_step``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    spark.dataSource.register(ScriptedSource)
+    return lambda: spark.readStream.format("scripted").option("path", str(folder)).load()
+
+
+def write_step(folder: Path, number: int, rows: Iterable[Row], unread: Mapping[int, int]) -> None:
+    """Write a batch of the scripted source, with the rows that each partition has after it."""
+    step = {
+        "read": [(row.id, row.partition, row.event_time_us) for row in rows],
+        "unread": {str(partition): rows_left for partition, rows_left in unread.items()},
+    }
+    hidden = folder / f".{number}"
+    hidden.write_text(json.dumps(step))
+    hidden.rename(folder / f"{number}.json")
+
+
+# -- a channel that fails ------------------------------------------------------------------------------------------
+
+
+class FaultyChannel(ControlChannel):
+    """The driver's channel, which can be told to fall silent.
+
+    Args:
+        answer: as of ``ControlChannel``.
+    """
+
+    def __init__(self, answer: Callable[[str, dict[str, Any], bool], dict[str, Any]]) -> None:
+        self.asked = 0
+        self._silent = False
+        self._speak = threading.Event()
+        self._connections: list[socket.socket] = []
+
+        def faulty(stream: str, start: dict[str, Any], first: bool) -> dict[str, Any]:
+            self.asked += 1
+            if self._silent:
+                self._speak.wait()
+                return start
+            return answer(stream, start, first)
+
+        super().__init__(faulty)
+        accept = self._server.get_request
+
+        def remember() -> tuple[socket.socket, Any]:
+            connection, address = accept()
+            self._connections.append(connection)
+            return connection, address
+
+        self._server.get_request = remember  # type: ignore[method-assign]
+        # Who waited for an answer in vain is gone when it comes.
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
+
+    def die(self) -> None:
+        """Close the socket and every connection that is still asked over."""
+        self.close()
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def fall_silent(self) -> None:
+        """Take questions and answer none."""
+        self._silent = True
+
+    def speak(self) -> None:
+        """Answer again."""
+        self._silent = False
+        self._speak.set()
+
+    def close(self) -> None:
+        """Let go whoever waits, and close."""
+        self._speak.set()
+        super().close()
+
+
+# -- a driver that is killed -----------------------------------------------------------------------------------------
+
+
+def steady(number: int, *, slow: bool = True, trailing_s: int = 60) -> list[Row]:
+    """Return the rows of batch ``number``: partition 0 at 10 s a batch, partition 1 trailing unless it is silent."""
+    rows = []
+    for k in range(5):
+        time_us = EPOCH_US + 3_600 * SECOND + (number * 10 + 2 * k) * SECOND
+        rows.append(Row(number * 10 + 2 * k, 0, time_us))
+        if slow:
+            rows.append(Row(number * 10 + 2 * k + 1, 1, time_us - trailing_s * SECOND))
+    return rows
+
+
+def write_once(folder: Path) -> Callable[[int, Emitted], None]:
+    """Return an idempotent sink: one file a batch, written whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def write(batch: int, emitted: Emitted) -> None:
+        hidden = folder / f".{batch}"
+        hidden.write_text(json.dumps(emitted))
+        hidden.replace(folder / f"{batch}.json")
+
+    return write
+
+
+def job_to_be_killed(spark: SparkSession, folder: Path) -> LiveJob:
+    """Return the job of the driver that is killed, as it is before and after."""
+    return LiveJob(spark, folder, files(spark, folder / "in"), sink=write_once(folder / "out"))
+
+
+def _main(folder: Path, kill_in: int) -> None:
+    """Run the job and kill the whole process group once batch ``kill_in`` has been written and not committed."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    job, write = job_to_be_killed(spark, folder), write_once(folder / "out")
+
+    def write_and_die(batch: int, emitted: Emitted) -> None:
+        write(batch, emitted)
+        if batch == kill_in:
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    job.sink = write_and_die
+    job.start().awaitTermination(300)
+
+
+# -- the driver's side alone -----------------------------------------------------------------------------------------
+
+
+class Driver:
+    """One live query as its driver sees it, by a clock of the test: a source asks, a batch is run, and so on."""
+
+    def __init__(
+        self,
+        *,
+        trigger_ms: int | None = 1_000,
+        idle_timeout_us: int | None = None,
+        bound_s: int = 10,
+        offset: Mapping[str, Any] | None = None,
+        now_us: int = START_US,
+    ) -> None:
+        self.now_us = now_us
+        self.operator: TimeWindow = tumbling("10 s")
+        self.queries = LiveQueries(lambda: self.now_us)
+        order = Order(bound_us=bound_s * SECOND)
+        stream = LiveStream(
+            name="s",
+            operator=self.operator,
+            ceiling_us=7_200 * SECOND,
+            idle_timeout_us=idle_timeout_us,
+            order=lambda: order,
+            heard_us=lambda: None,
+        )
+        self.queries.add("tap", stream)
+        self.queries.started("run", ("tap",), trigger_ms, lambda: None)
+        self.offset = dict(offset or {"watermark_ms": None, "partitions": {}})
+        self.batches = 0
+
+    def ask(self) -> int:
+        """Plan a batch; return the watermark offered by now, in microseconds."""
+        self.offset = self.queries.answer("tap", self.offset, self.batches == 0)
+        return (self.offset["watermark_ms"] or 0) * 1_000
+
+    def run(self, rows: Iterable[Event], backlog: Mapping[str, int] | None, takes_us: int = SECOND) -> None:
+        """Plan a batch of these rows and run it."""
+        self.ask()
+        rows = list(rows)
+        report = report_of(
+            rows,
+            self.operator,
+            late_watermark_ms=0,
+            granule_us=SECOND,
+            batch_id=self.batches,
+            started_us=self.now_us,
+            duration_ms=takes_us // 1_000,
+        )
+        newest: dict[str, int] = {}
+        for part in report.partitions:
+            newest[part.partition] = max(part.granules)
+        self.queries.observe("run", "tap", report, newest, backlog)
+        self.batches += 1
+        self.now_us += takes_us
+
+    def rows(self, *names: str, behind_s: int = 60) -> list[Event]:
+        """Return a row of each partition now; those that are named so are slow."""
+        return [(name, self.now_us - behind_s * SECOND * (name == "slow")) for name in names]
+
+
+def whole_second(time_us: int) -> int:
+    """Return the time as a tap that counts by the second knows it."""
+    return time_us // SECOND * SECOND
+
+
+def windows_of(rows: Iterable[Row], operator: TimeWindow) -> dict[int, list[int]]:
+    """Return the ids of the rows of each tumbling window, by its end."""
+    found: dict[int, list[int]] = {}
+    for row in rows:
+        end = row.event_time_us // operator.size_us * operator.size_us + operator.size_us
+        found.setdefault(end, []).append(row.id)
+    return {end: sorted(ids) for end, ids in sorted(found.items())}
+
+
+__all__ = [
+    "BATCH_OF_THE_KILL",
+    "Driver",
+    "FaultyChannel",
+    "LiveJob",
+    "Logged",
+    "files",
+    "job_to_be_killed",
+    "logged_batches",
+    "scripted",
+    "steady",
+    "trace",
+    "until",
+    "whole_second",
+    "windows_of",
+    "write_once",
+    "write_step",
+    "write_trace",
+]
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,270 @@
+"""Live queries on real Spark: streams whose partitions are far apart, and what a checkpoint says of each batch.
+
+Files are published in groups, each by one rename of its folder, and every group is worked off before the next one
+comes. So which batches there are does not depend on the clock: not which file is in which, nor which have no data.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.errors.exceptions.base import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tidemark.models.operators import Operator
+from tidemark.models.wire import Mode
+from tidemark.spark_jobs import adaptive_watermark, flush
+
+from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, write_batch
+
+END_US = EPOCH_US + 48 * 3_600_000_000
+"""A row this late in event time, in every partition, closes everything before it."""
+
+SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedBatch:
+    """One batch as the offset log of a checkpoint has it; inputs in the order of the plan."""
+
+    watermark_ms: int
+    """W(n)."""
+    files: tuple[int, ...]
+    """Files read by the end of this batch, of each input."""
+    controls: tuple[int | None, ...]
+    """What each control stream has said by then, in milliseconds."""
+    partitions: tuple[dict[str, int], ...]
+    """How far each control stream knew the partitions to be, in microseconds."""
+
+
+def offset_log(checkpoint: Path) -> list[LoggedBatch]:
+    """Return the batches that were planned, from 0 on, without a gap."""
+    result: list[LoggedBatch] = []
+    while (entry := checkpoint / "offsets" / str(len(result))).exists():
+        _, metadata, *lines = entry.read_text().splitlines()
+        offsets = [json.loads(line) if line != "-" else {} for line in lines]
+        controls = [offset for offset in offsets if "watermark_ms" in offset]
+        result.append(
+            LoggedBatch(
+                watermark_ms=json.loads(metadata)["batchWatermarkMs"],
+                files=tuple(o.get("logOffset", -1) + 1 for o in offsets if "watermark_ms" not in o),
+                controls=tuple(offset["watermark_ms"] for offset in controls),
+                partitions=tuple(offset["partitions"] for offset in controls),
+            )
+        )
+    return result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """One input of a query."""
+
+    name: str
+    operator: Operator
+    bound: str
+    ceiling: str | None
+    granule: str | None = None
+
+
+Batches = list[list[Row]]
+Group = Sequence[Batches]
+"""For each input the batches that are published at once."""
+
+
+def trailing_batches(
+    seed: object,
+    batches: int,
+    *,
+    partitions: int = 3,
+    trail_us: int = 45 * SECOND_US,
+    stray_us: int = 60 * SECOND_US,
+    first_id: int = 0,
+) -> Batches:
+    """Return a stream whose last partition trails the others by ``trail_us``, and some of whose rows are far too late.
+
+    Delays are exponential, times tie on window edges, batches are of all sizes, and event time has gaps.
+    """
+    rng = random.Random(str(seed))
+    now_us, identity, result = EPOCH_US + 3_600 * SECOND_US, first_id, []
+    for _ in range(batches):
+        now_us += rng.choice([500_000, 3 * SECOND_US, 3 * SECOND_US, 7 * SECOND_US, 20 * SECOND_US])
+        rows = []
+        for _ in range(rng.choice([1, 2, 10, 30, 60])):
+            partition = rng.randrange(partitions)
+            delay_us = int(rng.expovariate(1 / (3 * SECOND_US)))
+            if partition == partitions - 1:
+                delay_us += trail_us
+            if rng.random() < 0.06:
+                delay_us += stray_us
+            event_us = now_us - rng.randrange(3 * SECOND_US) - delay_us
+            grain = rng.choice([1, 1, 1_000, SECOND_US, 5 * SECOND_US])
+            rows.append(Row(identity, partition, event_us // grain * grain + rng.choice([0, 0, 1])))
+            identity += 1
+        result.append(rows)
+    return result
+
+
+def closing_batch(first_id: int = 10**9, partitions: int = 3) -> list[Row]:
+    """Return a row at ``END_US`` of each partition: the watermark follows the slowest of them."""
+    return [Row(first_id + partition, partition, END_US) for partition in range(partitions)]
+
+
+def groups_of(rng: random.Random, streams: Sequence[Batches]) -> list[Group]:
+    """Cut streams of equal length into groups that run back to back, with an idle moment after each."""
+    groups: list[Group] = []
+    start, end = 0, len(streams[0])
+    while start < end:
+        size = rng.choice([1, 1, 2, 3])
+        groups.append([stream[start : start + size] for stream in streams])
+        start += size
+    return groups
+
+
+class _Crash(RuntimeError):
+    """The sink fails before it has taken a batch."""
+
+
+@dataclass
+class LiveJob:
+    """A query over folders of batches, run in turns from one checkpoint.
+
+    ``plan`` returns two columns: ``key_us``, the time at which the operator closes what is in the row (null where it
+    emits at once), and ``ids``, the rows in it.
+    """
+
+    spark: SparkSession
+    folder: Path
+    inputs: Sequence[Input]
+    plan: Callable[[Sequence[DataFrame]], DataFrame]
+    output_mode: str = "append"
+    mode: Mode = "Live"
+    native: bool = False
+    """Whether the inputs have Spark's own ``withWatermark`` instead."""
+    stage: Path | None = None
+    """Folder with the inputs; ``folder`` unless given. Several jobs may read the same."""
+    recorded: dict[str, RecordingSink] = field(default_factory=dict)
+    output: dict[int, list[tuple[int | None, tuple[int | None, ...]]]] = field(default_factory=dict)
+    runs: int = 0
+    replayed: list[int] = field(default_factory=list)
+    """Batches in whose middle the query died and which were run again."""
+    idle_after: list[int] = field(default_factory=list)
+    """Batches after which there was nothing left to do until more files came."""
+    _crash: bool = False
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the query keeps its state."""
+        return self.folder / "checkpoint"
+
+    def log(self) -> list[LoggedBatch]:
+        """Return the batches so far."""
+        return offset_log(self.checkpoint)
+
+    def start(self) -> StreamingQuery:
+        """Start the query, from the checkpoint if there is one."""
+        self.runs += 1
+        self.folder.mkdir(parents=True, exist_ok=True)
+        frames = [self._input(entry) for entry in self.inputs]
+        return (
+            self.plan(frames)
+            .writeStream.foreachBatch(self._collect)
+            .outputMode(self.output_mode)
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(processingTime="0 seconds")
+            .start()
+        )
+
+    def run(self, groups: Iterable[Group], *, crash: bool = False) -> None:
+        """Run the query once over ``groups``; after each group it idles.
+
+        Args:
+            groups: what is published, one after the other.
+            crash: the sink fails in the first batch that has both rows and a new control. The query is started again,
+                and Spark runs that batch once more.
+        """
+        self._crash = crash
+        query = self.start()
+        try:
+            for group in groups:
+                self.publish(group)
+                try:
+                    query.processAllAvailable()
+                except StreamingQueryException:
+                    if not self.replayed or self._crash:
+                        raise
+                    query = self.start()
+                    query.processAllAvailable()
+                self.idle_after.append(len(self.log()) - 1)
+        finally:
+            query.stop()
+        assert not self._crash, "no batch had both rows and a new control, so the query did not die"
+        assert flush(), "the listener did not tell all batches"
+
+    def publish(self, group: Group) -> None:
+        """Let the query see the batches of a group, all at once."""
+        publish(self.stage or self.folder, [entry.name for entry in self.inputs], group)
+
+    def _input(self, entry: Input) -> DataFrame:
+        folder = (self.stage or self.folder) / entry.name
+        folder.mkdir(parents=True, exist_ok=True)
+        source = (
+            self.spark.readStream.schema(SCHEMA)
+            .option("maxFilesPerTrigger", 1)
+            .option("recursiveFileLookup", True)
+            .json(str(folder))
+        )
+        if self.native:
+            return source.withWatermark("ts", entry.bound)
+        return source.transform(
+            adaptive_watermark(
+                "ts",
+                entry.bound,
+                entry.operator,
+                stream=entry.name,
+                granule=entry.granule,
+                ceiling=entry.ceiling,
+                mode=self.mode,
+                sink=self.recorded.setdefault(entry.name, RecordingSink()),
+            )
+        )
+
+    def _collect(self, df: DataFrame, batch_id: int) -> None:
+        if self._crash and batch_id:
+            before, now = self.log()[batch_id - 1 : batch_id + 1]
+            if before.controls != now.controls and before.files != now.files:
+                self._crash = False
+                self.replayed.append(batch_id)
+                raise _Crash(f"batch {batch_id}")
+        self.output[batch_id] = [(row["key_us"], tuple(row["ids"])) for row in df.collect()]
+
+
+def publish(stage: Path, names: Sequence[str], group: Group) -> None:
+    """Move a group of batches into the folders ``names`` under ``stage``, each folder's by one rename."""
+    for name, batches in zip(names, group, strict=True):
+        folder = stage / name
+        folder.mkdir(parents=True, exist_ok=True)
+        number = sum(1 for _ in folder.glob("*/*.json"))
+        hidden = stage / f"next-{name}"
+        for offset, rows in enumerate(batches):
+            write_batch(hidden, number + offset, rows)
+        if batches:
+            hidden.rename(folder / f"{number:05d}")
+
+
+def run_side_by_side(jobs: Sequence[LiveJob], groups: Iterable[Group]) -> None:
+    """Run jobs that read the same folders at the same time; each works off a group before the next one comes."""
+    queries = [job.start() for job in jobs]
+    try:
+        for group in groups:
+            jobs[0].publish(group)
+            for query in queries:
+                query.processAllAvailable()
+    finally:
+        for query in queries:
+            query.stop()
+    assert flush(), "the listener did not tell all batches"
