@@ -91,10 +91,17 @@ def _control(spark: SparkSession, like: DataFrame, event_time: str, where: tuple
         .filter(F.col(quoted(event_time)) < F.lit(_NEVER).cast("timestamp"))
     )
     columns = [
-        F.col(quoted(event_time)) if field.name == event_time else _absent(field).alias(field.name)
+        (_present(field) if field.name == event_time else _absent(field)).alias(field.name)
         for field in like.schema
     ]
-    return moving.select(*columns)
+    # Whatever follows in the user's plan (a filter, a join) may be pushed down to here, contradict the columns and let
+    # the optimizer drop the branch with its watermark's node; it cannot pass an observation.
+    return moving.select(*columns).observe(f"tidemark_control:{stream}", F.count(F.lit(1)).alias("rows"))
+
+
+def _present(field: StructField) -> Column:
+    time = F.col(quoted(field.name))
+    return time if field.nullable else F.coalesce(time, F.lit(_EPOCH).cast(field.dataType))
 
 
 def _absent(field: StructField) -> Column:

@@ -664,6 +664,27 @@ def test_the_partitions_of_every_input_are_known_before_the_first_control_after_
     assert compare_controls(job, streams) == []
 
 
+@pytest.mark.xfail(
+    reason="what the batch that was run again shows of a partition goes before what the checkpoint knows of it"
+)
+def test_a_straggler_in_a_batch_that_is_run_again_sets_no_partition_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Else the watermark waits, after a crash, until that partition has rows again."""
+    entry = Input(name="in", operator=FIVE, bound=BOUND, ceiling=BEYOND)
+    job = LiveJob(spark, tmp_path, [entry], _windows("5 seconds"))
+    batches = [
+        _rows(0, (0, 100), (1, 100), (2, 60)),
+        _rows(1, (0, 110), (1, 110), (2, 70)),
+        _rows(2, (0, 120), (1, 120), (2, 80)),
+        _rows(3, (1, 90)),
+        _rows(4, (0, 130), (2, 110)),
+    ]
+    job.run([[batches[:1]], [batches[1:2]], [batches[2:4]], [batches[4:]]], crash=True)
+
+    assert compare_controls(job, [batches]) == []
+
+
 # -- joins ----------------------------------------------------------------------------------------------------
 
 BEFORE_US, AFTER_US = 4 * SECOND_US, 6 * SECOND_US
@@ -739,7 +760,7 @@ def _closes_in(job: LiveJob, one: Fate) -> int | None:
     return next(closed, None)
 
 
-@pytest.mark.parametrize("how", [pytest.param("inner", marks=STOPPED), "leftOuter"])
+@pytest.mark.parametrize("how", ["inner", "leftOuter"])
 def test_a_live_join_emits_a_pair_iff_the_ledgers_of_its_inputs_admit_both_rows(
     spark: SparkSession, tmp_path: Path, table: dict[str, Compared], how: str
 ) -> None:
