@@ -83,9 +83,10 @@ class Partitions:
     def restore(self, bases_us: Mapping[str, int], now_us: int) -> None:
         """Know again the partitions of an earlier run; none is idle before it has been silent in this one."""
         for name, base_us in bases_us.items():
-            if name not in self._partitions:
-                self._partitions[name] = _Partition(base_us, now_us)
-                self.stream_base_us = max(self.stream_base_us, base_us)
+            # A batch that was run again has been observed before: it may hold older rows only.
+            known = self._partitions.setdefault(name, _Partition(base_us, now_us))
+            known.base_us = max(known.base_us, base_us)
+            self.stream_base_us = max(self.stream_base_us, base_us)
         self.last_us = max(self.last_us, now_us)
 
     def observe(

@@ -326,3 +326,11 @@ def test_a_partition_that_speaks_seldom_and_steadily_is_not_idle_between_its_row
         now_us += SECOND
 
     assert partitions.activity(now_us).idle == ()
+
+
+def test_what_is_restored_after_a_batch_was_run_again_does_not_go_back() -> None:
+    partitions = Partitions()
+    partitions.observe(START_US, SECOND, {"a": START_US - 60 * SECOND}, READ_TO_THE_END)
+    partitions.restore({"a": START_US - SECOND, "b": START_US - 2 * SECOND}, START_US)
+
+    assert partitions.bases_us == {"a": START_US - SECOND, "b": START_US - 2 * SECOND}
