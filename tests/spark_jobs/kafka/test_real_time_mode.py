@@ -1,0 +1,49 @@
+"""Real-time mode has no batches to count: a query that asks for it is stopped, with the reason."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tidemark.models.operators import tumbling
+from tidemark.spark_jobs import adaptive_watermark
+
+from support.bound_server import until
+from support.kafka import new_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidemark.spark_jobs.kafka.broker import KafkaBroker
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def test_a_query_in_real_time_mode_is_stopped_with_the_reason(
+    kafka_spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    servers = kafka.bootstrap_servers
+    events = (
+        kafka_spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", new_topic(kafka))
+        .load()
+        .transform(adaptive_watermark("timestamp", "10 seconds", tumbling("10 seconds")))
+    )
+    with caplog.at_level(logging.ERROR, "tidemark.spark"):
+        query = (
+            events.selectExpr("value")
+            .writeStream.format("kafka")
+            .option("kafka.bootstrap.servers", servers)
+            .option("topic", new_topic(kafka))
+            .option("checkpointLocation", str(tmp_path))
+            .outputMode("update")
+            .trigger(realTime="5 seconds")
+            .start()
+        )
+        until(lambda: not query.isActive)
+
+    assert "use a processing-time trigger" in caplog.text
