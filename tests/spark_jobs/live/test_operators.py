@@ -669,9 +669,6 @@ def test_the_partitions_of_every_input_are_known_before_the_first_control_after_
     assert compare_controls(job, streams) == []
 
 
-@pytest.mark.xfail(
-    reason="what the batch that was run again shows of a partition goes before what the checkpoint knows of it"
-)
 def test_a_straggler_in_a_batch_that_is_run_again_sets_no_partition_back(
     spark: SparkSession, tmp_path: Path
 ) -> None:
