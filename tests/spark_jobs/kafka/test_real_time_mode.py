@@ -41,7 +41,7 @@ def test_a_query_in_real_time_mode_is_stopped_with_the_reason(
             .option("topic", new_topic(kafka))
             .option("checkpointLocation", str(tmp_path))
             .outputMode("update")
-            .trigger(realTime="5 seconds")
+            .trigger(realTime="5 seconds")  # type: ignore[call-overload]  # not in the stubs of 4.2
             .start()
         )
         until(lambda: not query.isActive)
