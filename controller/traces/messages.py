@@ -225,6 +225,8 @@ def _field(fields: dict[str, Any], name: str) -> Any:
     value = fields.get(name)
     if value is None or value == "":
         raise _Unreadable(f"no {name!r} in the value")
+    if isinstance(value, bool):  # beside a fraction, Arrow would read it as 0 or 1
+        raise _Unreadable(f"{name!r} is no time")
     return value
 
 

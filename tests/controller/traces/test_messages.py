@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidemark.controller.traces.format import TraceError
@@ -176,6 +176,7 @@ def test_a_message_that_cannot_be_read_is_counted_by_its_fault(faulty: Message, 
 
 
 @given(st.lists(st.integers(0, len(FAULTY)), max_size=60), st.integers(1, 20))
+@example([17, 12], 2)  # a truth beside a fraction
 def test_every_message_is_a_row_or_counted(drawn: list[int], part: int) -> None:
     """The readable ones come through whatever stands beside them."""
     messages, expected = [], []
