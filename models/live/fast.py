@@ -2,13 +2,14 @@
 
 With an SLO it is the live policy's (``policies/tidemark``), without one each partition's base less the bound, the
 least of them. Either stays inside what the controller allows (the envelope), behind what a partition with a backlog
-still holds, and behind the clock: a watermark that was too high is in the checkpoint and cannot be taken back.
+still holds, and behind the clock as it is when the watermark is in force: one that was too high is in the checkpoint
+and cannot be taken back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -133,6 +134,7 @@ class FastPolicy:
         trigger_us: int,
         order: Order,
         *,
+        due_us: int | None = None,
         shown: bool = True,
     ) -> None:
         """Take a batch; batches come in order, each once.
@@ -143,10 +145,12 @@ class FastPolicy:
             backlog: rows by partition that the source has and the query has not read; None when it does not tell.
             trigger_us: time between two triggers, in microseconds; 0 while it is not known.
             order: what is asked of the stream.
+            due_us: wall time at which the batch was due, in microseconds; when it started unless given. The policy
+                counts ages in whole triggers: a millisecond by which some batches start late would shift every age.
             shown: whether the rows tell how late rows come; what had piled up while the job was away does not.
         """
         self._granule_us = report.granule_us
-        self._last_us = report.started_us
+        self._last_us = report.started_us if due_us is None else due_us
         bases_us = self._bases_us(report, newest_granules)
         self._partitions.observe(report.started_us, trigger_us, bases_us, backlog)
         if report.uncounted_rows:
@@ -160,7 +164,7 @@ class FastPolicy:
         seen = seen_of_report(report, self._bases, report.late_base_ms)
         behind = any(rows > 0 for rows in (backlog or {}).values())
         if policy is not None and shown and not behind:
-            policy.observe(seen)
+            policy.observe(replace(seen, now_us=self._last_us))
 
     def wanted(self, now_us: int, order: Order, looked_us: int | None = None) -> Wanted:
         """Return where the watermark is to be.
@@ -193,7 +197,9 @@ class FastPolicy:
             )
         watermark_us, reason = self._unlimited(now_us, order, activity)
         watermark_us, reason = self._limited(watermark_us, reason, order, activity)
-        return answer(self._clamped(watermark_us, now_us), reason)
+        # What is asked for now is in force a trigger later: the policy says where the watermark is to be then.
+        in_force_us = now_us if self._policy is None else now_us + self._trigger_us
+        return answer(self._clamped(watermark_us, in_force_us), reason)
 
     @staticmethod
     def _bases_us(report: Report, newest_granules: Mapping[str, int]) -> dict[str, int]:
@@ -252,11 +258,11 @@ class FastPolicy:
                 )
         return watermark_us, reason
 
-    def _clamped(self, watermark_us: int, now_us: int) -> int | None:
-        """Return the watermark behind the clock and on an edge on which the ledger is exact."""
+    def _clamped(self, watermark_us: int, latest_us: int) -> int | None:
+        """Return the watermark, at most ``latest_us`` and on an edge on which the ledger is exact."""
         if watermark_us <= 0:
             return None
-        watermark_us = min(watermark_us, now_us)
+        watermark_us = min(watermark_us, latest_us)
         if isinstance(self._operator, TimeWindow):
             return watermark_us // SPARK_TICK_US * SPARK_TICK_US
         reach_us = self._operator.gap_us if isinstance(self._operator, SessionWindow) else 0

@@ -74,8 +74,8 @@ class _Query:
     """When each source was asked before the batch that is being planned."""
     triggered_us: deque[int] = field(default_factory=lambda: deque(maxlen=_PACE_BATCHES))
 
-    def planned_us(self, now_us: int) -> int:
-        """Return the trigger time of the batch that is being planned; triggers lie on multiples of the interval."""
+    def due_us(self, now_us: int) -> int:
+        """Return when the batch was due that is planned or started now; triggers lie on multiples of the interval."""
         return now_us // self.trigger_us * self.trigger_us if self.trigger_us else now_us
 
     def pace_us(self) -> int:
@@ -173,7 +173,10 @@ class LiveQueries:
             piled_up = report.started_us <= query.started_us + _PILED_UP_TRIGGERS * max(
                 pace_us, _LEAST_TRIGGER_US
             )
-            entry.policy.observe(report, newest_granules, backlog, pace_us, order, shown=not piled_up)
+            due_us = query.due_us(report.started_us)
+            entry.policy.observe(
+                report, newest_granules, backlog, pace_us, order, due_us=due_us, shown=not piled_up
+            )
             query.seen.add(metric)
             return self._state(query, entry, order, report)
 
@@ -218,12 +221,12 @@ class LiveQueries:
                 query.control.restore(offered_us)
             if len(query.seen) < len(query.streams) or len(query.asked) < len(query.streams):
                 return None  # an input that has shown nothing yet, or is not known again yet, may be the slow one
-            planned_us = query.planned_us(now_us)
-            looked_us = query.looked_us.get(metric, planned_us)
-            query.looked_us[metric] = planned_us
+            due_us = query.due_us(now_us)
+            looked_us = query.looked_us.get(metric, due_us)
+            query.looked_us[metric] = due_us
             wants = []
             for entry in query.streams.values():
-                entry.wanted = entry.policy.wanted(planned_us, entry.stream.order(), looked_us)
+                entry.wanted = entry.policy.wanted(due_us, entry.stream.order(), looked_us)
                 wants.append(StreamWants(entry.wanted.watermark_us, entry.policy.keys))
             return query.control.offer(wants)
 
