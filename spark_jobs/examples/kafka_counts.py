@@ -2,23 +2,24 @@
 
     spark-submit --jars "$(python -m tidemark.spark_jobs.kafka.jars)" --py-files tidemark-pyfiles.zip kafka_counts.py \
         --bootstrap-servers localhost:9092 --topic clicks --event-time ts \
-        --window "10 seconds" --bound "5 seconds" --output-topic counts --checkpoint checkpoint
+        --window "10 seconds" --bound "5 seconds" --ceiling "10 minutes" --output-topic counts --checkpoint checkpoint
 
-The only line that differs from a plain job is the ``.transform(adaptive_watermark(...))`` in ``counts``. Rows are
-counted by Kafka's own partitions, which the source has as a column.
+Two lines differ from a plain job: ``.transform(adaptive_watermark(...))`` in ``counts``, and at the end
+``run_and_exit(start)`` in place of ``start().awaitTermination()``. Rows are counted by Kafka's own partitions, which
+the source has as a column. With ``--ceiling`` the stream's mode may be ``Live``: then each partition has a watermark.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
-from tidemark.spark_jobs import adaptive_watermark, flush, tumbling
+from tidemark.spark_jobs import adaptive_watermark, run_and_exit, tumbling
 
 __all__ = ["counts", "main", "read_topic"]
 
@@ -46,10 +47,13 @@ def read_topic(
     )
 
 
-def counts(events: DataFrame, window: str, bound: str, stream: str = "events") -> DataFrame:
+def counts(
+    events: DataFrame, window: str, bound: str, ceiling: str | None = None, stream: str = "events"
+) -> DataFrame:
     """Return the rows of each window: ``end`` and ``rows``."""
+    adapt = adaptive_watermark("event_time", bound, tumbling(window), ceiling=ceiling, stream=stream)
     return (
-        events.transform(adaptive_watermark("event_time", bound, tumbling(window), stream=stream))
+        events.transform(adapt)
         .groupBy(F.window("event_time", window))
         .agg(F.count("*").alias("rows"))
         .select(F.col("window.end").alias("end"), "rows")
@@ -57,7 +61,7 @@ def counts(events: DataFrame, window: str, bound: str, stream: str = "events") -
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the job."""
+    """Run the job and exit."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -69,6 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--unit", choices=tuple(_FROM_NUMBER), help="its unit, if it is a number")
     parser.add_argument("--window", default="10 seconds")
     parser.add_argument("--bound", default="10 seconds", help="the job's own bound")
+    parser.add_argument("--ceiling", help="static bound under live control; without it Live is not possible")
     parser.add_argument("--mode", choices=("append", "update"), default="append")
     sink = parser.add_mutually_exclusive_group()
     sink.add_argument("--output-topic", help="topic for the counts, as JSON; the console unless given")
@@ -87,16 +92,16 @@ def main(arguments: list[str] | None = None) -> None:
     }
     if chosen.max_offsets:
         options["maxOffsetsPerTrigger"] = chosen.max_offsets
-    events = read_topic(spark, options, chosen.event_time, chosen.unit)
-    counted = counts(events, chosen.window, chosen.bound)
-    writer = _writer(counted, chosen).outputMode(chosen.mode).option("checkpointLocation", chosen.checkpoint)
-    if chosen.trigger == "available-now":
-        query = writer.trigger(availableNow=True).start()
-    else:
-        query = writer.trigger(processingTime=chosen.trigger).start()
-    query.awaitTermination()
-    if not flush():
-        print("some reports did not reach the controller", file=sys.stderr)  # noqa: T201
+
+    def start() -> StreamingQuery:
+        events = read_topic(spark, options, chosen.event_time, chosen.unit)
+        counted = counts(events, chosen.window, chosen.bound, chosen.ceiling)
+        writer = _writer(counted, chosen).outputMode(chosen.mode)
+        once = chosen.trigger == "available-now"
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=chosen.trigger)
+        return writer.option("checkpointLocation", chosen.checkpoint).start()
+
+    run_and_exit(start, exit_on_new_bound=False)
 
 
 def _writer(counted: DataFrame, chosen: argparse.Namespace) -> DataStreamWriter:

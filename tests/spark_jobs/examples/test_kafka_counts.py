@@ -34,12 +34,14 @@ def truth() -> Counter[int]:
 
 
 def run(broker: KafkaBroker, topic: str, folder: Path, *arguments: str) -> None:
-    main(
-        [
-            *("--bootstrap-servers", broker.bootstrap_servers, "--topic", topic, "--bound", "0 seconds"),
-            *("--checkpoint", str(folder / "checkpoint"), "--trigger", "available-now", *arguments),
-        ]
-    )
+    with pytest.raises(SystemExit) as ended:
+        main(
+            [
+                *("--bootstrap-servers", broker.bootstrap_servers, "--topic", topic, "--bound", "0 seconds"),
+                *("--checkpoint", str(folder / "checkpoint"), "--trigger", "available-now", *arguments),
+            ]
+        )
+    assert ended.value.code == 0
 
 
 def test_iso_times_are_counted_into_a_topic(
@@ -71,7 +73,10 @@ def test_numbers_are_counted_into_files(
 ) -> None:
     topic = new_topic(kafka, 3)
     send(kafka, topic, [Sent(json.dumps({"t": time_us}), time_us % 3) for time_us in EVENT_US])
-    run(kafka, topic, tmp_path, "--event-time", "t", "--unit", "us", "--output", str(tmp_path / "out"))
+    run(
+        *(kafka, topic, tmp_path, "--event-time", "t", "--unit", "us"),
+        *("--ceiling", "1 hour", "--output", str(tmp_path / "out")),
+    )
     rows = ds.dataset(tmp_path / "out", format="parquet").to_table().to_pylist()
 
     assert {round(row["end"].timestamp() * 1e6): row["rows"] for row in rows} == truth()
