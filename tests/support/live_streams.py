@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from pyspark.errors.exceptions.base import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tidemark.models.duration import parse_duration
+from tidemark.models.granules import default_granule_us
 from tidemark.models.operators import Operator
 from tidemark.models.wire import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush
@@ -69,6 +71,11 @@ class Input:
     bound: str
     ceiling: str | None
     granule: str | None = None
+
+    @property
+    def granule_us(self) -> int:
+        """Width of the grid on which its rows are counted, in microseconds."""
+        return default_granule_us(self.operator) if self.granule is None else parse_duration(self.granule)
 
 
 Batches = list[list[Row]]
@@ -149,6 +156,8 @@ class LiveJob:
     """Folder with the inputs; ``folder`` unless given. Several jobs may read the same."""
     recorded: dict[str, RecordingSink] = field(default_factory=dict)
     output: dict[int, list[tuple[int | None, tuple[int | None, ...]]]] = field(default_factory=dict)
+    controllers: Mapping[str, str] = field(default_factory=dict)
+    """Address of the controller of each input that has one, by the input's name."""
     runs: int = 0
     replayed: list[int] = field(default_factory=list)
     """Batches in whose middle the query died and which were run again."""
@@ -164,6 +173,10 @@ class LiveJob:
     def log(self) -> list[LoggedBatch]:
         """Return the batches so far."""
         return offset_log(self.checkpoint)
+
+    def delay_us(self, index: int, batch: int) -> int:  # noqa: ARG002 - here it is the same in every batch
+        """Return the delay of an input's own watermark in a batch, in microseconds."""
+        return parse_duration(self.inputs[index].ceiling or self.inputs[index].bound)
 
     def start(self) -> StreamingQuery:
         """Start the query, from the checkpoint if there is one."""
@@ -229,6 +242,7 @@ class LiveJob:
                 granule=entry.granule,
                 ceiling=entry.ceiling,
                 mode=self.mode,
+                controller_url=self.controllers.get(entry.name),
                 sink=self.recorded.setdefault(entry.name, RecordingSink()),
             )
         )
