@@ -57,8 +57,9 @@ $(STAMP): pyproject.toml setup.py $(LOCKS)/build.txt $(LOCKS)/dev.txt $(LOCKS)/j
 demo: $(STAMP) ## run the whole loop on a real Spark stream (ARGS="--keep")
 	@$(BIN)/tidemark demo $(ARGS)
 
-test: $(STAMP) ## run every test
-	@$(BIN)/pytest $(ARGS)
+# Files stay whole: what stands in one shares its Spark session and its servers.
+test: $(STAMP) ## run every test, in two processes
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 test-fast: $(STAMP) ## run the tests that take no more than a few seconds each
 	@$(BIN)/pytest -m "not slow" $(ARGS)
