@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["Coverage", "coverage_of"]
+__all__ = ["Coverage", "Range", "coverage_of", "coverage_of_ranges", "merge_ranges"]
+
+Range = tuple[int, int]
+"""Ids of batches from the first to the last, both included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,24 @@ class Coverage:
 
 def coverage_of(batch_ids: Iterable[int]) -> Coverage | None:
     """Return the coverage of a query's reported ``batch_ids``, in any order; None when there is none."""
-    ids = sorted(set(batch_ids))
-    if not ids:
+    return coverage_of_ranges((batch_id, batch_id) for batch_id in batch_ids)
+
+
+def coverage_of_ranges(ranges: Iterable[Range]) -> Coverage | None:
+    """Return the coverage of batches given as ranges, in any order and perhaps overlapping; None when there is none."""
+    merged = merge_ranges(ranges)
+    if not merged:
         return None
-    gaps = tuple((left + 1, right - 1) for left, right in pairwise(ids) if right - left > 1)
-    return Coverage(ids[0], ids[-1], gaps)
+    gaps = tuple((left[1] + 1, right[0] - 1) for left, right in pairwise(merged))
+    return Coverage(merged[0][0], merged[-1][1], gaps)
+
+
+def merge_ranges(ranges: Iterable[Range]) -> list[Range]:
+    """Return the same batches as the fewest ranges, ascending."""
+    merged: list[Range] = []
+    for first, last in sorted(ranges):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(merged[-1][1], last)
+        else:
+            merged.append((first, last))
+    return merged

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 __all__ = [
+    "ACKNOWLEDGE_MS",
+    "ACKNOWLEDGE_ON_RESTART_MS",
+    "APPROVE_MS",
     "BOUND_DIGITS",
     "BUDGET_DEVIATIONS",
     "BULK_SHARE",
@@ -15,7 +18,10 @@ __all__ = [
     "COHORTS_KEPT",
     "ELAPSED_PER_AGE",
     "ELAPSED_SPANS",
+    "FAILED_LONGEST_MS",
+    "FAILED_MS",
     "FAMILIARITY_KEYS",
+    "FLOOR_STEP_PPM",
     "FORECAST_HALF_LIFE",
     "GRACE_SPANS",
     "HOLD_PRIOR_KEYS",
@@ -26,6 +32,7 @@ __all__ = [
     "IDLE_UNLEARNED_TRIGGERS",
     "LEAST_BATCHES_OF_A_PACE",
     "LEAST_BATCHES_OF_A_PARTITION",
+    "LISTENING_MS",
     "LONGEST_HOLD_MARGIN",
     "LONGEST_HOLD_SHARE_OF_BUDGET",
     "LONGEST_HOLD_SPANS",
@@ -57,6 +64,9 @@ __all__ = [
     "UNEVENNESS_CEILING",
     "UNEVENNESS_COHORTS",
     "UNKNOWN_SHARE_OF_BUDGET_PPM",
+    "VERIFY_BATCHES",
+    "VERIFY_LATE_ROWS",
+    "VERIFY_MS",
 ]
 
 BOUND_DIGITS = 3
@@ -294,6 +304,66 @@ PREDICTION_LEAST_ROWS = 10_000
 
 By the binomial: at 99 % completeness the ledger's own share then has a standard error of 0.1 points. Halving it scores
 sooner and makes that 0.14 points.
+"""
+
+# -- rollouts -------------------------------------------------------------------------------------------------
+
+LISTENING_MS = 3_600_000
+"""How long after its last report or acknowledgement a job still counts as listening, in milliseconds.
+
+Chosen: longer than the slowest usual trigger. Longer rolls jobs that are gone; shorter holds jobs with rare batches.
+"""
+
+ACKNOWLEDGE_MS = 3_600_000
+"""How long a job in Restart or Live has to acknowledge what was published, in milliseconds.
+
+Chosen: a restart waits for the batch under way to end and for a dwell of minutes. Longer keeps a dead job's place in
+the fleet's share; shorter takes back what a slow batch only delays.
+"""
+
+ACKNOWLEDGE_ON_RESTART_MS = 14 * 86_400_000
+"""The same in OnRestart, where a job acknowledges at its starts. Chosen: longer than one weekly restart left out."""
+
+APPROVE_MS = 7 * 86_400_000
+"""How long a rollout waits for approval, in milliseconds. Chosen: a week's evidence is old by then."""
+
+VERIFY_MS = 7 * 86_400_000
+"""How long after its acknowledgement a rollout may take to be verified, in milliseconds.
+
+Chosen: a stream that does not bring the rows within a week cannot tell its budget from noise. A narrowing goes back
+then.
+"""
+
+VERIFY_BATCHES = 10
+"""Typical batches whose rows must be judged until a bound is verified.
+
+Chosen: the rows of one batch share their fate, because where the watermark stands between two ends of windows decides
+about many of them at once. Fewer let one unlucky batch undo a good bound; more only take longer.
+"""
+
+VERIFY_LATE_ROWS = 10
+"""Late rows that the budget must allow among the rows that verify a bound: 1,000 rows at 99 %.
+
+By the binomial: 10 have a standard deviation of 3.2, so that twice the budget is three of them away. Doubling it needs
+twice the rows and sees losses of 1.7 budgets.
+"""
+
+FAILED_MS = 3_600_000
+"""How long a bound that was rolled back is not tried again the first time, in milliseconds.
+
+It doubles with each failure under the same SLO and policy.
+
+Chosen, as the dwell's default. Longer keeps the wide bound after a disturbance that passed.
+"""
+
+FAILED_LONGEST_MS = 7 * 86_400_000
+"""Longest that a failed bound is not tried again, in milliseconds."""
+
+FLOOR_STEP_PPM = 250_000
+"""By how much the bound in use is widened when single windows lose too much, as a share of it, in parts per million.
+
+Chosen: what rows need is not known by window, so it is felt for; 2 steps are half as wide again. A greater step
+overshoots, a smaller one takes more restarts.
 """
 
 # -- the live policy for row-level keys -----------------------------------------------------------------------

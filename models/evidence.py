@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from tidemark.models.coverage import Range
 from tidemark.models.curve import Curve, Emissions
 from tidemark.models.defaults import PACE_BATCHES
 from tidemark.models.granules import SPARK_TICK_US
@@ -188,9 +189,9 @@ class StreamEvidence:
             ValueError: when there is no report.
         """
         known = [batch.facts for batch in self._batches]
-        batch_ids: dict[str, list[int]] = {}
+        batches_of: dict[str, list[Range]] = {}
         for batch in self._batches:
-            batch_ids.setdefault(batch.query_id, []).append(batch.batch_id)
+            batches_of.setdefault(batch.query_id, []).append((batch.batch_id, batch.batch_id))
         return facts_of(
             {name: sum(getattr(facts, name) for facts in known) for name in SUMMED},
             batches=len(known),
@@ -198,7 +199,7 @@ class StreamEvidence:
             to_us=max(facts.seen_us for facts in known),
             keys_per_row=max(facts.keys_per_row for facts in known),
             partitions=len(self._heard_of()),
-            batch_ids=batch_ids,
+            batches_of=batches_of,
         )
 
     def _heard_of(self) -> list[PartitionTimes]:

@@ -9,6 +9,7 @@ late rule is ``key <= watermark``. Elsewhere the ledger gives an interval instea
 from __future__ import annotations
 
 import math
+from typing import overload
 
 from tidemark.models.operators import Closed, Int64s, Operator, TimeWindow
 
@@ -32,7 +33,11 @@ def granule_first_us(index: Int64s, granule_us: int, closed: Closed) -> Int64s:
     return index * granule_us + (closed == "right")
 
 
-def granule_last_us(index: Int64s, granule_us: int, closed: Closed) -> Int64s:
+@overload
+def granule_last_us(index: int, granule_us: int, closed: Closed) -> int: ...
+@overload
+def granule_last_us(index: Int64s, granule_us: int, closed: Closed) -> Int64s: ...
+def granule_last_us(index: Int64s | int, granule_us: int, closed: Closed) -> Int64s | int:
     """Return the greatest whole microsecond of each granule."""
     return (index + 1) * granule_us - (closed == "left")
 

@@ -13,18 +13,19 @@ from typing import Protocol
 
 import numpy as np
 
-from tidemark.models.coverage import Coverage, coverage_of
+from tidemark.models.coverage import Coverage, Range, coverage_of_ranges
 from tidemark.models.curve import Emissions, NeedDistribution
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.late_base import Needs, floor_ms
 from tidemark.models.ledger import Completeness, Judgement
-from tidemark.models.need_slots import slot_of_us
+from tidemark.models.need_slots import HOUR_US, SLOT_US, edge_us
 from tidemark.models.operators import Operator, TimeWindow
 from tidemark.models.progress import BatchTimes
 from tidemark.models.recommendation import Evidence
 from tidemark.models.wire import Report
 
 __all__ = [
+    "LONGEST_BY_MINUTE_MS",
     "SUMMED",
     "BatchFacts",
     "EmissionSteps",
@@ -40,13 +41,21 @@ __all__ = [
 KEY_BUCKET_US = 60_000_000
 """Width of the buckets that row-level and session keys are put in, in microseconds: they are all different."""
 
+LONGEST_BY_MINUTE_MS = 2 * 86_400_000
+"""Longest horizon that begins on the edge of a minute, in milliseconds; a longer one begins on that of an hour."""
+
 _NO_BASE = -(2**62)
 """Base before any row, in microseconds: it emits nothing."""
 
 
 def horizon_from_us(newest_us: int, horizon_ms: int) -> int:
-    """Return where a horizon of ``horizon_ms`` begins when the newest batch was seen at ``newest_us``."""
-    return slot_of_us(newest_us - horizon_ms * 1_000)
+    """Return where a horizon of ``horizon_ms`` begins when the newest batch was seen at ``newest_us``.
+
+    Needs of the last two days are kept by the minute, older ones by the hour; so this is always the edge of a slot,
+    whatever has been rolled up already.
+    """
+    width_us = SLOT_US if horizon_ms <= LONGEST_BY_MINUTE_MS else HOUR_US
+    return edge_us(newest_us - horizon_ms * 1_000, width_us)
 
 
 def bucket_key_us(operator: Operator, key_us: int) -> int:
@@ -102,16 +111,20 @@ SUMMED = (
 
 def batch_facts(report: Report, judgement: Judgement, needs: Needs, received_us: int) -> BatchFacts:
     """Return what ``report`` adds, judged and with its needs counted, received at ``received_us``."""
-    tallies = judgement.tallies.values()
+    pairs = late_least = late_most = 0
+    for tally in judgement.tallies.values():
+        pairs += tally.rows
+        late_least += tally.late_least
+        late_most += tally.late_most
     return BatchFacts(
         seen_us=min(report.started_us, received_us),
         keys_per_row=report.operator.most_keys,
         first_key_us=min((key_us for _, key_us in judgement.tallies), default=None),
         rows=report.rows,
         uncounted_rows=report.uncounted_rows,
-        pairs=sum(tally.rows for tally in tallies),
-        late_least=sum(tally.late_least for tally in tallies),
-        late_most=sum(tally.late_most for tally in tallies),
+        pairs=pairs,
+        late_least=late_least,
+        late_most=late_most,
         unjudged_rows=judgement.unjudged_rows,
         need_pairs=needs.pairs,
         need_unknown_rows=needs.unknown_rows,
@@ -172,7 +185,7 @@ def facts_of(
     to_us: int,
     keys_per_row: int,
     partitions: int,
-    batch_ids: Mapping[str, Iterable[int]],
+    batches_of: Mapping[str, Iterable[Range]],
 ) -> Facts:
     """Return the facts of a horizon.
 
@@ -183,9 +196,9 @@ def facts_of(
         to_us: greatest of their ``seen_us``.
         keys_per_row: greatest of theirs.
         partitions: partitions that had a row in the horizon.
-        batch_ids: ids of the batches by query id.
+        batches_of: ranges of the batches' ids by query id.
     """
-    found = {query: coverage_of(ids) for query, ids in sorted(batch_ids.items())}
+    found = {query: coverage_of_ranges(ranges) for query, ranges in sorted(batches_of.items())}
     coverage = {query: known for query, known in found.items() if known is not None}
     return Facts(
         batches=batches,

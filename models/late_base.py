@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_of_report
 from tidemark.models.operators import Int64s
@@ -41,7 +43,15 @@ class Needs:
     @property
     def pairs(self) -> int:
         """(Row, key) pairs with a known need."""
-        return sum(int(count.sum()) for _, count in self.by_partition.values())
+        return int(self.whole[1].sum())
+
+    @property
+    def whole(self) -> tuple[Int64s, Int64s]:
+        """``(need_us, count)`` over all partitions, shape (counts,) each."""
+        if not self.by_partition:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        needs, counts = zip(*self.by_partition.values(), strict=True)
+        return np.concatenate(needs), np.concatenate(counts)
 
 
 def floor_ms(time_us: int) -> int:

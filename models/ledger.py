@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidemark.models.cells import cells_of
 from tidemark.models.coverage import Coverage, coverage_of
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.operators import Int64s
@@ -56,26 +57,28 @@ def judge(report: Report) -> Judgement:
     if report.late_watermark_ms is None and not complete_mode:
         return Judgement({}, report.rows - report.null_rows)
     late_us = None if complete_mode else (report.late_watermark_ms or 0) * SPARK_TICK_US
-    tallies: dict[tuple[str, int], Tally] = {}
-    for part in report.partitions:
-        granules = np.asarray(part.granules, np.int64)
-        counts = np.asarray(part.counts, np.int64)
-        row, last_key = report.operator.keys(granule_last_us(granules, report.granule_us, report.closed))
-        _, first_key = report.operator.keys(granule_first_us(granules, report.granule_us, report.closed))
-        pairs = counts[row]
-        late_least = pairs * (last_key <= late_us) if late_us is not None else np.zeros_like(pairs)
-        late_most = pairs * (first_key <= late_us) if late_us is not None else late_least
-        for key, tally in _sum_by_key(last_key, pairs, late_least, late_most):
-            tallies[part.partition, key] = tally
+    cells = cells_of(report)
+    row, last_key = report.operator.keys(granule_last_us(cells.granules, report.granule_us, report.closed))
+    _, first_key = report.operator.keys(granule_first_us(cells.granules, report.granule_us, report.closed))
+    pairs = cells.counts[row]
+    late_least = pairs * (last_key <= late_us) if late_us is not None else np.zeros_like(pairs)
+    late_most = pairs * (first_key <= late_us) if late_us is not None else late_least
+    tallies = {
+        (report.partitions[part].partition, key): tally
+        for part, key, tally in _sums(cells.parts[row], last_key, (pairs, late_least, late_most))
+    }
     return Judgement(tallies, report.uncounted_rows)
 
 
-def _sum_by_key(key: Int64s, rows: Int64s, least: Int64s, most: Int64s) -> Iterable[tuple[int, Tally]]:
-    keys, where = np.unique(key, return_inverse=True)
-    sums = np.zeros((3, len(keys)), np.int64)
-    for into, values in zip(sums, (rows, least, most), strict=True):
-        np.add.at(into, where, values)
-    return zip(keys.tolist(), (Tally(*column) for column in sums.T.tolist()), strict=True)
+def _sums(part: Int64s, key: Int64s, counts: tuple[Int64s, ...]) -> Iterable[tuple[int, int, Tally]]:
+    """Return the sums of ``counts`` by (part, key), in that order."""
+    if not len(key):
+        return []
+    order = np.lexsort((key, part))
+    part, key = part[order], key[order]
+    starts = np.flatnonzero(np.r_[True, (np.diff(part) != 0) | (np.diff(key) != 0)])
+    sums = [np.add.reduceat(values[order], starts).tolist() for values in counts]
+    return zip(part[starts].tolist(), key[starts].tolist(), map(Tally, *sums), strict=True)
 
 
 @dataclass(frozen=True, slots=True)

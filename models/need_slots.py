@@ -1,4 +1,8 @@
-"""Needs in time slots: sketches of a minute each, that add up to those of any horizon."""
+"""Needs in time slots: sketches of a minute, an hour or a day each, that add up to those of any horizon.
+
+What is older is kept in wider slots. Which slot a time belongs to follows from two marks alone, so that every count is
+in one slot and no other, whenever it came.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +13,68 @@ from tidemark.models.late_base import Needs
 from tidemark.models.operators import Int64s
 from tidemark.models.sketch import Sketch
 
-__all__ = ["SLOT_US", "SlidingNeeds", "SlotNeeds", "merge_all", "slot_of_us"]
+__all__ = [
+    "DAY_US",
+    "HOUR_US",
+    "SLOT_US",
+    "Levels",
+    "SlidingNeeds",
+    "SlotNeeds",
+    "edge_us",
+    "merge_all",
+    "slot_of_us",
+]
 
 SLOT_US = 60_000_000
-"""Width of a time slot in microseconds."""
+"""Width of the narrowest time slot in microseconds."""
+
+HOUR_US = 60 * SLOT_US
+"""Width of an hour in microseconds."""
+
+DAY_US = 24 * HOUR_US
+"""Width of a day in microseconds."""
+
+
+def edge_us(time_us: int, width_us: int) -> int:
+    """Return the start of the slot of ``width_us`` that holds ``time_us``."""
+    return time_us // width_us * width_us
 
 
 def slot_of_us(time_us: int) -> int:
-    """Return the start of the slot that holds ``time_us``."""
-    return time_us // SLOT_US * SLOT_US
+    """Return the start of the narrowest slot that holds ``time_us``."""
+    return edge_us(time_us, SLOT_US)
 
 
 def merge_all(sketches: Iterable[Sketch]) -> Sketch:
     """Return the counts of all ``sketches``."""
     merged = Sketch()
-    for sketch in sketches:
-        merged.merge(sketch)
+    merged.merge_many(list(sketches))
     return merged
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """How far slots have been rolled up into wider ones."""
+
+    hours_until_us: int = 0
+    """What was seen before is in slots of an hour or more; the edge of an hour."""
+    days_until_us: int = 0
+    """What was seen before is in slots of a day; the edge of a day, not after ``hours_until_us``."""
+
+    def width_us(self, time_us: int) -> int:
+        """Return the width of the slot that holds what was seen at ``time_us``."""
+        if time_us < self.days_until_us:
+            return DAY_US
+        return HOUR_US if time_us < self.hours_until_us else SLOT_US
+
+    def slot_us(self, time_us: int) -> int:
+        """Return the start of the slot that holds what was seen at ``time_us``."""
+        return edge_us(time_us, self.width_us(time_us))
+
+    def ceiling_us(self, time_us: int) -> int:
+        """Return the first edge of a slot at or after ``time_us``."""
+        start_us = self.slot_us(time_us)
+        return start_us if start_us == time_us else start_us + self.width_us(time_us)
 
 
 @dataclass(slots=True)

@@ -8,8 +8,7 @@ would admit; it is the sample that a controller must quantify, not the row's lat
 
 from __future__ import annotations
 
-import numpy as np
-
+from tidemark.models.cells import cells_of
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
@@ -28,15 +27,15 @@ def needs_of_report(report: Report, late_base_ms: int) -> dict[str, tuple[Int64s
     ``late_base_ms`` is the base that the batch's late filter used, of the whole stream and over restarts. Where a
     granule's rows have different keys (row-level, sessions) the earliest one is taken, so a need is never too small.
     """
-    result = {}
-    for part in report.partitions:
-        times = granule_first_us(np.asarray(part.granules, np.int64), report.granule_us, report.closed)
-        row, key = report.operator.keys(times)
-        result[part.partition] = (
-            needs_us(key, late_base_ms * SPARK_TICK_US, SPARK_TICK_US),
-            np.asarray(part.counts, np.int64)[row],
-        )
-    return result
+    cells = cells_of(report)
+    row, key = report.operator.keys(granule_first_us(cells.granules, report.granule_us, report.closed))
+    order, slices = cells.by_part(row, len(report.partitions))
+    need_us = needs_us(key[order], late_base_ms * SPARK_TICK_US, SPARK_TICK_US)
+    count = cells.counts[row[order]]
+    return {
+        part.partition: (need_us[where], count[where])
+        for part, where in zip(report.partitions, slices, strict=True)
+    }
 
 
 class BaseTracker:

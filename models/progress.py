@@ -16,6 +16,7 @@ import numpy as np
 from tidemark.models.defaults import (
     LEAST_BATCHES_OF_A_PACE,
     LEAST_BATCHES_OF_A_PARTITION,
+    NO_DATA_GAPS,
     RECENT_BATCHES,
     SILENT_PARTITION_GAPS,
 )
@@ -94,6 +95,12 @@ class Progress:
     """The median of that over all batches given, in microseconds."""
     silent_partitions: int
     """Partitions that used to report and have been silent for long."""
+
+    @property
+    def fell_silent(self) -> bool:
+        """Whether no report has come for longer than a slow batch explains."""
+        silent_us, gap_us = self.silent_us, self.batch_gap_us
+        return silent_us is not None and gap_us is not None and silent_us > NO_DATA_GAPS * gap_us
 
 
 UNKNOWN_PROGRESS = Progress(

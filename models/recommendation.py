@@ -7,7 +7,7 @@ inputs give the same recommendation, on any machine and at any time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tidemark.models.choice import needed_rank, percent
@@ -16,9 +16,9 @@ from tidemark.models.defaults import (
     BOUND_DIGITS,
     CATCH_UP_LAG_GAPS,
     CATCH_UP_PACE_PPM,
+    FLOOR_STEP_PPM,
     NARROW_DEAD_BAND_PPM,
     NARROW_STABILISATION_MS,
-    NO_DATA_GAPS,
     UNKNOWN_SHARE_OF_BUDGET_PPM,
 )
 from tidemark.models.duration import format_about, format_duration
@@ -26,6 +26,8 @@ from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.quantile import least_samples
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.target import PPM, format_target
+from tidemark.models.transition import Situation, state_at
+from tidemark.models.windows import Windows
 
 __all__ = ["Evidence", "Inputs", "Recommendation", "Step", "recommend"]
 
@@ -69,6 +71,10 @@ class Inputs:
     recent_bounds_ms: tuple[int, ...] = ()
     """What rows asked for (``Recommendation.asked_ms``) at earlier decisions under the same SLO, within the last
     ``NARROW_STABILISATION_MS``, in milliseconds."""
+    situation: Situation | None = None
+    """The stream after its newest batch, which tells the state under another bound; None when it is not known."""
+    windows: Windows | None = None
+    """How single windows came out; None when it is not known, or when the SLO asks nothing of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +119,32 @@ def recommend(inputs: Inputs) -> Recommendation:
     """Return the bound to recommend; without enough evidence or when constraints conflict, none."""
     step = _quantile(inputs)
     steps = [step]
-    for link in (
-        _round_up,
-        _unknown_rows,
-        _no_data,
-        _catching_up,
-        _silent_partitions,
-        _narrow_late,
-        _latency_cap,
-        _limits,
-        _dead_band,
-    ):
+    for link in _links(inputs):
         if step.bound_ms is None:
             break
         step = link(inputs, step.bound_ms)
         steps.append(step)
     return Recommendation(step.bound_ms, tuple(steps))
+
+
+def _links(inputs: Inputs) -> Iterator[_Link]:
+    """Return the steps after the first. Those that nobody asked for are left out, since they would do nothing."""
+    slo, policy = inputs.slo, inputs.policy
+    yield from (_round_up, _unknown_rows, _no_data, _catching_up, _silent_partitions, _narrow_late)
+    if slo.objective == "timeslices":
+        yield _timeslices
+    if slo.worst_window_ppm is not None:
+        yield _worst_window
+    if policy.margin_ppm:
+        yield _margin
+    yield _latency_cap
+    if slo.state_cap_rows is not None:
+        yield _state_cap
+    if len(policy.directions) == 1:
+        yield _directions
+    if policy.most_narrowing_ppm is not None:
+        yield _one_step
+    yield from (_limits, _dead_band)
 
 
 def _quantile(inputs: Inputs) -> Step:
@@ -155,9 +171,13 @@ def _quantile(inputs: Inputs) -> Step:
 
 
 def _round_up(inputs: Inputs, bound_ms: int) -> Step:  # noqa: ARG001 - one signature for every link
-    grain = 10 ** max(len(str(bound_ms)) - BOUND_DIGITS, 0)
-    rounded = -(-bound_ms // grain) * grain
+    rounded = _rounded_up(bound_ms)
     return Step(_ASKED, rounded, f"{format_duration(rounded * 1_000)}, in {BOUND_DIGITS} digits")
+
+
+def _rounded_up(bound_ms: int) -> int:
+    grain: int = 10 ** max(len(str(bound_ms)) - BOUND_DIGITS, 0)
+    return -(-bound_ms // grain) * grain
 
 
 def _unknown_rows(inputs: Inputs, bound_ms: int) -> Step:
@@ -189,7 +209,7 @@ def _not_narrowed(name: str, inputs: Inputs, bound_ms: int, why: str) -> Step:
 
 def _no_data(inputs: Inputs, bound_ms: int) -> Step:
     silent_us, gap_us = inputs.progress.silent_us, inputs.progress.batch_gap_us
-    if silent_us is None or gap_us is None or silent_us <= NO_DATA_GAPS * gap_us:
+    if silent_us is None or gap_us is None or not inputs.progress.fell_silent:
         return Step("no data", bound_ms, "nothing says that the stream has fallen silent")
     told = f"no report for {format_about(silent_us)}, where {format_about(gap_us)} between batches is typical"
     return _not_narrowed("no data", inputs, bound_ms, told)
@@ -232,6 +252,64 @@ def _narrow_late(inputs: Inputs, bound_ms: int) -> Step:
     return Step("narrow late", widest, told)
 
 
+def _timeslices(inputs: Inputs, bound_ms: int) -> Step:
+    """Keep the share of good windows; what rows need is not known by window, so a bound is felt for."""
+    name, slo, windows = "timeslices", inputs.slo, inputs.windows
+    asked = f"at least {_percent(slo.slices_ppm)} of the windows must keep {format_target(slo.target_ppm)}"
+    if windows is None or not windows.horizon.closed:
+        return _not_narrowed(name, inputs, bound_ms, f"{asked}, and no window has closed yet")
+    horizon, since = windows.horizon, windows.since
+    if since.closed and since.good_ppm < slo.slices_ppm:
+        told = (
+            f"{since.good:,} of the {since.closed:,} windows closed under the bound in use did, and {asked}"
+        )
+        return _felt_for(name, inputs, bound_ms, told)
+    if horizon.good_ppm < slo.slices_ppm:
+        told = f"{horizon.good:,} of {horizon.closed:,} windows did, and {asked}"
+        return _not_narrowed(name, inputs, bound_ms, told)
+    return Step(name, bound_ms, f"{horizon.good:,} of {horizon.closed:,} windows did: {asked}")
+
+
+def _worst_window(inputs: Inputs, bound_ms: int) -> Step:
+    name, floor_ppm, windows = "worst window", inputs.slo.worst_window_ppm or 0, inputs.windows
+    floor = f"the floor is {_percent(floor_ppm)}"
+    worst_ppm = None if windows is None else windows.horizon.worst_ppm
+    if windows is None or worst_ppm is None:
+        return _not_narrowed(name, inputs, bound_ms, f"no window has closed yet, and {floor}")
+    since_ppm = windows.since.worst_ppm
+    if since_ppm is not None and since_ppm < floor_ppm:
+        told = f"the worst window under the bound in use kept {_percent(since_ppm)}, {floor}"
+        return _felt_for(name, inputs, bound_ms, told)
+    told = f"the worst window kept {_percent(worst_ppm)}, {floor}"
+    return (
+        _not_narrowed(name, inputs, bound_ms, told) if worst_ppm < floor_ppm else Step(name, bound_ms, told)
+    )
+
+
+def _felt_for(name: str, inputs: Inputs, bound_ms: int, why: str) -> Step:
+    """Return a bound one step wider than the one in use, as far as any row needs it."""
+    in_use, rows = inputs.in_use_ms, inputs.evidence.rows
+    if in_use is None:
+        return Step(name, bound_ms, f"{why}: the bound in use is not known, so nothing is widened on it")
+    greatest_us = inputs.curve.needs.value_at_rank(rows) if rows else None
+    enough_ms = in_use if greatest_us is None else max(math.ceil(greatest_us / 1_000), in_use)
+    step_ms = min(in_use + max(in_use * FLOOR_STEP_PPM // PPM, 1), enough_ms)
+    wider = max(bound_ms, _rounded_up(step_ms))
+    if wider <= in_use:
+        return Step(name, wider, f"{why}: no row of known need is beyond the bound in use, which stays")
+    return Step(name, wider, f"{why}: it is widened to {format_duration(wider * 1_000)}")
+
+
+def _margin(inputs: Inputs, bound_ms: int) -> Step:
+    margin_ppm = inputs.policy.margin_ppm
+    wider = _rounded_up(-(-bound_ms * (PPM + margin_ppm) // PPM))
+    return Step("margin", wider, f"{format_duration(wider * 1_000)} with a margin of {_percent(margin_ppm)}")
+
+
+def _percent(share_ppm: int) -> str:
+    return f"{share_ppm / 10_000:g} %"
+
+
 def _latency_cap(inputs: Inputs, bound_ms: int) -> Step:
     cap_ms, curve = inputs.slo.latency_cap_ms, inputs.curve
     if cap_ms is None:
@@ -271,6 +349,49 @@ def _widest_within(curve: Curve, too_wide_ms: int, cap_ms: int) -> int | None:
     return low if low >= 0 else None
 
 
+def _state_cap(inputs: Inputs, bound_ms: int) -> Step:
+    name, cap, situation = "state cap", inputs.slo.state_cap_rows or 0, inputs.situation
+    rows = None if situation is None else state_at(situation, bound_ms * 1_000)[0]
+    if situation is None or rows is None:
+        return Step(name, bound_ms, f"no state is known yet to hold against the cap of {cap:,} rows")
+    if rows <= cap:
+        return Step(name, bound_ms, f"about {rows:,} rows of state, the cap is {cap:,}")
+    bound = format_duration(bound_ms * 1_000)
+    conflict = f"{bound} would hold about {rows:,} rows of state, above the cap of {cap:,}"
+    if inputs.slo.yields == "state":
+        return Step(name, bound_ms, f"{conflict}; the cap yields, as the SLO says")
+    if inputs.slo.yields != "completeness":
+        held = "and the SLO does not say that either yields: the bound in use is held"
+        return Step(name, None, f"{conflict}, {held}")
+    low, high = -1, bound_ms
+    while high - low > 1:
+        middle = (low + high) // 2
+        within = (state_at(situation, middle * 1_000)[0] or 0) <= cap
+        low, high = (middle, high) if within else (low, middle)
+    if low < 0:
+        return Step(name, 0, f"{conflict}; completeness yields, and even a bound of 0 is above the cap")
+    kept = percent(inputs.curve.at(low * 1_000))
+    return Step(name, low, f"{conflict}; completeness yields: {format_duration(low * 1_000)} keeps {kept}")
+
+
+def _directions(inputs: Inputs, bound_ms: int) -> Step:
+    (only,) = inputs.policy.directions
+    in_use = inputs.in_use_ms
+    if in_use is None or bound_ms == in_use or (bound_ms > in_use) == (only == "Widen"):
+        return Step("directions", bound_ms, f"the policy allows to {only.lower()}")
+    told = f"the policy allows to {only.lower()} only: the bound in use, {format_duration(in_use * 1_000)}, stays"
+    return Step("directions", in_use, told)
+
+
+def _one_step(inputs: Inputs, bound_ms: int) -> Step:
+    name, in_use, most_ppm = "narrowing step", inputs.in_use_ms, inputs.policy.most_narrowing_ppm or PPM
+    least_ms = 0 if in_use is None else -(-in_use * (PPM - most_ppm) // PPM)
+    if bound_ms >= least_ms:
+        return Step(name, bound_ms, f"one rollout narrows by at most {_percent(most_ppm)}")
+    told = f"one rollout narrows by at most {_percent(most_ppm)}: to {format_duration(least_ms * 1_000)}"
+    return Step(name, least_ms, told)
+
+
 def _limits(inputs: Inputs, bound_ms: int) -> Step:
     least, greatest = inputs.policy.least_bound_ms, inputs.policy.greatest_bound_ms
     limited = max(bound_ms, least) if greatest is None else min(max(bound_ms, least), greatest)
@@ -299,5 +420,10 @@ def _dead_band(inputs: Inputs, bound_ms: int) -> Step:
         and inputs.slo.yields != "latency"
     ):
         return Step("dead band", bound_ms, "the bound in use is above the latency cap")
+    cap, situation = inputs.slo.state_cap_rows, inputs.situation
+    if cap is not None and situation is not None and inputs.slo.yields != "state":
+        rows, _ = state_at(situation, in_use * 1_000)
+        if rows is not None and rows > cap:
+            return Step("dead band", bound_ms, "the bound in use is above the state cap")
     saved = format_duration((in_use - bound_ms) * 1_000)
     return Step("dead band", in_use, f"narrowing by {saved} is less than a tenth: the bound in use stays")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,11 +76,40 @@ class Sketch:
         Raises:
             ValueError: when the two were made with different parameters, whose buckets do not line up.
         """
-        if self._parameters() != other._parameters():
-            raise ValueError(
-                f"sketches with parameters {self._parameters()} and {other._parameters()} cannot merge"
-            )
+        self._check_fits(other)
         self._absorb(other._buckets, other._weights)
+
+    def merge_many(self, others: Sequence[Sketch]) -> None:
+        """Add the counts of all ``others``; many at once cost little more than one.
+
+        Raises:
+            ValueError: when one was made with different parameters.
+        """
+        for other in others:
+            self._check_fits(other)
+        if others:
+            self._absorb(
+                np.concatenate([other._buckets for other in others]),  # noqa: SLF001 - its own kind
+                np.concatenate([other._weights for other in others]),  # noqa: SLF001 - its own kind
+            )
+
+    def subtract(self, values: ArrayLike, weights: ArrayLike) -> None:
+        """Take back ``values``, shape (n,), that were added with just these ``weights``.
+
+        Whole weights are taken back exactly: it is as if they had never been added.
+
+        Raises:
+            ValueError: when less than that was counted; nothing is changed.
+        """
+        before = self._buckets, self._weights
+        self._absorb(
+            self._bucket_of(np.atleast_1d(np.asarray(values, np.float64))),
+            -np.atleast_1d(np.asarray(weights, np.float64)),
+        )
+        if (self._weights < 0).any():
+            self._buckets, self._weights = before
+            raise ValueError("more is to be taken back than the sketch counted")
+        self._buckets, self._weights = self._buckets[self._weights > 0], self._weights[self._weights > 0]
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -165,6 +195,12 @@ class Sketch:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     # -- inside -------------------------------------------------------------------------------------------------
+
+    def _check_fits(self, other: Sketch) -> None:
+        if self._parameters() != other._parameters():
+            raise ValueError(
+                f"sketches with parameters {self._parameters()} and {other._parameters()} cannot merge"
+            )
 
     def _parameters(self) -> tuple[int, int]:
         return self.relative_accuracy_ppm, self.least_magnitude

@@ -13,23 +13,20 @@ costs is added by whoever knows it. What is not known is None, never 0.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
-from scipy.stats import beta
 
 from tidemark.models.choice import percent_of
 from tidemark.models.curve import Curve
 from tidemark.models.duration import format_about, format_duration
+from tidemark.models.interval import interval_ppm
 from tidemark.models.operators import Int64s, Operator, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
 from tidemark.models.target import PPM
+from tidemark.models.wire import ChangeKind
 
-__all__ = ["CutBucket", "Kind", "Situation", "Transition", "cut_bucket", "transition_to"]
-
-Kind = Literal["widen", "narrow", "same"]
+__all__ = ["CutBucket", "Situation", "Transition", "cut_bucket", "state_at", "transition_to"]
 
 _BUCKET = (PPM + DEFAULT_RELATIVE_ACCURACY_PPM) / (PPM - DEFAULT_RELATIVE_ACCURACY_PPM)
 """Upper edge of a bucket of the needs' sketch over its lower edge."""
@@ -92,7 +89,7 @@ class CutBucket:
 class Transition:
     """What a change of the bound will do. None is unknown."""
 
-    kind: Kind
+    kind: ChangeKind
     """Whether it widens, narrows or leaves the bound."""
     from_bound_us: int
     """The bound in use, in microseconds."""
@@ -109,7 +106,7 @@ class Transition:
     rows_closing: int | None
     """Rows admitted so far to those windows."""
     state_rows: int | None
-    """Rows in the state once the new bound is in effect: an estimate, see ``_state``."""
+    """Rows in the state once the new bound is in effect: an estimate, see ``state_at``."""
     state_bytes: int | None
     """Memory of the state then, in bytes: the same estimate."""
     rows: int
@@ -143,12 +140,12 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
         share_below: share of the pairs in the bucket that the bound cuts (``cut_bucket``) that it admits; None: their
             needs are taken to be spread evenly.
     """
-    kind: Kind = "same"
+    kind: ChangeKind = "same"
     if bound_us != situation.bound_us:
         kind = "widen" if bound_us > situation.bound_us else "narrow"
     stands_still_us, effective_us = _when(situation, bound_us)
     windows, rows_closing = _closing(situation, bound_us)
-    state_rows, state_bytes = _state(situation, bound_us)
+    state_rows, state_bytes = state_at(situation, bound_us)
     point = situation.curve.at(bound_us)
     cut = cut_bucket(situation.curve, bound_us)
     late = late_least = late_most = point.late
@@ -157,8 +154,8 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
     elif cut is not None:
         even = (bound_us - cut.low_us) / (cut.high_us - cut.low_us)
         late, late_least = point.late - round(cut.pairs * even), point.late - cut.pairs
-    least_ppm, _ = _interval_ppm(late_most, point.rows, situation.confidence_ppm)
-    _, most_ppm = _interval_ppm(late_least, point.rows, situation.confidence_ppm)
+    least_ppm, _ = interval_ppm(late_most, point.rows, situation.confidence_ppm)
+    _, most_ppm = interval_ppm(late_least, point.rows, situation.confidence_ppm)
     found = Transition(
         kind=kind,
         from_bound_us=situation.bound_us,
@@ -216,7 +213,7 @@ def _closing(situation: Situation, bound_us: int) -> tuple[int | None, int | Non
     return last - first, int(situation.open_rows[first:last].sum())
 
 
-def _state(situation: Situation, bound_us: int) -> tuple[int | None, int | None]:
+def state_at(situation: Situation, bound_us: int) -> tuple[int | None, int | None]:
     """Return rows and bytes of the state under the new bound, once it is in effect.
 
     Assumed: state is in proportion to the event time that is open, from the watermark to the end of the newest window
@@ -258,16 +255,6 @@ def cut_bucket(curve: Curve, bound_us: int) -> CutBucket | None:
         return None
     (within,) = curve.needs.weight_at_most(np.array([high_us], np.float64)).tolist()
     return CutBucket(high_us / _BUCKET, high_us, round(within) - surely)
-
-
-def _interval_ppm(late: int, rows: int, confidence_ppm: int) -> tuple[int | None, int | None]:
-    if not rows:
-        return None, None
-    tail = (1 - confidence_ppm / PPM) / 2
-    admitted = rows - late
-    least = float(beta.ppf(tail, admitted, late + 1)) if admitted else 0.0
-    most = float(beta.ppf(1 - tail, admitted + 1, late)) if late else 1.0
-    return math.floor(least * PPM), math.ceil(most * PPM)
 
 
 def _text(situation: Situation, told: Transition) -> str:

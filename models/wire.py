@@ -7,7 +7,9 @@ microseconds or milliseconds with the unit in the name; there is no float.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from functools import cache
+from operator import lt
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
@@ -21,6 +23,7 @@ __all__ = [
     "AppendDelay",
     "BoundAnswer",
     "BoundSource",
+    "ChangeKind",
     "Envelope",
     "LiveState",
     "Mode",
@@ -29,6 +32,7 @@ __all__ = [
     "PartitionCounts",
     "Pin",
     "Report",
+    "ScopeKind",
     "read_bound_answer",
     "to_json_object",
 ]
@@ -49,6 +53,10 @@ OutputMode = Literal["append", "update", "complete"]
 BoundSource = Literal["controller", "disk", "job"]
 Pin = Literal["Off", "Ceiling"]
 """What a kill switch holds a job to: its own bound (Off), or in Live the ceiling alone."""
+ScopeKind = Literal["fleet", "job", "stream"]
+"""What a kill switch is set on."""
+ChangeKind = Literal["widen", "narrow", "same"]
+"""Which way a change of the bound goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +80,7 @@ class PartitionCounts:
             raise ValueError(
                 f"partition {self.partition!r}: {len(self.granules)} granules but {len(self.counts)} counts"
             )
-        if any(left >= right for left, right in zip(self.granules, self.granules[1:], strict=False)):
+        if not all(map(lt, self.granules, self.granules[1:])):
             raise ValueError(f"partition {self.partition!r}: granules must be ascending and distinct")
 
     @property
@@ -305,4 +313,22 @@ def read_bound_answer(value: object) -> BoundAnswer:
 
 def to_json_object(value: Report | Acknowledgement | BoundAnswer) -> dict[str, Any]:
     """Return ``value`` as the object that goes over the wire."""
-    return asdict(value)
+    plain: dict[str, Any] = _plain(value)
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    # As ``dataclasses.asdict``, which copies each of a report's thousands of numbers.
+    kind = type(value)
+    if kind is int or kind is str or value is None:
+        return value
+    if kind is tuple:
+        return tuple(map(_plain, value)) if value and is_dataclass(value[0]) else value
+    if is_dataclass(kind):
+        return {name: _plain(getattr(value, name)) for name in _names(kind)}
+    return value
+
+
+@cache
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))

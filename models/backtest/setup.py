@@ -9,10 +9,10 @@ from typing import Literal
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Operator, TimeWindow
 from tidemark.models.replay import Engine
+from tidemark.models.slo import Objective
 
 __all__ = ["BacktestMode", "Objective", "Scope", "Setup"]
 
-Objective = Literal["occurrences", "timeslices"]
 Scope = Literal["global", "partition"]
 BacktestMode = Literal["live", "restart"]
 

@@ -1,0 +1,88 @@
+"""How long what is stored is kept, and what may not be kept shorter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.models.need_slots import DAY_US
+
+__all__ = ["LEAST_DAYS_BY_HOUR", "LEAST_DAYS_BY_MINUTE", "Retention"]
+
+LEAST_DAYS_BY_MINUTE = 2
+"""Horizons of up to this many days begin on the edge of a minute."""
+
+LEAST_DAYS_BY_HOUR = 32
+"""Longer than the longest horizon that an SLO may have, 31 days, which begins on the edge of an hour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long each kind of data is kept, in days back from the stream's newest batch."""
+
+    minutes_days: int = 3
+    """Needs by the minute; then by the hour."""
+    hours_days: int = 40
+    """Needs by the hour; then by the day."""
+    days_days: int = 400
+    """Needs and sums at all."""
+    reports_days: int = 35
+    """Facts of each report: they say whether a report came before, and how late windows were emitted."""
+    bodies_days: int = 3
+    """Reports as they were sent."""
+    ledger_days: int = 35
+    """What was admitted and late, by key and partition."""
+    events_days: int = 400
+    """What happened to a stream and why."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would make a horizon inexact."""
+        least = {
+            "minutes_days": LEAST_DAYS_BY_MINUTE,
+            "hours_days": max(LEAST_DAYS_BY_HOUR, self.minutes_days),
+            "days_days": max(self.hours_days, self.reports_days),
+            # While facts are summed up from reports, they are there.
+            "reports_days": max(LEAST_DAYS_BY_HOUR, self.minutes_days + 1),
+            "bodies_days": 1,
+            "ledger_days": LEAST_DAYS_BY_HOUR,
+            "events_days": 1,
+        }
+        for name, days in least.items():
+            if getattr(self, name) < days:
+                raise ValueError(
+                    f"retention_{name} must be at least {days} beside the other settings, not {getattr(self, name)}"
+                )
+
+    @property
+    def minutes_us(self) -> int:
+        """``minutes_days`` in microseconds."""
+        return self.minutes_days * DAY_US
+
+    @property
+    def hours_us(self) -> int:
+        """``hours_days`` in microseconds."""
+        return self.hours_days * DAY_US
+
+    @property
+    def days_us(self) -> int:
+        """``days_days`` in microseconds."""
+        return self.days_days * DAY_US
+
+    @property
+    def reports_us(self) -> int:
+        """``reports_days`` in microseconds."""
+        return self.reports_days * DAY_US
+
+    @property
+    def bodies_us(self) -> int:
+        """``bodies_days`` in microseconds."""
+        return self.bodies_days * DAY_US
+
+    @property
+    def ledger_us(self) -> int:
+        """``ledger_days`` in microseconds."""
+        return self.ledger_days * DAY_US
+
+    @property
+    def events_us(self) -> int:
+        """``events_days`` in microseconds."""
+        return self.events_days * DAY_US

@@ -1,0 +1,1 @@
+"""Rollouts: from a recommended bound to one that is verified, as an explicit state machine. Pure."""

@@ -1,0 +1,109 @@
+"""The gate between a recommendation and the job: when a rollout may be published, and what holds it.
+
+A bound is widened because rows are being lost, so widening passes whatever is there to make narrowing slow: freezes,
+the dwell, the rate limit, the share of the fleet. A first bound passes the last three of them too: there is none before
+it that it could follow too fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tidemark.models.defaults import LISTENING_MS
+from tidemark.models.duration import format_about, format_duration
+from tidemark.models.rollout.facts import Facts, Failure, Move, Rollout
+from tidemark.models.rollout.freeze import frozen_until_us
+
+__all__ = ["DAY_US", "asks_approval", "at_gate", "when"]
+
+DAY_US = 86_400_000_000
+
+
+def at_gate(rollout: Rollout, facts: Facts, now_us: int) -> Move | None:
+    """Return what holds the rollout, the first of the gates that does; None when it may be published."""
+    return next(_holding(rollout, facts, now_us), None)
+
+
+def asks_approval(rollout: Rollout, facts: Facts) -> bool:
+    """Return whether the policy wants a person to approve it and nobody has."""
+    approval = facts.policy.approval
+    if rollout.approved or rollout.cause != "Decision":
+        return False
+    return approval == "all" or (approval == "narrow" and rollout.direction == "Narrow")
+
+
+def when(at_us: int) -> str:
+    """Return a time to the second, in UTC."""
+    return f"{np.datetime64(at_us // 1_000_000, 's')} UTC".replace("T", " ", 1)
+
+
+def _holding(rollout: Rollout, facts: Facts, now_us: int) -> Iterator[Move]:
+    policy = facts.policy
+    if facts.pinned is not None:
+        yield Move("Recommended", f"held by the pin: {facts.pinned}", "Pinned")
+    if rollout.cause == "Operator":
+        return
+    if policy.paused:
+        yield Move("Recommended", "held: the policy is paused; resume it", "Paused")
+    if rollout.cause == "NoData":
+        # It is for whoever comes back, so nobody has to listen now.
+        return
+    yield from _not_listening(facts, now_us)
+    failed = next((failure for failure in facts.failures if _fails(failure, rollout, now_us)), None)
+    if failed is not None:
+        told = f"held: {failed.why}; it is not tried again before {when(failed.until_us)} or another SLO or policy"
+        yield Move("Recommended", told, "FailedBefore")
+    if rollout.direction == "Widen":
+        return
+    frozen_us = frozen_until_us(policy.freeze_windows, now_us)
+    if frozen_us is not None:
+        yield Move(
+            "Recommended", f"held: nothing is narrowed in the freeze until {when(frozen_us)}", "Frozen"
+        )
+    if not rollout.first:
+        yield from _slowed(facts, now_us)
+
+
+def _not_listening(facts: Facts, now_us: int) -> Iterator[Move]:
+    silent = f"no report and no acknowledgement came for {format_duration(LISTENING_MS * 1_000)}"
+    if facts.heard_us is None or now_us - facts.heard_us > LISTENING_MS * 1_000:
+        yield Move(
+            "Recommended", f"held: {silent}, and a job that does not listen is not rolled", "NotListening"
+        )
+    elif facts.unanswered_us is not None and now_us - facts.unanswered_us > LISTENING_MS * 1_000:
+        told = (
+            f"held: what was published {when(facts.unanswered_us)} is not acknowledged, "
+            "and a job that does not answer is not rolled"
+        )
+        yield Move("Recommended", told, "NotListening")
+
+
+def _slowed(facts: Facts, now_us: int) -> Iterator[Move]:
+    policy = facts.policy
+    if facts.narrowed_us:
+        free_us = facts.narrowed_us[-1] + policy.dwell_ms * 1_000
+        if now_us < free_us:
+            dwell = format_about(policy.dwell_ms * 1_000)
+            told = f"held: it was narrowed {when(facts.narrowed_us[-1])}, and the dwell of {dwell} ends {when(free_us)}"
+            yield Move("Recommended", told, "Dwell")
+    most = policy.most_narrowings_a_day
+    within = [at_us for at_us in facts.narrowed_us if at_us > now_us - DAY_US]
+    if most is not None and len(within) >= most:
+        free_us = within[-most] + DAY_US
+        told = f"held: it was narrowed {len(within)} times within 24 hours, {most} are allowed; until {when(free_us)}"
+        yield Move("Recommended", told, "RateLimit")
+    if facts.fleet_narrowing >= facts.fleet_most:
+        told = (
+            f"held: {facts.fleet_narrowing} other streams are being narrowed, "
+            f"and at most {facts.fleet_most} may be at once"
+        )
+        yield Move("Recommended", told, "FleetShare")
+
+
+def _fails(failure: Failure, rollout: Rollout, now_us: int) -> bool:
+    if now_us >= failure.until_us or failure.direction != rollout.direction or rollout.to_bound_ms is None:
+        return False
+    narrow = failure.direction == "Narrow"
+    return rollout.to_bound_ms <= failure.bound_ms if narrow else rollout.to_bound_ms >= failure.bound_ms

@@ -1,0 +1,46 @@
+"""The states of a rollout and the legal ways between them: one table for the code, the tests and the documentation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = ["CANDIDATE", "ENDED", "OPEN", "TRANSITIONS", "UNDER_WAY", "State"]
+
+State = Literal[
+    "Recommended",
+    "AwaitingApproval",
+    "Published",
+    "Acknowledged",
+    "Effective",
+    "Verified",
+    "RolledBack",
+    "Superseded",
+    "Expired",
+    "Discarded",
+]
+
+TRANSITIONS: dict[State, frozenset[State]] = {
+    "Recommended": frozenset({"AwaitingApproval", "Published", "Superseded", "Discarded"}),
+    "AwaitingApproval": frozenset({"Recommended", "Published", "Superseded", "Expired", "Discarded"}),
+    "Published": frozenset({"Acknowledged", "RolledBack", "Superseded", "Expired"}),
+    "Acknowledged": frozenset({"Effective", "RolledBack", "Superseded", "Expired"}),
+    "Effective": frozenset({"Verified", "RolledBack", "Superseded", "Expired"}),
+    "Verified": frozenset({"RolledBack"}),
+    "RolledBack": frozenset(),
+    "Superseded": frozenset(),
+    "Expired": frozenset(),
+    "Discarded": frozenset(),
+}
+"""By state, the states that can follow. A rollout that is verified goes back only when a person says so."""
+
+CANDIDATE: frozenset[State] = frozenset({"Recommended", "AwaitingApproval"})
+"""States in which no job has been told of it."""
+
+UNDER_WAY: frozenset[State] = frozenset({"Published", "Acknowledged", "Effective"})
+"""States in which jobs are told of it and it is not verified."""
+
+OPEN = CANDIDATE | UNDER_WAY
+"""States in which something is still to come by itself. A stream has at most one open rollout."""
+
+ENDED: frozenset[State] = frozenset(state for state, follows in TRANSITIONS.items() if not follows)
+"""States that nothing leaves."""
