@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["Clock", "system_clock"]
+__all__ = ["Clock", "SteadyClock", "system_clock"]
 
 Clock = Callable[[], int]
 """Returns the wall time in microseconds since the epoch."""
+
+SteadyClock = Callable[[], float]
+"""Returns seconds that never go back, from no time in particular; ``time.monotonic`` is one."""
 
 
 def system_clock() -> int:

@@ -8,25 +8,42 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.store.acknowledgements import last_acknowledgement
+from tidemark.controller.leases import LeaseKeeper
+from tidemark.controller.rolling import (
+    Wanted,
+    advance_rollout,
+    changes_standing,
+    is_due,
+    propose,
+    republish,
+    republish_under,
+    rules_of,
+    steps_of,
+)
+from tidemark.controller.rollout_facts import Rules
 from tidemark.controller.store.database import Database
 from tidemark.controller.store.horizon import Horizon, emissions, facts, horizon_of, newest_report_id
+from tidemark.controller.store.leases import confirm
+from tidemark.controller.store.live import newest_state
 from tidemark.controller.store.needs import SketchCache
-from tidemark.controller.store.pins import StandingPin, pin_in_force
 from tidemark.controller.store.predictions import keep_prediction, newest_prediction, score_predictions
-from tidemark.controller.store.publication import Hold, answer_for, answer_of, last_published, publish
+from tidemark.controller.store.publication import last_published
 from tidemark.controller.store.recent_bounds import keep_bound, recent_bounds_ms
+from tidemark.controller.store.rollouts import open_rollout
 from tidemark.controller.store.situation import progress_in, share_below, situation_in
 from tidemark.controller.store.specs import get_policy, get_slo
 from tidemark.controller.store.streams import add_event, lock_stream
 from tidemark.controller.store.tables import RecommendationRow, StreamRow
+from tidemark.controller.store.windows import windows_in
 from tidemark.models.curve import Curve
+from tidemark.models.duration import format_about
 from tidemark.models.horizon import Facts
 from tidemark.models.recommendation import Evidence, Inputs, Recommendation, recommend
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.transition import Situation, cut_bucket, transition_to
+from tidemark.models.slo import Slo
+from tidemark.models.transition import Situation, cut_bucket, state_at, transition_to
 
 __all__ = [
+    "CAPS",
     "Basis",
     "Decider",
     "basis_of",
@@ -38,12 +55,8 @@ __all__ = [
     "steps_of",
 ]
 
-NO_SLO = "no SLO is set"
-"""Why there is nothing to recommend for a stream without an SLO."""
-
-
-NOT_DECIDED = "no report has been weighed against the SLO"
-"""Why there is nothing to recommend for a stream whose SLO is newer than its evidence."""
+CAPS = ("latency cap", "state cap")
+"""Steps of a recommendation that hold it against a cap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +88,7 @@ class _Decided:
     horizon: Horizon
     slo: Slo
     situation: Situation
+    in_use_ms: int | None
 
 
 def basis_of(session: Session, stream_id: int, horizon_ms: int, cache: SketchCache) -> Basis | None:
@@ -91,14 +105,17 @@ def evidence_of(basis: Basis) -> Evidence:
     return basis.facts.evidence(basis.curve.needs)
 
 
-def conflict_in(recommendation: Recommendation, slo: Slo, curve: Curve) -> bool:
-    """Return whether the bound that completeness asks for is above the SLO's latency cap."""
-    before_cap = [step for step in recommendation.steps if step.name != "latency cap"]
-    asked_ms = next((step.bound_ms for step in reversed(before_cap[:2]) if step.bound_ms is not None), None)
-    if asked_ms is None or slo.latency_cap_ms is None:
+def conflict_in(recommendation: Recommendation, slo: Slo, situation: Situation) -> bool:
+    """Return whether the bound that completeness asks for is above the SLO's latency cap or its state cap."""
+    before_caps = [step for step in recommendation.steps if step.name not in CAPS]
+    asked_ms = next((step.bound_ms for step in reversed(before_caps[:2]) if step.bound_ms is not None), None)
+    if asked_ms is None:
         return False
-    wall_us = curve.at(asked_ms * 1_000).latency_wall_us
-    return wall_us is not None and wall_us > slo.latency_cap_ms * 1_000
+    wall_us = situation.curve.at(asked_ms * 1_000).latency_wall_us
+    if slo.latency_cap_ms is not None and wall_us is not None and wall_us > slo.latency_cap_ms * 1_000:
+        return True
+    rows, _ = state_at(situation, asked_ms * 1_000)
+    return slo.state_cap_rows is not None and rows is not None and rows > slo.state_cap_rows
 
 
 def is_current(session: Session, row: RecommendationRow) -> bool:
@@ -115,59 +132,21 @@ def _version(session: Session, stream_id: int) -> _Version:
     )
 
 
-def steps_of(row: RecommendationRow) -> list[tuple[str, int | None, str]]:
-    """Return the stored reasons chain: (name, bound in milliseconds, reason), first to last."""
-    return [(name, bound_ms, reason) for name, bound_ms, reason in json.loads(row.steps)]
-
-
-def republish(session: Session, stream_id: int, policy: Policy, now_us: int) -> int:
-    """Tell jobs what the newest recommendation says under ``policy``, or what a pin does; return the generation.
-
-    The stream is locked.
-    """
-    stream = session.get_one(StreamRow, stream_id)
-    pin = pin_in_force(session, stream.job, stream.stream)
-    return republish_under(session, stream_id, policy, pin, now_us)
-
-
-def republish_under(
-    session: Session, stream_id: int, policy: Policy, pin: StandingPin | None, now_us: int
-) -> int:
-    """Do as ``republish`` where the pin in force is known already."""
-    slo = get_slo(session, stream_id)
-    row = session.get(RecommendationRow, stream_id)
-    if row is None:
-        bound_ms, reason = None, NO_SLO if slo is None else NOT_DECIDED
-    else:
-        bound_ms, reason = row.bound_ms, "; ".join(reason for _, _, reason in steps_of(row))
-    before = last_published(session, stream_id, pinned=False)
-    answer = answer_for(
-        policy,
-        bound_ms,
-        reason,
-        None if before is None else answer_of(before),
-        slo=None if slo is None else slo.value,
-        hold=_hold(session, stream_id, pin),
-    )
-    return publish(session, stream_id, answer, now_us)
-
-
-def _hold(session: Session, stream_id: int, pin: StandingPin | None) -> Hold | None:
-    if pin is None:
-        return None
-    applied = last_acknowledgement(session, stream_id)
-    return Hold(pin.to, pin.why, None if applied is None else applied.ceiling_ms)
-
-
 class Decider:
     """Decides streams, and keeps what it needs to leave unchanged ones alone. Safe to call from several threads.
 
     Args:
         database: the store.
+        leases: which streams this process decides.
+        rollout_share_ppm: share of the streams that may be narrowed at once, in parts per million.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, leases: LeaseKeeper, rollout_share_ppm: int = 100_000) -> None:
         self._database = database
+        self.rollout_share_ppm = rollout_share_ppm
+        """Share of the streams that may be narrowed at once, in parts per million."""
+        self.leases = leases
+        """Which streams this process decides."""
         self._caches: dict[int, SketchCache] = {}
         self._decided: dict[int, _Version] = {}
         self._lock = threading.Lock()
@@ -178,15 +157,60 @@ class Decider:
             return basis_of(session, stream_id, horizon_ms, self._caches.setdefault(stream_id, SketchCache()))
 
     def decide(self, stream_id: int, now_us: int) -> bool:
-        """Decide one stream; return False when nothing it depends on has changed since the last time."""
+        """Decide one stream; return False when nothing it depends on has changed, or another process decides it.
+
+        What is open of its rollouts goes on either way.
+
+        Raises:
+            LeaseLostError: when another process took the stream over meanwhile; nothing was written.
+        """
+        lease = self.leases.lease_of(stream_id)
+        if lease is None:
+            return False
         with self._database.read() as session:
             decided = self._recommend(session, stream_id, now_us)
-        if decided is None:
+            waiting = decided is None and self._waits_for_turn(session, stream_id, now_us)
+        if decided is None and not waiting:
             return False
         with self._database.write() as session:
-            if _store(session, stream_id, decided, now_us):
-                self._decided[stream_id] = decided.version
+            if decided is None:
+                self._go_on(session, stream_id, now_us)
+                confirm(session, stream_id, lease)
+                return False
+            stored = _store(session, stream_id, decided, now_us, self.rollout_share_ppm)
+            confirm(session, stream_id, lease)
+        if stored:
+            self._decided[stream_id] = decided.version
         return True
+
+    def decide_within(self, session: Session, stream_id: int, now_us: int) -> None:
+        """Decide one stream in a transaction that may not be kept, so that nothing of it is remembered."""
+        decided = self._recommend(session, stream_id, now_us)
+        if decided is not None:
+            _store(session, stream_id, decided, now_us, self.rollout_share_ppm)
+
+    def _waits_for_turn(self, session: Session, stream_id: int, now_us: int) -> bool:
+        """Return whether time alone has moved something: a rollout that is open, or what is told without data."""
+        rules = rules_of(session, stream_id, self.rollout_share_ppm)
+        if rules is None:
+            return False
+        row = open_rollout(session, stream_id)
+        if row is not None and is_due(session, row, rules, now_us):
+            return True
+        wanted = _wanted_without_data(session, stream_id, rules, now_us)
+        return wanted is not None and changes_standing(session, stream_id, rules, wanted, now_us)
+
+    def _go_on(self, session: Session, stream_id: int, now_us: int) -> None:
+        stream = session.get_one(StreamRow, stream_id)
+        lock_stream(session, stream.job, stream.stream, now_us)
+        rules = rules_of(session, stream_id, self.rollout_share_ppm)
+        if rules is None:
+            return
+        advance_rollout(session, stream_id, rules, now_us)
+        wanted = _wanted_without_data(session, stream_id, rules, now_us)
+        if wanted is not None:
+            propose(session, stream_id, rules, wanted, now_us)
+            advance_rollout(session, stream_id, rules, now_us)
 
     def _recommend(self, session: Session, stream_id: int, now_us: int) -> _Decided | None:
         slo, policy = get_slo(session, stream_id), get_policy(session, stream_id)
@@ -199,29 +223,64 @@ class Decider:
         if basis is None:
             return None
         progress = progress_in(session, basis.horizon, now_us)
+        situation = situation_in(session, basis.horizon, basis.curve, progress, slo.value.confidence_ppm)
         inputs = Inputs(
             curve=basis.curve,
             slo=slo.value,
             policy=policy.value,
             evidence=evidence_of(basis),
-            in_use_ms=basis.horizon.newest.bound_ms,
+            in_use_ms=_in_use_ms(session, basis.horizon),
             progress=progress,
             recent_bounds_ms=recent_bounds_ms(
                 session, stream_id, slo.generation, basis.horizon.newest.seen_us
             ),
+            situation=situation,
+            windows=windows_in(session, basis.horizon, slo.value),
         )
         recommendation = recommend(inputs)
         return _Decided(
             version,
             recommendation,
-            conflict_in(recommendation, slo.value, basis.curve),
+            conflict_in(recommendation, slo.value, situation),
             basis.horizon,
             slo.value,
-            situation_in(session, basis.horizon, basis.curve, progress, slo.value.confidence_ppm),
+            situation,
+            inputs.in_use_ms,
         )
 
 
-def _store(session: Session, stream_id: int, decided: _Decided, now_us: int) -> bool:
+def _in_use_ms(session: Session, horizon: Horizon) -> int:
+    """Return the bound in use: of the plan, which in Live holds the ceiling and the bound is what was published."""
+    newest = horizon.newest
+    live = newest_state(session, newest).live
+    if live is None or newest.bound_ms < live.ceiling_ms:
+        return newest.bound_ms
+    published = last_published(session, horizon.stream_id, pinned=False)
+    told_ms = None if published is None else published.bound_ms
+    return newest.bound_ms if told_ms is None else told_ms
+
+
+def _wanted_without_data(session: Session, stream_id: int, rules: Rules, now_us: int) -> Wanted | None:
+    """Return what the policy tells a job whose reports stopped; None while they come, or when the bound is held."""
+    policy = rules.policy.value
+    if policy.on_no_data == "hold" or policy.mode == "Off":
+        return None
+    horizon = horizon_of(session, stream_id, rules.slo.value.horizon_ms)
+    if horizon is None:
+        return None
+    progress = progress_in(session, horizon, now_us)
+    if not progress.fell_silent:
+        return None
+    silent = f"no report for {format_about(progress.silent_us or 0)}"
+    in_use_ms, report_id = _in_use_ms(session, horizon), horizon.newest.id
+    if policy.on_no_data == "own":
+        told = f"{silent}: the job keeps its own bound, as the policy says"
+        return Wanted(None, "NoData", told, in_use_ms, report_id)
+    told = f"{silent}: the greatest bound is told, as the policy says"
+    return Wanted(policy.greatest_bound_ms, "NoData", told, in_use_ms, report_id)
+
+
+def _store(session: Session, stream_id: int, decided: _Decided, now_us: int, share_ppm: int) -> bool:
     """Write a decision down unless the SLO or the policy changed meanwhile; then the next turn decides again."""
     stream = session.get_one(StreamRow, stream_id)
     lock_stream(session, stream.job, stream.stream, now_us)
@@ -262,11 +321,36 @@ def _store(session: Session, stream_id: int, decided: _Decided, now_us: int) -> 
     if recommendation.asked_ms is not None:
         keep_bound(session, stream_id, version.slo_generation, newest.seen_us, recommendation.asked_ms)
     session.flush()
-    republish(session, stream_id, policy.value, now_us)
+    rules = rules_of(session, stream_id, share_ppm)
+    assert rules is not None
+    republish_under(session, stream_id, policy.value, rules.pin, now_us)
     session.flush()
     _predict(session, decided, now_us)
     score_predictions(session, newest, decided.slo.horizon_ms, now_us)
+    session.flush()
+    # What has failed by now is undone and remembered before anything takes its place.
+    advance_rollout(session, stream_id, rules, now_us)
+    wanted = _wanted_without_data(session, stream_id, rules, now_us) or _wanted(decided)
+    propose(session, stream_id, rules, wanted, now_us)
+    advance_rollout(session, stream_id, rules, now_us)
+    session.flush()
+    _predict(session, decided, now_us)
     return True
+
+
+def _wanted(decided: _Decided) -> Wanted | None:
+    """Return the bound that a decision asks for; None to keep the one in use."""
+    bound_ms = decided.recommendation.bound_ms
+    if bound_ms is None:
+        return None
+    return Wanted(
+        bound_ms,
+        "Decision",
+        decided.recommendation.reason,
+        decided.in_use_ms,
+        decided.version.newest_report_id,
+        transition_to(decided.situation, bound_ms * 1_000),
+    )
 
 
 def _predict(session: Session, decided: _Decided, now_us: int) -> None:

@@ -13,20 +13,36 @@ from typing import ClassVar
 __all__ = [
     "BodyTooLargeError",
     "ErrorItem",
+    "ForbiddenError",
     "InvalidBodyError",
     "InvalidParameterError",
+    "JobNotFoundError",
+    "LeaseLostError",
     "LiveRefusedError",
     "MalformedBodyError",
+    "NotAcceptableError",
     "NotAliveError",
     "NotReadyError",
     "PinNotSetError",
     "PreconditionFailedError",
+    "PreconditionRequiredError",
     "ReportConflictError",
+    "ReportNotFoundError",
+    "ReportTooOldError",
+    "RolloutNotFoundError",
+    "RolloutStateError",
     "SloNotSetError",
     "StoreUnavailableError",
     "StoreUnusableError",
     "StreamNotFoundError",
     "TidemarkError",
+    "TokenConflictError",
+    "TokenNotFoundError",
+    "TooManyPartitionsError",
+    "TooManyPollsError",
+    "TooManyRequestsError",
+    "TooManyStreamsError",
+    "UnauthenticatedError",
     "UnknownSchemaVersionError",
     "UnsupportedMediaTypeError",
 ]
@@ -83,6 +99,38 @@ class MalformedBodyError(TidemarkError):
     title = "The body cannot be read"
 
 
+class JobNotFoundError(TidemarkError):
+    """No stream of the job is known."""
+
+    status = 404
+    kind = "job-not-found"
+    title = "Unknown job"
+
+
+class ReportNotFoundError(TidemarkError):
+    """The batch was not reported, or its report is not kept any more."""
+
+    status = 404
+    kind = "report-not-found"
+    title = "Unknown report"
+
+
+class UnauthenticatedError(TidemarkError):
+    """Nobody in particular asks: no token, or none that is good."""
+
+    status = 401
+    kind = "unauthenticated"
+    title = "A token is needed"
+
+
+class ForbiddenError(TidemarkError):
+    """Whoever asks may not do it. It is told before anything is looked up, so it tells nothing of what there is."""
+
+    status = 403
+    kind = "forbidden"
+    title = "Not allowed"
+
+
 class StreamNotFoundError(TidemarkError):
     """Nothing is known of the stream."""
 
@@ -97,6 +145,14 @@ class SloNotSetError(TidemarkError):
     status = 404
     kind = "slo-not-set"
     title = "No SLO is set"
+
+
+class TokenNotFoundError(TidemarkError):
+    """There is no token of this number."""
+
+    status = 404
+    kind = "token-not-found"
+    title = "Unknown token"
 
 
 class PinNotSetError(TidemarkError):
@@ -115,6 +171,38 @@ class LiveRefusedError(TidemarkError):
     title = "The job cannot run in Live"
 
 
+class NotAcceptableError(TidemarkError):
+    """The caller takes none of the types that the answer has."""
+
+    status = 406
+    kind = "not-acceptable"
+    title = "No type of answer is acceptable"
+
+
+class TokenConflictError(TidemarkError):
+    """The token cannot be made beside those that there are."""
+
+    status = 409
+    kind = "token-conflict"
+    title = "The token cannot be made"
+
+
+class RolloutNotFoundError(TidemarkError):
+    """The stream has no such rollout."""
+
+    status = 404
+    kind = "rollout-not-found"
+    title = "Unknown rollout"
+
+
+class RolloutStateError(TidemarkError):
+    """The rollout is in a state where that cannot be done with it."""
+
+    status = 409
+    kind = "rollout-state"
+    title = "The rollout is in another state"
+
+
 class ReportConflictError(TidemarkError):
     """A batch was reported before with other content."""
 
@@ -129,6 +217,14 @@ class PreconditionFailedError(TidemarkError):
     status = 412
     kind = "precondition-failed"
     title = "The resource has changed"
+
+
+class PreconditionRequiredError(TidemarkError):
+    """What is there would be replaced unseen: the request has to name its version."""
+
+    status = 428
+    kind = "precondition-required"
+    title = "If-Match is needed"
 
 
 class BodyTooLargeError(TidemarkError):
@@ -155,12 +251,36 @@ class InvalidBodyError(TidemarkError):
     title = "The body is not valid"
 
 
+class TooManyStreamsError(TidemarkError):
+    """The store takes no more streams."""
+
+    status = 422
+    kind = "too-many-streams"
+    title = "Too many streams"
+
+
+class TooManyPartitionsError(TidemarkError):
+    """The stream takes no more partitions."""
+
+    status = 422
+    kind = "too-many-partitions"
+    title = "Too many partitions"
+
+
 class InvalidParameterError(TidemarkError):
     """A path or query parameter is not valid."""
 
     status = 422
     kind = "invalid-parameter"
     title = "A parameter is not valid"
+
+
+class ReportTooOldError(TidemarkError):
+    """The batch lies so far back that nobody can tell any more whether it was reported before."""
+
+    status = 422
+    kind = "report-too-old"
+    title = "The batch is too old"
 
 
 class UnknownSchemaVersionError(TidemarkError):
@@ -177,6 +297,30 @@ class UnknownSchemaVersionError(TidemarkError):
     def __init__(self, detail: str, *, known: tuple[int, ...], errors: tuple[ErrorItem, ...]) -> None:
         super().__init__(detail, errors=errors)
         self.known = known
+
+
+class TooManyRequestsError(TidemarkError):
+    """Whoever asks does so more often than is allowed; nothing was done."""
+
+    status = 429
+    kind = "too-many-requests"
+    title = "Too many requests"
+
+
+class TooManyPollsError(TidemarkError):
+    """No more requests can wait for another bound."""
+
+    status = 503
+    kind = "too-many-polls"
+    title = "Too many requests wait"
+
+
+class LeaseLostError(TidemarkError):
+    """Another process decides the stream by now; nothing was written."""
+
+    status = 503
+    kind = "lease-lost"
+    title = "Another process decides the stream"
 
 
 class NotAliveError(TidemarkError):

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from sqlalchemy import select
+from structlog.contextvars import bind_contextvars, unbind_contextvars
 
 from tidemark.controller.clock import Clock
 from tidemark.controller.decision import Decider
+from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.metrics import LoopCounters
 from tidemark.controller.pinning import mend_pins
 from tidemark.controller.store.database import Database
-from tidemark.controller.store.tables import SloRow
+from tidemark.controller.store.tables import SloRow, StreamRow
+from tidemark.controller.upkeep import Upkeep
 
 __all__ = ["Ticker", "Turn", "run_once"]
 
@@ -31,13 +34,15 @@ class Turn:
     decided: int
     """Streams decided anew."""
     unchanged: int
-    """Streams with nothing new."""
+    """Streams with nothing new, or that another process decides."""
     failed: int
     """Streams that could not be decided; their last decision stays."""
 
 
 def run_once(database: Database, decider: Decider, counters: LoopCounters, now_us: int) -> Turn:
-    """Decide every stream that has an SLO; one that fails is logged and counted and does not stop the others.
+    """Decide every stream that has an SLO and that this process holds the lease of.
+
+    One that fails is logged and counted and does not stop the others.
 
     Streams that a pin holds and that were not told so are told first.
 
@@ -45,17 +50,26 @@ def run_once(database: Database, decider: Decider, counters: LoopCounters, now_u
         sqlalchemy.exc.SQLAlchemyError: when the store cannot even list the streams.
     """
     with database.read() as session:
-        stream_ids = session.scalars(select(SloRow.stream_id).order_by(SloRow.stream_id)).all()
+        streams = session.execute(
+            select(StreamRow.id, StreamRow.job, StreamRow.stream).join(SloRow).order_by(StreamRow.id)
+        ).all()
+    decider.leases.keep()
     try:
         mend_pins(database, now_us)
     except Exception:  # noqa: BLE001 - the next turn tries again
         _log.exception("not every stream could be told of its pin")
         counters.failures.inc()
     decided = failed = 0
-    for stream_id in stream_ids:
+    for stream_id, job, stream in streams:
+        # Every line that is logged meanwhile says of which stream it is.
+        bind_contextvars(job=job, stream=stream)
         begun = perf_counter()
         try:
             worked = decider.decide(stream_id, now_us)
+        except LeaseLostError as error:
+            _log.warning("%s", error.detail)
+            counters.refused.inc()
+            continue
         except Exception:  # noqa: BLE001 - whatever it is, the other streams go on
             _log.exception("stream %d could not be decided; its last decision stays", stream_id)
             counters.failures.inc()
@@ -65,7 +79,8 @@ def run_once(database: Database, decider: Decider, counters: LoopCounters, now_u
             decided += 1
             counters.decisions.inc()
             counters.seconds.observe(perf_counter() - begun)
-    return Turn(decided, len(stream_ids) - decided - failed, failed)
+    unbind_contextvars("job", "stream")
+    return Turn(decided, len(streams) - decided - failed, failed)
 
 
 class Ticker:
@@ -74,16 +89,25 @@ class Ticker:
     Args:
         database: the store.
         decider: decides one stream.
+        upkeep: rolls up and ages out.
         counters: counts what turns do.
         clock: the wall time in microseconds.
         tick_seconds: time between two turns in seconds.
     """
 
     def __init__(
-        self, database: Database, decider: Decider, counters: LoopCounters, clock: Clock, tick_seconds: float
+        self,
+        database: Database,
+        decider: Decider,
+        upkeep: Upkeep,
+        counters: LoopCounters,
+        clock: Clock,
+        *,
+        tick_seconds: float,
     ) -> None:
         self._database = database
         self._decider = decider
+        self._upkeep = upkeep
         self._counters = counters
         self._clock = clock
         self._tick_seconds = tick_seconds
@@ -112,6 +136,7 @@ class Ticker:
         while not self._stop.is_set():
             try:
                 run_once(self._database, self._decider, self._counters, self._clock())
+                self._upkeep.turn(self._clock())
             except Exception:  # noqa: BLE001 - the store may be back at the next tick
                 _log.exception("a turn of the decision loop failed; the next one tries again")
                 self._counters.failures.inc()

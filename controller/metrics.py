@@ -25,12 +25,14 @@ from tidemark.controller.store.specs import get_slo
 from tidemark.controller.store.tables import PredictionRow, QueryRow, RecommendationRow, StreamRow
 from tidemark.models.target import PPM
 
-__all__ = ["HELP", "IntakeCounters", "LoopCounters", "StoreCollector", "count_waiting"]
+__all__ = ["HELP", "IntakeCounters", "LoopCounters", "StoreCollector", "count_leases", "count_waiting"]
 
 HELP: dict[str, str] = {
     "tidemark_reports_refused_total": "Reports refused since this process started, by problem type.",
     "tidemark_decisions_total": "Decisions made since this process started.",
     "tidemark_decision_failures_total": "Decisions, or whole turns of the loop, that failed in this process.",
+    "tidemark_decisions_refused_total": "Decisions not written in this process, whose lease had been taken over.",
+    "tidemark_leases_held": "Shards of streams that this process decides, of 64.",
     "tidemark_decision_duration_seconds": "Time that one decision of one stream took.",
     "tidemark_bounds_watched": "Requests in this process that wait for another bound.",
     "tidemark_store_up": "Whether the store answered this scrape: 1 or 0. The metrics of streams are missing at 0.",
@@ -90,6 +92,9 @@ class LoopCounters:
         name = "tidemark_decision_failures_total"
         self.failures = Counter(name, HELP[name], registry=registry)
         """Decisions or turns that failed."""
+        name = "tidemark_decisions_refused_total"
+        self.refused = Counter(name, HELP[name], registry=registry)
+        """Decisions that were not written because another process had taken the stream over."""
         name = "tidemark_decision_duration_seconds"
         self.seconds = Histogram(name, HELP[name], buckets=DURATION_BUCKETS_SECONDS, registry=registry)
         """Durations of decisions."""
@@ -99,6 +104,12 @@ def count_waiting(registry: CollectorRegistry, waiting: Callable[[], float]) -> 
     """Expose how many requests wait for another bound, as ``waiting`` says at each scrape."""
     name = "tidemark_bounds_watched"
     Gauge(name, HELP[name], registry=registry).set_function(waiting)
+
+
+def count_leases(registry: CollectorRegistry, held: Callable[[], float]) -> None:
+    """Expose how many shards this process holds, as ``held`` says at each scrape."""
+    name = "tidemark_leases_held"
+    Gauge(name, HELP[name], registry=registry).set_function(held)
 
 
 @dataclass(frozen=True, slots=True)

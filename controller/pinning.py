@@ -51,7 +51,7 @@ def set_pin(session: Session, pin: StandingPin, now_us: int) -> StandingPin:
     return stored
 
 
-def remove_pin(session: Session, scope: PinScope, now_us: int) -> StandingPin:
+def remove_pin(session: Session, scope: PinScope, reason: str, now_us: int) -> StandingPin:
     """Take a pin away, tell every stream that it held, and return it as it was.
 
     Raises:
@@ -61,7 +61,7 @@ def remove_pin(session: Session, scope: PinScope, now_us: int) -> StandingPin:
     before = delete_pin(session, scope)
     if before is None:
         raise _not_set(scope)
-    _tell(session, streams, before, None, now_us)
+    _tell(session, streams, before, None, now_us, why=reason)
     return before
 
 
@@ -85,6 +85,8 @@ def _tell(
     before: StandingPin | None,
     after: StandingPin | None,
     now_us: int,
+    *,
+    why: str = "",
 ) -> None:
     changed = after or before
     assert changed is not None
@@ -100,7 +102,7 @@ def _tell(
                 row.id,
                 now_us,
                 kind="PinSet" if after else "PinRemoved",
-                reason=changed.why if after else f"removed by request; it was set {changed.why}",
+                reason=changed.why if after else f"{why}; it was set {changed.why}",
                 before=_event(before),
                 after=_event(after),
             )

@@ -12,7 +12,7 @@ from tidemark.controller.errors import ErrorItem, InvalidBodyError
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.wire import Acknowledgement, Report
 
-__all__ = ["check_acknowledgement", "check_report"]
+__all__ = ["MAX_DURATION_MS", "MAX_TIME_US", "check_acknowledgement", "check_report"]
 
 MAX_TIME_US = 2**60
 """Greatest distance of a time from the epoch in microseconds, some 36,000 years; sums of a few still fit in 64 bits."""

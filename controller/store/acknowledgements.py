@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from sqlalchemy import select
+from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from tidemark.controller.store.intake import Receipt, canonical_json, fingerprint
 from tidemark.controller.store.tables import AcknowledgementRow, ReportRow
 from tidemark.models.wire import Acknowledgement
 
-__all__ = ["last_acknowledgement", "own_bound_ms", "take_acknowledgement"]
+__all__ = ["last_acknowledgement", "list_acknowledgements", "own_bound_ms", "take_acknowledgement"]
 
 
 def take_acknowledgement(session: Session, stream_id: int, told: Acknowledgement, now_us: int) -> Receipt:
@@ -38,6 +39,24 @@ def last_acknowledgement(session: Session, stream_id: int) -> AcknowledgementRow
         .order_by(AcknowledgementRow.applied_us.desc(), AcknowledgementRow.id.desc())
         .limit(1)
     ).one_or_none()
+
+
+def list_acknowledgements(
+    session: Session, stream_id: int, before: tuple[int, int] | None, limit: int
+) -> Sequence[AcknowledgementRow]:
+    """Return up to ``limit`` acknowledgements, those applied last first.
+
+    Args:
+        session: the session.
+        stream_id: the stream.
+        before: (``applied_us``, ``id``) of the one that the page before ended with; None for the first page.
+        limit: how many.
+    """
+    table = AcknowledgementRow
+    wanted = select(table).where(table.stream_id == stream_id)
+    if before is not None:
+        wanted = wanted.where(tuple_(table.applied_us, table.id) < before)
+    return session.scalars(wanted.order_by(table.applied_us.desc(), table.id.desc()).limit(limit)).all()
 
 
 def own_bound_ms(session: Session, stream_id: int) -> int | None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from alembic import command
 from alembic.config import Config
@@ -23,6 +24,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from tidemark.controller.errors import StoreUnusableError
+from tidemark.controller.store.limits import LIMITS, NO_LIMITS, Limits
 
 __all__ = ["ANSWERS_CHANGED", "Database"]
 
@@ -37,18 +39,26 @@ ANSWERS_CHANGED = "tidemark_answers_changed"
 
 _WRITES = "tidemark_writes"
 
+# A process that is stopped in the middle of a transaction holds up others for so long at the most.
+_POSTGRES: dict[str, Any] = {
+    "pool_pre_ping": True,
+    "connect_args": {"options": "-c idle_in_transaction_session_timeout=15s"},
+}
+
 
 class Database:
     """The store's database.
 
     Args:
         url: SQLAlchemy URL of a SQLite file or of PostgreSQL.
+        limits: how much it takes.
 
     Raises:
         StoreUnusableError: when the URL cannot be understood or its driver is not installed.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, limits: Limits = NO_LIMITS) -> None:
+        self.limits = limits
         try:
             parsed = make_url(url)
             self.name = parsed.render_as_string(hide_password=True)
@@ -59,7 +69,12 @@ class Database:
                 raise StoreUnusableError(
                     f"database {self.name}: SQLite needs a file, as in sqlite:///tidemark.db"
                 )
-            self._engine = create_engine(parsed, pool_pre_ping=self.dialect == "postgresql")
+            self._engine = create_engine(
+                parsed,
+                **(_POSTGRES if self.dialect == "postgresql" else {}),
+                # An error is logged with its statement; its values are what callers sent.
+                hide_parameters=True,
+            )
         except ArgumentError:
             # The URL is not repeated: what cannot be understood may hold a password anywhere.
             raise StoreUnusableError(
@@ -95,11 +110,14 @@ class Database:
             yield session
 
     @contextmanager
-    def write(self) -> Iterator[Session]:
-        """Open a session that commits at the end, or rolls back when the block raises."""
-        with self._turn, Session(self._writer) as session:
-            with session.begin():
+    def write(self, *, keep: bool = True) -> Iterator[Session]:
+        """Open a session that commits at the end; it rolls back when the block raises, or is not to be kept."""
+        with self._turn, Session(self._writer, info={LIMITS: self.limits}) as session:
+            with session.begin() as transaction:
                 yield session
+                if not keep:
+                    transaction.rollback()
+                    return
             changed = session.info.get(ANSWERS_CHANGED, False)
         if changed:
             for callback in self._told:

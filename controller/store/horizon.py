@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, select
+from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.store.tables import LedgerRow, PartitionRow, ReportRow
+from tidemark.controller.store.hours import sums_in
+from tidemark.controller.store.needs import Span
+from tidemark.controller.store.tables import LedgerRow, PartitionRow, QueryRow, ReportRow
 from tidemark.models.curve import Emissions
 from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.horizon import SUMMED, Facts, emission_steps, facts_of, horizon_from_us
+from tidemark.models.horizon import Facts, emission_steps, facts_of, horizon_from_us
 from tidemark.models.late_base import effective_bound_ms, late_base_ms
 
 __all__ = [
@@ -21,10 +23,14 @@ __all__ = [
     "base_before_ms",
     "effective_ms",
     "emissions",
+    "emissions_in",
     "facts",
+    "greatest_before_us",
+    "greatest_up_to",
     "horizon_of",
     "newest_report_id",
     "open_keys",
+    "with_gone",
 ]
 
 WINDOW = "window"
@@ -43,9 +49,14 @@ class Horizon:
     """The newest batch."""
 
     @property
+    def span(self) -> Span:
+        """The span of time."""
+        return Span(self.stream_id, self.from_us)
+
+    @property
     def batches(self) -> tuple[ColumnElement[bool], ...]:
         """Conditions on ``ReportRow`` that pick the batches."""
-        return ReportRow.stream_id == self.stream_id, ReportRow.seen_us >= self.from_us
+        return self.span.reports
 
 
 def newest_report_id(session: Session, stream_id: int) -> int:
@@ -68,52 +79,64 @@ def horizon_of(session: Session, stream_id: int, horizon_ms: int) -> Horizon | N
 
 def facts(session: Session, horizon: Horizon) -> Facts:
     """Return the sums over the horizon."""
-    row = session.execute(
-        select(
-            func.count().label("batches"),
-            func.min(ReportRow.seen_us).label("from_us"),
-            func.max(ReportRow.seen_us).label("to_us"),
-            func.max(ReportRow.keys_per_row).label("keys_per_row"),
-            *(func.sum(getattr(ReportRow, name)).label(f"sum_{name}") for name in SUMMED),
-        ).where(*horizon.batches)
-    ).one()
+    found = sums_in(session, horizon.span)
+    assert found is not None, "a horizon holds its newest batch"
     return facts_of(
-        # PostgreSQL sums to an exact decimal, SQLite to an integer.
-        {name: int(getattr(row, f"sum_{name}")) for name in SUMMED},
-        batches=row.batches,
-        from_us=row.from_us,
-        to_us=row.to_us,
-        keys_per_row=row.keys_per_row,
+        found.sums,
+        batches=found.batches,
+        from_us=found.from_us,
+        to_us=found.to_us,
+        keys_per_row=found.keys_per_row,
         partitions=session.scalars(
             select(func.count())
             .select_from(PartitionRow)
             .where(PartitionRow.stream_id == horizon.stream_id, PartitionRow.last_seen_us >= horizon.from_us)
         ).one(),
-        batch_ids=_batch_ids(session, horizon),
+        batches_of=found.batches_of,
     )
 
 
-def _batch_ids(session: Session, horizon: Horizon) -> dict[str, list[int]]:
-    batches: dict[str, list[int]] = {}
-    ids = select(ReportRow.query_id, ReportRow.batch_id).where(*horizon.batches)
-    for query_id, batch_id in session.execute(ids):
-        batches.setdefault(query_id, []).append(batch_id)
-    return batches
+def greatest_before_us(session: Session, stream_id: int, query_id: str, last_batch: int) -> int | None:
+    """Return the greatest event time of a query's batches up to ``last_batch``, aged out ones too; None without any."""
+    asked = {"stream": stream_id, "query": query_id, "last": last_batch}
+    stored = session.scalars(_GREATEST, asked).one()
+    return with_gone(stored, session.get(QueryRow, (stream_id, query_id)), last_batch)
+
+
+def greatest_up_to(last: str) -> ScalarSelect[int | None]:
+    """Return the query for the greatest event time of the stored batches of a query up to a last one.
+
+    Its parameters are called ``stream``, ``query``, and the last batch what ``last`` says.
+    """
+    batch = aliased(ReportRow)
+    return (
+        select(batch.max_event_time_us)
+        .where(
+            batch.stream_id == bindparam("stream"),
+            batch.query_id == bindparam("query"),
+            batch.batch_id <= bindparam(last),
+            batch.max_event_time_us.is_not(None),
+        )
+        .order_by(batch.max_event_time_us.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+
+
+_GREATEST = select(greatest_up_to("last"))
+
+
+def with_gone(stored: int | None, query: QueryRow | None, last_batch: int) -> int | None:
+    """Return the greater of ``stored`` and what the query's aged out batches had, if all came before."""
+    if query is None or query.gone_batch is None or query.gone_batch > last_batch:
+        return stored
+    known = [time_us for time_us in (stored, query.gone_max_event_time_us) if time_us is not None]
+    return max(known, default=None)
 
 
 def base_before_ms(session: Session, report: ReportRow) -> int | None:
     """Return the base of all batches before ``report`` in its query, in milliseconds, as far as the store knows."""
-    stored = session.scalars(
-        select(ReportRow.max_event_time_us)
-        .where(
-            ReportRow.stream_id == report.stream_id,
-            ReportRow.query_id == report.query_id,
-            ReportRow.batch_id < report.batch_id,
-            ReportRow.max_event_time_us.is_not(None),
-        )
-        .order_by(ReportRow.max_event_time_us.desc())
-        .limit(1)
-    ).one_or_none()
+    stored = greatest_before_us(session, report.stream_id, report.query_id, report.batch_id - 1)
     return late_base_ms(report.late_base_ms, stored)
 
 
@@ -139,19 +162,36 @@ def emissions(session: Session, horizon: Horizon) -> Emissions | None:
 
     None for operators without windows.
     """
-    if horizon.newest.operator != WINDOW:
+    return emissions_in(session, horizon.span, horizon.newest)
+
+
+def emissions_in(session: Session, span: Span, newest: ReportRow) -> Emissions | None:
+    """Return when windows would have been emitted, over the batches in a span of the query of its newest one.
+
+    None for operators without windows.
+    """
+    if newest.operator != WINDOW:
         return None
-    batches = session.scalars(
-        select(ReportRow)
-        .where(*horizon.batches, ReportRow.query_id == horizon.newest.query_id)
+    batches = session.execute(
+        select(
+            ReportRow.batch_id,
+            ReportRow.started_us,
+            ReportRow.duration_ms,
+            ReportRow.late_base_ms,
+            ReportRow.max_event_time_us,
+            ReportRow.first_key_us,
+        )
+        .where(*span.reports, ReportRow.query_id == newest.query_id)
         .order_by(ReportRow.batch_id)
     ).all()
-    before_ms = base_before_ms(session, batches[0])
+    first = batches[0]
+    before_us = greatest_before_us(session, span.stream_id, newest.query_id, first.batch_id - 1)
+    before_ms = late_base_ms(first.late_base_ms, before_us)
     steps = emission_steps(batches, None if before_ms is None else before_ms * SPARK_TICK_US)
     ends = session.scalars(
         select(LedgerRow.key_us)
         .where(
-            LedgerRow.stream_id == horizon.stream_id,
+            LedgerRow.stream_id == span.stream_id,
             LedgerRow.key_us > steps.after_us,
             LedgerRow.key_us <= steps.until_us,
         )

@@ -2,37 +2,35 @@
 
 Reports may come in any order and more than once. The ledger adds up, so order does not matter to it. Needs are
 counted against a base that earlier batches make; when one of those comes late and raises it, the needs that were
-counted against too low a base are counted again from the stored reports, so that the result is the same in any order.
+counted against too low a base are taken back and counted again, so that the result is the same in any order.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import zlib
 from dataclasses import asdict, dataclass
 
-from pydantic import TypeAdapter
-from sqlalchemy import or_, select
+from sqlalchemy import and_, bindparam, or_, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.errors import ReportConflictError
+from tidemark.controller.errors import ReportConflictError, ReportTooOldError
+from tidemark.controller.store.bodies import packed, stored_report
 from tidemark.controller.store.database import ANSWERS_CHANGED
+from tidemark.controller.store.horizon import greatest_up_to, with_gone
+from tidemark.controller.store.hours import add_to_hours, move_in_hours
 from tidemark.controller.store.ledger import add_judgement
 from tidemark.controller.store.live import keep_live
-from tidemark.controller.store.needs import add_needs, clear_slot
+from tidemark.controller.store.needs import add_needs, levels_of, move_needs
 from tidemark.controller.store.partitions import add_partitions
 from tidemark.controller.store.streams import add_event, lock_stream
-from tidemark.controller.store.tables import QueryRow, ReportBodyRow, ReportRow, StreamRow
+from tidemark.controller.store.tables import QueryRow, ReportBodyRow, ReportRow, RollupRow, StreamRow
 from tidemark.models.horizon import batch_facts
 from tidemark.models.late_base import Needs, floor_ms, late_base_ms, needs_against
 from tidemark.models.ledger import Judgement, judge
-from tidemark.models.need_slots import SLOT_US, slot_of_us
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
 __all__ = ["Receipt", "canonical_json", "fingerprint", "stored_report", "take_report"]
-
-_REPORT = TypeAdapter(Report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,74 +60,127 @@ def take_report(session: Session, report: Report, now_us: int) -> Receipt:
 
     Raises:
         ReportConflictError: when the batch was reported before with other content; the first report stays.
+        ReportTooOldError: when reports of its time are aged out, so that it might be counted twice.
     """
     content = canonical_json(report)
     digest = fingerprint(content)
     stream = lock_stream(session, report.job, report.stream, now_us)
-    before = session.execute(
-        select(ReportRow.received_us, ReportRow.fingerprint).where(
-            ReportRow.stream_id == stream.id,
-            ReportRow.query_id == report.query_id,
-            ReportRow.batch_id == report.batch_id,
-        )
-    ).one_or_none()
-    if before is not None:
-        if before.fingerprint != digest:
+    known = _known(session, stream.id, report)
+    if known.received_us is not None:
+        if known.fingerprint != digest:
             raise ReportConflictError(
                 f"batch {report.batch_id} of query {report.query_id} was reported before with other content; "
                 "the first report stays"
             )
         stream.duplicates += 1
-        return Receipt(before.received_us, duplicate=True)
+        return Receipt(known.received_us, duplicate=True)
+    rollup = known.rollup
+    if rollup is not None and report.started_us < rollup.reports_from_us:
+        raise ReportTooOldError(
+            f"/started_us: batch {report.batch_id} of query {report.query_id} started before "
+            f"{rollup.reports_from_us}, from when on reports are kept: whether it came before cannot be told any "
+            "more; drop it (TIDEMARK_RETENTION_REPORTS_DAYS)"
+        )
     if stream.registered_us is None:
         stream.registered_us = now_us
         add_event(session, stream.id, now_us, kind="StreamRegistered", reason="its first report was received")
         session.info[ANSWERS_CHANGED] = True
-    _store(session, stream, report, content, now_us)
+    _store(session, stream, report, known, content=content, now_us=now_us)
     return Receipt(now_us, duplicate=False)
 
 
-def stored_report(body: bytes) -> Report:
-    """Return the report whose stored body is ``body``."""
-    return _REPORT.validate_json(zlib.decompress(body))
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the store holds that a report is taken by, read at once."""
+
+    received_us: int | None
+    """When the batch was received before; None when it was not."""
+    fingerprint: str | None
+    rollup: RollupRow | None
+    query: QueryRow | None
+    late_max_us: int | None
+    """Greatest event time of the batches that its late filter knew."""
+    before_max_us: int | None
+    """Greatest event time of all batches before it."""
 
 
-def _store(session: Session, stream: StreamRow, report: Report, content: bytes, now_us: int) -> None:
-    judgement = judge(report)
-    needs = needs_against(
-        report, late_base_ms(report.late_base_ms, _stored_base_us(session, stream.id, report))
+# Made once: making it takes longer than running it.
+_KNOWN = (
+    select(
+        ReportRow.received_us,
+        ReportRow.fingerprint,
+        RollupRow,
+        QueryRow,
+        greatest_up_to("late").label("late_max_us"),
+        greatest_up_to("before").label("before_max_us"),
     )
+    .select_from(StreamRow)
+    .outerjoin(
+        ReportRow,
+        and_(
+            ReportRow.stream_id == StreamRow.id,
+            ReportRow.query_id == bindparam("query"),
+            ReportRow.batch_id == bindparam("batch"),
+        ),
+    )
+    .outerjoin(RollupRow, RollupRow.stream_id == StreamRow.id)
+    .outerjoin(QueryRow, and_(QueryRow.stream_id == StreamRow.id, QueryRow.query_id == bindparam("query")))
+    .where(StreamRow.id == bindparam("stream"))
+)
+
+
+def _known(session: Session, stream_id: int, report: Report) -> _Known:
+    row = session.execute(
+        _KNOWN,
+        {
+            "stream": stream_id,
+            "query": report.query_id,
+            "batch": report.batch_id,
+            "late": report.batch_id - 2,
+            "before": report.batch_id - 1,
+        },
+    ).one()
+    query = row.QueryRow
+    return _Known(
+        row.received_us,
+        row.fingerprint,
+        row.RollupRow,
+        query,
+        with_gone(row.late_max_us, query, report.batch_id - 2),
+        with_gone(row.before_max_us, query, report.batch_id - 1),
+    )
+
+
+def _store(
+    session: Session, stream: StreamRow, report: Report, known: _Known, *, content: bytes, now_us: int
+) -> None:
+    rollup = known.rollup
+    levels = levels_of(rollup)
+    judgement = judge(report)
+    needs = needs_against(report, late_base_ms(report.late_base_ms, known.late_max_us))
     row = _report_row(stream.id, report, judgement, needs, now_us)
     row.fingerprint = fingerprint(content)
     session.add(row)
     session.flush()
-    session.add(ReportBodyRow(report_id=row.id, body=zlib.compress(content, 6)))
-    add_judgement(session, stream.id, report.operator, judgement)
-    add_needs(session, stream.id, slot_of_us(row.seen_us), needs)
-    add_partitions(session, row, report)
+    session.add(ReportBodyRow(report_id=row.id, body=packed(content)))
+    add_judgement(
+        session, stream.id, report.operator, judgement, None if rollup is None else rollup.ledger_from_us
+    )
+    add_needs(session, stream.id, levels, row.seen_us, needs)
+    if row.seen_us < levels.hours_until_us:
+        add_to_hours(session, [row])
+    add_partitions(session, row, report, late_base_ms(report.late_base_ms, known.before_max_us))
     keep_live(session, row, report)
-    _add_to_query(session, stream.id, report)
+    # Only batches that are stored already can have been counted without it.
+    later = known.query is not None and known.query.last_batch >= report.batch_id + 2
+    _add_to_query(session, stream.id, known.query, report)
     stream.reports += 1
     stream.pairs += row.pairs
     stream.late_least += row.late_least
     stream.late_most += row.late_most
     stream.unjudged_rows += row.unjudged_rows
-    if report.max_event_time_us is not None:
-        _raise_later_bases(session, stream.id, report, floor_ms(report.max_event_time_us))
-
-
-def _stored_base_us(session: Session, stream_id: int, report: Report) -> int | None:
-    return session.scalars(
-        select(ReportRow.max_event_time_us)
-        .where(
-            ReportRow.stream_id == stream_id,
-            ReportRow.query_id == report.query_id,
-            ReportRow.batch_id <= report.batch_id - 2,
-            ReportRow.max_event_time_us.is_not(None),
-        )
-        .order_by(ReportRow.max_event_time_us.desc())
-        .limit(1)
-    ).one_or_none()
+    if later and report.max_event_time_us is not None:
+        _raise_later_bases(session, stream.id, report, floor_ms(report.max_event_time_us), rollup)
 
 
 def _report_row(stream_id: int, report: Report, judgement: Judgement, needs: Needs, now_us: int) -> ReportRow:
@@ -160,8 +211,7 @@ def _report_row(stream_id: int, report: Report, judgement: Judgement, needs: Nee
     )
 
 
-def _add_to_query(session: Session, stream_id: int, report: Report) -> None:
-    query = session.get(QueryRow, (stream_id, report.query_id))
+def _add_to_query(session: Session, stream_id: int, query: QueryRow | None, report: Report) -> None:
     if query is None:
         session.add(
             QueryRow(
@@ -178,38 +228,32 @@ def _add_to_query(session: Session, stream_id: int, report: Report) -> None:
     query.reports += 1
 
 
-def _raise_later_bases(session: Session, stream_id: int, report: Report, max_ms: int) -> None:
-    too_low = session.scalars(
-        select(ReportRow).where(
+def _raise_later_bases(
+    session: Session, stream_id: int, report: Report, max_ms: int, rollup: RollupRow | None
+) -> None:
+    # A report whose body is aged out stays counted against the base that was known while it was there.
+    too_low = session.execute(
+        select(ReportRow, ReportBodyRow.body)
+        .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
+        .where(
             ReportRow.stream_id == stream_id,
             ReportRow.query_id == report.query_id,
             ReportRow.batch_id >= report.batch_id + 2,
             or_(ReportRow.need_base_ms.is_(None), ReportRow.need_base_ms < max_ms),
         )
-    ).all()
-    for row in too_low:
-        row.need_base_ms = max_ms
-    for slot_us in sorted({slot_of_us(row.seen_us) for row in too_low}):
-        _count_needs_again(session, stream_id, slot_us)
-
-
-def _count_needs_again(session: Session, stream_id: int, slot_us: int) -> None:
-    clear_slot(session, stream_id, slot_us)
-    in_slot = (
-        select(ReportRow, ReportBodyRow.body)
-        .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
-        .where(
-            ReportRow.stream_id == stream_id,
-            ReportRow.seen_us >= slot_us,
-            ReportRow.seen_us < slot_us + SLOT_US,
-        )
         .order_by(ReportRow.id)
-    )
-    for row, body in session.execute(in_slot).all():
-        needs = needs_against(stored_report(body), row.need_base_ms)
+    ).all()
+    levels = levels_of(rollup)
+    split_id = 0 if rollup is None else rollup.split_report_id
+    for row, body in too_low:
+        stored = stored_report(body)
+        before, after = needs_against(stored, row.need_base_ms), needs_against(stored, max_ms)
+        if row.seen_us < levels.hours_until_us:
+            move_in_hours(session, row, before, after)
+        move_needs(session, row, levels, before, after, split=row.id <= split_id)
+        row.need_base_ms = max_ms
         row.need_pairs, row.need_unknown_rows, row.early_rows = (
-            needs.pairs,
-            needs.unknown_rows,
-            needs.early_rows,
+            after.pairs,
+            after.unknown_rows,
+            after.early_rows,
         )
-        add_needs(session, stream_id, slot_us, needs)

@@ -1,61 +1,131 @@
-"""Sketches of needs in time slots of a minute, by partition and for the whole stream."""
+"""Sketches of needs in time slots, by partition and for the whole stream.
+
+A slot spans a minute, an hour or a day; what is older is in wider ones (``rollups``). Those of the whole stream are
+counted with each report. Those of the partitions, which are many and seldom asked for, are counted later from the
+stored reports, up to one report after another (``RollupRow.split_report_id``); whoever reads them counts the rest.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import delete, select
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.store.tables import NeedSketchRow, NeedSlotRow
-from tidemark.controller.store.upsert import insert_into
-from tidemark.models.late_base import Needs
-from tidemark.models.need_slots import SlotNeeds, merge_all
+from tidemark.controller.store.bodies import stored_report
+from tidemark.controller.store.tables import NeedSketchRow, NeedSlotRow, ReportBodyRow, ReportRow, RollupRow
+from tidemark.controller.store.upsert import upsert_many
+from tidemark.models.late_base import Needs, needs_against
+from tidemark.models.need_slots import Levels, merge_all
+from tidemark.models.operators import Int64s
 from tidemark.models.sketch import Sketch
 
-__all__ = ["SketchCache", "add_needs", "clear_slot", "partition_sketches"]
+__all__ = [
+    "SketchCache",
+    "Span",
+    "add_needs",
+    "levels_of",
+    "move_needs",
+    "needs_in",
+    "partition_sketches",
+    "split_needs",
+]
 
 
-def add_needs(session: Session, stream_id: int, slot_us: int, needs: Needs) -> None:
-    """Merge one report's needs into its slot."""
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A span of time that begins and ends on the edges of slots."""
+
+    stream_id: int
+    """The stream."""
+    from_us: int
+    """Start, in microseconds."""
+    until_us: int | None = None
+    """End, not part of it; None: whatever came."""
+
+    @property
+    def slots(self) -> tuple[ColumnElement[bool], ...]:
+        """Conditions on ``NeedSlotRow`` that pick the slots."""
+        found = (NeedSlotRow.stream_id == self.stream_id, NeedSlotRow.slot_us >= self.from_us)
+        return found if self.until_us is None else (*found, NeedSlotRow.slot_us < self.until_us)
+
+    @property
+    def reports(self) -> tuple[ColumnElement[bool], ...]:
+        """Conditions on ``ReportRow`` that pick the batches."""
+        found = (ReportRow.stream_id == self.stream_id, ReportRow.seen_us >= self.from_us)
+        return found if self.until_us is None else (*found, ReportRow.seen_us < self.until_us)
+
+
+def levels_of(row: RollupRow | None) -> Levels:
+    """Return how far a stream's slots have been rolled up."""
+    return Levels() if row is None else Levels(row.hours_until_us, row.days_until_us)
+
+
+def add_needs(session: Session, stream_id: int, levels: Levels, seen_us: int, needs: Needs) -> None:
+    """Merge one report's needs into its slot of the whole stream, which is locked."""
     if not needs.by_partition:
         return
-    of_slot = (NeedSketchRow.stream_id == stream_id, NeedSketchRow.slot_us == slot_us)
-    stored = dict(
-        session.execute(select(NeedSketchRow.partition, NeedSketchRow.sketch).where(*of_slot)).all()
-    )
-    whole = session.get(NeedSlotRow, (stream_id, slot_us))
-    if whole is None:
-        whole = NeedSlotRow(stream_id=stream_id, slot_us=slot_us, version=0, sketch=Sketch().to_bytes())
-        session.add(whole)
-    slot = SlotNeeds(
-        Sketch.from_bytes(whole.sketch),
-        {name: Sketch.from_bytes(stored[name]) for name in needs.by_partition if name in stored},
-    )
-    slot.add(needs)
-    whole.sketch, whole.version = slot.whole.to_bytes(), whole.version + 1
-    # One order for all writers: rows are locked in it.
-    rows = [
-        {"stream_id": stream_id, "slot_us": slot_us, "partition": name, "sketch": sketch.to_bytes()}
-        for name, sketch in sorted(slot.by_partition.items())
-    ]
-    session.flush()
-    insert = insert_into(session, NeedSketchRow)
-    session.execute(
-        insert.on_conflict_do_update(
-            index_elements=["stream_id", "slot_us", "partition"], set_={"sketch": insert.excluded.sketch}
-        ),
-        rows,
-    )
+    row = _slot(session, stream_id, levels, seen_us)
+    sketch = Sketch.from_bytes(row.sketch)
+    sketch.add(*needs.whole)
+    row.sketch, row.version = sketch.to_bytes(), row.version + 1
 
 
-def clear_slot(session: Session, stream_id: int, slot_us: int) -> None:
-    """Forget the needs of a slot, so that they can be counted again; the version still grows."""
-    session.execute(
-        delete(NeedSketchRow).where(NeedSketchRow.stream_id == stream_id, NeedSketchRow.slot_us == slot_us)
-    )
-    whole = session.get(NeedSlotRow, (stream_id, slot_us))
-    if whole is not None:
-        whole.sketch, whole.version = Sketch().to_bytes(), whole.version + 1
-        session.flush()
+def move_needs(
+    session: Session, report: ReportRow, levels: Levels, before: Needs, after: Needs, *, split: bool
+) -> None:
+    """Put ``after`` in the place of ``before``, which a stored report was counted with.
+
+    Args:
+        session: the session; the stream is locked.
+        report: the stored report.
+        levels: how far its stream's slots have been rolled up.
+        before: what was counted.
+        after: what is right.
+        split: whether it is counted in the needs of its partitions too.
+    """
+    row = _slot(session, report.stream_id, levels, report.seen_us)
+    sketch = Sketch.from_bytes(row.sketch)
+    if before.by_partition:
+        sketch.subtract(*before.whole)
+    if after.by_partition:
+        sketch.add(*after.whole)
+    row.sketch, row.version = sketch.to_bytes(), row.version + 1
+    if not split:
+        return
+    held = _partition_rows(session, report.stream_id, row.slot_us)
+    for name, (need_us, count) in before.by_partition.items():
+        held[name].subtract(need_us, count)
+    for name, (need_us, count) in after.by_partition.items():
+        held.setdefault(name, Sketch()).add(need_us, count)
+    _write_partitions(session, report.stream_id, row.slot_us, row.width_us, held)
+
+
+def split_needs(session: Session, stream_id: int, rollup: RollupRow, limit: int) -> int:
+    """Count the next reports, ``limit`` at most, in the needs of their partitions; return how many.
+
+    The stream is locked.
+    """
+    levels = levels_of(rollup)
+    reports = session.execute(_unsplit(stream_id, rollup.split_report_id).limit(limit)).all()
+    by_slot: dict[int, dict[str, list[tuple[Int64s, Int64s]]]] = {}
+    for report, body in reports:
+        needs = needs_against(stored_report(body), report.need_base_ms)
+        into = by_slot.setdefault(levels.slot_us(report.seen_us), {})
+        for name, counted in needs.by_partition.items():
+            into.setdefault(name, []).append(counted)
+    for slot_us, added in sorted(by_slot.items()):
+        held = _partition_rows(session, stream_id, slot_us)
+        for name, all_counted in added.items():
+            needs_us, counts = (np.concatenate(column) for column in zip(*all_counted, strict=True))
+            held.setdefault(name, Sketch()).add(needs_us, counts)
+        changed = {name: held[name] for name in added}
+        _write_partitions(session, stream_id, slot_us, levels.width_us(slot_us), changed)
+    if reports:
+        rollup.split_report_id = reports[-1][0].id
+    return len(reports)
 
 
 class SketchCache:
@@ -66,7 +136,7 @@ class SketchCache:
 
     def merged(self, session: Session, stream_id: int, from_us: int) -> Sketch:
         """Return the stream's needs in the slots from ``from_us`` on, as one sketch."""
-        of_span = (NeedSlotRow.stream_id == stream_id, NeedSlotRow.slot_us >= from_us)
+        of_span = Span(stream_id, from_us).slots
         versions = dict(
             session.execute(select(NeedSlotRow.slot_us, NeedSlotRow.version).where(*of_span)).all()
         )
@@ -83,22 +153,89 @@ class SketchCache:
         return merge_all(sketch for _, (_, sketch) in sorted(held.items()))
 
 
+def needs_in(session: Session, span: Span) -> Sketch:
+    """Return the stream's needs over a span, as one sketch."""
+    return merge_all(
+        Sketch.from_bytes(data) for data in session.scalars(select(NeedSlotRow.sketch).where(*span.slots))
+    )
+
+
 def partition_sketches(
     session: Session, stream_id: int, from_us: int, partitions: list[str]
 ) -> dict[str, Sketch]:
     """Return the needs of each of ``partitions`` in the slots from ``from_us`` on; those without any are left out."""
-    merged: dict[str, Sketch] = {}
     if not partitions:
-        return merged
-    wanted = (
-        select(NeedSketchRow.partition, NeedSketchRow.sketch)
-        .where(
-            NeedSketchRow.stream_id == stream_id,
-            NeedSketchRow.slot_us >= from_us,
-            NeedSketchRow.partition.in_(partitions),
-        )
-        .order_by(NeedSketchRow.slot_us)
+        return {}
+    found: dict[str, list[Sketch]] = {}
+    wanted = select(NeedSketchRow.partition, NeedSketchRow.sketch).where(
+        NeedSketchRow.stream_id == stream_id,
+        NeedSketchRow.slot_us >= from_us,
+        NeedSketchRow.partition.in_(partitions),
     )
     for partition, data in session.execute(wanted):
-        merged.setdefault(partition, Sketch()).merge(Sketch.from_bytes(data))
-    return merged
+        found.setdefault(partition, []).append(Sketch.from_bytes(data))
+    rollup = session.get(RollupRow, stream_id)
+    levels, asked = levels_of(rollup), set(partitions)
+    rest = _unsplit(stream_id, 0 if rollup is None else rollup.split_report_id)
+    for report, body in session.execute(rest).all():
+        if levels.slot_us(report.seen_us) < from_us:
+            continue
+        needs = needs_against(stored_report(body), report.need_base_ms)
+        for name in asked & needs.by_partition.keys():
+            sketch = Sketch()
+            sketch.add(*needs.by_partition[name])
+            found.setdefault(name, []).append(sketch)
+    return {name: merge_all(sketches) for name, sketches in found.items()}
+
+
+def _unsplit(stream_id: int, after_id: int) -> Select[ReportRow, bytes]:
+    return (
+        select(ReportRow, ReportBodyRow.body)
+        .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
+        .where(ReportRow.stream_id == stream_id, ReportRow.id > after_id)
+        .order_by(ReportRow.id)
+    )
+
+
+def _slot(session: Session, stream_id: int, levels: Levels, seen_us: int) -> NeedSlotRow:
+    slot_us = levels.slot_us(seen_us)
+    row = session.get(NeedSlotRow, (stream_id, slot_us))
+    if row is None:
+        row = NeedSlotRow(
+            stream_id=stream_id,
+            slot_us=slot_us,
+            version=0,
+            sketch=Sketch().to_bytes(),
+            width_us=levels.width_us(seen_us),
+        )
+        session.add(row)
+    return row
+
+
+def _partition_rows(session: Session, stream_id: int, slot_us: int) -> dict[str, Sketch]:
+    rows = session.execute(
+        select(NeedSketchRow.partition, NeedSketchRow.sketch).where(
+            NeedSketchRow.stream_id == stream_id, NeedSketchRow.slot_us == slot_us
+        )
+    )
+    return {name: Sketch.from_bytes(data) for name, data in rows}
+
+
+def _write_partitions(
+    session: Session, stream_id: int, slot_us: int, width_us: int, sketches: Mapping[str, Sketch]
+) -> None:
+    upsert_many(
+        session,
+        NeedSketchRow,
+        [
+            {
+                "stream_id": stream_id,
+                "slot_us": slot_us,
+                "partition": name,
+                "sketch": sketch.to_bytes(),
+                "width_us": width_us,
+            }
+            for name, sketch in sorted(sketches.items())
+        ],
+        replaced=("sketch", "width_us"),
+    )

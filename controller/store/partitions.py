@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-from sqlalchemy import ColumnElement, and_, case, func, literal, select
+from sqlalchemy import BigInteger, ColumnElement, and_, bindparam, case, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from tidemark.controller.store.horizon import Horizon, base_before_ms
+from tidemark.controller.store.horizon import Horizon
+from tidemark.controller.store.limits import check_room_for_partitions
 from tidemark.controller.store.tables import PartitionRow, ReportRow
-from tidemark.controller.store.upsert import insert_into
+from tidemark.controller.store.upsert import Excluded, upsert_many
 from tidemark.models.granules import SPARK_TICK_US, granule_last_us
 from tidemark.models.progress import PartitionTimes
 from tidemark.models.wire import Report
@@ -47,16 +48,21 @@ class FutureRows:
     """Which partitions they are of, by name."""
 
 
-def add_partitions(session: Session, stored: ReportRow, report: Report) -> None:
-    """Add the rows of ``report``, stored as ``stored``, to its partitions; the stream is locked."""
+def add_partitions(session: Session, stored: ReportRow, report: Report, base_before_ms: int | None) -> None:
+    """Add the rows of ``report``, stored as ``stored``, to its partitions; the stream is locked.
+
+    Args:
+        session: the session.
+        stored: the stored report.
+        report: the report.
+        base_before_ms: the base of all batches before it, in milliseconds; None when none is known.
+    """
     rows = []
-    base_us, seen_us = _base_us(session, stored), stored.seen_us
+    base_us, seen_us = _base_us(stored, base_before_ms), stored.seen_us
     for part in sorted(report.partitions, key=lambda part: part.partition):
         if not part.granules:
             continue
-        (last_us,) = granule_last_us(
-            np.array(part.granules[-1:], np.int64), report.granule_us, report.closed
-        ).tolist()
+        last_us = granule_last_us(part.granules[-1], report.granule_us, report.closed)
         if report.max_event_time_us is not None:
             last_us = min(last_us, report.max_event_time_us)
         rows.append(
@@ -73,48 +79,49 @@ def add_partitions(session: Session, stored: ReportRow, report: Report) -> None:
                 "last_future_us": seen_us if part.future_rows else None,
             }
         )
-    if not rows:
-        return
-    insert = insert_into(session, PartitionRow)
-    new = insert.excluded
-    last = _greater(PartitionRow.last_event_time_us, new.last_event_time_us)
-    behind = case((last < base_us, literal(base_us) - last), else_=0)
-    session.execute(
-        insert.on_conflict_do_update(
-            index_elements=["stream_id", "partition"],
-            set_={
-                "rows": PartitionRow.rows + new.rows,
-                "last_event_time_us": last,
-                "last_seen_us": _greater(PartitionRow.last_seen_us, new.last_seen_us),
-                "first_seen_us": _lesser(PartitionRow.first_seen_us, new.first_seen_us),
-                "batches": PartitionRow.batches + new.batches,
-                # Reports may come late; the newest batch says how far behind it is.
-                "behind_us": case(
-                    (new.last_seen_us >= PartitionRow.last_seen_us, behind), else_=PartitionRow.behind_us
-                ),
-                "future_rows": PartitionRow.future_rows + new.future_rows,
-                "last_future_us": case(
-                    (
-                        and_(
-                            new.last_future_us.is_not(None),
-                            func.coalesce(PartitionRow.last_future_us < new.last_future_us, True),
-                        ),
-                        new.last_future_us,
-                    ),
-                    else_=PartitionRow.last_future_us,
-                ),
-            },
-        ),
+    check_room_for_partitions(
+        session, stored.stream_id, [part.partition for part in report.partitions if part.granules]
+    )
+    upsert_many(
+        session,
+        PartitionRow,
         rows,
+        added=("rows", "batches", "future_rows"),
+        changes=_changes,
+        parameters={"base_us": base_us},
     )
 
 
-def _base_us(session: Session, stored: ReportRow) -> int:
+def _changes(new: Excluded) -> dict[str, ColumnElement[Any]]:
+    last = _greater(PartitionRow.last_event_time_us, new.last_event_time_us)
+    base_us = bindparam("base_us", type_=BigInteger())
+    behind = case((last < base_us, base_us - last), else_=0)
+    return {
+        "last_event_time_us": last,
+        "last_seen_us": _greater(PartitionRow.last_seen_us, new.last_seen_us),
+        "first_seen_us": _lesser(PartitionRow.first_seen_us, new.first_seen_us),
+        # Reports may come late; the newest batch says how far behind it is.
+        "behind_us": case(
+            (new.last_seen_us >= PartitionRow.last_seen_us, behind), else_=PartitionRow.behind_us
+        ),
+        "last_future_us": case(
+            (
+                and_(
+                    new.last_future_us.is_not(None),
+                    func.coalesce(PartitionRow.last_future_us < new.last_future_us, True),
+                ),
+                new.last_future_us,
+            ),
+            else_=PartitionRow.last_future_us,
+        ),
+    }
+
+
+def _base_us(stored: ReportRow, before_ms: int | None) -> int:
     """Return the stream's greatest event time after a batch, in microseconds.
 
     Not beyond the end of the batch: what is dated ahead of the clock must not make every honest partition look late.
     """
-    before_ms = base_before_ms(session, stored)
     known = [] if before_ms is None else [before_ms * SPARK_TICK_US]
     if stored.max_event_time_us is not None:
         known.append(stored.max_event_time_us)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
@@ -12,12 +12,11 @@ from sqlalchemy.orm import Session
 from tidemark.controller.store.database import ANSWERS_CHANGED
 from tidemark.controller.store.tables import PinRow, StreamRow
 from tidemark.controller.store.upsert import insert_into
-from tidemark.models.wire import Pin
+from tidemark.models.wire import Pin, ScopeKind
 
 __all__ = [
     "FLEET",
     "PinScope",
-    "ScopeKind",
     "StandingPin",
     "delete_pin",
     "get_pin",
@@ -27,9 +26,6 @@ __all__ = [
     "put_pin",
     "streams_in",
 ]
-
-ScopeKind = Literal["fleet", "job", "stream"]
-"""Kinds of what a pin is set on."""
 
 ALL = ""
 """Stands for every job or stream in the table; no name is empty."""

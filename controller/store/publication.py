@@ -7,9 +7,9 @@ answer for good.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
@@ -27,12 +27,16 @@ __all__ = [
     "OFF",
     "Answer",
     "Hold",
+    "PublicationCause",
     "answer_for",
     "answer_of",
+    "envelope_for",
     "last_published",
+    "list_published",
     "publish",
     "version_of",
     "versions",
+    "within_limits",
 ]
 
 NO_REPORT = "no report yet: the job keeps its own bound"
@@ -40,6 +44,9 @@ NO_REPORT = "no report yet: the job keeps its own bound"
 
 OFF = "the stream's mode is Off: Tidemark only watches and the job keeps its own bound"
 """Reason of the answer in mode Off."""
+
+PublicationCause = Literal["Request", "Rollout", "GoingBack"]
+"""Whose doing a publication is, when it is no pin's."""
 
 UNREPORTED = "unreported"
 """Version of the answer for a stream that has not reported; generation 0 says something else once it has."""
@@ -79,38 +86,38 @@ NOTHING_YET = Answer("Off", None, NO_REPORT)
 
 def answer_for(
     policy: Policy,
-    recommended_ms: int | None,
+    bound_ms: int | None,
     reason: str,
-    held: Answer | None,
+    envelope: Envelope | None = None,
     *,
-    slo: Slo | None = None,
     hold: Hold | None = None,
 ) -> Answer:
     """Return what a job is to be told.
 
     Args:
-        policy: the stream's policy; its limits hold whatever is recommended.
-        recommended_ms: the recommended bound in milliseconds; None: keep the one in use.
-        reason: why.
-        held: what jobs were told last without a pin; its bound stays where there is nothing new to say.
-        slo: what a live job is to reach; None when none is set.
+        policy: the stream's policy; its limits hold whatever the bound.
+        bound_ms: the bound in milliseconds; None when there is none, and the job keeps its own.
+        reason: why this bound, or why none.
+        envelope: in Live, what the fast policy is to do; None in every other mode.
         hold: the pin in force, which goes before all else; None for none.
     """
-    envelope = _envelope(policy, slo) if policy.mode == "Live" else None
     if hold is not None:
-        bound_ms, told = _pinned(policy.mode, hold)
-        return Answer(policy.mode, bound_ms, f"pinned to {hold.to} ({hold.why}): {told}", envelope, hold.to)
+        pinned_ms, told = _pinned(policy.mode, hold)
+        return Answer(policy.mode, pinned_ms, f"pinned to {hold.to} ({hold.why}): {told}", envelope, hold.to)
     if policy.mode == "Off":
         return Answer("Off", None, OFF)
-    if recommended_ms is not None:
-        return Answer(policy.mode, _within(policy, recommended_ms), reason, envelope)
-    if held is not None and held.mode == policy.mode and held.bound_ms is not None:
-        bound_ms = _within(policy, held.bound_ms)
-        return Answer(policy.mode, bound_ms, f"the bound is held: {reason}", envelope)
-    return Answer(policy.mode, None, f"there is no bound to give yet: {reason}", envelope)
+    if bound_ms is None:
+        return Answer(policy.mode, None, reason, envelope)
+    limited_ms = within_limits(policy, bound_ms)
+    if limited_ms != bound_ms:
+        reason = f"the policy's limits make {format_duration(limited_ms * 1_000)} of it: {reason}"
+    return Answer(policy.mode, limited_ms, reason, envelope)
 
 
-def _envelope(policy: Policy, slo: Slo | None) -> Envelope:
+def envelope_for(policy: Policy, slo: Slo | None) -> Envelope | None:
+    """Return what a live job's fast policy is to do by the policy and the SLO; None in every other mode."""
+    if policy.mode != "Live":
+        return None
     # A cap that yields is no limit of the fast policy, which knows only caps that completeness yields to.
     capped = slo is not None and slo.yields != "latency"
     return Envelope(
@@ -136,7 +143,8 @@ def _pinned(mode: Mode, hold: Hold) -> tuple[int | None, str]:
     return hold.ceiling_ms, f"the bound is the job's ceiling, {ceiling}"
 
 
-def _within(policy: Policy, bound_ms: int) -> int:
+def within_limits(policy: Policy, bound_ms: int) -> int:
+    """Return the bound, in milliseconds, within the policy's limits."""
     limited = max(bound_ms, policy.least_bound_ms)
     return limited if policy.greatest_bound_ms is None else min(limited, policy.greatest_bound_ms)
 
@@ -155,6 +163,16 @@ def last_published(session: Session, stream_id: int, *, pinned: bool = True) -> 
     return session.scalars(wanted.order_by(PublishedRow.generation.desc()).limit(1)).one_or_none()
 
 
+def list_published(
+    session: Session, stream_id: int, before: int | None, limit: int
+) -> Sequence[PublishedRow]:
+    """Return up to ``limit`` generations, the newest first, those below generation ``before``."""
+    wanted = select(PublishedRow).where(PublishedRow.stream_id == stream_id)
+    if before is not None:
+        wanted = wanted.where(PublishedRow.generation < before)
+    return session.scalars(wanted.order_by(PublishedRow.generation.desc()).limit(limit)).all()
+
+
 def answer_of(row: PublishedRow) -> Answer:
     """Return what was published as an answer."""
     return Answer(
@@ -166,8 +184,25 @@ def answer_of(row: PublishedRow) -> Answer:
     )
 
 
-def publish(session: Session, stream_id: int, answer: Answer, now_us: int) -> int:
-    """Make ``answer`` what jobs are told from now on and return its generation; the stream must be locked."""
+def publish(
+    session: Session,
+    stream_id: int,
+    answer: Answer,
+    now_us: int,
+    *,
+    cause: PublicationCause = "Request",
+    rollout_id: int | None = None,
+) -> int:
+    """Make ``answer`` what jobs are told from now on and return its generation; the stream must be locked.
+
+    Args:
+        session: the session.
+        stream_id: the stream.
+        answer: what is told.
+        now_us: when, in microseconds.
+        cause: whose doing it is; a pin's is told by the answer.
+        rollout_id: the rollout that is published or undone; None for none.
+    """
     row = last_published(session, stream_id)
     before = NOTHING_YET if row is None else answer_of(row)
     generation = row.generation if row else 0
@@ -183,6 +218,8 @@ def publish(session: Session, stream_id: int, answer: Answer, now_us: int) -> in
             published_us=now_us,
             envelope=None if answer.envelope is None else json.dumps(asdict(answer.envelope)),
             pin=answer.pin,
+            cause=cause if answer.pin is None else "Pin",
+            rollout_id=rollout_id,
         )
     )
     add_event(

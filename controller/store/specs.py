@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Generic, TypeVar, cast
 
 from sqlalchemy.orm import Session
 
+from tidemark.controller.store.failed_bounds import carry_failures
 from tidemark.controller.store.streams import add_event
 from tidemark.controller.store.tables import PolicyRow, SloRow
-from tidemark.models.slo import Policy, Slo, Yields
+from tidemark.models.slo import (
+    Approval,
+    Direction,
+    FreezeWindow,
+    Objective,
+    OnNoData,
+    Policy,
+    Slo,
+    Yields,
+)
 from tidemark.models.wire import Mode
 
-__all__ = ["DEFAULT_HORIZON_MS", "Precondition", "Spec", "get_policy", "get_slo", "put_policy", "put_slo"]
+__all__ = [
+    "DEFAULT_HORIZON_MS",
+    "Precondition",
+    "Spec",
+    "get_policy",
+    "get_slo",
+    "paused_why",
+    "put_policy",
+    "put_slo",
+    "set_paused",
+]
 
 T = TypeVar("T")
 
@@ -48,6 +68,11 @@ def get_slo(session: Session, stream_id: int) -> Spec[Slo] | None:
         yields=cast("Yields | None", row.yields),
         confidence_ppm=row.confidence_ppm,
         horizon_ms=row.horizon_ms,
+        objective=cast("Objective", row.objective),
+        slices_ppm=row.slices_ppm,
+        window_ms=row.window_ms,
+        state_cap_rows=row.state_cap_rows,
+        worst_window_ppm=row.worst_window_ppm,
     )
     return Spec(slo, row.generation, row.updated_us)
 
@@ -61,20 +86,33 @@ def get_policy(session: Session, stream_id: int) -> Spec[Policy]:
         mode=cast("Mode", row.mode),
         least_bound_ms=row.least_bound_ms,
         greatest_bound_ms=row.greatest_bound_ms,
+        directions=cast("tuple[Direction, ...]", tuple(row.directions.split())),
+        margin_ppm=row.margin_ppm,
+        dwell_ms=row.dwell_ms,
+        most_narrowings_a_day=row.most_narrowings_a_day,
+        most_narrowing_ppm=row.most_narrowing_ppm,
+        freeze_windows=tuple(
+            FreezeWindow(**{**told, "days": tuple(told["days"])}) for told in json.loads(row.freeze_windows)
+        ),
+        paused=row.paused,
+        on_no_data=cast("OnNoData", row.on_no_data),
+        approval=cast("Approval", row.approval),
     )
     return Spec(policy, row.generation, row.updated_us)
 
 
-def put_slo(session: Session, stream_id: int, slo: Slo, precondition: Precondition, now_us: int) -> Spec[Slo]:
-    """Set the SLO of a locked stream and return it; an equal one is left as it is.
+def put_slo(
+    session: Session, stream_id: int, slo: Slo, precondition: Precondition, now_us: int, *, reason: str
+) -> Spec[Slo]:
+    """Set the SLO of a locked stream and return it; an equal one is left as it is, whatever the caller held.
 
     Raises:
         Exception: whatever ``precondition`` raises.
     """
     before = get_slo(session, stream_id)
-    precondition(before.generation if before else 0)
     if before is not None and before.value == slo:
         return before
+    precondition(before.generation if before else 0)
     generation = before.generation + 1 if before else 1
     session.merge(SloRow(stream_id=stream_id, generation=generation, updated_us=now_us, **asdict(slo)))
     add_event(
@@ -82,7 +120,7 @@ def put_slo(session: Session, stream_id: int, slo: Slo, precondition: Preconditi
         stream_id,
         now_us,
         kind="SloSet",
-        reason="set by request",
+        reason=reason,
         before=_told(before.value if before else None),
         after=_told(slo),
     )
@@ -90,29 +128,61 @@ def put_slo(session: Session, stream_id: int, slo: Slo, precondition: Preconditi
 
 
 def put_policy(
-    session: Session, stream_id: int, policy: Policy, precondition: Precondition, now_us: int
+    session: Session, stream_id: int, policy: Policy, precondition: Precondition, now_us: int, *, reason: str
 ) -> Spec[Policy]:
-    """Set the policy of a locked stream and return it; an equal one is left as it is.
+    """Set the policy of a locked stream and return it; an equal one is left as it is, whatever the caller held.
 
     Raises:
         Exception: whatever ``precondition`` raises.
     """
     before = get_policy(session, stream_id)
-    precondition(before.generation)
     if before.generation and before.value == policy:
         return before
+    precondition(before.generation)
     generation = before.generation + 1
-    session.merge(PolicyRow(stream_id=stream_id, generation=generation, updated_us=now_us, **asdict(policy)))
+    session.merge(_policy_row(stream_id, generation, policy, now_us, None))
     add_event(
         session,
         stream_id,
         now_us,
         kind="PolicySet",
-        reason="set by request",
+        reason=reason,
         before=_told(before.value),
         after=_told(policy),
     )
     return Spec(policy, generation, now_us)
+
+
+def set_paused(session: Session, stream_id: int, *, paused: bool, reason: str, now_us: int) -> Spec[Policy]:
+    """Set whether the policy of a locked stream is paused, and nothing else of it, and return the policy."""
+    before = get_policy(session, stream_id)
+    if before.value.paused == paused:
+        return before
+    policy, generation = replace(before.value, paused=paused), before.generation + 1
+    session.merge(_policy_row(stream_id, generation, policy, now_us, reason if paused else None))
+    # Whether rollouts are paused says nothing about what failed.
+    carry_failures(session, stream_id, before.generation, generation)
+    add_event(session, stream_id, now_us, kind="Paused" if paused else "Resumed", reason=reason)
+    return Spec(policy, generation, now_us)
+
+
+def paused_why(session: Session, stream_id: int) -> str | None:
+    """Return why the stream was paused; None when it is not, or when the policy was set so."""
+    row = session.get(PolicyRow, stream_id)
+    return None if row is None else row.paused_why
+
+
+def _policy_row(
+    stream_id: int, generation: int, policy: Policy, now_us: int, paused_why: str | None
+) -> PolicyRow:
+    fields = {
+        **asdict(policy),
+        "directions": " ".join(policy.directions),
+        "freeze_windows": json.dumps([asdict(window) for window in policy.freeze_windows]),
+    }
+    return PolicyRow(
+        stream_id=stream_id, generation=generation, updated_us=now_us, paused_why=paused_why, **fields
+    )
 
 
 def _told(value: Slo | Policy | None) -> str | None:

@@ -14,6 +14,7 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -21,6 +22,9 @@ __all__ = [
     "AcknowledgementRow",
     "Base",
     "EventRow",
+    "FailedBoundRow",
+    "LeaseRow",
+    "LeaseTermRow",
     "LedgerRow",
     "LiveRow",
     "NeedSketchRow",
@@ -33,10 +37,15 @@ __all__ = [
     "QueryRow",
     "RecentBoundRow",
     "RecommendationRow",
+    "ReplicaRow",
     "ReportBodyRow",
+    "ReportHourRow",
     "ReportRow",
+    "RolloutRow",
+    "RollupRow",
     "SloRow",
     "StreamRow",
+    "TokenRow",
 ]
 
 # Names for every constraint, so that a later migration can name what it changes, on both databases.
@@ -63,6 +72,8 @@ OfReport = Annotated[int, mapped_column(ForeignKey("reports.id"), primary_key=Tr
 KeyNumber = Annotated[int, mapped_column(BigInteger, primary_key=True, autoincrement=False)]
 KeyName = Annotated[str, mapped_column(String(200), primary_key=True)]
 KeyIdentifier = Annotated[str, mapped_column(String(64), primary_key=True)]
+SlotWidth = Annotated[int, mapped_column(BigInteger, default=60_000_000, server_default="60000000")]
+"""Width of a slot in microseconds: a minute, an hour or a day."""
 Kind = Annotated[str, mapped_column(String(40))]
 Long = Annotated[str, mapped_column(Text)]
 Blob = Annotated[bytes, mapped_column(LargeBinary)]
@@ -105,6 +116,10 @@ class QueryRow(Base):
     first_batch: Mapped[Whole]
     last_batch: Mapped[Whole]
     reports: Mapped[Counter]
+    gone_batch: Mapped[Whole | None]
+    """Greatest id of the batches whose reports are aged out; null while all are there."""
+    gone_max_event_time_us: Mapped[Whole | None]
+    """Greatest event time of those batches."""
 
 
 class ReportRow(Base):
@@ -118,6 +133,8 @@ class ReportRow(Base):
         Index(None, "stream_id", "query_id", "max_event_time_us", "batch_id"),
         # What became of the rows under one published bound is summed up at every decision.
         Index(None, "stream_id", "generation", "seen_us"),
+        # Whatever was stored after a certain report is asked for all the time.
+        Index(None, "stream_id", "id"),
     )
 
     id: Mapped[Id]
@@ -203,7 +220,7 @@ class LedgerRow(Base):
 
 
 class NeedSlotRow(Base):
-    """The needs of all partitions of a stream in one minute of batches, as one sketch."""
+    """The needs of all partitions of a stream in one minute, hour or day of batches, as one sketch."""
 
     __tablename__ = "need_slots"
 
@@ -212,10 +229,11 @@ class NeedSlotRow(Base):
     version: Mapped[Whole]
     """Grows with each change, so that readers can keep what they have read."""
     sketch: Mapped[Blob]
+    width_us: Mapped[SlotWidth]
 
 
 class NeedSketchRow(Base):
-    """The needs of one partition in one minute of batches."""
+    """The needs of one partition in one minute, hour or day of batches."""
 
     __tablename__ = "need_sketches"
 
@@ -223,6 +241,90 @@ class NeedSketchRow(Base):
     slot_us: Mapped[KeyNumber]
     partition: Mapped[KeyName]
     sketch: Mapped[Blob]
+    width_us: Mapped[SlotWidth]
+
+
+class ReportHourRow(Base):
+    """What the reports of one query in one hour add up to, for spans that are rolled up."""
+
+    __tablename__ = "report_hours"
+
+    stream_id: Mapped[OfStream]
+    slot_us: Mapped[KeyNumber]
+    query_id: Mapped[KeyIdentifier]
+    batches: Mapped[Whole]
+    batch_ranges: Mapped[Long]
+    """Ids of the batches as JSON: [[first, last], ...], ascending and apart."""
+    from_us: Mapped[Whole]
+    """Trigger time of the first batch."""
+    to_us: Mapped[Whole]
+    """Trigger time of the newest batch."""
+    keys_per_row: Mapped[Whole]
+    rows: Mapped[Whole]
+    uncounted_rows: Mapped[Whole]
+    pairs: Mapped[Whole]
+    late_least: Mapped[Whole]
+    late_most: Mapped[Whole]
+    unjudged_rows: Mapped[Whole]
+    need_pairs: Mapped[Whole]
+    need_unknown_rows: Mapped[Whole]
+    early_rows: Mapped[Whole]
+    future_rows: Mapped[Whole]
+
+
+class RollupRow(Base):
+    """How far a stream's data are rolled up and aged out; without a row, nothing is."""
+
+    __tablename__ = "rollups"
+
+    stream_id: Mapped[OfStream]
+    hours_until_us: Mapped[Counter]
+    """What was seen before is kept by the hour."""
+    days_until_us: Mapped[Counter]
+    """What was seen before is kept by the day."""
+    split_report_id: Mapped[Counter]
+    """Reports up to this one are counted in the needs of their partitions."""
+    needs_from_us: Mapped[Counter]
+    """Needs and hourly sums of what was seen before are gone."""
+    reports_from_us: Mapped[Counter]
+    """Reports of batches that started before are gone, and no more of them are taken."""
+    bodies_from_us: Mapped[Counter]
+    """Bodies of reports of batches that were seen before are gone."""
+    ledger_from_us: Mapped[Whole | None]
+    """Keys below are gone from the ledger; null while all are there."""
+
+
+class ReplicaRow(Base):
+    """A process that may decide, and its sign of life."""
+
+    __tablename__ = "replicas"
+
+    holder: Mapped[KeyIdentifier]
+    beats: Mapped[Counter]
+    """Grows while the process lives. Others watch it change; no clock is compared with another."""
+
+
+class LeaseRow(Base):
+    """Who decides the streams of one shard: those whose id leaves its number when divided by the number of shards."""
+
+    __tablename__ = "leases"
+
+    shard: Mapped[KeyNumber]
+    holder: Mapped[Identifier | None]
+    """The process that decides; null when it was given back."""
+    fencing: Mapped[Counter]
+    """Grows with each new holder; a decision is written only under the number that its maker holds."""
+
+
+class LeaseTermRow(Base):
+    """Who held a shard under which number, for audit."""
+
+    __tablename__ = "lease_terms"
+
+    shard: Mapped[KeyNumber]
+    fencing: Mapped[KeyNumber]
+    holder: Mapped[Identifier]
+    taken_us: Mapped[Whole]
 
 
 class PartitionRow(Base):
@@ -263,6 +365,11 @@ class SloRow(Base):
     confidence_ppm: Mapped[Whole]
     horizon_ms: Mapped[Whole]
     updated_us: Mapped[Whole]
+    objective: Mapped[Word] = mapped_column(default="occurrences", server_default="occurrences")
+    slices_ppm: Mapped[Whole] = mapped_column(default=990_000, server_default="990000")
+    window_ms: Mapped[Whole] = mapped_column(default=2_592_000_000, server_default="2592000000")
+    state_cap_rows: Mapped[Whole | None]
+    worst_window_ppm: Mapped[Whole | None]
 
 
 class PolicyRow(Base):
@@ -276,6 +383,19 @@ class PolicyRow(Base):
     least_bound_ms: Mapped[Whole]
     greatest_bound_ms: Mapped[Whole | None]
     updated_us: Mapped[Whole]
+    directions: Mapped[Word] = mapped_column(default="Widen Narrow", server_default="Widen Narrow")
+    """With a space between."""
+    margin_ppm: Mapped[Counter]
+    dwell_ms: Mapped[Whole] = mapped_column(default=3_600_000, server_default="3600000")
+    most_narrowings_a_day: Mapped[Whole | None]
+    most_narrowing_ppm: Mapped[Whole | None]
+    freeze_windows: Mapped[Long] = mapped_column(default="[]", server_default="[]")
+    """As JSON: [{"days": [...], "from_minute": ..., "to_minute": ...}, ...]."""
+    paused: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
+    paused_why: Mapped[Long | None]
+    """Why it was paused by itself; null when the policy was set so."""
+    on_no_data: Mapped[Word] = mapped_column(default="hold", server_default="hold")
+    approval: Mapped[Word] = mapped_column(default="none", server_default="none")
 
 
 class PinRow(Base):
@@ -330,6 +450,8 @@ class RecommendationRow(Base):
     policy_generation: Mapped[Whole]
     transition: Mapped[Long | None]
     """What it would do against the bound in use, as JSON; null without a bound, or when an earlier release wrote it."""
+    fencing: Mapped[Whole | None]
+    """The number of the lease that it was decided under; null when an earlier release wrote it."""
 
 
 class RecentBoundRow(Base):
@@ -359,6 +481,10 @@ class PublishedRow(Base):
     """What the fast policy is to do, as JSON; null outside Live."""
     pin: Mapped[Word | None]
     """What a kill switch held the job to; null for none."""
+    cause: Mapped[Word] = mapped_column(default="Request", server_default="Request")
+    """Rollout: a rollout was published; GoingBack: one was undone; Pin: a kill switch; Request: a write did it."""
+    rollout_id: Mapped[Whole | None]
+    """The rollout that was published or undone; null for none."""
 
 
 class PredictionRow(Base):
@@ -415,3 +541,119 @@ class EventRow(Base):
     reason: Mapped[Long]
     before: Mapped[Long | None]
     after: Mapped[Long | None]
+    reason_class: Mapped[Kind | None]
+    """What the reason is an instance of; null when only the same words are the same reason."""
+    count: Mapped[Whole] = mapped_column(default=1, server_default="1")
+    """How often it came about in a row."""
+    last_us: Mapped[Whole | None]
+    """When it came about last; null when it was once."""
+    by: Mapped[Name | None]
+    """Who did it; null when the controller did, or when nobody had to say who they are."""
+    rollout_id: Mapped[Whole | None]
+    """The rollout that it belongs to; null for none."""
+    rows: Mapped[Whole | None]
+    """(Row, key) pairs that it rests on; null without any."""
+    report_id: Mapped[Whole | None]
+    """The newest report that it rests on; null without any."""
+
+
+class RolloutRow(Base):
+    """One change of what a job is told, from the recommendation to its end, by ``tidemark.models.rollout``."""
+
+    __tablename__ = "rollouts"
+    __table_args__ = (Index(None, "stream_id", "id"), Index(None, "state", "id"))
+
+    id: Mapped[Id]
+    stream_id: Mapped[Stream]
+    state: Mapped[Word]
+    reason: Mapped[Long]
+    """Why it is in this state, or what it waits for."""
+    held_by: Mapped[Kind | None]
+    """The gate that holds it; null when none does."""
+    cause: Mapped[Word]
+    direction: Mapped[Word]
+    first: Mapped[bool]
+    """Whether the job was told no bound before it."""
+    mode: Mapped[Word]
+    from_bound_ms: Mapped[Whole | None]
+    to_bound_ms: Mapped[Whole | None]
+    from_envelope: Mapped[Long | None]
+    to_envelope: Mapped[Long | None]
+    in_use_ms: Mapped[Whole | None]
+    """The bound in the plan of the newest batch when it was proposed."""
+    generation: Mapped[Whole | None]
+    """Generation that tells it; null before it is published."""
+    slo_generation: Mapped[Whole]
+    policy_generation: Mapped[Whole]
+    report_id: Mapped[Whole]
+    """The newest report that it rests on."""
+    rows: Mapped[Whole]
+    """(Row, key) pairs that it rests on."""
+    late: Mapped[Whole]
+    """How many of them would have been late."""
+    least_ppm: Mapped[Whole | None]
+    most_ppm: Mapped[Whole | None]
+    latency_wall_us: Mapped[Whole | None]
+    state_rows: Mapped[Whole | None]
+    created_us: Mapped[Whole]
+    changed_us: Mapped[Whole]
+    """When its state changed last."""
+    approved_us: Mapped[Whole | None]
+    approved_by: Mapped[Name | None]
+    approval_reason: Mapped[Long | None]
+    published_us: Mapped[Whole | None]
+    acknowledged_us: Mapped[Whole | None]
+    effective_us: Mapped[Whole | None]
+    judged_rows: Mapped[Counter]
+    judged_late_least: Mapped[Counter]
+    judged_late_most: Mapped[Counter]
+    needed_rows: Mapped[Counter]
+    """(Row, key) pairs that must have been judged under it before it is verified."""
+    ended_us: Mapped[Whole | None]
+
+
+class FailedBoundRow(Base):
+    """A bound that was rolled back or turned down, and until when it, and what is worse, is not rolled again."""
+
+    __tablename__ = "failed_bounds"
+    __table_args__ = (Index(None, "stream_id", "id"),)
+
+    id: Mapped[Id]
+    stream_id: Mapped[Stream]
+    rollout_id: Mapped[Whole]
+    direction: Mapped[Word]
+    """Narrow: what is as narrow or narrower is held; Widen: what is as wide or wider."""
+    bound_ms: Mapped[Whole | None]
+    envelope: Mapped[Long | None]
+    """The envelope that failed, as JSON; null when the bound did."""
+    kind: Mapped[Kind]
+    why: Mapped[Long]
+    failed_us: Mapped[Whole]
+    until_us: Mapped[Whole]
+    slo_generation: Mapped[Whole]
+    policy_generation: Mapped[Whole]
+
+
+class TokenRow(Base):
+    """A bearer token; what it is, is not here, only its digest."""
+
+    __tablename__ = "tokens"
+    __table_args__ = (UniqueConstraint("name", "slot"), UniqueConstraint("digest"))
+
+    id: Mapped[Id]
+    name: Mapped[Identifier]
+    slot: Mapped[Whole | None]
+    """1 or 2 while it may be used: so there are two of a name at most, whoever else makes one; null afterwards."""
+    role: Mapped[Word]
+    jobs: Mapped[Long]
+    """Patterns on job names as a JSON array."""
+    digest: Mapped[Identifier]
+    """SHA-256 of its text in hex."""
+    created_us: Mapped[Whole]
+    created_by: Mapped[Name]
+    expires_us: Mapped[Whole | None]
+    """When it ends by itself; null for never."""
+    last_used_us: Mapped[Whole | None]
+    """When it was used, as far as that is known: up to an hour may be missing."""
+    revoked_us: Mapped[Whole | None]
+    revoked_by: Mapped[Name | None]

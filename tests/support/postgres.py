@@ -8,11 +8,12 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["find_postgres", "running_postgres"]
+__all__ = ["Postgres", "find_postgres", "restartable_postgres", "running_postgres"]
 
 
 def find_postgres() -> Path | None:
@@ -25,9 +26,26 @@ def find_postgres() -> Path | None:
     return found[-1].parent if found else None
 
 
+@dataclass(frozen=True)
+class Postgres:
+    """A running server."""
+
+    url: str
+    """Its URL."""
+    restart: Callable[[], None]
+    """Stop it as a crash would, without a goodbye to anybody, and start it again."""
+
+
 @contextmanager
 def running_postgres(programs: Path) -> Iterator[str]:
     """Start an empty server and give its URL; it ends with the context."""
+    with restartable_postgres(programs) as server:
+        yield server.url
+
+
+@contextmanager
+def restartable_postgres(programs: Path) -> Iterator[Postgres]:
+    """Start an empty server; it ends with the context."""
     # Not pytest's folder: PostgreSQL refuses to run as root, and another user cannot enter that.
     folder = Path(tempfile.mkdtemp(prefix="tidemark-postgres-"))
     try:
@@ -40,10 +58,16 @@ def running_postgres(programs: Path) -> Iterator[str]:
         ]
         for command in run:
             _run(become, command)
+        stop: list[str | Path] = [programs / "pg_ctl", "-D", data, "-m", "immediate", "stop"]
+
+        def restart() -> None:
+            _run(become, stop)
+            _run(become, run[1])
+
         try:
-            yield f"postgresql+psycopg://tidemark@127.0.0.1:{port}/postgres"
+            yield Postgres(f"postgresql+psycopg://tidemark@127.0.0.1:{port}/postgres", restart)
         finally:
-            _run(become, [programs / "pg_ctl", "-D", data, "-m", "immediate", "stop"])
+            _run(become, stop)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

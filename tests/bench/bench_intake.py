@@ -1,0 +1,264 @@
+"""What one server process on one core takes in: reports a second, how long each waits, memory; and open long polls.
+
+Reports have 64 partitions of 50 counted granules. The server runs on one core, its clients (and PostgreSQL) on the
+other. Every answer is checked, and at the end that everything acknowledged is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tidemark.models.operators import tumbling
+from tidemark.models.wire import PartitionCounts, Report, to_json_object
+
+from support.postgres import find_postgres, running_postgres
+from support.reports import START_US
+from support.streams import SECOND
+
+pytestmark = pytest.mark.bench
+
+PARTITIONS, GRANULES = 64, 50
+STREAMS, BATCHES = 20, 15
+AT_A_TIME = 8
+POLLS = 1_000
+AIM_PER_SECOND, AIM_P99_MS = 300, 50
+
+
+def report(stream: str, batch: int) -> Report:
+    """The report of one batch a second: each partition has rows in each of the last 50 seconds."""
+    dice = random.Random(batch)
+    now = START_US // SECOND + 60 + batch
+    granules = tuple(range(now - GRANULES, now))
+    parts = tuple(
+        PartitionCounts(
+            partition=str(number),
+            granules=granules,
+            counts=tuple(dice.choices(range(1, 200), k=GRANULES)),
+        )
+        for number in range(PARTITIONS)
+    )
+    base_ms = now * 1_000 - 1
+    return Report(
+        schema_version=1,
+        job="job",
+        stream=stream,
+        query_id=f"query of {stream}",
+        run_id="run",
+        batch_id=batch + 10,
+        started_us=now * SECOND,
+        duration_ms=300,
+        operator=tumbling("10 seconds"),
+        output_mode="append",
+        bound_ms=20_000,
+        generation=None,
+        late_watermark_ms=base_ms - 22_000,
+        watermark_ms=base_ms - 21_000,
+        late_base_ms=base_ms - 2_000,
+        granule_us=SECOND,
+        closed="left",
+        rows=sum(part.rows for part in parts),
+        null_rows=0,
+        min_event_time_us=(now - GRANULES) * SECOND,
+        max_event_time_us=now * SECOND - 1,
+        partitions=parts,
+        state_rows=1_000,
+        state_bytes=100_000,
+        dropped_by_spark=0,
+    )
+
+
+@contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """Start processes, and go on, on one core; all cores again afterwards."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def serving(database_url: str, folder: Path) -> Iterator[tuple[str, int]]:
+    """One server on the first core; its address and process id."""
+    environment = {
+        **os.environ,
+        "TIDEMARK_DATABASE_URL": database_url,
+        "TIDEMARK_LOG_LEVEL": "warning",
+        "TIDEMARK_REPORTS_PER_SECOND": "0",
+        "TIDEMARK_REQUESTS_PER_SECOND": "0",
+        "PYTHONUNBUFFERED": "1",
+    }
+    with (folder / "server.log").open("wb") as log, on_core(min(os.sched_getaffinity(0))):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tidemark.controller", "serve", "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environment,
+            text=True,
+        )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[3].rstrip(",")
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                if httpx.get(f"{url}/readyz").is_success:
+                    break
+            except httpx.TransportError:
+                pass
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield url, process.pid
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def status_of(process: int, field: str) -> int:
+    """A number of the kernel's on a process, such as VmRSS in kilobytes."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1])
+    raise KeyError(field)
+
+
+def busy_seconds(process: int) -> float:
+    """Seconds of a core that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(int(share * len(values)), len(values) - 1)]
+
+
+async def send_all(url: str, bodies: list[tuple[str, bytes]], per_second: float | None) -> list[float]:
+    """Send every body; return how long each took, in seconds. As fast as answers come, or at a steady rate."""
+    seconds: list[float] = []
+    waiting = list(reversed(bodies))
+    began = time.perf_counter()
+
+    async def sender(client: httpx.AsyncClient) -> None:
+        while waiting:
+            stream, body = waiting.pop()
+            due = began
+            if per_second is not None:
+                due = began + (len(bodies) - len(waiting)) / per_second
+                await asyncio.sleep(max(due - time.perf_counter(), 0))
+            else:
+                due = time.perf_counter()
+            answer = await client.post(
+                f"/v1/jobs/job/streams/{stream}/reports",
+                content=body,
+                headers={"content-type": "application/json"},
+            )
+            assert answer.status_code == 201, answer.text
+            # From when it was due: a server that falls behind does not hide it.
+            seconds.append(time.perf_counter() - due)
+
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits) as client:
+        at_a_time = AT_A_TIME if per_second is None else 64
+        await asyncio.gather(*(sender(client) for _ in range(at_a_time)))
+    return seconds
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'tidemark.db'}"
+        return
+    programs = find_postgres()
+    if programs is None:
+        pytest.skip("there is no PostgreSQL here; `make services` installs it")
+    with on_core(max(os.sched_getaffinity(0))), running_postgres(programs) as url:
+        yield url
+
+
+def test_reports_committed_a_second(store_url: str, tmp_path: Path) -> None:
+    def bodies(first: int) -> list[tuple[str, bytes]]:
+        return [
+            (f"s{stream}", json.dumps(to_json_object(report(f"s{stream}", first + batch))).encode())
+            for batch in range(BATCHES)
+            for stream in range(STREAMS)
+        ]
+
+    with serving(store_url, tmp_path) as (url, process), on_core(max(os.sched_getaffinity(0))):
+        asyncio.run(send_all(url, bodies(0)[:200], None))
+        rate = None
+        for name, first in (("flat out", 100), ("steady", 200)):
+            sent = bodies(first)
+            began, used = time.perf_counter(), busy_seconds(process)
+            seconds = asyncio.run(send_all(url, sent, rate))
+            took, used = time.perf_counter() - began, busy_seconds(process) - used
+            # Half of what it can do: how long one waits when it is not a matter of how many wait before.
+            rate = len(sent) / took / 2
+            print(
+                f"\n{store_url.partition(':')[0]:10} {name:8}: {len(sent) / took:6.0f} reports/s, "
+                f"{1e3 * percentile(seconds, 0.5):6.1f} ms 50th, {1e3 * percentile(seconds, 0.99):6.1f} ms 99th; "
+                f"{1e3 * used / len(sent):5.2f} ms of the server's core each; body {len(sent[0][1])} bytes; "
+                f"RSS {status_of(process, 'VmRSS') // 1024} MB (aim {AIM_PER_SECOND}/s, {AIM_P99_MS} ms)",
+                end="",
+            )
+        metrics = httpx.get(f"{url}/metrics", timeout=60).text
+    stored = sum(
+        float(line.split()[-1])
+        for line in metrics.splitlines()
+        if line.startswith("tidemark_reports_received_total{")
+    )
+    assert stored == 200 + 2 * STREAMS * BATCHES
+
+
+def test_a_thousand_open_long_polls_all_get_the_change(store_url: str, tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 4 * POLLS), hard), hard))
+
+    async def poll(url: str, process: int) -> tuple[list[float], int]:
+        path = "/v1/jobs/job/streams/s0/bound"
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
+            held = (await client.get(path)).headers["etag"]
+            asked = {"If-None-Match": held, "Prefer": "wait=60"}
+
+            async def wait() -> tuple[int, float]:
+                answer = await client.get(path, headers=asked)
+                return answer.status_code, time.perf_counter()
+
+            polls = [asyncio.create_task(wait()) for _ in range(POLLS)]
+            await _until(client, f"tidemark_bounds_watched {float(POLLS)}")
+            memory = status_of(process, "VmRSS") // 1024
+            began = time.perf_counter()
+            changed = await client.put("/v1/jobs/job/streams/s0/policy", json={"mode": "OnRestart"})
+            assert changed.is_success, changed.text
+            answers = await asyncio.gather(*polls)
+        assert [status for status, _ in answers].count(200) == POLLS
+        return [at - began for _, at in answers], memory
+
+    with serving(store_url, tmp_path) as (url, process), on_core(max(os.sched_getaffinity(0))):
+        seconds, memory = asyncio.run(poll(url, process))
+    print(
+        f"\n{store_url.partition(':')[0]:10} {POLLS} long polls: all {len(seconds)} got the change, first after "
+        f"{1e3 * min(seconds):.0f} ms, all after {1e3 * max(seconds):.0f} ms; RSS {memory} MB",
+        end="",
+    )
+
+
+async def _until(client: httpx.AsyncClient, line: str) -> None:
+    deadline = time.monotonic() + 60
+    while line not in (await client.get("/metrics")).text:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.1)

@@ -1,0 +1,434 @@
+"""Two replicas on PostgreSQL under load, killed, stopped and cut off from their store: nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import create_engine, select, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from tidemark.controller.store.database import Database
+from tidemark.controller.store.intake import take_report
+from tidemark.controller.store.leases import shard_of
+from tidemark.controller.store.needs import Span, needs_in, partition_sketches
+from tidemark.controller.store.tables import LeaseTermRow, LedgerRow, PublishedRow, ReportRow, StreamRow
+from tidemark.models.wire import Report, to_json_object
+
+from support.postgres import Postgres, find_postgres, restartable_postgres
+from support.reports import exponential_batches, query_reports
+
+pytestmark = pytest.mark.slow
+
+STREAMS, BATCHES = 5, 120
+LEASE_SECONDS = 1.5
+CHAOS_SECONDS = 40
+MOST_STOPS = 12
+START_SECONDS = 180
+ANSWERS_WITHIN_SECONDS = 240
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+class Replica:
+    """``tidemark serve`` in a process of its own, always at the same address."""
+
+    def __init__(self, folder: Path, name: str, database_url: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.kills = 0
+        self._log = folder / f"{name}.log"
+        self._environment = {
+            **os.environ,
+            "TIDEMARK_DATABASE_URL": database_url,
+            "TIDEMARK_TICK_SECONDS": "0.2",
+            "TIDEMARK_LEASE_SECONDS": str(LEASE_SECONDS),
+            "TIDEMARK_REPORTS_PER_SECOND": "0",
+            "TIDEMARK_LOG_LEVEL": "warning",
+            "PYTHONFAULTHANDLER": "1",
+            "TIDEMARK_REQUESTS_PER_SECOND": "0",
+        }
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "tidemark.controller", "serve", "--port", str(self.port)],
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+            )
+
+    def wait_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            with suppress(httpx.TransportError):
+                if httpx.get(f"{self.url}/readyz", timeout=5).is_success:
+                    return
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                # It says where each of its threads is.
+                with suppress(ProcessLookupError):
+                    self.process.send_signal(signal.SIGABRT)
+                time.sleep(1)
+                raise AssertionError(self._log.read_text()[-8_000:])
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.kills += 1
+
+    def start_again(self) -> None:
+        self.process = self._start()
+
+    def metric(self, name: str) -> float:
+        for line in httpx.get(f"{self.url}/metrics", timeout=10).text.splitlines():
+            if line.startswith(name + " "):
+                return float(line.split()[1])
+        raise AssertionError(name)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+            self.process.wait()
+
+
+def all_reports() -> dict[str, list[Report]]:
+    """By stream, the reports of one query: some thousand rows late by up to half a minute."""
+    found = {}
+    for number in range(STREAMS):
+        stream = f"s{number}"
+        reports = query_reports(exponential_batches(BATCHES, 30, seed=number), stream=stream)
+        found[stream] = [replace(report, query_id=f"query of {stream}") for report in reports]
+    return found
+
+
+class Client:
+    """Sends every report until it is acknowledged, to any replica, out of order and more than once."""
+
+    def __init__(self, replicas: list[Replica], reports: list[Report], seed: int) -> None:
+        self._replicas = replicas
+        self._dice = random.Random(seed)
+        order = sorted(
+            range(len(reports)), key=lambda n: reports[n].batch_id + self._dice.choice([0, 0, 0, 3, 25])
+        )
+        self._waiting = [reports[n] for n in reversed(order)]
+        self.acknowledged: Counter[tuple[str, int]] = Counter()
+        self.seconds: list[float] = []
+        self.retries = 0
+
+    def run(self, pace_seconds: float) -> None:
+        while self._waiting:
+            report = self._waiting.pop()
+            self.send(report)
+            if self._dice.random() < 0.15:
+                self.send(report)
+            time.sleep(pace_seconds)
+
+    def send(self, report: Report) -> None:
+        began = time.monotonic()
+        path = f"/v1/jobs/job/streams/{report.stream}/reports"
+        while True:
+            replica = self._dice.choice(self._replicas)
+            with suppress(httpx.TransportError):
+                answer = httpx.post(replica.url + path, json=to_json_object(report), timeout=8)
+                if answer.status_code in {200, 201}:
+                    break
+                assert answer.status_code >= 500, answer.text
+            self.retries += 1
+            assert time.monotonic() - began < ANSWERS_WITHIN_SECONDS
+            time.sleep(0.1)
+        self.acknowledged[report.stream, report.batch_id] += 1
+        self.seconds.append(time.monotonic() - began)
+
+
+class Readers:
+    """Read what jobs are told, from both replicas by turns, and by which number it was decided, all the time."""
+
+    def __init__(self, replicas: list[Replica], database_url: str) -> None:
+        self._replicas = replicas
+        self._url = database_url
+        self.over = threading.Event()
+        self.generations: dict[str, list[int]] = defaultdict(list)
+        self.numbers: dict[int, list[int]] = defaultdict(list)
+
+    def read_bounds(self) -> None:
+        turn = 0
+        while not self.over.is_set():
+            for number in range(STREAMS):
+                turn += 1
+                url = f"{self._replicas[turn % 2].url}/v1/jobs/job/streams/s{number}/bound"
+                with suppress(httpx.TransportError):
+                    answer = httpx.get(url, timeout=2)
+                    if answer.is_success:
+                        self.generations[f"s{number}"].append(answer.json()["generation"])
+            time.sleep(0.02)
+
+    def read_numbers(self) -> None:
+        engine = create_engine(self._url)
+        while not self.over.is_set():
+            with suppress(SQLAlchemyError), engine.connect() as connection:
+                for stream_id, fencing in connection.execute(
+                    text("SELECT stream_id, fencing FROM recommendations WHERE fencing IS NOT NULL")
+                ):
+                    self.numbers[stream_id].append(fencing)
+            time.sleep(0.02)
+        engine.dispose()
+
+
+@contextmanager
+def in_thread(*runs: Callable[[], None]) -> Iterator[list[BaseException]]:
+    failed: list[BaseException] = []
+
+    def guarded(run: Callable[[], None]) -> None:
+        try:
+            run()
+        except BaseException as error:  # noqa: BLE001 - told by the test
+            failed.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    yield failed
+    for thread in threads:
+        thread.join(ANSWERS_WITHIN_SECONDS)
+        assert not thread.is_alive()
+
+
+def stop_past_the_lease(replicas: list[Replica]) -> float:
+    """Stop the replica that decides most until the other has taken over, let it go on; return its refused writes."""
+    decider, other = sorted(replicas, key=lambda each: -each.metric("tidemark_leases_held"))
+    before = decider.metric("tidemark_decisions_refused_total")
+    decider.process.send_signal(signal.SIGSTOP)
+    try:
+        deadline = time.monotonic() + 5 * LEASE_SECONDS
+        while other.metric("tidemark_leases_held") < 64 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        decider.process.send_signal(signal.SIGCONT)
+    # What was under way ends within a moment.
+    deadline = time.monotonic() + 3
+    while (refused := decider.metric("tidemark_decisions_refused_total") - before) == 0:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    return refused
+
+
+@dataclass
+class Trouble:
+    """What was done to the replicas and their store."""
+
+    restarts: int = 0
+    stops: int = 0
+    refused: float = 0.0
+
+
+def keep_deciding(replicas: list[Replica], over: threading.Event) -> None:
+    """Change policies all the time, so that there is always a decision under way."""
+    turn = 0
+    while not over.is_set():
+        turn += 1
+        url = f"{replicas[turn % 2].url}/v1/jobs/job/streams/s{turn % STREAMS}/policy"
+        with suppress(httpx.TransportError):
+            held = httpx.get(url, timeout=3).headers.get("etag")
+            body = {"mode": "OnRestart", "least_bound_ms": turn % 1_000}
+            if held is not None:
+                httpx.put(url, json=body, headers={"If-Match": held}, timeout=3)
+        time.sleep(0.02)
+
+
+def make_trouble(server: Postgres, replicas: list[Replica]) -> Trouble:
+    """Kill, restart and stop at random points, until a write was refused too."""
+    dice, done = random.Random(11), Trouble()
+    actions = ["stop", "kill", "restart", "kill", "stop", "restart", "kill", "stop"]
+    while actions or (not done.refused and done.stops < MOST_STOPS):
+        action = actions.pop(0) if actions else "stop"
+        time.sleep(dice.uniform(0.3, 1.5))
+        if action == "kill":
+            victim = dice.choice(replicas)
+            victim.kill()
+            time.sleep(dice.uniform(0.0, 1.0))
+            victim.start_again()
+            victim.wait_ready()
+        elif action == "restart":
+            server.restart()
+            done.restarts += 1
+        else:
+            for replica in replicas:
+                replica.wait_ready()
+            done.refused += stop_past_the_lease(replicas)
+            done.stops += 1
+    return done
+
+
+def totals(database: Database) -> dict[str, Any]:
+    """Everything that the reports of a store add up to, by stream."""
+    found: dict[str, Any] = {}
+    with database.read() as session:
+        for row in session.scalars(select(StreamRow)):
+            ledger = session.execute(
+                select(
+                    LedgerRow.key_us,
+                    LedgerRow.partition,
+                    LedgerRow.rows,
+                    LedgerRow.late_least,
+                    LedgerRow.late_most,
+                )
+                .where(LedgerRow.stream_id == row.id)
+                .order_by(LedgerRow.key_us, LedgerRow.partition)
+            ).all()
+            batches = session.scalars(
+                select(ReportRow.batch_id).where(ReportRow.stream_id == row.id).order_by(ReportRow.batch_id)
+            ).all()
+            names = sorted({partition for _, partition, *_ in ledger})
+            parts = partition_sketches(session, row.id, 0, names)
+            found[row.stream] = {
+                "totals": (row.reports, row.pairs, row.late_least, row.late_most, row.unjudged_rows),
+                "batches": list(batches),
+                "ledger": [tuple(each) for each in ledger],
+                "needs": needs_in(session, Span(row.id, 0)).to_bytes(),
+                "needs of partitions": {name: sketch.to_bytes() for name, sketch in parts.items()},
+            }
+    return found
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    """A PostgreSQL of the test's own, which it restarts."""
+    programs = find_postgres()
+    if programs is None:
+        assert os.environ.get("CI") != "true", "CI has no PostgreSQL: `make services` installs it"
+        pytest.skip("there is no PostgreSQL here; `make services` installs it")
+    with restartable_postgres(programs) as running:
+        yield running
+
+
+@pytest.fixture
+def replicas(server: Postgres, tmp_path: Path) -> Iterator[list[Replica]]:
+    """Two replicas, ready."""
+    first = Replica(tmp_path, "a", server.url)
+    try:
+        first.wait_ready()
+        second = Replica(tmp_path, "b", server.url)
+        try:
+            second.wait_ready()
+            yield [first, second]
+        finally:
+            second.end()
+    finally:
+        first.end()
+
+
+def test_nothing_is_lost_or_doubled_when_replicas_and_their_store_are_killed_and_stopped(
+    server: Postgres, replicas: list[Replica], tmp_path: Path
+) -> None:
+    reports = all_reports()
+    for stream in reports:
+        path = f"{replicas[0].url}/v1/jobs/job/streams/{stream}"
+        assert httpx.put(f"{path}/slo", json={"target": "0.9"}, timeout=30).is_success
+        assert httpx.put(f"{path}/policy", json={"mode": "OnRestart"}, timeout=30).is_success
+
+    clients = [Client(replicas, told, seed) for seed, told in enumerate(reports.values())]
+    readers = Readers(replicas, server.url)
+    began = time.monotonic()
+    pace = CHAOS_SECONDS / BATCHES / 2
+    with in_thread(readers.read_bounds, readers.read_numbers) as lost_readers:
+        calm = threading.Event()
+        sending = [partial(client.run, pace) for client in clients]
+        with in_thread(*sending, partial(keep_deciding, replicas, calm)) as lost_clients:
+            try:
+                trouble = make_trouble(server, replicas)
+            finally:
+                calm.set()
+        assert not lost_clients, lost_clients
+        # What was sent last is decided too.
+        deadline = time.monotonic() + 30
+        for stream in reports:
+            while not _current(replicas[0].url, stream):
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        readers.over.set()
+    assert not lost_readers, lost_readers
+
+    acknowledged = sum((client.acknowledged for client in clients), Counter[tuple[str, int]]())
+    stored, alone = Database(server.url), Database(f"sqlite:///{tmp_path / 'alone.db'}")
+    alone.migrate()
+    for told in reports.values():
+        for report in told:
+            with alone.write() as session:
+                take_report(session, report, report.started_us + 60_000_000)
+    found, wanted = totals(stored), totals(alone)
+    with stored.read() as session:
+        terms = session.execute(
+            select(LeaseTermRow.shard, LeaseTermRow.fencing, LeaseTermRow.holder).order_by(
+                LeaseTermRow.shard, LeaseTermRow.fencing
+            )
+        ).all()
+        published: dict[int, list[int]] = defaultdict(list)
+        for stream_id, generation in session.execute(
+            select(PublishedRow.stream_id, PublishedRow.generation).order_by(PublishedRow.generation)
+        ):
+            published[stream_id].append(generation)
+        duplicates = sum(session.scalars(select(StreamRow.duplicates)))
+    stored.close()
+    alone.close()
+    waits = sorted(second for client in clients for second in client.seconds)
+    print(
+        f"\n{sum(acknowledged.values())} acknowledgements of {len(acknowledged)} reports, "
+        f"{duplicates} of them duplicates; {sum(client.retries for client in clients)} retries; "
+        f"{sum(replica.kills for replica in replicas)} kills, {trouble.restarts} restarts of the database, "
+        f"{trouble.stops} stops past the lease, {trouble.refused:.0f} writes refused; {len(terms)} leases taken by "
+        f"{len({holder for *_, holder in terms})} processes; "
+        f"{sum(map(len, readers.generations.values()))} answers and {sum(map(len, readers.numbers.values()))} "
+        f"numbers read; longest wait for an acknowledgement {waits[-1]:.1f} s, median {waits[len(waits) // 2]:.3f} s; "
+        f"{time.monotonic() - began:.0f} s"
+    )
+
+    # Acknowledged is stored, once each, and what follows from it is what follows from the same reports sent once.
+    assert set(acknowledged) == {(stream, n) for stream in reports for n in range(BATCHES)}
+    assert {name: each["batches"] for name, each in found.items()} == {
+        name: each["batches"] for name, each in wanted.items()
+    }
+    assert found == wanted
+    # No generation goes back, for any reader, and none is left out.
+    for seen in readers.generations.values():
+        assert len(seen) > 20
+        assert seen == sorted(seen)
+    for generations in published.values():
+        assert generations == list(range(1, len(generations) + 1))
+    # One decider at a time: numbers never go back, and each was held by one process.
+    for stream_id, numbers in readers.numbers.items():
+        assert numbers == sorted(numbers)
+        assert numbers[-1] <= max(number for shard, number, _ in terms if shard == shard_of(stream_id))
+    by_shard: dict[int, list[int]] = defaultdict(list)
+    for shard, number, _ in terms:
+        by_shard[shard].append(number)
+    assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in by_shard.values())
+    # And a decider that was stopped past its lease was really refused.
+    assert trouble.refused > 0
+
+
+def _current(url: str, stream: str) -> bool:
+    told = httpx.get(f"{url}/v1/jobs/job/streams/{stream}", timeout=30).json()["recommended"]
+    return told is not None and bool(told["current"])

@@ -1,0 +1,164 @@
+"""A database as the first release made it opens in this one, keeps its data and goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from sqlalchemy import MetaData, Table, create_engine, func, inspect, select, text
+
+from tidemark.controller.store.database import Database, _migrations
+from tidemark.controller.store.needs import split_needs
+from tidemark.controller.store.rollups import locked_rollup
+from tidemark.controller.store.tables import NeedSketchRow, RollupRow
+
+from support.controller_app import Controller
+from support.reports import START_US, exponential_batches, query_reports
+from support.streams import SECOND
+
+REPORTS = query_reports(exponential_batches(24, 50, slow=3))
+
+FIRST = "0001"
+
+UNCHANGED = (
+    "evidence",
+    "coverage",
+    "completeness",
+    "in_use_bound_ms",
+    "effective_bound_ms",
+    "applied",
+    "mode",
+)
+"""What the status says of reports and acknowledgements, which every release counts alike."""
+
+
+def first_database(url: str) -> None:
+    """Make the tables of the first migration, and no more."""
+    made = Database(url)
+    with made._writer.begin() as connection:
+        command.upgrade(_migrations(connection), FIRST)
+    made.close()
+
+
+def copy_to_first(new_url: str, old_url: str) -> dict[str, int]:
+    """Write what a store of this release holds into one of the first, column by column; return its rows by table."""
+    source, target = create_engine(new_url), create_engine(old_url)
+    tables = MetaData()
+    tables.reflect(target)
+    copied = {}
+    with source.connect() as reading, target.begin() as writing:
+        for table in tables.sorted_tables:
+            if table.name == "alembic_version":
+                continue
+            now = Table(table.name, MetaData(), autoload_with=source)
+            rows = reading.execute(select(*(now.c[column.name] for column in table.columns))).mappings().all()
+            writing.execute(table.insert(), [dict(row) for row in rows])
+            copied[table.name] = len(rows)
+            if target.dialect.name == "postgresql" and "id" in table.columns:
+                # As if the rows had got their ids there.
+                writing.execute(
+                    text(
+                        f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'), max(id)) FROM {table.name}"
+                    )
+                )
+    source.dispose()
+    target.dispose()
+    return copied
+
+
+def told(controller: Controller) -> dict[str, Any]:
+    status = controller.status()
+    curve = controller.get("/curve", params={"bound_ms": [0, 5_000, 30_000]}).json()
+    partitions = [
+        {name: part[name] for name in ("partition", "rows", "pairs", "need_ms", "last_seen_us")}
+        for part in controller.get("/partitions").json()["partitions"]
+    ]
+    return {
+        **{name: status[name] for name in UNCHANGED},
+        "target": status["slo"]["target"],
+        "recommended": status["recommended"]["bound_ms"],
+        "bound": controller.get("/bound").json(),
+        "points": curve["points"],
+        "partitions": partitions,
+    }
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def test_a_database_of_the_first_migration_opens_with_its_data_and_goes_on(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    old_url = f"sqlite:///{tmp_path / 'old.db'}"
+    if kind == "postgresql":
+        old_url = request.getfixturevalue("new_postgres_url")
+    new_url = f"sqlite:///{tmp_path / 'new.db'}"
+    with Controller(new_url) as controller:
+        assert controller.put("/slo", {"target": "0.9"}).status_code == 200
+        assert controller.put("/policy", {"mode": "OnRestart"}).status_code == 200
+        controller.report_all(REPORTS[:20])
+        controller.turn()
+        bound = controller.get("/bound").json()
+        controller.http.post(
+            "/v1/jobs/job/streams/stream/acks",
+            json={
+                "query_id": "query",
+                "run_id": "run",
+                "bound_ms": bound["bound_ms"],
+                "generation": bound["generation"],
+                "source": "controller",
+                "mode": "OnRestart",
+                "applied_us": START_US,
+            },
+        )
+        # The first release counted the needs of partitions with each report.
+        with controller.service.database.write() as session:
+            found = locked_rollup(session, 1)
+            assert found is not None
+            split_needs(session, 1, found[0], 1_000)
+        first_database(old_url)
+        copied = copy_to_first(new_url, old_url)
+        wanted = told(controller)
+    assert min(copied.values()) >= 1, copied
+
+    with Controller(old_url) as controller:
+        database = controller.service.database
+        has, wants = database.schema_versions()
+        assert has == wants
+        with database.read() as session:
+            assert session.get_one(RollupRow, 1).split_report_id == 20
+            for name in copied:
+                table = Table(name, MetaData(), autoload_with=session.get_bind())
+                assert session.scalars(select(func.count()).select_from(table)).one() >= copied[name]
+        assert told(controller) == wanted
+        # What was told before is known, and what comes is counted on top of it, once.
+        assert controller.report(REPORTS[3]).json()["duplicate"] is True
+        controller.report_all(REPORTS[20:])
+        controller.turn()
+        controller.clock.now_us += 600 * SECOND
+        while controller.service.ticker._upkeep.turn(controller.clock()):
+            controller.clock.now_us += 60 * SECOND
+        with Controller(f"sqlite:///{tmp_path / 'plain.db'}") as plain:
+            assert plain.put("/slo", {"target": "0.9"}).status_code == 200
+            plain.report_all(REPORTS)
+            assert controller.get("/curve").json()["points"] == plain.get("/curve").json()["points"]
+            assert controller.status()["evidence"] == plain.status()["evidence"]
+            parts = [
+                [(part["partition"], part["pairs"], part["need_ms"]) for part in page["partitions"]]
+                for page in (controller.get("/partitions").json(), plain.get("/partitions").json())
+            ]
+            assert parts[0] == parts[1]
+        with database.read() as session:
+            assert session.scalars(select(func.count()).select_from(NeedSketchRow)).one() > 0
+
+
+def test_every_table_of_the_first_migration_is_still_there(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'old.db'}"
+    first_database(url)
+    engine = create_engine(url)
+    before = set(inspect(engine).get_table_names())
+    opened = Database(url)
+    opened.migrate()
+    assert before <= set(inspect(engine).get_table_names())
+    opened.close()
+    engine.dispose()

@@ -1,0 +1,426 @@
+"""Roll-ups and retention: no count is lost or doubled, whatever comes when, and what is asked for stays exact."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import func, select
+
+from tidemark.controller.errors import ReportTooOldError
+from tidemark.controller.leases import LeaseKeeper
+from tidemark.controller.store.database import Database
+from tidemark.controller.store.hours import sums_in
+from tidemark.controller.store.intake import take_report
+from tidemark.controller.store.needs import SketchCache, Span, needs_in, partition_sketches
+from tidemark.controller.store.tables import (
+    LedgerRow,
+    NeedSketchRow,
+    NeedSlotRow,
+    QueryRow,
+    ReportBodyRow,
+    ReportHourRow,
+    ReportRow,
+    RollupRow,
+    StreamRow,
+)
+from tidemark.controller.upkeep import Upkeep
+from tidemark.models.coverage import merge_ranges
+from tidemark.models.horizon import SUMMED
+from tidemark.models.late_base import needs_against
+from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
+from tidemark.models.retention import Retention
+from tidemark.models.sketch import Sketch
+from tidemark.models.wire import Report
+
+from support.controller_app import Controller
+from support.reports import START_US, query_reports
+from support.streams import SECOND
+
+EVERYTHING = Retention(minutes_days=2, hours_days=32, days_days=4_000, reports_days=4_000, bodies_days=4_000)
+AGEING = Retention(
+    minutes_days=2, hours_days=32, days_days=60, reports_days=32, bodies_days=1, ledger_days=32
+)
+PARTITIONS = ("p0", "p1", "p2")
+
+
+def spread_reports(seed: int, count: int, days: int) -> list[Report]:
+    """Reports of one query at random times over ``days``: some share a minute, some an hour, some nothing."""
+    dice = random.Random(seed)
+    at = sorted(
+        dice.choice([0, 1, 2]) * 20 * SECOND + dice.randrange(days * 24) * HOUR_US for _ in range(count)
+    )
+    batches = [
+        [
+            (dice.choice(PARTITIONS), START_US + time + dice.randrange(-60, 10) * SECOND)
+            for _ in range(dice.randrange(1, 6))
+        ]
+        for time in at
+    ]
+    reports = query_reports(batches)
+    # The driver of a second run knows no base from the run before, only the store does.
+    return [
+        replace(report, started_us=START_US + time, late_base_ms=None if number % 7 else report.late_base_ms)
+        for number, (report, time) in enumerate(zip(reports, at, strict=True))
+    ]
+
+
+class Store:
+    """A store, two replicas that look after it, and what has been told to it."""
+
+    def __init__(self, url: str, retention: Retention) -> None:
+        self.database = Database(url)
+        self.database.migrate()
+        self.replicas = [
+            Upkeep(self.database, LeaseKeeper(self.database, 15, lambda: 0), retention) for _ in range(2)
+        ]
+        self.taken: dict[int, Report] = {}
+        self.bases: dict[int, int | None] = {}
+
+    @property
+    def stream_id(self) -> int:
+        with self.database.read() as session:
+            return session.scalars(select(StreamRow.id)).one()
+
+    def take(self, report: Report) -> bool:
+        try:
+            with self.database.write() as session:
+                receipt = take_report(session, report, report.started_us + DAY_US)
+        except ReportTooOldError:
+            return False
+        assert receipt.duplicate == (report.batch_id in self.taken)
+        self.taken[report.batch_id] = report
+        self.note()
+        return True
+
+    def note(self) -> None:
+        """Remember what each report's needs were counted against: facts that age out do not say so any more."""
+        with self.database.read() as session:
+            self.bases.update(session.execute(select(ReportRow.batch_id, ReportRow.need_base_ms)).all())
+
+    def crash(self, replica: int) -> None:
+        """Take a step and lose it before it is committed."""
+        with pytest.raises(InterruptedError), self.database.write() as outer:  # noqa: PT012
+            kept = self.replicas[replica]._database
+            try:
+                self.replicas[replica]._database = _Within(outer)  # type: ignore[assignment]
+                self.replicas[replica].step(_id(outer))
+            finally:
+                self.replicas[replica]._database = kept
+            outer.flush()
+            raise InterruptedError
+
+    def check(self) -> None:
+        """Compare every sum in the store with that of the reports it took, one by one."""
+        if not self.taken:
+            return
+        whole, parts = Sketch(), dict[str, Sketch]()
+        with self.database.read() as session:
+            stream_id = _id(session)
+            rollup = session.get(RollupRow, stream_id)
+            gone_us = 0 if rollup is None else rollup.needs_from_us
+            facts = dict.fromkeys(("rows", "need_pairs", "need_unknown_rows", "early_rows"), 0)
+            kept = {number for number, report in self.taken.items() if report.started_us >= gone_us}
+            for number in kept:
+                report = self.taken[number]
+                needs = needs_against(report, self.bases[number])
+                for name, (need_us, count) in needs.by_partition.items():
+                    parts.setdefault(name, Sketch()).add(need_us, count)
+                    whole.add(need_us, count)
+                facts["rows"] += report.rows
+                facts["need_pairs"] += needs.pairs
+                facts["need_unknown_rows"] += needs.unknown_rows
+                facts["early_rows"] += needs.early_rows
+            assert needs_in(session, Span(stream_id, 0)) == whole
+            assert SketchCache().merged(session, stream_id, 0) == whole
+            assert partition_sketches(session, stream_id, 0, sorted(PARTITIONS)) == parts
+            found = sums_in(session, Span(stream_id, 0))
+            assert found is not None
+            assert found.batches == len(kept)
+            assert {name: found.sums[name] for name in facts} == facts
+            assert found.batches_of == {"query": merge_ranges((number, number) for number in kept)}
+            # Each count is in the one slot that the marks say.
+            widths = session.execute(select(NeedSlotRow.slot_us, NeedSlotRow.width_us)).all()
+            hours = 0 if rollup is None else rollup.hours_until_us
+            days = 0 if rollup is None else rollup.days_until_us
+            for slot_us, width_us in widths:
+                wanted = DAY_US if slot_us < days else HOUR_US if slot_us < hours else SLOT_US
+                assert (width_us, slot_us % width_us) == (wanted, 0)
+            stream = session.scalars(select(StreamRow)).one()
+            assert stream.reports == len(self.taken)
+
+
+class _Within:
+    """Hands out the session of a transaction that somebody else ends."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    @contextmanager
+    def write(self) -> Iterator[Any]:
+        yield self._session
+
+
+def _id(session: Any) -> int:
+    return int(session.scalars(select(StreamRow.id)).one())
+
+
+def interleave(store: Store, reports: Sequence[Report], dice: random.Random) -> None:
+    waiting = sorted(reports, key=lambda report: report.batch_id + dice.choice([0, 0, 0, 2, 10, 40]))
+    for report in waiting:
+        store.take(report)
+        for _ in range(dice.randrange(4)):
+            replica = dice.randrange(2)
+            if dice.random() < 0.3:
+                store.crash(replica)
+            else:
+                store.replicas[replica].step(store.stream_id)
+        if dice.random() < 0.1:
+            store.take(dice.choice(waiting[: waiting.index(report) + 1]))
+        if dice.random() < 0.1:
+            store.check()
+    while store.replicas[0].step(store.stream_id):
+        pass
+    store.check()
+
+
+@contextmanager
+def sqlite_store(retention: Retention) -> Iterator[Store]:
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(f"sqlite:///{Path(folder) / 't.db'}", retention)
+        yield store
+        store.database.close()
+
+
+@given(seed=st.integers(0, 10**6), days=st.sampled_from([3, 10, 50]))
+@settings(max_examples=6, deadline=None)
+def test_any_interleaving_of_reports_steps_crashes_and_two_replicas_counts_everything_once(
+    seed: int, days: int
+) -> None:
+    reports = spread_reports(seed, 25, days)
+    with sqlite_store(EVERYTHING) as store:
+        interleave(store, reports, random.Random(seed))
+        with sqlite_store(EVERYTHING) as plain:
+            for report in reports:
+                plain.take(report)
+            with store.database.read() as one, plain.database.read() as other:
+                # In any order, rolled up or not, it is the same.
+                assert needs_in(one, Span(_id(one), 0)) == needs_in(other, Span(_id(other), 0))
+                assert sums_in(one, Span(_id(one), 0)) == sums_in(other, Span(_id(other), 0))
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=6, deadline=None)
+def test_what_ages_out_is_gone_whole_and_the_rest_stays_exact(seed: int) -> None:
+    with sqlite_store(AGEING) as store:
+        interleave(store, spread_reports(seed, 30, 120), random.Random(seed))
+        with store.database.read() as session:
+            rollup = session.scalars(select(RollupRow)).one()
+            newest = session.scalars(select(func.max(ReportRow.seen_us))).one()
+            assert newest is not None
+            oldest = session.scalars(select(func.min(ReportRow.started_us))).one()
+            assert oldest is not None
+            assert oldest >= newest - 32 * DAY_US - HOUR_US * 24
+            assert rollup.reports_from_us > 0
+            slots = session.scalars(select(func.min(NeedSlotRow.slot_us))).one()
+            assert slots >= rollup.needs_from_us
+
+
+@pytest.mark.slow
+def test_on_postgresql_too_with_replicas_that_really_run_at_once(new_postgres_url: str) -> None:
+    store = Store(new_postgres_url, EVERYTHING)
+    reports = spread_reports(5, 120, 50)
+    dice = random.Random(5)
+    waiting = sorted(reports, key=lambda report: report.batch_id + dice.choice([0, 0, 0, 2, 10, 40]))
+    store.take(waiting[0])
+    stream_id, over = store.stream_id, threading.Event()
+    failed: list[BaseException] = []
+
+    def look_after(replica: Upkeep) -> None:
+        try:
+            while not over.is_set():
+                replica.step(stream_id)
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    threads = [threading.Thread(target=look_after, args=(replica,)) for replica in store.replicas]
+    for thread in threads:
+        thread.start()
+    try:
+        for report in waiting[1:]:
+            assert store.take(report)
+            store.check()
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(30)
+    assert not failed
+    while store.replicas[1].step(stream_id):
+        pass
+    store.check()
+    with store.database.read() as session:
+        assert session.scalars(select(func.count()).select_from(ReportHourRow)).one() > 50
+    store.database.close()
+
+
+def test_a_report_of_a_time_whose_reports_are_gone_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    reports = spread_reports(3, 40, 100)
+    with Controller(f"sqlite:///{tmp_path / 't.db'}", retention_reports_days=32) as controller:
+        controller.clock.now_us = START_US + 200 * DAY_US
+        controller.report_all(reports)
+        while controller.service.ticker._upkeep.turn(controller.clock()):
+            controller.clock.now_us += 60 * SECOND
+        # It came before, but nobody can know that any more.
+        answer = controller.report(reports[0])
+        assert (answer.status_code, answer.json()["type"]) == (422, "urn:tidemark:problem:report-too-old")
+        assert "TIDEMARK_RETENTION_REPORTS_DAYS" in answer.json()["detail"]
+        assert controller.report(reports[-1]).json()["duplicate"] is True
+        with controller.service.database.read() as session:
+            assert session.scalars(select(StreamRow.reports)).one() == len(reports)
+            query = session.scalars(select(QueryRow)).one()
+            assert query.gone_batch is not None
+            # What they leave behind: nothing but sums.
+            left = session.scalars(select(func.count()).select_from(ReportRow)).one()
+            assert 0 < left < len(reports)
+            assert session.scalars(select(func.count()).select_from(ReportBodyRow)).one() <= left
+
+
+def test_a_key_that_was_aged_out_does_not_come_back_as_a_window_of_late_rows_alone(tmp_path: Path) -> None:
+    early, late = START_US, START_US + 90 * DAY_US
+    reports = query_reports([[("p", early + n * SECOND)] for n in range(30)])
+    later = [
+        replace(
+            report,
+            batch_id=30 + n,
+            started_us=late + n * SECOND,
+            # It comes back with the checkpoint.
+            watermark_ms=max(report.watermark_ms, reports[-1].watermark_ms),
+        )
+        for n, report in enumerate(query_reports([[("p", late + n * SECOND)] for n in range(30)]))
+    ]
+    straggler = query_reports([[("p", early)]])[0]
+    straggler = replace(
+        straggler,
+        batch_id=60,
+        started_us=late + 60 * SECOND,
+        late_watermark_ms=later[-1].watermark_ms,
+        watermark_ms=later[-1].watermark_ms,
+    )
+    with Controller(f"sqlite:///{tmp_path / 't.db'}") as controller:
+        controller.clock.now_us = late + DAY_US
+        controller.report_all([*reports, *later])
+        while controller.service.ticker._upkeep.turn(controller.clock()):
+            controller.clock.now_us += 60 * SECOND
+        controller.report_all([straggler])
+        with controller.service.database.read() as session:
+            # All that no kept batch can emit is gone, the window of the straggler too.
+            assert (
+                session.scalars(select(func.min(LedgerRow.key_us))).one() >= reports[-1].watermark_ms * 1_000
+            )
+            stream = session.scalars(select(StreamRow)).one()
+            assert stream.late_least >= 1
+
+
+def test_any_past_span_has_its_curve_and_says_which_span_it_covers(tmp_path: Path) -> None:
+    reports = spread_reports(4, 60, 50)
+    with Controller(f"sqlite:///{tmp_path / 't.db'}", retention_reports_days=32) as controller:
+        controller.clock.now_us = START_US + 60 * DAY_US
+        controller.report_all(reports)
+        whole = {"horizon_ms": 100 * DAY_US // 1_000, "bound_ms": [0, 5_000, 30_000]}
+        before = controller.get("/curve", params=whole).json()
+        while controller.service.ticker._upkeep.turn(controller.clock()):
+            controller.clock.now_us += 60 * SECOND
+        after = controller.get("/curve", params=whole).json()
+        counts = [[(point["rows"], point["late"]) for point in told["points"]] for told in (before, after)]
+        assert counts[0] == counts[1]
+        assert counts[0][0][0] > 0
+        # The reports of the first days are gone, and with them when windows were emitted.
+        assert before["points"][0]["latency_wall_ms"] is not None
+        assert after["points"][0]["latency_wall_ms"] is None
+
+        newest_us = max(report.started_us for report in reports)
+        for back, width_us in ((1, SLOT_US), (10, HOUR_US), (45, DAY_US)):
+            until_us = newest_us - back * DAY_US + 17 * SECOND
+            asked = {"until_us": until_us, "horizon_ms": DAY_US // 1_000, "bound_ms": [0]}
+            told = controller.get("/curve", params=asked).json()
+            from_us, end_us = told["basis"]["covers_from_us"], told["basis"]["covers_until_us"]
+            inside = (
+                [report for report in reports if from_us <= report.started_us < end_us] if from_us else []
+            )
+            assert bool(told["points"]) == bool(inside)
+            if not inside:
+                continue
+            assert from_us % width_us == end_us % width_us == 0
+            assert until_us - DAY_US - width_us < from_us <= until_us - DAY_US
+            assert until_us <= end_us < until_us + width_us
+            assert told["basis"]["from_us"] == min(report.started_us for report in inside)
+            assert told["basis"]["to_us"] == max(report.started_us for report in inside)
+        assert controller.get("/curve", params={"horizon_ms": 0}).status_code == 422
+
+
+@pytest.mark.slow
+def test_a_change_on_one_replica_reaches_a_long_poll_on_another_within_its_second(
+    new_postgres_url: str,
+) -> None:
+    with Controller(new_postgres_url) as one, Controller(new_postgres_url) as other:
+        assert one.put("/slo", {"target": "0.9"}).status_code == 200
+        held = one.get("/bound").headers["etag"]
+        answers: list[Any] = []
+        asked = {"If-None-Match": held, "Prefer": "wait=30"}
+        waiting = threading.Thread(target=lambda: answers.append(one.get("/bound", headers=asked)))
+        waiting.start()
+        deadline = time.monotonic() + 30
+        while not one.service.watch.waiting:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        began = time.monotonic()
+        assert other.put("/policy", {"mode": "OnRestart"}).status_code == 200
+        waiting.join(30)
+        assert answers[0].json()["mode"] == "OnRestart"
+        # A second between two questions, and time for a busy machine to ask and answer.
+        assert time.monotonic() - began < 5
+
+
+def test_the_needs_of_partitions_wait_for_their_minute_and_are_there_all_the_time(tmp_path: Path) -> None:
+    reports = query_reports([[("p", START_US + n * SECOND), ("q", START_US)] for n in range(200)])
+    with Controller(f"sqlite:///{tmp_path / 't.db'}") as controller:
+        controller.report_all(reports)
+        before = controller.get("/partitions").json()
+        with controller.service.database.read() as session:
+            assert session.scalars(select(func.count()).select_from(NeedSketchRow)).one() == 0
+        controller.clock.now_us += 60 * SECOND
+        controller.service.ticker._upkeep.turn(controller.clock())
+        with controller.service.database.read() as session:
+            assert session.scalars(select(func.count()).select_from(NeedSketchRow)).one() > 0
+        assert controller.get("/partitions").json() == before
+        assert sum(part["pairs"] for part in before["partitions"]) > 300
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"hours_days": 31}, "retention_hours_days must be at least 32"),
+        ({"reports_days": 20}, "retention_reports_days must be at least 32"),
+        ({"minutes_days": 50, "hours_days": 40}, "retention_hours_days must be at least 50"),
+        ({"days_days": 30, "hours_days": 32}, "retention_days_days must be at least 35"),
+        ({"bodies_days": 0}, "retention_bodies_days must be at least 1"),
+    ],
+)
+def test_a_retention_below_what_a_horizon_rests_on_is_refused(changes: dict[str, int], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        Retention(**changes)
+
+
+def test_all_sums_of_a_horizon_are_summed_by_the_hour() -> None:
+    assert set(SUMMED) <= set(ReportHourRow.__table__.columns.keys())

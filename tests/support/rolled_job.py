@@ -1,0 +1,164 @@
+"""A job as the controller sees it: it reports by Spark's watermark rule and starts with the bound it is told."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tidemark.models.operators import Operator, tumbling
+from tidemark.models.wire import Acknowledgement, LiveState, Report, to_json_object
+
+from support.controller_app import Controller
+from support.reports import START_US
+from support.streams import SECOND, Row, report_of
+
+__all__ = ["RolledJob"]
+
+TEN_SECONDS = tumbling("10 seconds")
+
+
+class RolledJob:
+    """One query with one stream; the controller's clock goes along with its batches.
+
+    Args:
+        controller: the controller.
+        bound_ms: the job's own bound.
+        job: name of the job.
+        seed: of the delays.
+        live: whether it can be steered live; then its bound is its ceiling.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        *,
+        bound_ms: int = 60_000,
+        job: str = "job",
+        seed: int = 1,
+        live: bool = False,
+    ) -> None:
+        self.controller = controller
+        self.path = f"/v1/jobs/{job}/streams/stream"
+        self.job = job
+        self.own_ms = self.bound_ms = bound_ms
+        self.generation: int | None = None
+        self.live = live
+        self.batch_id = 0
+        self.run_number = 0
+        self.at_us = START_US
+        self.interval_us = 5 * SECOND
+        self.operator: Operator = TEN_SECONDS
+        self._random = random.Random(seed)
+        self._watermark_ms = self._late_ms = 0
+        self._bases_ms: list[int] = []
+
+    def run(self, batches: int, delay_s: float, *, rows: int = 60, turn: bool = True, **changes: Any) -> None:
+        """Report ``batches`` whose rows are up to ``delay_s`` late, evenly; with a turn of the loop after each."""
+        for _ in range(batches):
+            times = [("0", self.at_us - round(self._random.random() * delay_s * SECOND)) for _ in range(rows)]
+            self.report(times, **changes)
+            if turn:
+                self.controller.turn()
+
+    def report(self, rows: list[Row], **changes: Any) -> None:
+        """Report the next batch."""
+        base_ms = max(self._bases_ms, default=None)
+        mark_ms = self._watermark_ms if base_ms is None else max(self._watermark_ms, base_ms - self.bound_ms)
+        fields: dict[str, Any] = {
+            "job": self.job,
+            "batch_id": self.batch_id,
+            "run_id": f"run {self.run_number}",
+            "started_us": self.at_us,
+            "duration_ms": 100,
+            "watermark_ms": mark_ms,
+            "late_base_ms": max(self._bases_ms[:-1], default=None),
+            "bound_ms": self.bound_ms,
+            "generation": self.generation,
+        }
+        if self.live:
+            fields["live"] = LiveState(
+                ceiling_ms=self.bound_ms,
+                control_ms=None,
+                reason="live",
+                heard_us=self.controller.clock.now_us,
+            )
+        report: Report = report_of(
+            rows,
+            self.operator,
+            granule_us=SECOND,
+            **{"late_watermark_ms": self._late_ms, **fields, **changes},
+        )
+        self.controller.clock.now_us = self.at_us + SECOND
+        answer = self.controller.http.post(self.path + "/reports", json=to_json_object(report))
+        assert answer.status_code == 201, answer.text
+        self._late_ms = self._watermark_ms = mark_ms
+        if rows:
+            self._bases_ms.append(max(time for _, time in rows) // 1_000)
+        self.batch_id += 1
+        self.at_us += self.interval_us
+
+    def told(self) -> dict[str, Any]:
+        """Return what the job is told now."""
+        answer: dict[str, Any] = self.controller.http.get(self.path + "/bound").json()
+        return answer
+
+    def restart(self, *, mode: str = "OnRestart") -> None:
+        """Start again with what the controller says, and acknowledge it."""
+        told = self.told()
+        given = told["bound_ms"] is not None
+        self.bound_ms = told["bound_ms"] if given else self.own_ms
+        self.generation = told["generation"] if given else None
+        self.run_number += 1
+        self._bases_ms = []
+        acknowledgement = Acknowledgement(
+            query_id="query",
+            run_id=f"run {self.run_number}",
+            bound_ms=self.bound_ms,
+            generation=self.generation,
+            source="controller" if given else "job",
+            mode=mode,  # type: ignore[arg-type]  # a mode
+            applied_us=self.at_us,
+        )
+        answer = self.controller.http.post(self.path + "/acks", json=to_json_object(acknowledgement))
+        assert answer.status_code == 201, answer.text
+
+    def put(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Set the SLO or the policy."""
+        before = self.controller.http.get(f"{self.path}/{what}")
+        headers = {"If-Match": before.headers["etag"]} if before.status_code == 200 else {}
+        answer = self.controller.http.put(f"{self.path}/{what}", json=body, headers=headers)
+        assert answer.status_code == 200, answer.text
+        told: dict[str, Any] = answer.json()
+        return told
+
+    def act(self, path: str, reason: str = "because") -> Any:
+        """POST a reason to a path of the stream and return the answer."""
+        return self.controller.http.post(self.path + path, json={"reason": reason})
+
+    def rollouts(self) -> list[dict[str, Any]]:
+        """Return the stream's rollouts, the newest first."""
+        answer = self.controller.http.get(self.path + "/rollouts")
+        assert answer.status_code == 200, answer.text
+        found: list[dict[str, Any]] = answer.json()["rollouts"]
+        return found
+
+    def rollout(self) -> dict[str, Any]:
+        """Return the newest rollout."""
+        return self.rollouts()[0]
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """Return the stream's events of a kind, the newest first."""
+        answer = self.controller.http.get(self.path + "/events", params={"kind": kind})
+        assert answer.status_code == 200, answer.text
+        found: list[dict[str, Any]] = answer.json()["events"]
+        return found
+
+    def status(self) -> dict[str, Any]:
+        """Return the stream's status."""
+        answer: dict[str, Any] = self.controller.http.get(self.path).json()
+        return answer
+
+    def wait(self, seconds: int) -> None:
+        """Let time go by without a batch."""
+        self.at_us += seconds * SECOND
+        self.controller.clock.now_us = self.at_us
