@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import ipaddress
+import asyncio
+import logging
 import os
 import socket
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidemark.controller.access.loopback import is_loopback
 from tidemark.controller.cli.fail import fail
+from tidemark.controller.cli.settings import ConfigOption, settings_in_force, show_settings
 
 if TYPE_CHECKING:
+    from tidemark.controller.service import Service
     from tidemark.controller.settings import Settings
 
-__all__ = ["is_loopback", "register"]
+__all__ = ["register"]
+
+_log = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 10
 """How long open requests may take to end when the controller is told to stop."""
@@ -33,31 +39,19 @@ def register(app: typer.Typer) -> None:
         database_url: Annotated[
             str | None, typer.Option(help="Where the store is, a SQLAlchemy URL (TIDEMARK_DATABASE_URL).")
         ] = None,
+        config: ConfigOption = None,
+        *,
+        check: Annotated[
+            bool, typer.Option("--check", help="Show the settings in force and their sources, and end.")
+        ] = False,
     ) -> None:
         """Run the controller: REST, the decision loop and the metrics, in one process."""
         given = {"host": host, "port": port, "database_url": database_url}
-        _serve(_settings({name: value for name, value in given.items() if value is not None}))
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach ``host``."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _settings(given: dict[str, str | int]) -> Settings:
-    from pydantic import ValidationError  # noqa: PLC0415 - the other commands start fast without it
-
-    from tidemark.controller.settings import Settings  # noqa: PLC0415
-
-    try:
-        return Settings(**given)  # type: ignore[arg-type]  # pydantic checks them
-    except ValidationError as error:
-        told = error.errors()[0]
-        name = "_".join(map(str, told["loc"])).upper()
-        fail(f"TIDEMARK_{name} is {told['input']!r}: {told['msg']}")
+        found = settings_in_force({name: value for name, value in given.items() if value is not None}, config)
+        if check:
+            show_settings(found)
+        else:
+            _serve(found.settings)
 
 
 def _serve(settings: Settings) -> None:
@@ -65,6 +59,7 @@ def _serve(settings: Settings) -> None:
 
     from tidemark.controller.app import create_app  # noqa: PLC0415
     from tidemark.controller.errors import StoreUnusableError  # noqa: PLC0415
+    from tidemark.controller.logs import configure_logs  # noqa: PLC0415
 
     try:
         app = create_app(settings)
@@ -72,28 +67,56 @@ def _serve(settings: Settings) -> None:
         app.state.service.database.migrate()
     except StoreUnusableError as error:
         fail(error.detail)
+    service: Service = app.state.service
+    _check_access(service)
     listener = _listen(settings.host, settings.port)
     host, port = listener.getsockname()[:2]
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     typer.echo(f"tidemark: listening on {address}, store {app.state.service.database.name}")
-    if not is_loopback(settings.host):
-        typer.echo(
-            f"tidemark: warning: there is no authentication yet, and others can reach {settings.host}",
-            err=True,
-        )
+    configure_logs(settings.log_level, settings.log_format)
+    _tell_access(service)
     config = uvicorn.Config(
-        app, log_level=settings.log_level, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS
+        app,
+        # Its lines go where ours go.
+        log_config=None,
+        access_log=False,
+        # Who may say where a request comes from is ours to decide (TIDEMARK_PROXY_ADDRESSES).
+        proxy_headers=False,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     watch = app.state.service.watch
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            # Before the server waits for open requests, which would wait for a bound to change.
+            # Before the server waits for open requests, which would wait for a bound to change. From here on it says
+            # that it is not ready, while it still serves those who have not heard.
             watch.release()
+            await asyncio.sleep(settings.drain_seconds)
             await super().shutdown(sockets)
 
     with listener:
         Server(config).run(sockets=[listener])
+
+
+def _check_access(service: Service) -> None:
+    """End with one line where others could reach a controller that asks nobody who they are."""
+    service.door.refresh()
+    if not (service.door.has_tokens or service.door.proxy or is_loopback(service.settings.host)):
+        fail(
+            f"{service.settings.host} can be reached by others, and there is no token yet. Make one, `tidemark token "
+            "create --role admin --database-url ...`, or set TIDEMARK_PROXY_USER_HEADER, or listen on 127.0.0.1"
+        )
+
+
+def _tell_access(service: Service) -> None:
+    door = service.door
+    if door.open:
+        _log.warning("no token is set: everybody on this machine may do everything (tidemark token create)")
+    elif not door.live and door.proxy is None:
+        _log.warning(
+            "all tokens have ended, so nobody is let in; "
+            "make one: tidemark token create --role admin --database-url ..."
+        )
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,0 +1,116 @@
+"""An authenticating proxy in front: what its headers say, and from whom they are believed."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from tidemark.controller.access.principal import Grant, Principal
+from tidemark.controller.access.roles import ROLES, Role
+from tidemark.controller.access.scopes import EVERY_JOB, pattern_problem
+
+__all__ = ["ANYBODY", "GroupGrant", "Network", "Proxy", "parse_group_grants", "parse_networks"]
+
+ANYBODY = "*"
+"""Stands for every user whom the proxy lets through."""
+
+MAX_USER_LENGTH = 200
+"""Greatest length of a user's name in characters."""
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+"""Addresses that belong together."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupGrant:
+    """What the members of a group may do."""
+
+    group: str
+    """Name of the group; ``*`` is everybody."""
+    grant: Grant
+    """The role and its reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy that says who the user is."""
+
+    user_header: str
+    """Header that has the user's name."""
+    groups_header: str | None
+    """Header that has the user's groups, separated by commas; None for none."""
+    trusted: tuple[Network, ...]
+    """Addresses that it connects from; its headers are ignored from anybody else."""
+    grants: tuple[GroupGrant, ...]
+    """What groups may do."""
+
+    def trusts(self, peer: str | None) -> bool:
+        """Return whether the headers of a connection from ``peer`` are believed."""
+        try:
+            address = ipaddress.ip_address(peer or "")
+        except ValueError:
+            return False
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        return any(address in network for network in self.trusted)
+
+    def principal(self, users: Sequence[str], groups: Sequence[str]) -> Principal | None:
+        """Return whom the headers name; None when they name nobody, or more than one user.
+
+        Args:
+            users: values of the user's header, in the order they came in.
+            groups: values of the groups' header.
+        """
+        # Of two values one may have been smuggled past the proxy.
+        if len(users) != 1:
+            return None
+        user = users[0].strip()
+        if not 1 <= len(user) <= MAX_USER_LENGTH or not user.isprintable():
+            return None
+        member_of = {name.strip() for value in groups for name in value.split(",")} - {"", ANYBODY} | {
+            ANYBODY
+        }
+        return Principal(user, tuple(rule.grant for rule in self.grants if rule.group in member_of))
+
+
+def parse_networks(text: str) -> tuple[Network, ...]:
+    """Return the addresses and networks of a list with commas.
+
+    Raises:
+        ValueError: when one of them is none.
+    """
+    found = []
+    for part in _parts(text):
+        try:
+            found.append(ipaddress.ip_network(part))
+        except ValueError:
+            raise ValueError(f"{part!r} is no address or network; write 10.1.2.3 or 10.1.0.0/16") from None
+    return tuple(found)
+
+
+def parse_group_grants(text: str) -> tuple[GroupGrant, ...]:
+    """Return what groups may do, as in ``admins=admin, shop=operator:shop-*, *=viewer``.
+
+    Raises:
+        ValueError: when a part is not ``group=role`` or ``group=role:pattern``.
+    """
+    found = []
+    for part in _parts(text):
+        group, equals, granted = part.rpartition("=")
+        role, colon, pattern = granted.partition(":")
+        if not equals or not group.strip() or role.strip() not in ROLES:
+            raise ValueError(
+                f"{part!r} is not group=role or group=role:pattern, with a role of {', '.join(ROLES)}"
+            )
+        jobs = pattern.strip() if colon else EVERY_JOB
+        problem = pattern_problem(jobs)
+        if problem is not None:
+            raise ValueError(f"{part!r}: {problem}")
+        found.append(GroupGrant(group.strip(), Grant(cast("Role", role.strip()), (jobs,))))
+    return tuple(found)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

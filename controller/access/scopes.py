@@ -1,0 +1,42 @@
+"""Patterns on job names: which jobs a credential reaches."""
+
+from __future__ import annotations
+
+__all__ = ["EVERY_JOB", "MAX_PATTERN_LENGTH", "matches", "pattern_problem"]
+
+EVERY_JOB = "*"
+"""The pattern that every job matches."""
+
+MAX_PATTERN_LENGTH = 200
+"""Greatest length of a pattern in characters, as of a job's name."""
+
+
+def matches(pattern: str, job: str) -> bool:
+    """Return whether a job's name matches: ``*`` stands for any characters, also none; all others for themselves.
+
+    The work is linear in the name, whatever the pattern.
+    """
+    first, *rest = pattern.split(EVERY_JOB)
+    if not rest:
+        return pattern == job
+    *middle, last = rest
+    end = len(job) - len(last)
+    if end < len(first) or not job.startswith(first) or not job.endswith(last):
+        return False
+    position = len(first)
+    for part in middle:
+        # The leftmost place leaves most room for the parts after it.
+        found = job.find(part, position, end)
+        if found < 0:
+            return False
+        position = found + len(part)
+    return True
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """Return why ``pattern`` can match no job, or is none; None when it is fine."""
+    if not 1 <= len(pattern) <= MAX_PATTERN_LENGTH:
+        return f"a pattern has 1 to {MAX_PATTERN_LENGTH} characters, this one {len(pattern)}"
+    if "/" in pattern or not pattern.isprintable() or pattern != pattern.strip():
+        return f"{pattern!r} matches no job: no job has such a name (slashes, odd characters, spaces at its ends)"
+    return None

@@ -1,0 +1,86 @@
+"""Tokens in the store itself, for whoever has it: without a controller, and without a token."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from tidemark.controller import token_desk
+from tidemark.controller.api.bodies import TokenBody, parse_body
+from tidemark.controller.clock import system_clock
+from tidemark.controller.store.database import Database
+from tidemark.controller.store.tokens import list_tokens
+from tidemark.controller.token_desk import MadeToken, fields
+
+__all__ = ["StoreDesk", "open_store"]
+
+PAGE = 1_000
+"""Tokens read at a time."""
+
+_TOKEN = TypeAdapter(TokenBody)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDesk:
+    """Handles the tokens of a store; every answer has the fields of the API's."""
+
+    database: Database
+    """The store."""
+    by: str
+    """Who asks, for the record."""
+
+    def create(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Make a token."""
+        new = parse_body(_TOKEN, json.dumps(body).encode()).to_new()
+        return _made(token_desk.make(self.database, new, self.by, system_clock()))
+
+    def every(self, name: str | None) -> list[dict[str, Any]]:
+        """Return all tokens, or those of one name, by number."""
+        found: list[dict[str, Any]] = []
+        while True:
+            with self.database.read() as session:
+                page = list_tokens(session, found[-1]["id"] if found else 0, PAGE, name)
+            found += [fields(row, system_clock()) for row in page]
+            if len(page) < PAGE:
+                return found
+
+    def rotate(self, token_id: int) -> dict[str, Any]:
+        """Make the successor of a token."""
+        return _made(token_desk.rotate(self.database, token_id, self.by, system_clock()))
+
+    def revoke(self, token_id: int) -> dict[str, Any]:
+        """End a token."""
+        return fields(token_desk.revoke(self.database, token_id, self.by, system_clock()), system_clock())
+
+
+@contextmanager
+def open_store(database_url: str) -> Iterator[StoreDesk]:
+    """Open the store, made or brought to this release's schema where needed, and close it.
+
+    Raises:
+        StoreUnusableError: when it cannot be used.
+    """
+    database = Database(database_url)
+    try:
+        database.migrate()
+        yield StoreDesk(database, f"{_user()} at the store")
+    finally:
+        database.close()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # In a container the user may have no name.
+        return "somebody"
+
+
+def _made(made: MadeToken) -> dict[str, Any]:
+    return {**fields(made.stored, system_clock()), "token": made.token}

@@ -1,0 +1,121 @@
+"""The settings in force and where each comes from: the command line, the environment, a file, or the default."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from tidemark.controller.settings import SECRETS, Settings
+
+__all__ = ["CONFIG_VARIABLE", "Configuration", "ConfigurationError", "Source", "load_settings"]
+
+CONFIG_VARIABLE = "TIDEMARK_CONFIG"
+"""Environment variable that names the file."""
+
+MASK = "***"
+"""Stands for a value that is not shown."""
+
+_PREFIX = "TIDEMARK_"
+
+Source = Literal["command line", "environment", "file", "default"]
+"""Where a setting comes from; those to the left go before those to the right."""
+
+
+class ConfigurationError(Exception):
+    """The settings cannot be used; the message names the key and says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The settings, and where each comes from."""
+
+    settings: Settings
+    """The settings."""
+    sources: Mapping[str, Source]
+    """By name of the setting."""
+    file: Path | None
+    """The file that was read; None without one."""
+
+    def shown(self) -> list[tuple[str, str, str]]:
+        """Return each setting as (name, value, source), secrets masked."""
+        return [(name, _shown(name, getattr(self.settings, name)), self._told(name)) for name in self.sources]
+
+    def _told(self, name: str) -> str:
+        source = self.sources[name]
+        return f"file {self.file}" if source == "file" else source
+
+
+def load_settings(given: Mapping[str, Any] | None = None, file: Path | None = None) -> Configuration:
+    """Return the settings in force.
+
+    Args:
+        given: what the command line says; nothing goes before it.
+        file: TOML file of settings; the environment goes before it. Without one ``TIDEMARK_CONFIG`` may name one.
+
+    Raises:
+        ConfigurationError: when the file cannot be read, has a key that is none, or a value is not valid.
+    """
+    given = given or {}
+    named = os.environ.get(CONFIG_VARIABLE)
+    path = file or (Path(named) if named else None)
+    written = {} if path is None else _read(path)
+    environment = {name.upper() for name in os.environ}
+    sources: dict[str, Source] = {}
+    for name in Settings.model_fields:
+        if name in given:
+            sources[name] = "command line"
+        elif _PREFIX + name.upper() in environment:
+            sources[name] = "environment"
+        else:
+            sources[name] = "file" if name in written else "default"
+    values = {name: value for name, value in written.items() if sources[name] == "file"} | dict(given)
+    try:
+        return Configuration(Settings(**values), sources, path)
+    except ValidationError as error:
+        raise ConfigurationError(_problem(error, sources, path)) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"settings file {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigurationError(f"settings file {path} is not TOML: {error}") from None
+    for key in found:
+        if key not in Settings.model_fields:
+            near = difflib.get_close_matches(key, Settings.model_fields, 1, 0)
+            raise ConfigurationError(
+                f"settings file {path}: there is no setting {key!r}; the nearest is {near[0]!r}"
+            )
+    return found
+
+
+def _problem(error: ValidationError, sources: Mapping[str, Source], path: Path | None) -> str:
+    told = error.errors()[0]
+    detail = told["msg"].removeprefix("Value error, ")
+    if not told["loc"]:
+        return detail
+    name = str(told["loc"][0])
+    where = f"settings file {path}: {name}" if sources.get(name) == "file" else _PREFIX + name.upper()
+    value = MASK if name in SECRETS else repr(told["input"])
+    return f"{where} is {value}: {detail}"
+
+
+def _shown(name: str, value: object) -> str:
+    if name not in SECRETS:
+        return "" if value is None else str(value)
+    try:
+        return make_url(str(value)).render_as_string(hide_password=True)
+    except ArgumentError:
+        # What cannot be understood may hold a password anywhere.
+        return MASK
