@@ -5,27 +5,63 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
+from starlette.middleware.gzip import GZipMiddleware
 
 from tidemark.controller.api import (
     bound,
     curve,
+    events,
     health,
+    history,
     intake,
+    jobs,
     openapi,
     partitions,
     pins,
     predictions,
     problems,
+    reports,
+    rollouts,
     specs,
     status,
     streams,
+    tokens,
 )
+from tidemark.controller.api.accept import TakesJson
+from tidemark.controller.api.authorize import authorize
+from tidemark.controller.api.documented import problem
+from tidemark.controller.api.request_log import RequestLog
 from tidemark.controller.clock import Clock, system_clock
 from tidemark.controller.service import make_service
 from tidemark.controller.settings import Settings
 
 __all__ = ["create_app"]
+
+RESOURCES = (
+    jobs,
+    streams,
+    status,
+    specs,
+    pins,
+    intake,
+    bound,
+    curve,
+    partitions,
+    predictions,
+    reports,
+    history,
+    rollouts,
+    events,
+    tokens,
+)
+"""The modules of the resources; all answer JSON."""
+
+GZIP_FROM_BYTES = 1_000
+"""Smaller answers are sent as they are: compressing them would save less than a packet."""
+
+GZIP_LEVEL = 5
+"""Beyond it answers hardly become smaller, and others wait meanwhile."""
 
 
 def create_app(settings: Settings | None = None, clock: Clock = system_clock) -> FastAPI:
@@ -43,22 +79,36 @@ def create_app(settings: Settings | None = None, clock: Clock = system_clock) ->
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.database.migrate()
+        service.door.refresh()
+        service.decider.leases.start()
         service.ticker.start()
+        service.reports.start()
         service.watch.start()
         try:
             yield
         finally:
             await service.watch.stop()
+            service.reports.stop()
             service.ticker.stop()
+            service.decider.leases.stop()
             service.database.close()
 
     # The interactive documentation would load scripts from somewhere else; the document itself is enough.
     app = FastAPI(
-        title="Tidemark controller", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan
+        title="Tidemark controller",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        # Before any other dependency: nothing is read, looked up or counted for who is not let in.
+        dependencies=[Depends(authorize)],
     )
+    app.add_middleware(GZipMiddleware, minimum_size=GZIP_FROM_BYTES, compresslevel=GZIP_LEVEL)
+    app.add_middleware(RequestLog)
     app.state.service = service
-    for module in (streams, status, specs, pins, intake, bound, curve, partitions, predictions, health):
-        app.include_router(module.router)
+    for module in RESOURCES:
+        app.include_router(module.router, dependencies=[TakesJson], responses=problem(406))
+    app.include_router(health.router)
     problems.install(app)
     openapi.install(app)
     return app

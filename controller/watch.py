@@ -94,6 +94,11 @@ class Watch:
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run(), name="tidemark-watch")
 
+    @property
+    def released(self) -> bool:
+        """Whether all were let go, because the server stops."""
+        return self._released
+
     def release(self) -> None:
         """Let all go that wait, now and from now on; called in the event loop when the server stops."""
         self._released = True

@@ -6,21 +6,34 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, from_json
 
+from tidemark.controller.access.principal import Grant
+from tidemark.controller.access.roles import Role
+from tidemark.controller.access.scopes import EVERY_JOB, MAX_PATTERN_LENGTH, pattern_problem
 from tidemark.controller.errors import (
     ErrorItem,
     InvalidBodyError,
     MalformedBodyError,
     UnknownSchemaVersionError,
 )
+from tidemark.controller.store.tokens import NewToken
 from tidemark.models.operators import Operator
-from tidemark.models.slo import Slo, Yields
+from tidemark.models.slo import Objective, Slo, Yields
 from tidemark.models.target import parse_target
 from tidemark.models.wire import REPORT_SCHEMA, STRICT, Pin, Report
 
-__all__ = ["KNOWN_SCHEMA_VERSIONS", "PinBody", "ReportBody", "SloBody", "error_items", "parse_body"]
+__all__ = [
+    "KNOWN_SCHEMA_VERSIONS",
+    "PinBody",
+    "ReasonBody",
+    "ReportBody",
+    "SloBody",
+    "TokenBody",
+    "error_items",
+    "parse_body",
+]
 
 T = TypeVar("T")
 
@@ -48,6 +61,13 @@ class ReportBody(Report):
     """Version of this schema."""
     operator: Annotated[Operator, Field(discriminator="kind")]
     """The stateful operator that the bound serves; it decides what the watermark is compared with."""
+
+
+def _no_nul(text: str) -> str:
+    # PostgreSQL cannot store it.
+    if "\0" in text:
+        raise ValueError("the character U+0000 is not allowed")
+    return text
 
 
 def _target_ppm(value: object) -> int:
@@ -86,11 +106,21 @@ class SloBody:
     latency_cap_ms: Annotated[int, Field(ge=0, le=2**53)] | None = None
     """Greatest mean emit latency (wall time of emission minus window end) allowed, in milliseconds; null for no cap."""
     yields: Yields | None = None
-    """Which constraint gives way when no bound meets both; null: neither, the bound in use is held and that is said."""
+    """Which constraint gives way when no bound meets all; null: none, the bound in use is held and that is said."""
     confidence_ppm: Annotated[int, Field(gt=0, lt=1_000_000)] = 950_000
     """Confidence with which the target must be certified, in parts per million."""
     horizon_ms: Annotated[int, Field(gt=0, le=31 * 86_400_000)] = 86_400_000
     """How far back evidence counts, in milliseconds."""
+    objective: Objective = "occurrences"
+    """occurrences: the target is a share of all rows; timeslices: a share of the windows must reach it, each."""
+    slices_ppm: Annotated[int, Field(gt=0, le=1_000_000)] = 990_000
+    """Under timeslices: share of the windows that must reach the target, in parts per million."""
+    window_ms: Annotated[int, Field(gt=0, le=31 * 86_400_000)] = 30 * 86_400_000
+    """Rolling window over which the budget counts, in milliseconds."""
+    state_cap_rows: Annotated[int, Field(ge=0, le=2**53)] | None = None
+    """Most rows of state allowed; null for no cap."""
+    worst_window_ppm: Annotated[int, Field(ge=0, lt=1_000_000)] | None = None
+    """Least completeness that every single window must keep, in parts per million; null for no floor."""
 
     def to_slo(self) -> Slo:
         """Return the SLO."""
@@ -100,6 +130,11 @@ class SloBody:
             yields=self.yields,
             confidence_ppm=self.confidence_ppm,
             horizon_ms=self.horizon_ms,
+            objective=self.objective,
+            slices_ppm=self.slices_ppm,
+            window_ms=self.window_ms,
+            state_cap_rows=self.state_cap_rows,
+            worst_window_ppm=self.worst_window_ppm,
         )
 
 
@@ -111,8 +146,49 @@ class PinBody:
 
     to: Pin
     """What jobs are held to: their own bound (Off), or their ceiling alone (Ceiling)."""
-    reason: Annotated[str, Field(min_length=1, max_length=1_000, pattern=r"\S")]
+    reason: Annotated[str, Field(min_length=1, max_length=1_000, pattern=r"\S"), AfterValidator(_no_nul)]
     """Why, for whoever finds it; not empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonBody:
+    """Why a person does what they do."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    reason: Annotated[str, Field(min_length=1, max_length=1_000, pattern=r"\S"), AfterValidator(_no_nul)]
+    """Why, for the event and for whoever comes later; not empty."""
+
+
+def _checked_pattern(pattern: str) -> str:
+    problem = pattern_problem(pattern)
+    if problem is not None:
+        raise ValueError(problem)
+    return pattern
+
+
+Pattern = Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_LENGTH), AfterValidator(_checked_pattern)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenBody:
+    """The token to make."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
+    """Name of whoever will hold it."""
+    role: Role
+    """Its role."""
+    jobs: Annotated[tuple[Pattern, ...], Field(min_length=1, max_length=100)] = (EVERY_JOB,)
+    """Patterns on the names of the jobs that it reaches; * stands for any characters."""
+    lifetime_ms: Annotated[int, Field(gt=0, le=10 * 365 * 86_400_000)] | None = None
+    """How long it is good for, in milliseconds; null for ever."""
+
+    def to_new(self) -> NewToken:
+        """Return the token to make."""
+        lifetime_us = None if self.lifetime_ms is None else self.lifetime_ms * 1_000
+        return NewToken(self.name, Grant(self.role, self.jobs), lifetime_us)
 
 
 def parse_body(adapter: TypeAdapter[T], body: bytes) -> T:

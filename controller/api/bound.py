@@ -13,12 +13,16 @@ from tidemark.controller.api.etags import IfNoneMatch, etag, is_current
 from tidemark.controller.api.names import StreamPath, WhichStream
 from tidemark.controller.api.prefer import Prefer, wait_seconds
 from tidemark.controller.api.views import bound_answer
+from tidemark.controller.errors import TooManyPollsError
 from tidemark.controller.service import Service
 from tidemark.controller.store.publication import version_of
 from tidemark.controller.store.streams import find_stream
 from tidemark.models.wire import BoundAnswer
 
 __all__ = ["router"]
+
+RETRY_AFTER_SECONDS = "5"
+"""How long a request that cannot wait here is asked to stay away."""
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
 
@@ -60,6 +64,12 @@ async def _answer(
     clock = asyncio.get_running_loop().time
     until = clock() + wait
     if wait:
+        if service.watch.waiting >= service.settings.max_open_polls:
+            raise TooManyPollsError(
+                f"{service.settings.max_open_polls:,} requests wait for another bound already; ask again later, or "
+                "without waiting (TIDEMARK_MAX_OPEN_POLLS)",
+                headers={"Retry-After": RETRY_AFTER_SECONDS},
+            )
         with service.watch.waiter(which.job, which.stream) as waiter:
             while clock() < until:
                 # It may have changed before anybody watched, and what changed may still be what the caller holds.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tidemark.controller.api.schemas import Condition
+from tidemark.controller.api.schemas import Condition, ConditionType
 from tidemark.controller.ceiling import NO_CEILING, Room
-from tidemark.controller.decision import steps_of
+from tidemark.controller.decision import CAPS, steps_of
 from tidemark.controller.store.live import KeptLive
 from tidemark.controller.store.partitions import FutureRows
 from tidemark.controller.store.pins import StandingPin
@@ -16,20 +16,46 @@ from tidemark.controller.store.tables import (
     AcknowledgementRow,
     PublishedRow,
     RecommendationRow,
+    RolloutRow,
     StreamRow,
 )
-from tidemark.models.defaults import CEILING_ALARM_PPM, NO_DATA_GAPS
+from tidemark.models.defaults import CEILING_ALARM_PPM
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.horizon import Facts
 from tidemark.models.progress import Progress
+from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY
 from tidemark.models.slo import Slo
 from tidemark.models.target import PPM
 from tidemark.models.wire import Mode
 
-__all__ = ["Seen", "conditions_of"]
+__all__ = ["WORST_FIRST", "Seen", "conditions_of"]
 
 NAMES_TOLD = 10
 """How many partitions a condition names; /partitions has all of them."""
+
+
+WORST_FIRST: tuple[ConditionType, ...] = (
+    "LiveWithoutCeiling",
+    "SkewBeyondCeiling",
+    "CeilingNear",
+    "ConstraintsConflict",
+    "RolledBack",
+    "NoRecentReport",
+    "CoverageGap",
+    "RowsNotCounted",
+    "NeedsUnknown",
+    "FutureRows",
+    "PartitionsSilent",
+    "BoundNotAcknowledged",
+    "RolloutHeld",
+    "Paused",
+    "Pinned",
+    "NotEnoughEvidence",
+    "NoReportYet",
+    "NoSlo",
+    "Rolling",
+)
+"""Kinds of conditions: first those that lose rows or leave a job unsteered, then doubts, last what is but told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +80,12 @@ class Seen:
     """What the job last acknowledged."""
     pin: StandingPin | None
     """The pin in force."""
+    rollout: RolloutRow | None
+    """The newest rollout."""
+    paused: bool
+    """Whether the policy is paused."""
+    paused_why: str | None
+    """Why; None when the policy was set so."""
     live: KeptLive | None
     """What the fast policy did in the newest batch."""
     room: Room | None
@@ -73,6 +105,8 @@ def conditions_of(seen: Seen) -> list[Condition]:
         *_ahead(seen.future),
         *_decided(seen.recommendation),
         *_rolled(seen),
+        *_paused(seen),
+        *_rolling(seen.rollout),
         *_ceiling(seen),
     ]
 
@@ -109,7 +143,7 @@ def _observed(known: Facts | None) -> Iterator[Condition]:
 
 def _silent(progress: Progress) -> Iterator[Condition]:
     silent_us, gap_us = progress.silent_us, progress.batch_gap_us
-    if silent_us is not None and gap_us is not None and silent_us > NO_DATA_GAPS * gap_us:
+    if silent_us is not None and gap_us is not None and progress.fell_silent:
         detail = (
             f"no report for {format_about(silent_us)}, where {format_about(gap_us)} between batches is typical: "
             "the recommendation is held and nothing is narrowed; is the job running?"
@@ -148,7 +182,8 @@ def _decided(recommendation: RecommendationRow | None) -> Iterator[Condition]:
     if name == "quantile" and bound_ms is None:
         yield Condition(type="NotEnoughEvidence", detail=reason)
     if recommendation.conflict:
-        detail = next(reason for name, _, reason in steps_of(recommendation) if name == "latency cap")
+        # The cap that does not fit is the last one that was looked at.
+        detail = next(reason for name, _, reason in reversed(steps_of(recommendation)) if name in CAPS)
         yield Condition(type="ConstraintsConflict", detail=detail)
 
 
@@ -180,6 +215,25 @@ def _taken_up(published: PublishedRow, seen: Seen) -> bool:
         # A live run acknowledges once, and takes up whatever comes later as soon as it hears it.
         return True
     return told and applied is not None and applied.mode == "Live"
+
+
+def _paused(seen: Seen) -> Iterator[Condition]:
+    if seen.paused:
+        yield Condition(
+            type="Paused", detail=f"nothing new is rolled: {seen.paused_why or 'the policy is set to paused'}"
+        )
+
+
+def _rolling(rollout: RolloutRow | None) -> Iterator[Condition]:
+    if rollout is None:
+        return
+    told = f"rollout {rollout.id} is {rollout.state}: {rollout.reason}"
+    if rollout.state in UNDER_WAY:
+        yield Condition(type="Rolling", detail=told)
+    elif rollout.state in CANDIDATE:
+        yield Condition(type="RolloutHeld", detail=told)
+    elif rollout.state == "RolledBack":
+        yield Condition(type="RolledBack", detail=told)
 
 
 def _ceiling(seen: Seen) -> Iterator[Condition]:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Annotated
 
 from fastapi import Query
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 
-__all__ = ["Cursor", "Limit", "decode_cursor", "decode_number_cursor", "encode_cursor"]
+__all__ = [
+    "Cursor",
+    "Limit",
+    "decode_cursor",
+    "decode_number_cursor",
+    "decode_numbers_cursor",
+    "encode_cursor",
+]
 
 Limit = Annotated[int, Query(ge=1, le=1_000, description="Greatest number of items on the page.")]
 """The limit parameter."""
@@ -20,8 +28,10 @@ Cursor = Annotated[
 ]
 """The cursor parameter."""
 
-_MOST_DIGITS = 18
-"""A number of more digits may not fit the store's integers."""
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+
+_GREATEST = 2**63 - 1
+"""Greatest number that the store's integers hold."""
 
 
 def encode_cursor(*position: str) -> str:
@@ -56,12 +66,26 @@ def decode_number_cursor(cursor: str | None) -> int | None:
     Raises:
         InvalidParameterError: when it is not one of ours.
     """
-    position = decode_cursor(cursor, 1)
+    position = decode_numbers_cursor(cursor, 1)
     if position is None:
         return None
-    if not position[0].isascii() or not position[0].isdigit() or len(position[0]) > _MOST_DIGITS:
+    if position[0] < 0:  # what is counted is never below 0
         raise _not_ours()
-    return int(position[0])
+    return position[0]
+
+
+def decode_numbers_cursor(cursor: str | None, length: int) -> tuple[int, ...] | None:
+    """Return the whole numbers that ``encode_cursor`` made a cursor of, None for no cursor.
+
+    Raises:
+        InvalidParameterError: when it is not one of ours.
+    """
+    position = decode_cursor(cursor, length)
+    if position is None:
+        return None
+    if not all(_NUMBER.fullmatch(part) and abs(int(part)) <= _GREATEST for part in position):
+        raise _not_ours()
+    return tuple(map(int, position))
 
 
 def _not_ours() -> InvalidParameterError:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from sqlalchemy.orm import Session
 
 from tidemark.controller.api import schemas
 from tidemark.controller.api.dependencies import TheService
@@ -13,7 +15,9 @@ from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.views import share_ppm
 from tidemark.controller.decision import Basis
-from tidemark.controller.report_checks import MAX_DURATION_MS
+from tidemark.controller.report_checks import MAX_DURATION_MS, MAX_TIME_US
+from tidemark.controller.store.history import past_of
+from tidemark.controller.store.horizon import horizon_of
 from tidemark.controller.store.specs import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.store.streams import get_stream
 from tidemark.models.curve import Curve
@@ -35,44 +39,127 @@ Bounds = Annotated[
 ]
 
 
+LONGEST_HORIZON_MS = 10 * 366 * 86_400_000
+"""The longest horizon that can be asked for, some ten years: longer than anything is kept."""
+
+HorizonMs = Annotated[
+    int | None,
+    Query(
+        gt=0,
+        le=LONGEST_HORIZON_MS,
+        description="How far back to count, in milliseconds; as far as the SLO says without it.",
+    ),
+]
+UntilUs = Annotated[
+    int | None,
+    Query(
+        ge=-MAX_TIME_US,
+        le=MAX_TIME_US,
+        description="Where the span ends, in microseconds since the epoch; with the newest batch without it.",
+    ),
+]
+
+
 @router.get(
     "/curve",
     operation_id="getCurve",
     summary="Completeness and latency by bound",
     responses=answers("Curve", 404, 422, 503),
 )
-def get_curve(which: WhichStream, service: TheService, bound_ms: Bounds = []) -> schemas.Curve:  # noqa: B006 - never changed
-    """Say what each bound would have cost and kept over the horizon."""
+def get_curve(
+    which: WhichStream,
+    service: TheService,
+    bound_ms: Bounds = [],  # noqa: B006 - never changed
+    horizon_ms: HorizonMs = None,
+    until_us: UntilUs = None,
+) -> schemas.Curve:
+    """Say what each bound would have cost and kept: over the SLO's horizon, another one, or any span of the past.
+
+    Latency is null where the reports of the span are not kept any more.
+    """
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
         slo = get_slo(session, stream_id)
-        horizon_ms = DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms
-        basis = service.decider.basis(session, stream_id, horizon_ms)
-    asked = sorted(set(bound_ms)) or ladder(basis)
+        asked_ms = horizon_ms or (DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms)
+        if horizon_ms is None and until_us is None:
+            seen = _of_horizon(service.decider.basis(session, stream_id, asked_ms))
+        else:
+            seen = _of_past(session, stream_id, asked_ms, until_us)
+    bounds = sorted(set(bound_ms)) or ladder(seen)
     return schemas.Curve(
         job=which.job,
         stream=which.stream,
         basis=schemas.CurveBasis(
-            horizon_ms=horizon_ms,
-            from_us=basis.facts.from_us if basis else None,
-            to_us=basis.facts.to_us if basis else None,
+            horizon_ms=asked_ms,
+            covers_from_us=seen.covers_from_us if seen else None,
+            covers_until_us=seen.covers_until_us if seen else None,
+            from_us=seen.from_us if seen else None,
+            to_us=seen.to_us if seen else None,
             relative_error_ppm=DEFAULT_RELATIVE_ACCURACY_PPM,
-            unknown_rows=basis.facts.unknown_rows if basis else 0,
+            unknown_rows=seen.unknown_rows if seen else 0,
         ),
-        points=[] if basis is None else [_point(basis.curve, bound) for bound in asked],
+        points=[] if seen is None else [_point(seen.curve, bound) for bound in bounds],
     )
 
 
-def ladder(basis: Basis | None) -> list[int]:
-    """Return bounds in milliseconds that show the curve where it bends: 0, needs at round shares, the bound in use."""
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is answered of a span."""
+
+    curve: Curve
+    covers_from_us: int
+    covers_until_us: int | None
+    from_us: int
+    to_us: int
+    unknown_rows: int
+    bound_ms: int | None
+    """The bound in use at its end, as far as it is kept."""
+
+
+def _of_horizon(basis: Basis | None) -> _Seen | None:
     if basis is None:
+        return None
+    facts, horizon = basis.facts, basis.horizon
+    return _Seen(
+        basis.curve,
+        horizon.from_us,
+        None,
+        facts.from_us,
+        facts.to_us,
+        facts.unknown_rows,
+        horizon.newest.bound_ms,
+    )
+
+
+def _of_past(session: Session, stream_id: int, horizon_ms: int, until_us: int | None) -> _Seen | None:
+    newest = horizon_of(session, stream_id, 0)
+    if newest is None:
+        return None
+    end_us = newest.newest.seen_us + 1 if until_us is None else until_us
+    past = past_of(session, stream_id, end_us - horizon_ms * 1_000, end_us)
+    if past.sums is None:
+        return None
+    return _Seen(
+        past.curve,
+        past.span.from_us,
+        past.span.until_us,
+        past.sums.from_us,
+        past.sums.to_us,
+        past.sums.sums["need_unknown_rows"],
+        past.bound_ms,
+    )
+
+
+def ladder(seen: _Seen | None) -> list[int]:
+    """Return bounds in milliseconds that show the curve where it bends: 0, needs at round shares, the bound in use."""
+    if seen is None:
         return []
-    needs = basis.curve.needs
+    needs = seen.curve.needs
     found = (needs.value_at_rank(math.ceil(share * needs.weight)) for share in LADDER)
     return sorted(
         {
             0,
-            basis.horizon.newest.bound_ms,
+            *([] if seen.bound_ms is None else [seen.bound_ms]),
             *(max(math.ceil(need / 1_000), 0) for need in found if need is not None),
         }
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -22,7 +22,7 @@ TheService = Annotated[Service, Depends(_service)]
 """The running controller's parts."""
 
 
-def _counted_refusals(service: TheService) -> Iterator[None]:
+async def _counted_refusals(service: TheService) -> AsyncIterator[None]:
     try:
         yield
     except TidemarkError as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidemark.controller.api.examples import EXAMPLES, KIND_EXAMPLES, PROBLEM_EXAMPLES
 
-__all__ = ["answers", "reference", "takes", "text_answer"]
+__all__ = ["answers", "problem", "reference", "takes", "text_answer"]
 
 Described = dict[int | str, dict[str, Any]]
 """Answers by status, as FastAPI's ``responses`` takes them."""
@@ -23,18 +23,29 @@ _APPLIED = {
         "example": "wait=30",
     },
 }
-_HEADERS = {"SloAnswer": _ETAG, "PolicyAnswer": _ETAG, "BoundAnswer": {**_ETAG, **_APPLIED}}
+_HEADERS = {
+    "SloAnswer": _ETAG,
+    "PolicyAnswer": _ETAG,
+    "SloSet": _ETAG,
+    "PolicySet": _ETAG,
+    "BoundAnswer": {**_ETAG, **_APPLIED},
+}
 _DESCRIPTIONS = {
     200: "As asked for.",
     201: "Received and committed.",
     304: "The version that the caller holds is still current.",
     400: "The body cannot be read: not JSON, or not the gzip it says it is.",
+    401: "It is not known who asks.",
+    403: "Whoever asks may not do it.",
     404: "Nothing is known of it.",
+    406: "The caller accepts none of the types that the answer has.",
     409: "It contradicts what is stored; nothing was changed.",
     412: "The version that If-Match names is not the current one.",
     413: "The body is larger than the controller reads.",
     415: "The body is not application/json, or its encoding is not gzip.",
     422: "The request is understood but not valid; nothing of it was stored.",
+    428: "It would replace what is there: If-Match has to name its version, which ETag tells.",
+    429: "Whoever asks does so too often; nothing was done.",
     503: "The store does not answer, or the service is not well; try again.",
 }
 
@@ -68,6 +79,17 @@ def answers(name: str, *statuses: int, kinds: Mapping[int, str] | None = None) -
     if 200 in described and 201 in described:
         described[200]["description"] = "Received before; nothing was changed."
     return described
+
+
+def problem(status: int) -> Described:
+    """Return the documented answer of a problem that several routes share."""
+    content = {"schema": reference("Problem"), "example": PROBLEM_EXAMPLES[status]}
+    return {
+        status: {
+            "description": _DESCRIPTIONS[status],
+            "content": {"application/problem+json": content},
+        }
+    }
 
 
 def takes(name: str) -> dict[str, Any]:

@@ -6,14 +6,17 @@ from typing import Annotated
 
 from fastapi import Header
 
-from tidemark.controller.errors import PreconditionFailedError
+from tidemark.controller.errors import PreconditionFailedError, PreconditionRequiredError
 from tidemark.controller.store.specs import Precondition
 
 __all__ = ["IfMatch", "IfNoneMatch", "etag", "is_current", "precondition"]
 
 IfMatch = Annotated[
     str | None,
-    Header(description='ETag of the version to be replaced, as in "3"; stale ones are refused with 412.'),
+    Header(
+        description='ETag of the version to be replaced, as in "3". A stale one is refused with 412, none at all with '
+        "428 where there is something to replace; setting what is set already needs none.",
+    ),
 ]
 """The If-Match header."""
 
@@ -37,18 +40,34 @@ def is_current(header: str | None, current: str) -> bool:
     return "*" in names or current in names
 
 
-def precondition(if_match: str | None) -> Precondition:
+def precondition(if_match: str | None, *, default: bool = False) -> Precondition:
     """Return the check that If-Match asks for.
 
-    The check raises ``PreconditionFailedError`` when the store holds another generation, or none at all.
+    The check raises ``PreconditionFailedError`` when the store holds another generation, or none at all, and
+    ``PreconditionRequiredError`` when it holds one and no If-Match was sent.
+
+    Args:
+        if_match: the header.
+        default: whether there is something to read, with generation 0, before anything was set.
     """
 
     def check(generation: int) -> None:
-        if if_match is None or (generation and is_current(if_match, etag(generation))):
+        current = etag(generation)
+        if if_match is None:
+            if generation:
+                raise PreconditionRequiredError(
+                    f"this replaces generation {generation}: read it, and send If-Match: {current} to replace it",
+                    headers={"ETag": current},
+                )
+            return
+        # A weak tag never matches here (RFC 9110, 13.1.1), so nothing is taken off.
+        names = [name.strip() for name in if_match.split(",")]
+        if (generation or default) and ("*" in names or current in names):
             return
         has = f"generation {generation}" if generation else "no generation yet"
         raise PreconditionFailedError(
-            f"If-Match is {if_match}, but the store has {has}; read it again and decide anew"
+            f"If-Match is {if_match}, but the store has {has}; read it again and decide anew",
+            headers={"ETag": current} if generation or default else None,
         )
 
     return check

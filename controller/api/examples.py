@@ -18,8 +18,30 @@ _SLO = {
     "yields": "latency",
     "confidence_ppm": 950_000,
     "horizon_ms": 86_400_000,
+    "objective": "occurrences",
+    "slices_ppm": 990_000,
+    "window_ms": 2_592_000_000,
+    "state_cap_rows": None,
+    "worst_window_ppm": 900_000,
     "generation": 3,
     "updated_us": _STARTED_US,
+}
+
+_FREEZE = {"days": ["Fri", "Sat", "Sun"], "from_minute": 960, "to_minute": 1_440}
+
+_POLICY_BODY = {
+    "mode": "OnRestart",
+    "least_bound_ms": 0,
+    "greatest_bound_ms": 3_600_000,
+    "directions": ["Widen", "Narrow"],
+    "margin_ppm": 100_000,
+    "dwell_ms": 3_600_000,
+    "most_narrowings_a_day": 4,
+    "most_narrowing_ppm": 500_000,
+    "freeze_windows": [_FREEZE],
+    "paused": False,
+    "on_no_data": "hold",
+    "approval": "narrow",
 }
 
 _TEXT = (
@@ -62,7 +84,154 @@ _PIN = {
     "since_us": _STARTED_US,
 }
 
+_RECOMMENDED = {
+    "bound_ms": 600_000,
+    "generation": 3,
+    "decided_us": _STARTED_US,
+    "current": True,
+    "steps": [
+        {
+            "name": "quantile",
+            "bound_ms": 600_000,
+            "reason": "119,552 of 120,000 rows need at most 10 min, which certifies 0.995 of the rows at a "
+            "confidence of 0.95",
+        },
+        {"name": "limits", "bound_ms": 600_000, "reason": "within the policy's limits"},
+    ],
+}
+
+_PUBLISHED = {
+    "bound_ms": 600_000,
+    "generation": 3,
+    "reason": "within the policy's limits",
+    "envelope": None,
+    "pin": None,
+}
+
+_POLICY = {
+    **_POLICY_BODY,
+    "generation": 2,
+    "updated_us": _STARTED_US,
+}
+
+_ROLLOUT = {
+    "id": 12,
+    **_JOB,
+    "state": "Effective",
+    "reason": "in effect: 1,180 of the 2,000 rows are judged that verify it",
+    "held_by": None,
+    "cause": "Decision",
+    "direction": "Narrow",
+    "first": False,
+    "mode": "OnRestart",
+    "from_bound_ms": 600_000,
+    "to_bound_ms": 420_000,
+    "from_envelope": None,
+    "to_envelope": None,
+    "in_use_bound_ms": 600_000,
+    "generation": 4,
+    "newest_report": 1_742,
+    "predicted": {
+        "rows": 120_000,
+        "late": 412,
+        "least_ppm": 996_217,
+        "most_ppm": 996_889,
+        "latency_wall_ms": 424_900,
+        "state_rows": 6_540,
+    },
+    "judged": {"rows": 1_180, "needed_rows": 2_000, "late_least": 4, "late_most": 4},
+    "approved": {"at_us": _STARTED_US + 60_000_000, "by": "sre", "reason": "looked at the curve"},
+    "created_us": _STARTED_US,
+    "changed_us": _STARTED_US + 420_000_000,
+    "published_us": _STARTED_US + 60_000_000,
+    "acknowledged_us": _STARTED_US + 120_000_000,
+    "effective_us": _STARTED_US + 420_000_000,
+    "ended_us": None,
+    "may": ["rollback"],
+}
+
+_EVENT = {
+    "id": 311,
+    **_JOB,
+    "at_us": _STARTED_US + 60_000_000,
+    "last_us": _STARTED_US + 60_000_000,
+    "count": 1,
+    "kind": "RolloutPublished",
+    "reason": "published: nothing holds it",
+    "by": None,
+    "before": '{"rollout": 12, "state": "Recommended", "from_bound_ms": 600000, "to_bound_ms": 420000}',
+    "after": '{"rollout": 12, "state": "Published", "from_bound_ms": 600000, "to_bound_ms": 420000}',
+    "evidence": {"rows": 120_000, "newest_report": 1_742, "rollout": 12},
+}
+
+_CONSEQUENCES = {
+    "dry_run": False,
+    "recommended": _RECOMMENDED,
+    "transition": {"kind": "widen", "at_us": _STARTED_US + 400_840_000, **_TRANSITION},
+    "published": _PUBLISHED,
+}
+
+_CONDITION = {
+    "type": "CoverageGap",
+    "detail": "2 batches were never reported: completeness is unknown there",
+    "stream": "clicks",
+}
+
+_JOB_SUMMARY = {
+    "job": "orders",
+    "streams": 2,
+    "modes": [{"mode": "OnRestart", "streams": 2}],
+    "worst": _CONDITION,
+}
+
+_REPORT_FACTS = {
+    "query_id": _QUERY,
+    "run_id": _RUN,
+    "batch_id": 17,
+    "received_us": _STARTED_US + 900_000,
+    "started_us": _STARTED_US,
+    "duration_ms": 840,
+    "operator": "window",
+    "output_mode": "append",
+    "bound_ms": 600_000,
+    "generation": 3,
+    "late_watermark_ms": 1_767_224_990_000,
+    "watermark_ms": 1_767_224_995_000,
+    "max_event_time_us": 1_767_225_599_750_000,
+    "rows": 1_204,
+    "null_rows": 4,
+    "future_rows": 3,
+    "pairs": 1_200,
+    "late_least": 1,
+    "late_most": 1,
+    "unjudged_rows": 0,
+    "early_rows": 0,
+    "state_rows": 5_120,
+    "state_bytes": 1_048_576,
+    "dropped_by_spark": 1,
+    "given_up_reports": 0,
+}
+
+_TOKEN = {
+    "id": 7,
+    "name": "orders-job",
+    "role": "job",
+    "jobs": ["orders"],
+    "live": True,
+    "created_us": _STARTED_US,
+    "created_by": "root",
+    "expires_us": _STARTED_US + 7_776_000_000_000,
+    "last_used_us": None,
+    "revoked_us": None,
+    "revoked_by": None,
+}
+
 EXAMPLES: dict[str, dict[str, Any]] = {
+    "TokenBody": {"name": "orders-job", "role": "job", "jobs": ["orders"], "lifetime_ms": 7_776_000_000},
+    "TokenAnswer": _TOKEN,
+    # No real one: its check does not fit.
+    "TokenMade": {**_TOKEN, "token": "tdm_job_" + "0" * 49},
+    "TokenPage": {"tokens": [_TOKEN], "next_cursor": None},
     "ReportBody": {
         "schema_version": 1,
         **_JOB,
@@ -136,17 +305,23 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "yields": "latency",
         "confidence_ppm": 950_000,
         "horizon_ms": 86_400_000,
+        "objective": "occurrences",
+        "slices_ppm": 990_000,
+        "window_ms": 2_592_000_000,
+        "state_cap_rows": None,
+        "worst_window_ppm": 900_000,
     },
+    "ReasonBody": {"reason": "INC-1042: the new region is late"},
+    "Rollout": _ROLLOUT,
+    "RolloutDetail": {**_ROLLOUT, "history": [_EVENT]},
+    "RolloutPage": {"rollouts": [_ROLLOUT], "next_cursor": None},
+    "EventPage": {"events": [_EVENT], "next_cursor": None},
     "PinBody": {"to": "Ceiling", "reason": "INC-1042: a clock is wrong upstream"},
-    "Policy": {"mode": "OnRestart", "least_bound_ms": 0, "greatest_bound_ms": 3_600_000},
+    "Policy": _POLICY_BODY,
     "SloAnswer": _SLO,
-    "PolicyAnswer": {
-        "mode": "OnRestart",
-        "least_bound_ms": 0,
-        "greatest_bound_ms": 3_600_000,
-        "generation": 2,
-        "updated_us": _STARTED_US,
-    },
+    "SloSet": {**_SLO, **_CONSEQUENCES},
+    "PolicyAnswer": _POLICY,
+    "PolicySet": {**_POLICY, **_CONSEQUENCES},
     "Receipt": {**_JOB, "received_us": _STARTED_US, "duplicate": False},
     "BoundAnswer": {
         **_JOB,
@@ -170,34 +345,50 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         ],
         "next_cursor": None,
     },
+    "JobPage": {"jobs": [_JOB_SUMMARY], "next_cursor": None},
+    "JobStatus": {**_JOB_SUMMARY, "pin": None, "conditions": [_CONDITION], "more_conditions": 0},
+    "ReportPage": {"reports": [_REPORT_FACTS], "next_cursor": "WyIxNzY3MjI1NjAwMDAwMDAwIiwgIjE3Il0"},
+    "ReportDetail": {
+        **_REPORT_FACTS,
+        "granule_us": 6_000_000,
+        "partitions": [
+            {
+                "partition": "0",
+                "rows": 800,
+                "future_rows": 0,
+                "first_us": 1_767_225_588_000_000,
+                "last_us": 1_767_225_600_000_000,
+            }
+        ],
+    },
+    "AcknowledgementPage": {
+        "acknowledgements": [
+            {
+                "bound_ms": 600_000,
+                "generation": 3,
+                "source": "controller",
+                "query_id": _QUERY,
+                "run_id": _RUN,
+                "applied_us": _STARTED_US,
+                "ceiling_ms": 1_800_000,
+                "mode": "OnRestart",
+                "received_us": _STARTED_US + 120_000,
+            }
+        ],
+        "next_cursor": None,
+    },
+    "BoundPage": {
+        "bounds": [{**_PUBLISHED, "mode": "OnRestart", "published_us": _STARTED_US}],
+        "next_cursor": None,
+    },
     "StreamStatus": {
         **_JOB,
         "mode": "OnRestart",
         "registered_us": _STARTED_US,
         "slo": _SLO,
-        "recommended": {
-            "bound_ms": 600_000,
-            "generation": 3,
-            "decided_us": _STARTED_US,
-            "current": True,
-            "steps": [
-                {
-                    "name": "quantile",
-                    "bound_ms": 600_000,
-                    "reason": "119,552 of 120,000 rows need at most 10 min, which certifies 0.995 of the rows at a "
-                    "confidence of 0.95",
-                },
-                {"name": "limits", "bound_ms": 600_000, "reason": "within the policy's limits"},
-            ],
-        },
+        "recommended": _RECOMMENDED,
         "transition": {"kind": "widen", "at_us": _STARTED_US + 400_840_000, **_TRANSITION},
-        "published": {
-            "bound_ms": 600_000,
-            "generation": 3,
-            "reason": "within the policy's limits",
-            "envelope": None,
-            "pin": None,
-        },
+        "published": _PUBLISHED,
         "applied": {
             "bound_ms": 300_000,
             "generation": None,
@@ -250,6 +441,21 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             "exact": False,
             "provisional": True,
         },
+        "budget": {
+            "objective": "occurrences",
+            "window_ms": 2_592_000_000,
+            "from_us": _STARTED_US,
+            "counted": 120_300,
+            "bad_least": 448,
+            "bad_most": 448,
+            "least_ppm": 996_275,
+            "most_ppm": 996_275,
+            "allowed": 601,
+            "remaining_ppm": 254_575,
+            "missing_batches": 2,
+            "provisional": True,
+        },
+        "rollout": _ROLLOUT,
         "conditions": [
             {
                 "type": "CoverageGap",
@@ -261,6 +467,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         **_JOB,
         "basis": {
             "horizon_ms": 86_400_000,
+            "covers_from_us": _STARTED_US - 86_040_000_000,
+            "covers_until_us": None,
             "from_us": _STARTED_US,
             "to_us": _STARTED_US + 400_000_000,
             "relative_error_ppm": 5_000,
@@ -329,6 +537,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             }
         ],
         "more_streams": 0,
+        "dry_run": False,
     },
     "PinPage": {"pins": [_PIN], "next_cursor": None},
     "Health": {
@@ -353,8 +562,18 @@ PROBLEM_EXAMPLES: dict[int, dict[str, Any]] = {
     400: _problem(
         400, "malformed-body", "The body cannot be read", "Invalid JSON: EOF while parsing an object"
     ),
+    401: _problem(
+        401, "unauthenticated", "A token is needed", "the token is not good: unknown here, expired or revoked"
+    ),
+    403: _problem(403, "forbidden", "Not allowed", "this job is out of reach of 'shop-viewer'"),
     404: _problem(
         404, "stream-not-found", "Unknown stream", "nothing is known of stream 'clicks' of job 'orders'"
+    ),
+    406: _problem(
+        406,
+        "not-acceptable",
+        "No type of answer is acceptable",
+        "the answer is application/json, and Accept is 'text/csv'",
     ),
     409: _problem(
         409,
@@ -384,6 +603,18 @@ PROBLEM_EXAMPLES: dict[int, dict[str, Any]] = {
         "/rows: Input should be a valid integer",
         errors=[{"pointer": "/rows", "detail": "Input should be a valid integer"}],
     ),
+    428: _problem(
+        428,
+        "precondition-required",
+        "If-Match is needed",
+        'this replaces generation 3: read it, and send If-Match: "3" to replace it',
+    ),
+    429: _problem(
+        429,
+        "too-many-requests",
+        "Too many requests",
+        "more than 100 requests a second; wait before the next",
+    ),
     503: _problem(
         503, "store-unavailable", "The store does not answer", "the store did not answer; send it again"
     ),
@@ -401,6 +632,34 @@ KIND_EXAMPLES: dict[str, dict[str, Any]] = {
         "The job cannot run in Live",
         f"/mode: {_NO_CEILING}",
         errors=[{"pointer": "/mode", "detail": _NO_CEILING}],
+    ),
+    "job-not-found": _problem(404, "job-not-found", "Unknown job", "nothing is known of job 'orders'"),
+    "report-not-found": _problem(
+        404,
+        "report-not-found",
+        "Unknown report",
+        f"no report of batch 17 of query '{_QUERY}' is kept for stream 'clicks' of job 'orders'",
+    ),
+    "token-conflict": _problem(
+        409,
+        "token-conflict",
+        "The token cannot be made",
+        "two tokens of the name 'orders-job' live already; revoke one of them first",
+    ),
+    "token-not-found": _problem(
+        404, "token-not-found", "Unknown token", "there is no token 7; GET /v1/tokens lists those there are"
+    ),
+    "rollout-not-found": _problem(
+        404,
+        "rollout-not-found",
+        "Unknown rollout",
+        "the stream has no rollout 99; GET .../rollouts lists those there are",
+    ),
+    "rollout-state": _problem(
+        409,
+        "rollout-state",
+        "The rollout is in another state",
+        "rollout 12 is Verified, where :approve does not apply; what can be done: :rollback",
     ),
     "pin-not-set": _problem(
         404,

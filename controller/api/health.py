@@ -37,8 +37,10 @@ def livez(service: TheService, verbose: Verbose = None) -> Health:
     "/readyz", operation_id="getReadiness", summary="Readiness", responses=answers("Health", 422, 503)
 )
 def readyz(service: TheService, verbose: Verbose = None) -> Health:
-    """Say whether requests can be served: the store answers and has this release's schema."""
-    return _health([_schema(service)], NotReadyError, verbose)
+    """Say whether requests can be served: the store answers and has this release's schema, and nobody stops it."""
+    stopping = HealthCheck(name="stopping", ok=False, detail="the controller is stopping; ask another one")
+    checks = [stopping] if service.watch.released else []
+    return _health([*checks, _schema(service)], NotReadyError, verbose)
 
 
 @router.get(

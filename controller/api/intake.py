@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response, status
+from fastapi.concurrency import run_in_threadpool
 from pydantic import TypeAdapter
 
 from tidemark.controller.api.bodies import ReportBody, parse_body
 from tidemark.controller.api.dependencies import CountedRefusals, TheService
 from tidemark.controller.api.documented import answers, takes
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.names import StreamPath, WhichStream
 from tidemark.controller.api.raw_body import JsonBody
 from tidemark.controller.api.schemas import Receipt
 from tidemark.controller.decision import republish
 from tidemark.controller.report_checks import check_acknowledgement, check_report
 from tidemark.controller.store.acknowledgements import take_acknowledgement
-from tidemark.controller.store.intake import take_report
 from tidemark.controller.store.specs import get_policy
 from tidemark.controller.store.streams import lock_stream
 from tidemark.models.wire import Acknowledgement, Report
@@ -29,7 +30,17 @@ _REPORT = TypeAdapter(ReportBody)
 _ACKNOWLEDGEMENT = TypeAdapter(Acknowledgement)
 
 
-def _report_of(which: WhichStream, body: JsonBody) -> Report:
+PARSED_AT_ONCE_BYTES = 256 * 1024
+"""Bodies up to this size are parsed between two requests, some milliseconds at the most; larger ones in a thread."""
+
+
+async def _report_of(which: WhichStream, body: JsonBody) -> Report:
+    if len(body) <= PARSED_AT_ONCE_BYTES:
+        return _checked_report(which, body)
+    return await run_in_threadpool(_checked_report, which, body)
+
+
+def _checked_report(which: StreamPath, body: bytes) -> Report:
     report = parse_body(_REPORT, body)
     check_report(report, which.job, which.stream)
     return report
@@ -44,15 +55,14 @@ def _report_of(which: WhichStream, body: JsonBody) -> Report:
     responses=answers("Receipt", 200, 201, 400, 409, 413, 415, 422, 503),
     openapi_extra=takes("ReportBody"),
 )
-def post_report(
+async def post_report(
     which: WhichStream,
     report: Annotated[Report, Depends(_report_of)],
     service: TheService,
     response: Response,
 ) -> Receipt:
     """Take the report of one batch, once: again with the same content it is 200 and changes nothing."""
-    with service.database.write() as session:
-        receipt = take_report(session, report, service.clock())
+    receipt = await asyncio.wrap_future(service.reports.take(report))
     if receipt.duplicate:
         response.status_code = status.HTTP_200_OK
     return Receipt(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Depends, Path
+from fastapi import Depends, HTTPException, Path, Request, status
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 
@@ -13,6 +13,10 @@ __all__ = ["StreamPath", "WhichJob", "WhichStream", "name_problem"]
 
 MAX_LENGTH = 200
 """Greatest length of a name in characters, as in the wire types."""
+
+
+ACTS = (":pause", ":resume")
+"""What can follow the name of a stream in a path, so that no name may end with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +37,20 @@ def name_problem(name: str) -> str | None:
         return "a name cannot contain a slash, because it is part of a path"
     if name in {".", ".."}:
         return f"{name!r} cannot be a name, because clients and proxies take it for a step in a path"
+    if name.endswith(ACTS):
+        return f"a name cannot end with {' or '.join(ACTS)}, because those say what is to be done"
     if not name.isprintable() or name != name.strip():
         return "a name has printable characters only, and no space at its ends"
     return None
 
 
+# The length is told here and checked by name_problem, after what the path is.
 JobName = Annotated[
     str,
     Path(
-        description="Name of the job, percent-encoded; no slash.", examples=["orders"], max_length=MAX_LENGTH
+        description="Name of the job, percent-encoded; no slash.",
+        examples=["orders"],
+        json_schema_extra={"maxLength": MAX_LENGTH},
     ),
 ]
 StreamName = Annotated[
@@ -49,7 +58,7 @@ StreamName = Annotated[
     Path(
         description="Name of the stream, percent-encoded; no slash.",
         examples=["clicks"],
-        max_length=MAX_LENGTH,
+        json_schema_extra={"maxLength": MAX_LENGTH},
     ),
 ]
 
@@ -66,7 +75,10 @@ def _which_job(job: JobName) -> str:
     return job
 
 
-def _which_stream(job: JobName, stream: StreamName) -> StreamPath:
+def _which_stream(request: Request, job: JobName, stream: StreamName) -> StreamPath:
+    if stream.endswith(ACTS) and request.url.path.endswith(ACTS):
+        # Another route has this path, for another method.
+        raise HTTPException(status.HTTP_405_METHOD_NOT_ALLOWED)
     _checked(job=job, stream=stream)
     return StreamPath(job, stream)
 

@@ -10,7 +10,8 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from tidemark.controller.api import schemas
-from tidemark.controller.api.bodies import PinBody, ReportBody, SloBody
+from tidemark.controller.api.bodies import PinBody, ReasonBody, ReportBody, SloBody, TokenBody
+from tidemark.controller.api.security import document_access
 from tidemark.models.slo import Policy
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 
@@ -37,14 +38,31 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.Problem, "serialization"),
     (schemas.SloAnswer, "serialization"),
     (schemas.PolicyAnswer, "serialization"),
+    (schemas.SloSet, "serialization"),
+    (schemas.PolicySet, "serialization"),
     (schemas.Receipt, "serialization"),
     (schemas.StreamStatus, "serialization"),
     (schemas.StreamPage, "serialization"),
+    (schemas.JobPage, "serialization"),
+    (schemas.JobStatus, "serialization"),
+    (schemas.ReportPage, "serialization"),
+    (schemas.ReportDetail, "serialization"),
+    (schemas.AcknowledgementPage, "serialization"),
+    (schemas.BoundPage, "serialization"),
     (schemas.Curve, "serialization"),
     (schemas.PartitionPage, "serialization"),
     (schemas.PredictionPage, "serialization"),
     (schemas.PinAnswer, "serialization"),
     (schemas.PinPage, "serialization"),
+    (TokenBody, "validation"),
+    (schemas.TokenAnswer, "serialization"),
+    (schemas.TokenMade, "serialization"),
+    (schemas.TokenPage, "serialization"),
+    (ReasonBody, "validation"),
+    (schemas.Rollout, "serialization"),
+    (schemas.RolloutDetail, "serialization"),
+    (schemas.RolloutPage, "serialization"),
+    (schemas.EventPage, "serialization"),
     (schemas.Health, "serialization"),
 )
 
@@ -78,4 +96,5 @@ def _document(app: FastAPI) -> dict[str, Any]:
     ]
     _, defined = TypeAdapter.json_schemas(inputs, ref_template="#/components/schemas/{model}")
     document["components"] = {"schemas": dict(sorted(defined["$defs"].items()))}
+    document_access(document)
     return document

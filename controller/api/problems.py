@@ -10,7 +10,9 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
+from tidemark.controller.api.request_log import REQUEST_ID_HEADER
 from tidemark.controller.api.schemas import Problem, ProblemItem
 from tidemark.controller.errors import (
     InvalidParameterError,
@@ -45,7 +47,8 @@ def _answer(request: Request, problem: Problem, headers: dict[str, str] | None =
     return Response(
         told.model_dump_json(exclude_none=True),
         status_code=problem.status,
-        headers=headers,
+        # An answer to what went wrong inside does not pass by where other answers get it.
+        headers={**(headers or {}), REQUEST_ID_HEADER: request.state.request_id},
         media_type=PROBLEM_JSON,
     )
 
@@ -86,14 +89,32 @@ def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     title = HTTPStatus(error.status_code).phrase
     detail = error.detail
+    headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.NOT_FOUND:
         detail = f"there is nothing at {request.url.path}"
         if b"%2f" in request.scope.get("raw_path", b"").lower():
             detail += "; a name cannot contain a slash, even encoded"
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        detail = f"{request.url.path} does not know {request.method}"
+        allowed = ", ".join(_methods_at(request)) or headers.get("Allow", "GET")
+        headers["Allow"] = allowed
+        detail = f"{request.url.path} does not know {request.method}, only {allowed}"
     problem = Problem(type="about:blank", title=title, status=error.status_code, detail=detail)
-    return _answer(request, problem, dict(error.headers or {}))
+    return _answer(request, problem, headers)
+
+
+def _methods_at(request: Request) -> list[str]:
+    """Return the methods that the path of a request knows: the framework tells those of its first route alone.
+
+    Where several templates match, as ``{id}`` and ``{id}:approve`` do, the one with the longest text of its own counts.
+    """
+    app: FastAPI = request.app
+    best: tuple[int, list[str]] = (0, [])
+    for template, operations in app.openapi()["paths"].items():
+        pattern, _, names = compile_path(template)
+        own = len(template) - sum(len(name) + 2 for name in names)
+        if pattern.match(request.url.path) and own > best[0]:
+            best = own, sorted(method.upper() for method in operations)
+    return best[1]
 
 
 def _store_error(request: Request, error: Exception) -> Response:

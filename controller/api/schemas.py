@@ -6,26 +6,43 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tidemark.controller.store.pins import ScopeKind
-from tidemark.models.slo import Yields
-from tidemark.models.transition import Kind
-from tidemark.models.wire import BoundSource, Envelope, Mode, Pin
+from tidemark.controller.access.roles import Role
+from tidemark.models.rollout.facts import Cause, Gate
+from tidemark.models.rollout.machine import Act
+from tidemark.models.rollout.states import State
+from tidemark.models.slo import Approval, Day, Direction, Objective, OnNoData, Yields
+from tidemark.models.wire import BoundSource, ChangeKind, Envelope, Mode, Pin, ScopeKind
 
 __all__ = [
+    "AcknowledgementFacts",
+    "AcknowledgementPage",
     "Answer",
     "AppendDelaySeen",
     "Applied",
+    "Approved",
+    "BoundPage",
+    "Budget",
     "Completeness",
     "Condition",
     "ConditionType",
+    "Consequences",
     "Curve",
     "CurveBasis",
     "CurvePoint",
+    "Event",
+    "EventEvidence",
+    "EventPage",
     "Evidence",
+    "Freeze",
     "Health",
     "HealthCheck",
+    "JobCondition",
+    "JobPage",
+    "JobStatus",
+    "JobSummary",
     "Live",
     "MissingRange",
+    "ModeCount",
     "Partition",
     "PartitionPage",
     "PinAnswer",
@@ -34,20 +51,35 @@ __all__ = [
     "PinSummary",
     "PinnedStream",
     "PolicyAnswer",
+    "PolicySet",
     "Prediction",
     "PredictionPage",
     "Problem",
     "ProblemItem",
+    "Promise",
+    "Proof",
     "Published",
+    "PublishedBound",
     "QueryCoverage",
     "Realised",
     "Receipt",
     "Recommended",
+    "ReportDetail",
+    "ReportFacts",
+    "ReportPage",
+    "ReportedPartition",
+    "Rollout",
+    "RolloutDetail",
+    "RolloutPage",
     "SloAnswer",
+    "SloSet",
     "Step",
     "StreamPage",
     "StreamStatus",
     "StreamSummary",
+    "TokenAnswer",
+    "TokenMade",
+    "TokenPage",
     "Transition",
 ]
 
@@ -96,15 +128,36 @@ class SloAnswer(Answer):
     latency_cap_ms: int | None
     """Greatest mean emit latency allowed, in milliseconds; null for no cap."""
     yields: Yields | None
-    """Which constraint gives way when no bound meets both; null: neither."""
+    """Which constraint gives way when no bound meets all; null: none."""
     confidence_ppm: int
     """Confidence with which the target must be certified, in parts per million."""
     horizon_ms: int
     """How far back evidence counts, in milliseconds."""
+    objective: Objective
+    """occurrences: the target is a share of all rows; timeslices: a share of the windows must reach it, each."""
+    slices_ppm: int
+    """Under timeslices: share of the windows that must reach the target, in parts per million."""
+    window_ms: int
+    """Rolling window over which the budget counts, in milliseconds."""
+    state_cap_rows: int | None
+    """Most rows of state allowed; null for no cap."""
+    worst_window_ppm: int | None
+    """Least completeness that every single window must keep, in parts per million; null for no floor."""
     generation: int
     """How often the SLO was changed; also its ETag."""
     updated_us: int | None
     """When it was last changed, in microseconds since the epoch."""
+
+
+class Freeze(Answer):
+    """Minutes of a week, in UTC, in which nothing is narrowed."""
+
+    days: list[Day]
+    """Days of the week."""
+    from_minute: int
+    """First minute of the day, 0 being midnight UTC."""
+    to_minute: int
+    """Minute of the day at which it ends, itself not in it."""
 
 
 class PolicyAnswer(Answer):
@@ -117,6 +170,24 @@ class PolicyAnswer(Answer):
     """The bound is never narrower than this, in milliseconds."""
     greatest_bound_ms: int | None
     """The bound is never wider than this, in milliseconds; null for no limit."""
+    directions: list[Direction]
+    """Which ways the bound may be changed."""
+    margin_ppm: int
+    """What is added to the bound that rows ask for, as a share of it, in parts per million."""
+    dwell_ms: int
+    """Least time between two published narrowings, in milliseconds."""
+    most_narrowings_a_day: int | None
+    """Most narrowings that are published within any 24 hours; null for no limit."""
+    most_narrowing_ppm: int | None
+    """Most by which one rollout narrows, as a share of the bound in use, in parts per million; null for no limit."""
+    freeze_windows: list[Freeze]
+    """When nothing is narrowed, in UTC."""
+    paused: bool
+    """Whether nothing new is rolled."""
+    on_no_data: OnNoData
+    """What a job whose reports stopped is told: hold the bound, the greatest bound, or its own."""
+    approval: Approval
+    """Which rollouts wait for a person: none, those that narrow, or all."""
     generation: int
     """How often the policy was changed, 0 for the default; also its ETag."""
     updated_us: int | None
@@ -202,7 +273,7 @@ class Expected(Answer):
 class Transition(Expected):
     """What a change of the bound will do, as if the job restarted at the newest batch's end."""
 
-    kind: Kind
+    kind: ChangeKind
     """Whether it widens, narrows or leaves the bound in use."""
     at_us: int
     """From when it is counted: the end of the newest batch, in microseconds since the epoch."""
@@ -281,6 +352,27 @@ class Applied(Answer):
     """When the run first used it, in microseconds since the epoch."""
     ceiling_ms: int | None
     """The ceiling in the plan, in milliseconds; null when the job cannot run in Live."""
+
+
+class Consequences(Answer):
+    """What follows from a write for what the job is told."""
+
+    dry_run: bool
+    """Whether the write was only tried: then nothing was changed, and this is what would follow."""
+    recommended: Recommended | None
+    """The recommendation after it; null while there is none."""
+    transition: Transition | None
+    """What going from the bound in use to the recommended one will do; null without a recommended bound."""
+    published: Published
+    """What a job that asks is told after it."""
+
+
+class SloSet(Consequences, SloAnswer):
+    """The SLO as it was set, and what follows."""
+
+
+class PolicySet(Consequences, PolicyAnswer):
+    """The policy as it was set, and what follows."""
 
 
 class PinInForce(Answer):
@@ -409,6 +501,200 @@ class Completeness(Answer):
     """Whether rows can still be admitted to windows (or minutes) that the watermark has not passed."""
 
 
+class Approved(Answer):
+    """That a person approved a rollout."""
+
+    at_us: int
+    """When, in microseconds since the epoch."""
+    by: str | None
+    """Who; null when nobody had to say who they are."""
+    reason: str
+    """Why."""
+
+
+class Promise(Answer):
+    """What was predicted of a rollout when it was proposed. Nulls are unknown."""
+
+    rows: int
+    """(Row, key) pairs that it rests on."""
+    late: int
+    """How many of them would have been late."""
+    least_ppm: int | None
+    """Lower end of the interval of the completeness, in parts per million."""
+    most_ppm: int | None
+    """Upper end of it."""
+    latency_wall_ms: int | None
+    """Mean wall latency of windows, in milliseconds."""
+    state_rows: int | None
+    """Rows of state once it is in effect, an estimate."""
+
+
+class Proof(Answer):
+    """What the ledger says of a rollout in effect."""
+
+    rows: int
+    """(Row, key) pairs that met it in effect and were judged."""
+    needed_rows: int
+    """How many it takes to verify it."""
+    late_least: int
+    """Pairs that were late for sure."""
+    late_most: int
+    """Pairs that may have been late."""
+
+
+class Rollout(Answer):
+    """One change of what a job is told, from the recommendation to its end."""
+
+    id: int
+    """Its number; later ones have greater numbers."""
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    state: State
+    """Where it is."""
+    reason: str
+    """Why it is there, or what it waits for."""
+    held_by: Gate | None
+    """The gate that holds it; null when none does."""
+    cause: Cause
+    """What wants it: rows (Decision), the policy for the time without data (NoData), or a write in Live (Operator)."""
+    direction: Direction
+    """Which way it changes the bound, or in Live the envelope."""
+    first: bool
+    """Whether the job was told no bound before it."""
+    mode: Mode
+    """Mode of the stream."""
+    from_bound_ms: int | None
+    """The bound told before it, in milliseconds, to which it goes back; null: the job kept its own."""
+    to_bound_ms: int | None
+    """The bound that it tells, in milliseconds; null: the job keeps its own."""
+    from_envelope: Envelope | None
+    """In Live: the envelope told before it; null in every other mode."""
+    to_envelope: Envelope | None
+    """In Live: the envelope that it tells; null in every other mode."""
+    in_use_bound_ms: int | None
+    """The bound in the plan of the newest batch when it was proposed, in milliseconds; null when it is not known."""
+    generation: int | None
+    """Generation that tells it; null before it is published."""
+    newest_report: int | None
+    """Number of the newest report that it rests on; null without any."""
+    predicted: Promise
+    """What was predicted of it."""
+    judged: Proof
+    """What came of it."""
+    approved: Approved | None
+    """Who approved it; null when nobody has."""
+    created_us: int
+    """When it was proposed, in microseconds since the epoch."""
+    changed_us: int
+    """When its state changed last, in microseconds since the epoch."""
+    published_us: int | None
+    """When jobs were told, in microseconds since the epoch; null before it."""
+    acknowledged_us: int | None
+    """When the job was first known to have it, in microseconds since the epoch; null before it."""
+    effective_us: int | None
+    """Trigger time of the first batch whose watermark followed it, in microseconds since the epoch; null before it."""
+    ended_us: int | None
+    """When it was verified or ended otherwise, in microseconds since the epoch; null while it is open."""
+    may: list[Act]
+    """What a person may do with it now."""
+
+
+class RolloutPage(Answer):
+    """A page of rollouts, the newest first."""
+
+    rollouts: list[Rollout]
+    """The rollouts."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
+class EventEvidence(Answer):
+    """What a change rests on. Nulls: nothing of the kind."""
+
+    rows: int | None
+    """(Row, key) pairs."""
+    newest_report: int | None
+    """Number of the newest report."""
+    rollout: int | None
+    """Number of the rollout that it belongs to."""
+
+
+class Event(Answer):
+    """One change and why it came about."""
+
+    id: int
+    """Its number; later ones have greater numbers."""
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    at_us: int
+    """When it came about first, in microseconds since the epoch."""
+    last_us: int
+    """When it came about last, in microseconds since the epoch."""
+    count: int
+    """How often it came about in a row."""
+    kind: str
+    """What happened."""
+    reason: str
+    """Why."""
+    by: str | None
+    """Who did it; null when the controller did, or when nobody had to say who they are."""
+    before: str | None
+    """The value before, as JSON text in the words of the release that wrote it; null for none."""
+    after: str | None
+    """The value after, in the same way; null for none."""
+    evidence: EventEvidence
+    """What it rests on."""
+
+
+class EventPage(Answer):
+    """A page of events, the newest first."""
+
+    events: list[Event]
+    """The events."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
+class RolloutDetail(Rollout):
+    """A rollout and how it came to where it is."""
+
+    history: list[Event]
+    """Its changes, the first one first; at most 100."""
+
+
+class Budget(Answer):
+    """What the SLO left to lose over its window, and what of it is lost."""
+
+    objective: Objective
+    """What counts: rows, or windows that did not reach the target."""
+    window_ms: int
+    """The SLO's window, in milliseconds, back from the newest batch."""
+    from_us: int
+    """Trigger time of the first batch that counts, in microseconds since the epoch."""
+    counted: int
+    """(Row, key) pairs that arrived, or windows that the watermark has passed."""
+    bad_least: int
+    """How many of them were late, or did not reach the target, for sure."""
+    bad_most: int
+    """How many may have been, those of unknown fate among them."""
+    least_ppm: int | None
+    """The share that was good at the least, in parts per million, rounded down; null of nothing."""
+    most_ppm: int | None
+    """The share that was good at the most; null of nothing."""
+    allowed: int
+    """How many may be bad of what is counted."""
+    remaining_ppm: int | None
+    """What is left of that at the least, in parts per million of it; negative when overdrawn, null when nothing is."""
+    missing_batches: int
+    """Batches never reported: nobody knows how many rows they held."""
+    provisional: bool
+    """Whether rows can still come for windows (or minutes) that the watermark has not passed."""
+
+
 ConditionType = Literal[
     "NoReportYet",
     "NoRecentReport",
@@ -420,6 +706,10 @@ ConditionType = Literal[
     "NeedsUnknown",
     "ConstraintsConflict",
     "BoundNotAcknowledged",
+    "Rolling",
+    "RolloutHeld",
+    "RolledBack",
+    "Paused",
     "Pinned",
     "LiveWithoutCeiling",
     "SkewBeyondCeiling",
@@ -480,6 +770,8 @@ class PinAnswer(PinSummary):
     """What it does to the streams that are known, by job and stream; after a removal, what that does."""
     more_streams: int
     """Streams for which that was not worked out, because it would have taken too long."""
+    dry_run: bool
+    """Whether it was only tried: then nothing was changed, and this is what it would do."""
 
 
 class PinPage(Answer):
@@ -487,6 +779,49 @@ class PinPage(Answer):
 
     pins: list[PinSummary]
     """The pins."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
+class TokenAnswer(Answer):
+    """What is known of a token; the token itself is not."""
+
+    id: int
+    """Its number."""
+    name: str
+    """Name of whoever holds it; two tokens of a name may live at once."""
+    role: Role
+    """Its role."""
+    jobs: list[str]
+    """Patterns on the names of the jobs that it reaches; * stands for any characters."""
+    live: bool
+    """Whether it is good now."""
+    created_us: int
+    """When it was made, in microseconds since the epoch."""
+    created_by: str
+    """Who made it."""
+    expires_us: int | None
+    """When it ends by itself, in microseconds since the epoch; null for never."""
+    last_used_us: int | None
+    """When it was last used, to the hour, in microseconds since the epoch; null when that is not known."""
+    revoked_us: int | None
+    """When it was revoked, in microseconds since the epoch; null when it was not."""
+    revoked_by: str | None
+    """Who revoked it."""
+
+
+class TokenMade(TokenAnswer):
+    """A token that was just made."""
+
+    token: str
+    """The token itself: it is shown here and never again."""
+
+
+class TokenPage(Answer):
+    """A page of tokens by number."""
+
+    tokens: list[TokenAnswer]
+    """The tokens."""
     next_cursor: str | None
     """Where the next page begins; null on the last."""
 
@@ -528,6 +863,10 @@ class StreamStatus(Answer):
     """By query, which batches were reported."""
     completeness: Completeness
     """What the ledger says."""
+    budget: Budget | None
+    """What is left to lose over the SLO's window; null without an SLO or without reports."""
+    rollout: Rollout | None
+    """The newest rollout; null before the first."""
     conditions: list[Condition]
     """What somebody should know."""
 
@@ -560,6 +899,179 @@ class StreamPage(Answer):
     """Where the next page begins; null on the last."""
 
 
+class JobCondition(Condition):
+    """A condition of one of a job's streams."""
+
+    stream: str
+    """Name of the stream."""
+
+
+class ModeCount(Answer):
+    """How many of a job's streams are in a mode."""
+
+    mode: Mode
+    """The mode."""
+    streams: int
+    """How many."""
+
+
+class JobSummary(Answer):
+    """A job in a list."""
+
+    job: str
+    """Name of the job."""
+    streams: int
+    """How many streams of it are known."""
+    modes: list[ModeCount]
+    """In which modes they are."""
+    worst: JobCondition | None
+    """The worst condition of any of them; null when there is none."""
+
+
+class JobPage(Answer):
+    """A page of jobs, by name."""
+
+    jobs: list[JobSummary]
+    """The jobs."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
+class JobStatus(JobSummary):
+    """What is known of a job; /v1/streams?job= lists its streams."""
+
+    pin: PinInForce | None
+    """The kill switch that holds the whole job: its own, or the fleet's; null for none."""
+    conditions: list[JobCondition]
+    """Conditions of its streams, the worst first, 100 at the most."""
+    more_conditions: int
+    """How many more there are."""
+
+
+class ReportFacts(Answer):
+    """What is known of one reported batch. Rows that are late were judged by Spark's own rule."""
+
+    query_id: str
+    """Spark's persistent id of the query."""
+    run_id: str
+    """Spark's id of the run."""
+    batch_id: int
+    """Spark's batch id."""
+    received_us: int
+    """When its report came, in microseconds since the epoch."""
+    started_us: int
+    """When the batch was triggered by the driver's clock, in microseconds since the epoch."""
+    duration_ms: int
+    """How long the batch took, in milliseconds."""
+    operator: str
+    """Kind of the stateful operator."""
+    output_mode: str
+    """Spark's output mode."""
+    bound_ms: int
+    """The bound in the plan, in milliseconds."""
+    generation: int | None
+    """Generation of that bound; null when it was the job's own."""
+    late_watermark_ms: int | None
+    """The watermark that rows were late by, in milliseconds since the epoch; null when it is not known."""
+    watermark_ms: int
+    """The watermark in force in the batch, in milliseconds since the epoch."""
+    max_event_time_us: int | None
+    """Greatest event time of the batch, in microseconds since the epoch; null without any."""
+    rows: int
+    """Rows that reached the tap."""
+    null_rows: int
+    """Rows without an event time among them."""
+    future_rows: int
+    """Rows dated ahead of the clock among them."""
+    pairs: int
+    """(Row, key) pairs that were judged."""
+    late_least: int
+    """Pairs that were late for sure."""
+    late_most: int
+    """Pairs that may have been late."""
+    unjudged_rows: int
+    """Rows whose fate is unknown."""
+    early_rows: int
+    """Rows that met a filter which knew nothing yet."""
+    state_rows: int
+    """Rows of state after the batch."""
+    state_bytes: int
+    """Memory of the state after the batch, in bytes."""
+    dropped_by_spark: int
+    """What Spark says it dropped: not a count of rows for every operator."""
+    given_up_reports: int
+    """Reports that the driver had given up by then, in this run."""
+
+
+class ReportPage(Answer):
+    """A page of reports, those of the newest batches first."""
+
+    reports: list[ReportFacts]
+    """The reports."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
+class ReportedPartition(Answer):
+    """One partition in a report."""
+
+    partition: str
+    """Its name."""
+    rows: int
+    """Rows of it that were counted."""
+    future_rows: int
+    """Rows dated ahead of the clock among them."""
+    first_us: int | None
+    """Lower edge of the first event-time granule with rows, in microseconds since the epoch; null without any."""
+    last_us: int | None
+    """Upper edge of the last one, in microseconds since the epoch; null without any."""
+
+
+class ReportDetail(ReportFacts):
+    """One report."""
+
+    granule_us: int | None
+    """Width of an event-time granule, in microseconds; null when the report as it was sent is not kept any more."""
+    partitions: list[ReportedPartition] | None
+    """Its partitions, as it was sent; null when that is not kept any more."""
+
+
+class AcknowledgementFacts(Applied):
+    """An acknowledgement as it was received."""
+
+    mode: Mode
+    """The mode that the job took the stream to be in."""
+    received_us: int
+    """When it came, in microseconds since the epoch."""
+
+
+class AcknowledgementPage(Answer):
+    """A page of acknowledgements, those applied last first."""
+
+    acknowledgements: list[AcknowledgementFacts]
+    """The acknowledgements."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
+class PublishedBound(Published):
+    """One generation of what jobs were told."""
+
+    mode: Mode
+    """The stream's mode then."""
+    published_us: int
+    """When it was published, in microseconds since the epoch."""
+
+
+class BoundPage(Answer):
+    """A page of generations, the newest first."""
+
+    bounds: list[PublishedBound]
+    """The generations."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
 class CurvePoint(Answer):
     """What one bound would have done."""
 
@@ -583,11 +1095,16 @@ class CurveBasis(Answer):
     """What a curve rests on."""
 
     horizon_ms: int
-    """How far back it counts from the newest batch, in milliseconds."""
+    """How far back it was asked to count, in milliseconds."""
+    covers_from_us: int | None
+    """Start of the span that it covers, in microseconds since the epoch; null without a batch."""
+    covers_until_us: int | None
+    """End of that span, not part of it; null when it ends with the newest batch. Older needs are kept by the hour or
+    the day, so a past span is widened to whole hours or days."""
     from_us: int | None
     """Trigger time of the first batch counted, in microseconds since the epoch."""
     to_us: int | None
-    """Trigger time of the newest batch, in microseconds since the epoch."""
+    """Trigger time of the newest batch counted, in microseconds since the epoch."""
     relative_error_ppm: int
     """How far a need may be off in the sketch, relative to itself, in ppm; late rows are never too few."""
     unknown_rows: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
@@ -10,13 +9,15 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from tidemark.controller.api.bodies import SloBody, parse_body
+from tidemark.controller.api.consequences import consequences, decide_now
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import IfMatch, etag, precondition
-from tidemark.controller.api.names import StreamPath, WhichStream
+from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.raw_body import JsonBody
-from tidemark.controller.api.schemas import PolicyAnswer, SloAnswer
+from tidemark.controller.api.schemas import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.api.views import policy_answer, slo_answer
+from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.ceiling import NO_CEILING, room_in
 from tidemark.controller.decision import republish
 from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
@@ -32,8 +33,6 @@ from tidemark.models.slo import Policy
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["specifications"])
-
-_log = logging.getLogger(__name__)
 
 _SLO = TypeAdapter(SloBody)
 _POLICY = TypeAdapter(Policy)
@@ -56,24 +55,35 @@ def read_slo(which: WhichStream, service: TheService, response: Response) -> Slo
     "/slo",
     operation_id="putSlo",
     summary="Set the SLO",
-    responses=answers("SloAnswer", 400, 412, 413, 415, 422, 503),
+    responses=answers("SloSet", 400, 412, 413, 415, 422, 428, 503),
     openapi_extra=takes("SloBody"),
 )
 def write_slo(
-    which: WhichStream, body: JsonBody, service: TheService, response: Response, if_match: IfMatch = None
-) -> SloAnswer:
-    """Set the stream's SLO, whole; before its first report too. The recommendation follows at once."""
+    which: WhichStream,
+    body: JsonBody,
+    service: TheService,
+    response: Response,
+    *,
+    dry_run: DryRun,
+    reason: Reason,
+    if_match: IfMatch = None,
+) -> SloSet:
+    """Set the stream's SLO, whole; before its first report too. The recommendation follows at once.
+
+    The answer says what jobs are told from now on, and what that will do.
+    """
     slo = parse_body(_SLO, body).to_slo()
     now_us = service.clock()
-    with service.database.write() as session:
+    with service.database.write(keep=not dry_run) as session:
         stream_id = lock_stream(session, which.job, which.stream, now_us).id
-        stored = put_slo(session, stream_id, slo, precondition(if_match), now_us)
+        stored = put_slo(session, stream_id, slo, precondition(if_match), now_us, reason=reason)
         session.flush()
         # In Live what the SLO asks for is part of what the job is told, whether or not there is evidence.
         republish(session, stream_id, get_policy(session, stream_id).value, now_us)
-    _decide_now(service, stream_id, which)
+        follows = _tried(service, session, stream_id, now_us) if dry_run else None
+    follows = follows or _done(service, stream_id)
     response.headers["ETag"] = etag(stored.generation)
-    return slo_answer(stored)
+    return SloSet(**dict(slo_answer(stored)), **dict(follows))
 
 
 @router.get(
@@ -103,7 +113,7 @@ def _policy_of(body: JsonBody) -> Policy:
     "/policy",
     operation_id="putPolicy",
     summary="Set the policy",
-    responses=answers("PolicyAnswer", 400, 409, 412, 413, 415, 422, 503, kinds={409: "live-refused"}),
+    responses=answers("PolicySet", 400, 409, 412, 413, 415, 422, 428, 503, kinds={409: "live-refused"}),
     openapi_extra=takes("Policy"),
 )
 def write_policy(
@@ -111,24 +121,44 @@ def write_policy(
     policy: Annotated[Policy, Depends(_policy_of)],
     service: TheService,
     response: Response,
+    *,
+    dry_run: DryRun,
+    reason: Reason,
     if_match: IfMatch = None,
-) -> PolicyAnswer:
+) -> PolicySet:
     """Set the stream's policy, whole; before its first report too. What a job is told follows at once.
 
     Live is refused when the job has acknowledged that its call has no ceiling, or one below the bound in use and the
     distance of its slowest partition. Before its first acknowledgement it is taken, and the status says how it is.
     """
     now_us = service.clock()
-    with service.database.write() as session:
+    with service.database.write(keep=not dry_run) as session:
         stream_id = lock_stream(session, which.job, which.stream, now_us).id
-        stored = put_policy(session, stream_id, policy, precondition(if_match), now_us)
+        stored = put_policy(
+            session, stream_id, policy, precondition(if_match, default=True), now_us, reason=reason
+        )
         session.flush()
         if policy.mode == "Live":
             _check_ceiling(session, stream_id, now_us)
         republish(session, stream_id, policy, now_us)
-    _decide_now(service, stream_id, which)
+        follows = _tried(service, session, stream_id, now_us) if dry_run else None
+    follows = follows or _done(service, stream_id)
     response.headers["ETag"] = etag(stored.generation)
-    return policy_answer(stored)
+    return PolicySet(**dict(policy_answer(stored)), **dict(follows))
+
+
+def _tried(service: Service, session: Session, stream_id: int, now_us: int) -> Consequences:
+    """Return what would follow from what ``session`` has written and will not keep."""
+    session.flush()
+    service.decider.decide_within(session, stream_id, now_us)
+    return consequences(session, stream_id, dry_run=True)
+
+
+def _done(service: Service, stream_id: int) -> Consequences:
+    """Decide anew and return what follows from what was written."""
+    decide_now(service, stream_id)
+    with service.database.read() as session:
+        return consequences(session, stream_id, dry_run=False)
 
 
 def _check_ceiling(session: Session, stream_id: int, now_us: int) -> None:
@@ -151,12 +181,3 @@ def _check_ceiling(session: Session, stream_id: int, now_us: int) -> None:
 
 def _refused(told: str) -> LiveRefusedError:
     return LiveRefusedError(f"/mode: {told}", errors=(ErrorItem("/mode", told),))
-
-
-def _decide_now(service: Service, stream_id: int, which: StreamPath) -> None:
-    """Decide without waiting for the next turn, so that what is read after a write agrees with it."""
-    try:
-        service.decider.decide(stream_id, service.clock())
-    except Exception:  # noqa: BLE001 - what was asked for is stored; the loop tries again
-        _log.exception("stream %r of job %r could not be decided after its change", which.stream, which.job)
-        service.loop.failures.inc()

@@ -6,12 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from tidemark.controller.api.authorize import ThePrincipal
 from tidemark.controller.api.cursors import Cursor, Limit, decode_cursor, encode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import MAX_LENGTH
 from tidemark.controller.api.schemas import StreamPage
 from tidemark.controller.api.views import stream_summary
+from tidemark.controller.api.visible import in_reach
 from tidemark.controller.store.streams import list_streams
 
 __all__ = ["router"]
@@ -27,12 +29,25 @@ OfJob = Annotated[str | None, Query(max_length=MAX_LENGTH, description="Only the
     summary="List streams",
     responses=answers("StreamPage", 422, 503),
 )
-def list_all(service: TheService, job: OfJob = None, limit: Limit = 100, cursor: Cursor = None) -> StreamPage:
-    """List the streams that anything is known of, by job and stream."""
+def list_all(
+    service: TheService,
+    principal: ThePrincipal,
+    job: OfJob = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> StreamPage:
+    """List the streams in reach that anything is known of, by job and stream."""
     position = decode_cursor(cursor, 2)
     after = None if position is None else (position[0], position[1])
     with service.database.read() as session:
-        rows = list_streams(session, after, limit + 1, job)
+        rows = in_reach(
+            principal,
+            lambda position, most: list_streams(session, position, most, job),
+            job=lambda row: row.job,
+            position=lambda row: (row.job, row.stream),
+            after=after,
+            limit=limit + 1,
+        )
         page = rows[:limit]
         more = len(rows) > limit
         return StreamPage(

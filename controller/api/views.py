@@ -8,7 +8,9 @@ from typing import cast
 from sqlalchemy.orm import Session
 
 from tidemark.controller.api import schemas
+from tidemark.controller.api.budgets import budget_of
 from tidemark.controller.api.conditions import Seen, conditions_of
+from tidemark.controller.api.rollout_views import rollout_answer
 from tidemark.controller.ceiling import room_in
 from tidemark.controller.decision import is_current, steps_of
 from tidemark.controller.store.acknowledgements import last_acknowledgement
@@ -17,8 +19,9 @@ from tidemark.controller.store.live import KeptLive, NewestState, newest_state
 from tidemark.controller.store.partitions import FutureRows, future_rows_in
 from tidemark.controller.store.pins import StandingPin, pin_in_force
 from tidemark.controller.store.publication import NO_REPORT, OFF, answer_of, last_published
+from tidemark.controller.store.rollouts import newest_rollout
 from tidemark.controller.store.situation import progress_in
-from tidemark.controller.store.specs import DEFAULT_HORIZON_MS, Spec, get_policy, get_slo
+from tidemark.controller.store.specs import DEFAULT_HORIZON_MS, Spec, get_policy, get_slo, paused_why
 from tidemark.controller.store.tables import AcknowledgementRow, PublishedRow, RecommendationRow, StreamRow
 from tidemark.models.coverage import Coverage
 from tidemark.models.horizon import Facts
@@ -29,13 +32,18 @@ from tidemark.models.target import PPM, format_target
 from tidemark.models.wire import AppendDelay, BoundAnswer, BoundSource
 
 __all__ = [
+    "applied_answer",
     "bound_answer",
     "milliseconds",
+    "pin_answer",
     "policy_answer",
+    "published_answer",
+    "recommended_answer",
     "share_ppm",
     "slo_answer",
     "stream_status",
     "stream_summary",
+    "transition_answer",
 ]
 
 MAX_RANGES = 100
@@ -52,6 +60,11 @@ def slo_answer(slo: Spec[Slo]) -> schemas.SloAnswer:
         yields=value.yields,
         confidence_ppm=value.confidence_ppm,
         horizon_ms=value.horizon_ms,
+        objective=value.objective,
+        slices_ppm=value.slices_ppm,
+        window_ms=value.window_ms,
+        state_cap_rows=value.state_cap_rows,
+        worst_window_ppm=value.worst_window_ppm,
         generation=slo.generation,
         updated_us=slo.updated_us,
     )
@@ -59,10 +72,23 @@ def slo_answer(slo: Spec[Slo]) -> schemas.SloAnswer:
 
 def policy_answer(policy: Spec[Policy]) -> schemas.PolicyAnswer:
     """Return a policy as it is answered."""
+    value = policy.value
     return schemas.PolicyAnswer(
-        mode=policy.value.mode,
-        least_bound_ms=policy.value.least_bound_ms,
-        greatest_bound_ms=policy.value.greatest_bound_ms,
+        mode=value.mode,
+        least_bound_ms=value.least_bound_ms,
+        greatest_bound_ms=value.greatest_bound_ms,
+        directions=list(value.directions),
+        margin_ppm=value.margin_ppm,
+        dwell_ms=value.dwell_ms,
+        most_narrowings_a_day=value.most_narrowings_a_day,
+        most_narrowing_ppm=value.most_narrowing_ppm,
+        freeze_windows=[
+            schemas.Freeze(days=list(window.days), from_minute=window.from_minute, to_minute=window.to_minute)
+            for window in value.freeze_windows
+        ],
+        paused=value.paused,
+        on_no_data=value.on_no_data,
+        approval=value.approval,
         generation=policy.generation,
         updated_us=policy.updated_us,
     )
@@ -125,30 +151,27 @@ def stream_status(session: Session, row: StreamRow, now_us: int) -> schemas.Stre
     pin = pin_in_force(session, row.job, row.stream)
     progress = UNKNOWN_PROGRESS if horizon is None else progress_in(session, horizon, now_us)
     state = NewestState() if horizon is None else newest_state(session, horizon.newest)
+    rollout = newest_rollout(session, row.id)
     return schemas.StreamStatus(
         job=row.job,
         stream=row.stream,
         mode=policy.mode,
         registered_us=row.registered_us,
         slo=None if slo is None else slo_answer(slo),
-        recommended=_recommended(session, recommendation, published),
-        transition=_transition(recommendation),
-        published=schemas.Published(
-            bound_ms=answer.bound_ms,
-            generation=answer.generation,
-            reason=answer.reason,
-            envelope=answer.envelope,
-            pin=answer.pin,
-        ),
-        applied=_applied(applied),
+        recommended=recommended_answer(session, recommendation, published),
+        transition=transition_answer(recommendation),
+        published=published_answer(answer),
+        applied=None if applied is None else applied_answer(applied),
         in_use_bound_ms=None if horizon is None else horizon.newest.bound_ms,
         effective_bound_ms=None if horizon is None else effective_ms(session, horizon.newest),
-        pin=_pin(pin),
+        pin=pin_answer(pin),
         live=_live(state.live),
         append_delay=_append_delay(state.append_delay),
         evidence=_evidence(known, horizon_ms, slo),
         coverage=[] if known is None else [_query(name, query) for name, query in known.coverage.items()],
         completeness=_completeness(session, horizon, known),
+        budget=None if slo is None else budget_of(session, row.id, slo.value),
+        rollout=None if rollout is None else rollout_answer(rollout, row),
         conditions=conditions_of(
             Seen(
                 stream=row,
@@ -160,6 +183,9 @@ def stream_status(session: Session, row: StreamRow, now_us: int) -> schemas.Stre
                 published=published,
                 applied=applied,
                 pin=pin,
+                rollout=rollout,
+                paused=policy.paused,
+                paused_why=paused_why(session, row.id),
                 live=state.live,
                 room=room_in(session, row.id, horizon, progress.batch_gap_us),
                 future=FutureRows(0, ()) if horizon is None else future_rows_in(session, horizon),
@@ -173,9 +199,21 @@ def share_ppm(part: int, whole: int) -> int | None:
     return part * PPM // whole if whole else None
 
 
-def _recommended(
+def published_answer(answer: BoundAnswer) -> schemas.Published:
+    """Return what a job is told as the status has it."""
+    return schemas.Published(
+        bound_ms=answer.bound_ms,
+        generation=answer.generation,
+        reason=answer.reason,
+        envelope=answer.envelope,
+        pin=answer.pin,
+    )
+
+
+def recommended_answer(
     session: Session, row: RecommendationRow | None, published: PublishedRow | None
 ) -> schemas.Recommended | None:
+    """Return a recommendation as it is answered; ``published`` is what the job is told."""
     if row is None:
         return None
     told = (
@@ -198,7 +236,8 @@ def _recommended(
     )
 
 
-def _transition(row: RecommendationRow | None) -> schemas.Transition | None:
+def transition_answer(row: RecommendationRow | None) -> schemas.Transition | None:
+    """Return what taking up a recommendation will do."""
     if row is None or row.transition is None:
         return None
     told = json.loads(row.transition)
@@ -212,9 +251,8 @@ def milliseconds(time_us: int | None) -> int | None:
     return None if time_us is None else round(time_us / 1_000)
 
 
-def _applied(row: AcknowledgementRow | None) -> schemas.Applied | None:
-    if row is None:
-        return None
+def applied_answer(row: AcknowledgementRow) -> schemas.Applied:
+    """Return an acknowledgement as the status has it."""
     return schemas.Applied(
         bound_ms=row.bound_ms,
         generation=row.generation,
@@ -226,7 +264,8 @@ def _applied(row: AcknowledgementRow | None) -> schemas.Applied | None:
     )
 
 
-def _pin(pin: StandingPin | None) -> schemas.PinInForce | None:
+def pin_answer(pin: StandingPin | None) -> schemas.PinInForce | None:
+    """Return the pin in force as the status has it; None for none."""
     if pin is None:
         return None
     return schemas.PinInForce(to=pin.to, scope=pin.scope.kind, reason=pin.reason, since_us=pin.since_us)

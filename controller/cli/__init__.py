@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-from tidemark.controller.cli import demo, doctor, openapi, pin, serve
+from tidemark.controller.cli import (
+    demo,
+    doctor,
+    events,
+    openapi,
+    pin,
+    policy,
+    recommendations,
+    rollouts,
+    serve,
+    settings,
+    slo,
+    status,
+    token,
+)
 from tidemark.controller.cli.lazy import add_lazy
 from tidemark.controller.version import distribution_version
 
@@ -48,7 +62,11 @@ add_lazy(
     help_text="Make a trace of recorded arrivals.",
 )
 add_lazy(
-    app, "curve", "tidemark.controller.cli.curve", extra="trace", help_text="Show a trace's curve by bound."
+    app,
+    "curve",
+    "tidemark.controller.cli.curve",
+    extra="trace",
+    help_text="Show the curve by bound of a trace or a stream.",
 )
 add_lazy(
     app,
@@ -57,8 +75,16 @@ add_lazy(
     extra="trace",
     help_text="Replay traces under policies and compare them.",
 )
+slo.register(app)
+policy.register(app)
+status.register(app)
+recommendations.register(app)
+rollouts.register(app)
+events.register(app)
 doctor.register(app)
 pin.register(app)
+token.register(app)
+settings.register(app)
 openapi.register(app)
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidemark.controller.cli.remote import TOKEN_VARIABLE, Remote, stream_path
+from tidemark.controller.cli.remote import TOKEN_VARIABLE
+from tidemark.controller.paths import stream_path
 from tidemark.models.duration import format_duration
 from tidemark.models.target import PPM
+
+if TYPE_CHECKING:
+    from tidemark.controller.client import Client
 
 __all__ = ["Finding", "Place", "checkup"]
 
@@ -47,16 +50,14 @@ class Place:
     """Whether the token is in the environment instead."""
 
     @classmethod
-    def of(cls, remote: Remote, job: str, stream: str) -> Place:
-        """Return the place of a stream that ``remote`` is asked about."""
-        return cls(remote.url, job, stream, remote.token_file, remote.has_token)
+    def of(cls, client: Client, job: str, stream: str) -> Place:
+        """Return the place of a stream that the controller of ``client`` is asked about."""
+        return cls(client.url, job, stream, client.token_file, client.has_token)
 
-    def curl(self, what: str = "", put: Mapping[str, Any] | None = None) -> str:
-        """Return the command that reads, or with ``put`` sets, a part of the stream."""
-        parts = ["curl", *self._token()]
-        if put is not None:
-            parts += ["-X PUT", "-H 'Content-Type: application/json'", f"-d {shlex.quote(json.dumps(put))}"]
-        return " ".join([*parts, shlex.quote(self.url + stream_path(self.job, self.stream) + what)])
+    def curl(self, what: str = "") -> str:
+        """Return the command that reads a part of the stream."""
+        where = shlex.quote(self.url + stream_path(self.job, self.stream) + what)
+        return " ".join(["curl", *self._token(), where])
 
     def tidemark(self, command: str, *options: str) -> str:
         """Return a command of ours, with the address and the token."""
@@ -101,6 +102,9 @@ class _Checkup:
         yield from self._fine_unless(missing, "CoverageGap", "every batch was reported")
         yield from self._fine_unless(missing, "PartitionsSilent", "no partition has fallen silent")
         yield from self._fine_unless(missing, "FutureRows", "no rows were dated ahead of the clock")
+        rolling = missing.pop("Rolling", None)
+        if rolling is not None:
+            yield Finding(rolling)
         # What is left: rarer conditions, and those of a newer controller.
         for kind, detail in missing.items():
             yield Finding(detail, self._step(kind))
@@ -189,15 +193,21 @@ def _gaps(status: Mapping[str, Any], place: Place) -> str:
     return f"{last}they stay unknown; see what the driver's log says of reports; {place.curl()}"
 
 
+def _held(place: Place, what: str) -> str:
+    return f"{what}: {place.tidemark('rollouts', place.job, place.stream, '--all')}"
+
+
 STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     "NoReportYet": lambda _, place: place.start(),
     "NoRecentReport": lambda _, place: f"if the job has ended, {place.start()}; else see the driver's log",
-    "NoSlo": lambda _, place: place.curl("/slo", {"target": "0.99"}),
+    "NoSlo": lambda _, place: place.tidemark("slo set", place.job, place.stream, "--target", "0.99"),
     "NotEnoughEvidence": lambda _, place: (
         f"let the job run, then {place.tidemark('doctor', place.job, place.stream)}"
     ),
-    "ConstraintsConflict": lambda _, place: f"say which yields, or raise the cap: {place.curl('/slo')}",
-    "Off": lambda _, place: place.curl("/policy", {"mode": "OnRestart"}),
+    "ConstraintsConflict": lambda _, place: (
+        f"say which yields, or raise the cap: {place.tidemark('slo set', place.job, place.stream, '--yields', '...')}"
+    ),
+    "Off": lambda _, place: place.tidemark("policy set", place.job, place.stream, "--mode", "OnRestart"),
     "BoundNotAcknowledged in OnRestart": lambda _, place: (
         f"the job takes it when it next starts: {place.start()}"
     ),
@@ -220,6 +230,9 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         ),
     ),
     "Pinned": _unpin,
+    "Paused": lambda _, place: place.tidemark("resume", place.job, place.stream, "--reason", "..."),
+    "RolloutHeld": lambda _, place: _held(place, "approve it, or let it wait"),
+    "RolledBack": lambda _, place: _held(place, "see why, and whether the SLO or the policy should change"),
     "CoverageGap": _gaps,
     "PartitionsSilent": lambda _, place: place.curl("/partitions"),
     "FutureRows": lambda _, place: place.curl("/partitions"),

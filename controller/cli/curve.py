@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tidemark.controller.cli.options import duration_of, operator_of
+from tidemark.controller.cli.remote import DEFAULT_URL, TokenFileOption, UrlOption
+from tidemark.controller.cli.stream_curve import show_stream_curve
 from tidemark.controller.cli.trace import one_line_errors, progress_bar
 from tidemark.models.choice import Choice, Latency, choose_bound, needed_rank, percent
 from tidemark.models.curve import Curve, CurvePoint, NeedDistribution
@@ -33,7 +35,15 @@ LADDER = (0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 1.0)
 
 
 def curve(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace, as `tidemark trace` makes it.")],
+    trace: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TRACE | JOB", help="A trace, as `tidemark trace` makes it; or with STREAM, a job."
+        ),
+    ],
+    stream: Annotated[
+        str | None, typer.Argument(metavar="[STREAM]", help="Stream of a job that a controller knows.")
+    ] = None,
     *,
     window: Annotated[
         str | None, typer.Option(help="Size of the windows (10s unless told otherwise); 0 for row-level.")
@@ -57,8 +67,17 @@ def curve(
         typer.Option(help="Which latency the cap is on: by event time or by the clock."),
     ] = "base",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenFileOption = None,
 ) -> None:
-    """Show completeness and latency of a recorded stream under each bound, and choose one."""
+    """Show completeness and latency under each bound: of a recorded stream, choosing one, or of a controller's."""
+    if stream is not None:
+        with one_line_errors():
+            if any(option is not None for option in (window, slide, session_gap, latency_cap)):
+                raise ValueError("--window, --slide, --session-gap and --latency-cap go with a trace")
+            asked = [] if bounds is None else [bound // 1_000 for bound in _bounds(bounds, SPARK_TICK_US)]
+        show_stream_curve(str(trace), stream, asked, json=as_json, url=url, token_file=token_file)
+        return
     with one_line_errors():
         if session_gap is not None and (window is not None or slide is not None):
             raise ValueError("--session-gap goes without --window and --slide")

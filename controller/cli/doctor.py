@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,22 +11,20 @@ from tidemark.controller.cli.fail import fail
 from tidemark.controller.cli.remote import (
     DEFAULT_URL,
     TOKEN_VARIABLE,
-    CannotAskError,
-    RefusedError,
-    Remote,
     TokenFileOption,
-    TokenRefusedError,
     UrlOption,
-    stream_path,
+    connect,
 )
+from tidemark.controller.client_errors import CannotAskError, RefusedError, TokenRefusedError
+from tidemark.controller.paths import stream_path
+
+if TYPE_CHECKING:
+    from tidemark.controller.client import Client
 
 __all__ = ["register"]
 
 SOMETHING_MISSING = 1
 """Exit code when the controller was asked and something is missing."""
-
-PAGE = 1_000
-"""Streams asked for at a time."""
 
 
 def register(app: typer.Typer) -> None:
@@ -44,9 +41,9 @@ def register(app: typer.Typer) -> None:
         token_file: TokenFileOption = None,
     ) -> None:
         """Say what is fine and what is missing, and what to do next; exit code 1 when something is missing."""
-        remote = Remote(url, token_file)
         try:
-            missing = _examine(remote, job, stream)
+            with connect(url, token_file) as tidemark:
+                missing = _examine(tidemark, job, stream)
         except TokenRefusedError as error:
             fail(f"{error}; next: name a token of this controller by --token-file or {TOKEN_VARIABLE}")
         except CannotAskError as error:
@@ -57,44 +54,32 @@ def register(app: typer.Typer) -> None:
             raise typer.Exit(SOMETHING_MISSING)
 
 
-def _examine(remote: Remote, job: str, stream: str | None) -> int:
+def _examine(tidemark: Client, job: str, stream: str | None) -> int:
     """Print what is found and return how much is missing."""
-    remote.ask("GET", "/readyz")
-    _show(Finding(f"the controller at {remote.url} answers"))
-    names = list(_streams(remote, job)) if stream is None else [stream]
+    tidemark.ready()
+    _show(Finding(f"the controller at {tidemark.url} answers"))
+    names = [told.stream for told in tidemark.streams(job)] if stream is None else [stream]
     missing = 0
     for name in names:
         typer.echo(f"{job}/{name}")
-        for finding in _look(remote, Place.of(remote, job, name)):
+        for finding in _look(tidemark, Place.of(tidemark, job, name)):
             _show(finding)
             missing += not finding.fine
     if not names:
-        _show(Finding(f"nothing is known of job {job}: no report has come", _start(remote, job)))
+        start = Place.of(tidemark, job, "").start()
+        _show(Finding(f"nothing is known of job {job}: no report has come", start))
     return missing + (not names)
 
 
-def _look(remote: Remote, place: Place) -> list[Finding]:
+def _look(tidemark: Client, place: Place) -> list[Finding]:
     try:
-        status = remote.ask("GET", stream_path(place.job, place.stream))
+        # As it is answered: conditions of a newer controller are told too.
+        status = tidemark.ask("GET", stream_path(place.job, place.stream))
     except RefusedError as error:
         if not error.kind.endswith(":stream-not-found"):
             raise
         return [Finding("nothing is known of it: no report has come", place.start())]
     return checkup(status, place)
-
-
-def _start(remote: Remote, job: str) -> str:
-    return Place.of(remote, job, "").start()
-
-
-def _streams(remote: Remote, job: str) -> Iterator[str]:
-    params: dict[str, str | int] = {"job": job, "limit": PAGE}
-    while True:
-        page = remote.ask("GET", "/v1/streams", params=params)
-        yield from (told["stream"] for told in page["streams"])
-        if page["next_cursor"] is None:
-            return
-        params["cursor"] = page["next_cursor"]
 
 
 def _show(finding: Finding) -> None:

@@ -1,4 +1,4 @@
-"""How a command ends when it cannot do its work: one line, exit code 2."""
+"""How a command ends when it cannot do its work: one line on standard error, and an exit code."""
 
 from __future__ import annotations
 
@@ -6,13 +6,25 @@ from typing import NoReturn
 
 import typer
 
-__all__ = ["fail"]
+__all__ = ["fail", "refused"]
+
+REFUSED = 1
+"""Exit code of a command whose request was refused or could not be made."""
 
 EXIT_CODE = 2
-"""Exit code of a command that could not do its work for a reason the user can mend."""
+"""Exit code of a command that could not do its work for a reason in its own arguments or surroundings."""
 
 
 def fail(told: str) -> NoReturn:
-    """End the command with one line on standard error."""
+    """End the command with one line: something in its arguments or surroundings has to be mended."""
+    _end(told, EXIT_CODE)
+
+
+def refused(told: str) -> NoReturn:
+    """End the command with one line: the controller refused, or did not answer."""
+    _end(told, REFUSED)
+
+
+def _end(told: str, code: int) -> NoReturn:
     typer.echo(f"tidemark: {told}", err=True)
-    raise typer.Exit(EXIT_CODE)
+    raise typer.Exit(code)

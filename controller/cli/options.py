@@ -3,16 +3,68 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal, InvalidOperation
 
 from tidemark.models.duration import parse_duration
 from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
+from tidemark.models.target import PPM
 
-__all__ = ["duration_of", "operator_of"]
+__all__ = ["NONE", "duration_of", "milliseconds_of", "number_of", "operator_of", "share_of"]
+
+NONE = "none"
+"""What takes an optional value away."""
 
 
 def duration_of(text: str) -> int:
     """Return the microseconds of a duration; a bare number is in seconds."""
     return parse_duration(_with_unit(text))
+
+
+def milliseconds_of(text: str, option: str) -> int | None:
+    """Return the whole milliseconds of a duration; None for "none".
+
+    Raises:
+        ValueError: when it is no duration, or finer than a millisecond.
+    """
+    if text == NONE:
+        return None
+    try:
+        duration_us = duration_of(text)
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from None
+    if duration_us % 1_000:
+        raise ValueError(f"{option} {text!r} is finer than a millisecond")
+    return duration_us // 1_000
+
+
+def share_of(text: str, option: str) -> int | None:
+    """Return the parts per million of a share such as 0.95 or 1; None for "none".
+
+    Raises:
+        ValueError: when it is no decimal, or finer than a millionth.
+    """
+    if text == NONE:
+        return None
+    try:
+        share = Decimal(text) * PPM
+    except InvalidOperation:
+        raise ValueError(f"{option} {text!r} is not a decimal share such as 0.95") from None
+    if not share.is_finite() or share != share.to_integral_value():
+        raise ValueError(f"{option} {text!r} is finer than one part per million, or no number")
+    return int(share)
+
+
+def number_of(text: str, option: str) -> int | None:
+    """Return a whole number; None for "none".
+
+    Raises:
+        ValueError: when it is none.
+    """
+    if text == NONE:
+        return None
+    if not re.fullmatch(r"[0-9][0-9_,]*", text):
+        raise ValueError(f"{option} {text!r} is not a whole number such as 100000")
+    return int(re.sub("[_,]", "", text))
 
 
 def operator_of(window: str, slide: str | None, session_gap: str | None = None) -> Operator:

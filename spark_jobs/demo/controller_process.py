@@ -88,8 +88,10 @@ class ControllerProcess:
         )
 
     def put(self, what: str, body: dict[str, Any]) -> None:
-        """Write the SLO or the policy of the stream."""
-        self._asked("PUT", f"{self._stream}/{what}", json=body)
+        """Write the SLO or the policy of the stream, in place of the one that is there."""
+        path = f"{self._stream}/{what}"
+        held = self._http.get(path).headers.get("etag")
+        self._asked("PUT", path, json=body, headers={} if held is None else {"If-Match": held})
 
     def get(self, what: str = "") -> dict[str, Any]:
         """Return the stream's status, or one of its parts."""

@@ -84,12 +84,12 @@ def test_a_stream_goes_from_unknown_to_recommended_to_applied(either: Controller
     ]
     # A quarter of the rows is 30 s later, so nine tenths take that, less what is left of a window of 10 s.
     assert 20_000 < told["bound_ms"] < 40_000
-    assert conditions(either) == {"BoundNotAcknowledged"}
+    assert conditions(either) == {"BoundNotAcknowledged", "Rolling"}
 
     either.acknowledge(acknowledged(2, told["bound_ms"]))
     status = either.status()
     assert status["applied"]["generation"] == 2
-    assert status["conditions"] == []
+    assert [condition["type"] for condition in status["conditions"]] == ["Rolling"]
 
 
 def test_the_recommendation_meets_the_target_on_the_exact_needs(controller: Controller) -> None:
@@ -232,6 +232,15 @@ def test_an_empty_range_of_bounds_is_refused_and_the_default_policy_only_watches
         "mode": "Off",
         "least_bound_ms": 0,
         "greatest_bound_ms": None,
+        "directions": ["Widen", "Narrow"],
+        "margin_ppm": 0,
+        "dwell_ms": 3_600_000,
+        "most_narrowings_a_day": None,
+        "most_narrowing_ppm": None,
+        "freeze_windows": [],
+        "paused": False,
+        "on_no_data": "hold",
+        "approval": "none",
         "generation": 0,
         "updated_us": None,
     }

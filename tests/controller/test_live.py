@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidemark.controller.store.publication import Hold, answer_for
+from tidemark.controller.store.publication import Hold, answer_for, envelope_for
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import (
     Acknowledgement,
@@ -216,7 +216,7 @@ def test_a_cap_that_yields_to_completeness_is_no_limit_of_the_fast_policy(
     yields: Any, cap_ms: int | None
 ) -> None:
     slo = Slo(target_ppm=990_000, latency_cap_ms=9, yields=yields)
-    answer = answer_for(Policy(mode="Live"), 7, "because", None, slo=slo)
+    answer = answer_for(Policy(mode="Live"), 7, "because", envelope_for(Policy(mode="Live"), slo))
     assert answer.envelope == Envelope(target_ppm=990_000, latency_cap_ms=cap_ms)
 
 
@@ -245,7 +245,8 @@ def test_every_change_of_the_envelope_is_a_new_generation_and_nothing_else_is(co
 def test_only_live_has_an_envelope_and_only_a_ceiling_gives_a_pinned_job_a_bound(
     mode: Mode, to: Any, ceiling_ms: int | None
 ) -> None:
-    answer = answer_for(Policy(mode=mode), 7, "because", None, hold=Hold(to, "why", ceiling_ms))
+    policy = Policy(mode=mode)
+    answer = answer_for(policy, 7, "because", envelope_for(policy, None), hold=Hold(to, "why", ceiling_ms))
     assert (answer.envelope is not None) == (mode == "Live")
     assert answer.pin == to
     assert answer.bound_ms == (ceiling_ms if to == "Ceiling" and mode != "Off" else None)

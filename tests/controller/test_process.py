@@ -17,8 +17,9 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
+from tidemark.controller.access.loopback import is_loopback
 from tidemark.controller.cli import app
-from tidemark.controller.cli.serve import SHUTDOWN_SECONDS, is_loopback
+from tidemark.controller.cli.serve import SHUTDOWN_SECONDS
 from tidemark.models.wire import to_json_object
 
 from support.controller_app import STREAM
@@ -159,16 +160,6 @@ def test_a_setting_that_is_not_valid_is_one_clear_line() -> None:
     assert done.exit_code == 2
     assert done.stderr.startswith("tidemark: TIDEMARK_TICK_SECONDS is 'soon': ")
     assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.slow
-def test_listening_for_others_warns_that_there_is_no_authentication(tmp_path: Path) -> None:
-    with serving(tmp_path, "--host", "0.0.0.0") as (process, _):
-        process.terminate()
-        _, errors = process.communicate(timeout=20)
-    assert errors.splitlines()[0] == (
-        "tidemark: warning: there is no authentication yet, and others can reach 0.0.0.0"
-    )
 
 
 @pytest.mark.parametrize(

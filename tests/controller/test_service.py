@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 import tidemark.controller
 from tidemark.controller.api import schemas
-from tidemark.controller.api.bodies import PinBody, ReportBody, SloBody
+from tidemark.controller.api.bodies import PinBody, ReasonBody, ReportBody, SloBody, TokenBody
 from tidemark.controller.api.examples import EXAMPLES, KIND_EXAMPLES, PROBLEM_EXAMPLES
 from tidemark.controller.api.openapi import as_text
 from tidemark.controller.metrics import HELP
@@ -43,7 +43,9 @@ REPORTS = query_reports(exponential_batches(12, 40))
         ("GET", "/nothing", 404),
         ("GET", "/v1/streams/", 404),
         ("DELETE", "/v1/streams", 405),
-        ("GET", STREAM + "/reports", 405),
+        ("DELETE", STREAM + "/reports", 405),
+        ("GET", "/v1/jobs/nobody", 404),
+        ("GET", STREAM + "/reports/query/x", 422),
         ("GET", "/v1/streams?limit=0", 422),
         ("GET", "/v1/streams?limit=x", 422),
     ],
@@ -73,6 +75,33 @@ def test_a_slash_in_a_name_is_refused_with_a_sentence_even_encoded(controller: C
     answer = controller.http.get("/v1/jobs/a%2Fb/streams/s/bound")
     assert answer.status_code == 404
     assert "a name cannot contain a slash" in answer.json()["detail"]
+
+
+def test_what_is_done_to_a_stream_is_no_part_of_its_name(controller: Controller) -> None:
+    for act in ("pause", "resume"):
+        answer = controller.http.put(f"/v1/jobs/j/streams/s:{act}/slo", json={"target": "0.9"})
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "stream")
+        told = controller.http.get(f"/v1/jobs/j/streams/s:{act}")
+        assert (told.status_code, told.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("/v1/pin", "DELETE, GET, PUT"),
+        (STREAM + "/slo", "GET, PUT"),
+        (STREAM + "/reports", "GET, POST"),
+        (STREAM + "/rollouts/1", "GET"),
+        (STREAM + "/rollouts/1:approve", "POST"),
+        ("/openapi.json", "GET, HEAD"),
+    ],
+)
+def test_a_method_that_a_path_does_not_know_is_answered_with_all_that_it_knows(
+    controller: Controller, path: str, methods: str
+) -> None:
+    answer = controller.http.options(path)
+    assert answer.status_code == 405
+    assert sorted(answer.headers["allow"].split(", ")) == methods.split(", ")
 
 
 def test_names_with_spaces_and_other_scripts_are_handled(controller: Controller) -> None:
@@ -115,7 +144,7 @@ def test_a_service_that_is_well_says_so_and_why_when_asked(controller: Controlle
     assert controller.http.get("/livez").json() == {"status": "ok", "checks": None}
     checks = controller.http.get("/readyz?verbose").json()["checks"]
     assert [(check["name"], check["ok"]) for check in checks] == [("store", True)]
-    assert "migration 0003" in checks[0]["detail"]
+    assert "migration 0007" in checks[0]["detail"]
 
 
 def test_a_loop_without_progress_is_not_alive(controller: Controller) -> None:
@@ -259,6 +288,8 @@ def test_every_example_is_valid(name: str) -> None:
         "ReportBody": ReportBody,
         "SloBody": SloBody,
         "PinBody": PinBody,
+        "ReasonBody": ReasonBody,
+        "TokenBody": TokenBody,
         "Policy": Policy,
         "Acknowledgement": Acknowledgement,
         "BoundAnswer": BoundAnswer,

@@ -144,6 +144,8 @@ def test_what_does_not_change_is_304_when_the_time_is_up(controller: Controller)
 # -- what ends a wait ----------------------------------------------------------------------------------------------
 
 
+REPLACE = {"If-Match": "*"}
+
 CHANGES: dict[str, tuple[str, str, Any]] = {
     "mode": ("PUT", "/policy", {"mode": "OnRestart"}),
     "envelope": ("PUT", "/policy", {"mode": "Live", "greatest_bound_ms": 9}),
@@ -164,7 +166,7 @@ def test_a_change_in_this_process_ends_the_wait_at_once(url: str, change: str) -
         await here.waiting(1)
         await asyncio.sleep(0.2)
         method, path, body = CHANGES[change]
-        done = await here.http.request(method, STREAM + path, json=body)
+        done = await here.http.request(method, STREAM + path, json=body, headers=REPLACE)
         assert done.is_success, done.text
         async with asyncio.timeout(SOON):
             answer = await held
@@ -251,7 +253,7 @@ def test_a_list_of_etags_waits_while_any_of_them_is_current(url: str) -> None:
         await here.http.put(STREAM + "/policy", json={"mode": "OnRestart"})
         await asyncio.sleep(0.3)
         assert not held.done()
-        await here.http.put(STREAM + "/policy", json={"mode": "Live"})
+        await here.http.put(STREAM + "/policy", json={"mode": "Live"}, headers=REPLACE)
         async with asyncio.timeout(SOON):
             assert (await held).headers["etag"] == '"2"'
 

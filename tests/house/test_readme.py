@@ -26,7 +26,10 @@ def _rows(first: str) -> dict[str, list[str]]:
 
 def test_every_setting_of_the_controller_stands_in_its_table_with_its_default_and_meaning() -> None:
     expected = {
-        f"TIDEMARK_{name.upper()}": [f"`{field.default}`", " ".join((field.description or "").split())]
+        f"TIDEMARK_{name.upper()}": [
+            "none" if field.default in {None, ""} else f"`{field.default}`",
+            " ".join((field.description or "").split()),
+        ]
         for name, field in Settings.model_fields.items()
     }
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 __all__ = ["served"]
 
@@ -16,7 +16,7 @@ START_SECONDS = 30
 
 
 @contextmanager
-def served(app: FastAPI) -> Iterator[str]:
+def served(app: ASGIApp) -> Iterator[str]:
     """Serve ``app``, whose life is somebody else's business, and give its address; it stops with the context."""
     config = uvicorn.Config(app, port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)

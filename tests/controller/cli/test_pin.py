@@ -41,8 +41,8 @@ def said(result: Result) -> list[str]:
     return result.stdout.splitlines()
 
 
-def failed(result: Result) -> str:
-    assert (result.exit_code, result.stdout) == (2, ""), result.output
+def failed(result: Result, code: int = 1) -> str:
+    assert (result.exit_code, result.stdout) == (code, ""), result.output
     (line,) = result.stderr.splitlines()
     return line
 
@@ -70,7 +70,7 @@ def test_a_pin_is_set_listed_and_taken_away_and_says_what_it_costs(
     assert lines[0] == "pinned job/stream to Ceiling: INC-1"
     assert lines[1].startswith("  job/stream: windows close 29 min 55 s later than at 5 s; ")
     assert controller.get("/bound").json()["pin"] == "Ceiling"
-    assert said(tidemark("pins")) == ["job/stream: Ceiling since 2026-01-01 01:00:00+00:00: INC-1"]
+    assert said(tidemark("pins")) == ["job/stream: Ceiling since 2026-01-01 01:00:00 UTC: INC-1"]
     lines = said(tidemark("unpin", "--job", "job", "--stream", "stream"))
     assert lines == [
         "unpinned job/stream, which was pinned to Ceiling: INC-1",
@@ -102,7 +102,7 @@ def test_options_say_what_is_pinned(
 
 def test_a_pin_that_is_not_there_and_options_that_make_no_sense_are_one_line(tidemark: Tidemark) -> None:
     assert failed(tidemark("unpin")).startswith("tidemark: there is no pin on the whole fleet")
-    assert failed(tidemark("unpin", "--stream", "s")) == "tidemark: --stream goes with --job"
+    assert failed(tidemark("unpin", "--stream", "s"), 2) == "tidemark: a stream goes with its job"
     assert "reason" in failed(tidemark("pin", "--to", "off", "--reason", " "))
     assert tidemark("pin", "--to", "off").exit_code == 2
     assert tidemark("pin", "--to", "live", "--reason", "why").exit_code == 2
@@ -143,7 +143,7 @@ def stand_in(status: int, body: Any, seen: list[httpx.Headers]) -> FastAPI:
 def test_what_is_no_controller_is_said_to_be_none(body: Any) -> None:
     with served(stand_in(500, body, [])) as url:
         told = failed(CliRunner().invoke(app, ["pins", "--url", url]))
-    assert told == f"tidemark: what is at {url} answers 500, but not as a controller does"
+    assert told.startswith(f"tidemark: what is at {url} answers 500, but not as a controller does; is ")
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -152,8 +152,8 @@ def test_a_token_that_is_refused_is_said_so(status: int) -> None:
     with served(stand_in(status, {}, seen)) as url:
         without = failed(CliRunner().invoke(app, ["pins", "--url", url], env={"TIDEMARK_TOKEN": ""}))
         refused = failed(CliRunner().invoke(app, ["pins", "--url", url], env={"TIDEMARK_TOKEN": "tdm_1"}))
-    assert without.endswith(f"answers {status}: no token was sent, and one is wanted")
-    assert refused.endswith(f"answers {status}: the token was refused")
+    assert f"answers {status}: no token was sent, and one is wanted; name a token" in without
+    assert f"answers {status}: the token was refused; name a token" in refused
     assert [headers.get("authorization") for headers in seen] == [None, "Bearer tdm_1"]
 
 

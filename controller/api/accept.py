@@ -1,0 +1,39 @@
+"""The header ``Accept``: who takes no JSON is told so before anything is done."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import Depends, Header
+
+from tidemark.controller.errors import NotAcceptableError
+
+__all__ = ["TakesJson", "takes_json"]
+
+_JSON = "application/json"
+_RANGES = (_JSON, "application/*", "*/*")
+"""Media ranges that JSON is in, the most specific first."""
+
+_WEIGHT = re.compile(r"q\s*=\s*([01](?:\.\d{0,3})?)", re.IGNORECASE)
+
+
+def takes_json(accept: str) -> bool:
+    """Return whether somebody who sends this Accept header takes JSON; a weight that is none counts as 1."""
+    weights: dict[str, float] = {}
+    for part in accept.split(","):
+        name, *parameters = (piece.strip() for piece in part.split(";"))
+        found = next(filter(None, map(_WEIGHT.fullmatch, parameters)), None)
+        weights[name.lower()] = 1.0 if found is None else float(found[1])
+    # The most specific range decides (RFC 9110, 12.5.1); an empty header excludes nothing.
+    return not accept.strip() or next((weights[name] > 0 for name in _RANGES if name in weights), False)
+
+
+def _check(accept: Annotated[list[str] | None, Header(include_in_schema=False)] = None) -> None:
+    told = ", ".join(accept or ())
+    if not takes_json(told):
+        raise NotAcceptableError(f"the answer is {_JSON}, and Accept is {told!r}; send {_JSON} or */*")
+
+
+TakesJson = Depends(_check)
+"""Refuses who takes no JSON."""

@@ -1,0 +1,54 @@
+"""What every write of a specification takes beside its body: whether only to try it, and why it is made."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import Depends, Query
+
+from tidemark.controller.errors import ErrorItem, InvalidParameterError
+
+__all__ = ["NO_REASON", "DryRun", "Reason"]
+
+NO_REASON = "no reason given"
+"""What an event says of a write without a reason."""
+
+MAX_LENGTH = 500
+"""Greatest length of a reason in characters."""
+
+
+def _dry_run(
+    dry_run: Annotated[
+        Literal["All"] | None,
+        Query(
+            alias="dryRun",
+            description="All: check everything and answer as the write would, but change nothing.",
+        ),
+    ] = None,
+) -> bool:
+    return dry_run is not None
+
+
+DryRun = Annotated[bool, Depends(_dry_run)]
+"""Whether the write is only tried."""
+
+
+def _reason(
+    reason: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_LENGTH,
+            description=f'Why, for the event that the write leaves; "{NO_REASON}" when it is left out or blank.',
+            examples=["INC-1042: late rows from the new region"],
+        ),
+    ] = None,
+) -> str:
+    told = (reason or "").strip()
+    if not told.isprintable():
+        problem = "a reason is one line of printable characters"
+        raise InvalidParameterError(f"reason: {problem}", errors=(ErrorItem("reason", problem),))
+    return told or NO_REASON
+
+
+Reason = Annotated[str, Depends(_reason)]
+"""Why the write is made."""

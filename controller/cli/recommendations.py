@@ -1,0 +1,94 @@
+"""``tidemark recommendations``: what is recommended, why, what it would do, and what it waits for."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING
+
+import typer
+
+from tidemark.controller.cli.remote import (
+    DEFAULT_URL,
+    JsonOption,
+    SomeJobArgument,
+    SomeStreamArgument,
+    TokenFileOption,
+    UrlOption,
+    asking,
+)
+from tidemark.controller.cli.show import as_json, bound, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidemark.controller.api.schemas import Rollout, StreamStatus
+    from tidemark.controller.client import Client
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+
+    @app.command("recommendations")
+    def recommendations(
+        job: SomeJobArgument = None,
+        stream: SomeStreamArgument = None,
+        *,
+        json: JsonOption = False,
+        url: UrlOption = DEFAULT_URL,
+        token_file: TokenFileOption = None,
+    ) -> None:
+        """Show what is recommended for each stream; for one stream, with all its reasons."""
+        with asking(url, token_file) as tidemark:
+            found = list(_statuses(tidemark, job, stream))
+        if json:
+            return as_json(found, "streams")
+        if stream is not None:
+            return _show(found[0])
+        rows = [
+            (
+                f"{status.job}/{status.stream}",
+                bound(status.in_use_bound_ms),
+                bound(None if status.recommended is None else status.recommended.bound_ms),
+                "-" if status.rollout is None else status.rollout.state,
+                _next(status),
+            )
+            for status in found
+        ]
+        return table(("stream", "in use", "recommended", "rollout", "why"), rows, "there are no streams yet")
+
+
+def _statuses(tidemark: Client, job: str | None, stream: str | None) -> Iterator[StreamStatus]:
+    if job is not None and stream is not None:
+        yield tidemark.status(job, stream)
+        return
+    for row in tidemark.streams(job):
+        yield tidemark.status(row.job, row.stream)
+
+
+def _show(status: StreamStatus) -> None:
+    typer.echo(f"{status.job}/{status.stream}: {bound(status.in_use_bound_ms)} in use")
+    if status.recommended is None:
+        typer.echo(f"  {_next(status)}")
+        return
+    for step in status.recommended.steps:
+        typer.echo(f"  {step.name}: {bound(step.bound_ms)}; {step.reason}")
+    if status.transition is not None:
+        typer.echo(f"  what it will do: {status.transition.text}")
+    if status.rollout is not None:
+        typer.echo(f"  {_rollout(status.rollout)}")
+
+
+def _next(status: StreamStatus) -> str:
+    if status.rollout is not None:
+        return _rollout(status.rollout)
+    if status.recommended is not None:
+        return status.recommended.steps[-1].reason
+    names = f"{quote(status.job)} {quote(status.stream)}"
+    return "nothing is recommended yet" if status.slo else f"no SLO: tidemark slo set {names} --target 0.99"
+
+
+def _rollout(row: Rollout) -> str:
+    told = f"rollout {row.id} is {row.state}: {row.reason}"
+    return told if row.state != "AwaitingApproval" else f"{told}; tidemark approve {row.id} --reason ..."

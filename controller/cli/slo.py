@@ -1,0 +1,174 @@
+"""``tidemark slo``: what is asked of a stream."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from tidemark.controller.cli.fail import refused
+from tidemark.controller.cli.follows import show_follows
+from tidemark.controller.cli.options import NONE, milliseconds_of, number_of, share_of
+from tidemark.controller.cli.remote import (
+    DEFAULT_URL,
+    DryRunOption,
+    JobArgument,
+    JsonOption,
+    ReasonOption,
+    StreamArgument,
+    TokenFileOption,
+    UrlOption,
+    asking,
+)
+from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, share, table, told
+
+if TYPE_CHECKING:
+    from tidemark.controller.api.schemas import SloAnswer
+
+__all__ = ["register"]
+
+TakesNone = f' "{NONE}" takes it away.'
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    slo = typer.Typer(help="What is asked of a stream.", no_args_is_help=True)
+    app.add_typer(slo, name="slo")
+
+    @slo.command("set")
+    def set_slo(
+        job: JobArgument,
+        stream: StreamArgument,
+        *,
+        target: Annotated[
+            str | None, typer.Option(help="Share of the rows to be kept, such as 0.995.")
+        ] = None,
+        objective: Annotated[
+            Literal["occurrences", "timeslices"] | None,
+            typer.Option(help="What the target is about: the share of all rows, or each of most windows."),
+        ] = None,
+        slices: Annotated[
+            str | None, typer.Option(help="Share of the windows that must reach it, of timeslices.")
+        ] = None,
+        window: Annotated[
+            str | None, typer.Option(help="Rolling window that the budget counts over, such as '30 days'.")
+        ] = None,
+        latency_cap: Annotated[
+            str | None, typer.Option(help="Greatest mean latency, such as '15 minutes'." + TakesNone)
+        ] = None,
+        state_cap: Annotated[str | None, typer.Option(help="Most rows of state." + TakesNone)] = None,
+        worst_window: Annotated[
+            str | None, typer.Option(help="Least share of the rows that every window must keep." + TakesNone)
+        ] = None,
+        yields: Annotated[
+            Literal["completeness", "latency", "state", "none"] | None,
+            typer.Option(help="What gives way when not all can be had."),
+        ] = None,
+        confidence: Annotated[
+            str | None, typer.Option(help="Confidence of the target, such as 0.95.")
+        ] = None,
+        horizon: Annotated[
+            str | None, typer.Option(help="How far back evidence counts, such as '1 day'.")
+        ] = None,
+        reason: ReasonOption = None,
+        dry_run: DryRunOption = False,
+        json: JsonOption = False,
+        url: UrlOption = DEFAULT_URL,
+        token_file: TokenFileOption = None,
+    ) -> None:
+        """Set the SLO of a stream, or change what is named of it; the rest stays as it is."""
+        with asking(url, token_file) as tidemark:
+            given: dict[str, tuple[str | None, Any]] = {
+                "target": (target, str),
+                "objective": (objective, str),
+                "slices_ppm": (slices, lambda text: share_of(text, "--slices")),
+                "window_ms": (window, lambda text: milliseconds_of(text, "--window")),
+                "latency_cap_ms": (latency_cap, lambda text: milliseconds_of(text, "--latency-cap")),
+                "state_cap_rows": (state_cap, lambda text: number_of(text, "--state-cap")),
+                "worst_window_ppm": (worst_window, lambda text: share_of(text, "--worst-window")),
+                "yields": (yields, lambda text: None if text == NONE else text),
+                "confidence_ppm": (confidence, lambda text: share_of(text, "--confidence")),
+                "horizon_ms": (horizon, lambda text: milliseconds_of(text, "--horizon")),
+            }
+            changes = {name: read(text) for name, (text, read) in given.items() if text is not None}
+            if not changes:
+                raise ValueError("name what to set, such as --target 0.995")
+            found = tidemark.change_slo(job, stream, changes, reason=reason, dry_run=dry_run)
+        if json:
+            return as_json(found)
+        verb = "would set" if dry_run else "set"
+        typer.echo(f"{verb} the SLO of {job}/{stream}: {slo_text(found)}")
+        return show_follows(found)
+
+    @slo.command("get")
+    def get_slo(
+        job: JobArgument,
+        stream: StreamArgument,
+        *,
+        json: JsonOption = False,
+        url: UrlOption = DEFAULT_URL,
+        token_file: TokenFileOption = None,
+    ) -> None:
+        """Show the SLO of a stream."""
+        with asking(url, token_file) as tidemark:
+            found = tidemark.slo(job, stream)
+        if found is None:
+            step = f"tidemark slo set {quote(job)} {quote(stream)} --target 0.99"
+            refused(f"no SLO is set for {job}/{stream}; `{step}` sets one")
+        return as_json(found) if json else told(_facts(found))
+
+    @slo.command("list")
+    def list_slos(
+        job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only this job's.")] = None,
+        *,
+        json: JsonOption = False,
+        url: UrlOption = DEFAULT_URL,
+        token_file: TokenFileOption = None,
+    ) -> None:
+        """List the streams with their targets."""
+        with asking(url, token_file) as tidemark:
+            found = list(tidemark.streams(job))
+        if json:
+            return as_json(found, "streams")
+        rows = [
+            (
+                f"{row.job}/{row.stream}",
+                row.target or "-",
+                row.mode,
+                bound(row.recommended_bound_ms),
+                bound(row.applied_bound_ms),
+            )
+            for row in found
+        ]
+        return table(("stream", "target", "mode", "recommended", "applied"), rows, "there are no streams yet")
+
+
+def slo_text(slo: SloAnswer) -> str:
+    """Return an SLO in one line."""
+    parts = [f"{slo.target} of the rows"]
+    if slo.objective == "timeslices":
+        parts = [f"{slo.target} of the rows in {share(slo.slices_ppm)} of the windows"]
+    if slo.latency_cap_ms is not None:
+        parts.append(f"a mean latency of at most {duration(slo.latency_cap_ms)}")
+    if slo.state_cap_rows is not None:
+        parts.append(f"at most {slo.state_cap_rows:,} rows of state")
+    if slo.worst_window_ppm is not None:
+        parts.append(f"{share(slo.worst_window_ppm)} of the rows in every window")
+    return ", ".join(parts) + ("" if slo.yields is None else f"; {slo.yields} yields")
+
+
+def _facts(slo: SloAnswer) -> dict[str, str]:
+    return {
+        "target": f"{slo.target} ({percent(slo.target_ppm)} of the rows)",
+        "objective": slo.objective,
+        "slices": f"{share(slo.slices_ppm)} of the windows, where the objective is timeslices",
+        "window": duration(slo.window_ms),
+        "latency cap": duration(slo.latency_cap_ms),
+        "state cap": "-" if slo.state_cap_rows is None else f"{slo.state_cap_rows:,} rows",
+        "worst window": share(slo.worst_window_ppm),
+        "yields": slo.yields or "-",
+        "confidence": share(slo.confidence_ppm),
+        "horizon": duration(slo.horizon_ms),
+        "generation": f"{slo.generation}, since {moment(slo.updated_us)}",
+    }

@@ -1,0 +1,157 @@
+"""``tidemark status``: how the fleet, a job or a stream is doing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from tidemark.controller.cli.remote import (
+    DEFAULT_URL,
+    JsonOption,
+    SomeJobArgument,
+    SomeStreamArgument,
+    TokenFileOption,
+    UrlOption,
+    asking,
+)
+from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, table, told
+from tidemark.controller.cli.slo import slo_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidemark.controller.api.schemas import (
+        Budget,
+        Completeness,
+        JobStatus,
+        JobSummary,
+        StreamStatus,
+        StreamSummary,
+    )
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+
+    @app.command("status")
+    def status(
+        job: SomeJobArgument = None,
+        stream: SomeStreamArgument = None,
+        *,
+        json: JsonOption = False,
+        url: UrlOption = DEFAULT_URL,
+        token_file: TokenFileOption = None,
+    ) -> None:
+        """Show how all jobs are doing, or one job, or one of its streams."""
+        with asking(url, token_file) as tidemark:
+            if job is None:
+                jobs = list(tidemark.jobs())
+                return as_json(jobs, "jobs") if json else _show_jobs(jobs)
+            if stream is None:
+                found = tidemark.job(job)
+                return as_json(found) if json else _show_job(found, tidemark.streams(job))
+            one = tidemark.status(job, stream)
+            return as_json(one) if json else _show_stream(one)
+
+
+def _show_jobs(jobs: list[JobSummary]) -> None:
+    rows = [
+        (
+            job.job,
+            str(job.streams),
+            ", ".join(f"{count.streams} {count.mode}" for count in job.modes),
+            "fine" if job.worst is None else f"{job.worst.type} in {job.worst.stream}",
+        )
+        for job in jobs
+    ]
+    table(("job", "streams", "modes", "worst"), rows, "there are no jobs yet: no report came")
+
+
+def _show_job(job: JobStatus, streams: Iterable[StreamSummary]) -> None:
+    rows = [
+        (
+            row.stream,
+            row.mode,
+            row.target or "-",
+            bound(row.recommended_bound_ms),
+            bound(row.applied_bound_ms),
+        )
+        for row in streams
+    ]
+    table(("stream", "mode", "target", "recommended", "applied"), rows, "it has no streams")
+    if job.pin is not None:
+        typer.echo(f"pinned to {job.pin.to} by the pin on the {job.pin.scope}: {job.pin.reason}")
+    for condition in job.conditions:
+        typer.echo(f"{condition.stream}: {condition.type}: {condition.detail}")
+    if job.more_conditions:
+        typer.echo(f"and {job.more_conditions:,} more conditions")
+
+
+def _show_stream(found: StreamStatus) -> None:
+    facts = {
+        "stream": f"{found.job}/{found.stream}, mode {found.mode}",
+        "SLO": "none is set" if found.slo is None else slo_text(found.slo),
+        "completeness": _completeness(found.completeness),
+        "in use": f"{bound(found.in_use_bound_ms)}, effective {bound(found.effective_bound_ms)}",
+        "acknowledged": "nothing yet"
+        if found.applied is None
+        else f"{bound(found.applied.bound_ms)}, {_generation(found.applied.generation)}, "
+        f"at {moment(found.applied.applied_us)}",
+        "recommended": _recommended(found),
+        "the job is told": _told(found),
+        "evidence": f"{found.evidence.rows:,} rows in {found.evidence.batches:,} batches of "
+        f"{found.evidence.partitions:,} partitions, {moment(found.evidence.from_us)} to "
+        f"{moment(found.evidence.to_us)}",
+    }
+    if found.rollout is not None:
+        facts["rollout"] = f"{found.rollout.id} is {found.rollout.state}: {found.rollout.reason}"
+    if found.transition is not None:
+        facts["what it will do"] = found.transition.text
+    if found.budget is not None:
+        facts["budget"] = _budget(found.budget)
+    told(facts)
+    for condition in found.conditions:
+        typer.echo(f"{condition.type}: {condition.detail}")
+
+
+def _completeness(seen: Completeness) -> str:
+    if seen.least_ppm is None or seen.most_ppm is None:
+        return "not known: no rows yet"
+    share = percent(seen.least_ppm)
+    if seen.least_ppm != seen.most_ppm:
+        share = f"{share} to {percent(seen.most_ppm)}"
+    return f"{share} of {seen.rows:,} rows" + (", provisional" if seen.provisional else "")
+
+
+def _budget(budget: Budget) -> str:
+    what = "rows" if budget.objective == "occurrences" else "windows"
+    bad = f"{budget.bad_most:,}"
+    if budget.bad_least != budget.bad_most:
+        bad = f"{budget.bad_least:,} to {bad}"
+    told = f"{bad} of the {budget.allowed:,} {what} that may be lost of {budget.counted:,}"
+    over = f"in {duration(budget.window_ms)}"
+    if budget.remaining_ppm is None:
+        return f"{told} {over}"
+    return f"{percent(budget.remaining_ppm)} left: {told} {over}"
+
+
+def _recommended(found: StreamStatus) -> str:
+    if found.recommended is None:
+        return "nothing yet"
+    step = found.recommended.steps[-1]
+    if found.recommended.bound_ms is None:
+        return f"keep what is in use; {step.reason}"
+    return f"{bound(found.recommended.bound_ms)}; {step.reason}"
+
+
+def _told(found: StreamStatus) -> str:
+    if found.published.bound_ms is None:
+        return f"to keep its own bound; {found.published.reason}"
+    return f"{bound(found.published.bound_ms)}, {_generation(found.published.generation)}"
+
+
+def _generation(generation: int | None) -> str:
+    return "its own bound" if generation is None else f"generation {generation}"

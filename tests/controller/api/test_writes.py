@@ -1,0 +1,235 @@
+"""Writes of specifications and pins: versions, reasons, dry runs, on both databases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from tidemark.controller.store.tables import Base, EventRow
+
+from support.controller_app import STREAM, Controller
+from support.reports import exponential_batches, query_reports
+
+REPORTS = query_reports(exponential_batches(60, 40, slow=3))
+TARGET = {"target": "0.9"}
+BODIES: dict[str, list[Any]] = {
+    "slo": [{"target": "0.9"}, {"target": "0.8"}, {"target": "0.7"}],
+    "policy": [{"least_bound_ms": number} for number in (1, 2, 3)],
+}
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
+    url = f"sqlite:///{tmp_path / 'tidemark.db'}"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("new_postgres_url")
+    with Controller(url) as running:
+        yield running
+
+
+def put(controller: Controller, path: str, body: Any, **headers: str) -> Any:
+    """PUT without looking first."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return controller.http.put(STREAM + path, json=body, headers=named)
+
+
+def everything(controller: Controller) -> dict[str, list[tuple[Any, ...]]]:
+    """What is in every table."""
+    with controller.service.database.read() as session:
+        return {
+            table.name: sorted(map(tuple, session.execute(select(table)).all()), key=repr)
+            for table in Base.metadata.sorted_tables
+            # Signs of life, which do not stand still.
+            if table.name not in {"replicas", "leases", "lease_terms"}
+        }
+
+
+def reasons(controller: Controller, kind: str) -> list[str]:
+    with controller.service.database.read() as session:
+        wanted = select(EventRow.reason).where(EventRow.kind == kind).order_by(EventRow.id)
+        return list(session.scalars(wanted))
+
+
+# -- versions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["slo", "policy"])
+def test_what_is_there_is_replaced_only_by_who_has_read_it(either: Controller, what: str) -> None:
+    first, second, third = BODIES[what]
+    assert put(either, f"/{what}", first).status_code == 200
+    unseen = put(either, f"/{what}", second)
+    assert (unseen.status_code, unseen.json()["type"]) == (428, "urn:tidemark:problem:precondition-required")
+    assert 'If-Match: "1"' in unseen.json()["detail"]
+    assert unseen.headers["etag"] == '"1"'
+    assert put(either, f"/{what}", second, If_Match='"1"').headers["etag"] == '"2"'
+    stale = put(either, f"/{what}", third, If_Match='"1"')
+    assert (stale.status_code, stale.headers["etag"]) == (412, '"2"')
+    assert put(either, f"/{what}", third, If_Match='W/"2"').status_code == 412
+    assert put(either, f"/{what}", third, If_Match='"2"').headers["etag"] == '"3"'
+    assert put(either, f"/{what}", first, If_Match="*").headers["etag"] == '"4"'
+
+
+@pytest.mark.parametrize("what", ["slo", "policy"])
+def test_setting_what_is_set_changes_nothing_whatever_the_caller_held(either: Controller, what: str) -> None:
+    first, second, _ = BODIES[what]
+    put(either, f"/{what}", first)
+    assert put(either, f"/{what}", second, If_Match='"1"').status_code == 200
+    before = everything(either)
+    # As after an answer that was lost on the way: the same request again.
+    for headers in ({}, {"If_Match": '"1"'}, {"If_Match": '"2"'}):
+        again = put(either, f"/{what}", second, **headers)
+        assert (again.status_code, again.headers["etag"]) == (200, '"2"')
+    assert everything(either) == before
+
+
+def test_the_default_policy_can_be_read_and_replaced_like_any_other(controller: Controller) -> None:
+    controller.report(REPORTS[0])
+    held = controller.get("/policy").headers["etag"]
+    assert held == '"0"'
+    assert put(controller, "/policy", {"least_bound_ms": 1}, If_Match=held).headers["etag"] == '"1"'
+    assert put(controller, "/policy", {"least_bound_ms": 2}, If_Match=held).status_code == 412
+
+
+def test_two_who_read_the_same_version_do_not_both_win(either: Controller) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    put(either, "/slo", TARGET)
+    with ThreadPoolExecutor(6) as pool:
+        told = list(
+            pool.map(
+                lambda n: put(either, "/slo", {"target": f"0.5{n}"}, If_Match='"1"').status_code, range(6)
+            )
+        )
+    assert sorted(told) == [200, 412, 412, 412, 412, 412]
+
+
+# -- reasons -------------------------------------------------------------------------------------------------------
+
+
+def test_the_reason_of_a_write_is_in_its_event(either: Controller) -> None:
+    put(either, "/slo?reason=agreed+with+finance", TARGET)
+    put(either, "/policy", {"least_bound_ms": 1})
+    put(either, "/slo?reason=%20", {"target": "0.8"}, If_Match='"1"')
+    assert reasons(either, "SloSet") == ["agreed with finance", "no reason given"]
+    assert reasons(either, "PolicySet") == ["no reason given"]
+    put(either, "/pin", {"to": "Off", "reason": "INC-1"})
+    assert either.http.delete(STREAM + "/pin?reason=INC-1+is+over").status_code == 200
+    (told,) = reasons(either, "PinRemoved")
+    assert told.startswith("INC-1 is over; it was set by the pin on stream 'stream' of job 'job': INC-1")
+
+
+@pytest.mark.parametrize("reason", ["x" * 501, "a%0Ab", "%00"])
+def test_a_reason_that_is_too_long_or_no_line_is_refused(controller: Controller, reason: str) -> None:
+    answer = put(controller, f"/slo?reason={reason}", TARGET)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "reason")
+    assert controller.get().status_code == 404
+
+
+def test_a_pin_for_a_reason_that_cannot_be_stored_is_refused(either: Controller) -> None:
+    answer = put(either, "/pin", {"to": "Off", "reason": "a\0b"})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/reason")
+
+
+# -- dry runs ------------------------------------------------------------------------------------------------------
+
+ATTEMPTS: list[tuple[str, str, Any, dict[str, str]]] = [
+    ("PUT", "/slo", {"target": "0.99"}, {"If-Match": '"1"'}),
+    ("PUT", "/policy", {"mode": "OnRestart"}, {}),
+    ("PUT", "/pin", {"to": "Off", "reason": "why"}, {}),
+    ("DELETE", "/pin", None, {}),
+]
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: f"{attempt[0]} {attempt[1]}")
+def test_a_dry_run_answers_as_the_write_does_and_changes_nothing(either: Controller, attempt: Any) -> None:
+    method, path, body, headers = attempt
+    put(either, "/slo", TARGET)
+    either.report_all(REPORTS)
+    either.turn()
+    if method == "DELETE":
+        put(either, "/pin", {"to": "Off", "reason": "before"})
+    before = everything(either)
+
+    def ask(query: str) -> Any:
+        return either.http.request(method, STREAM + path + query, json=body, headers=headers)
+
+    tried = ask("?dryRun=All")
+    assert tried.status_code == 200, tried.text
+    assert everything(either) == before
+    done = ask("")
+    assert done.status_code == 200
+    assert tried.headers.get("etag") == done.headers.get("etag")
+    assert {**tried.json(), "dry_run": False} == done.json()
+    assert tried.json()["dry_run"] is True
+    assert everything(either) != before
+
+
+def test_a_dry_run_says_what_would_be_recommended_published_and_what_it_would_cost(
+    either: Controller,
+) -> None:
+    put(either, "/slo", TARGET)
+    either.report_all(REPORTS)
+    either.turn()
+    held = either.get("/slo").headers["etag"]
+    answer = either.http.put(
+        STREAM + "/slo?dryRun=All", json={"target": "0.5"}, headers={"If-Match": held}
+    ).json()
+    assert answer["recommended"]["bound_ms"] < either.status()["recommended"]["bound_ms"]
+    assert answer["transition"]["bound_ms"] == answer["recommended"]["bound_ms"]
+    assert "of the rows will be kept" in answer["transition"]["text"]
+    assert either.get("/slo").json()["target"] == "0.9"
+
+
+def test_a_dry_run_makes_no_stream_and_wakes_nobody(either: Controller) -> None:
+    told: list[None] = []
+    either.service.database.when_answers_change(lambda: told.append(None))
+    assert put(either, "/slo?dryRun=All", TARGET).status_code == 200
+    assert put(either, "/policy?dryRun=All", {"mode": "OnRestart"}).json()["published"]["generation"] == 1
+    assert put(either, "/pin?dryRun=All", {"to": "Off", "reason": "why"}).status_code == 200
+    assert either.get().status_code == 404
+    assert told == []
+
+
+def test_a_dry_run_is_refused_as_the_write_is(controller: Controller) -> None:
+    put(controller, "/slo", TARGET)
+    assert put(controller, "/slo?dryRun=All", {"target": "2"}).status_code == 422
+    assert put(controller, "/slo?dryRun=All", {"target": "0.8"}).status_code == 428
+    assert controller.http.delete(STREAM + "/pin?dryRun=All").status_code == 404
+
+
+@pytest.mark.parametrize("value", ["all", "true", "", "None"])
+def test_an_unknown_kind_of_dry_run_is_refused_and_does_nothing(controller: Controller, value: str) -> None:
+    answer = put(controller, f"/slo?dryRun={value}", TARGET)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "dryRun")
+    assert controller.get().status_code == 404
+
+
+# -- Accept --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        ("*/*", 200),
+        ("application/json", 200),
+        ("text/html, application/*;q=0.1", 200),
+        ("", 200),
+        ("text/html", 406),
+        ("application/json;q=0, */*", 406),
+        ("application/xml;q=1, */*;q=0", 406),
+    ],
+)
+def test_who_takes_no_json_is_told_so_before_anything_is_done(
+    controller: Controller, accept: str, status: int
+) -> None:
+    answer = put(controller, "/slo", TARGET, Accept=accept)
+    assert answer.status_code == status, answer.text
+    assert controller.get().status_code == (200 if status == 200 else 404)
+    if status == 406:
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert json.loads(answer.text)["type"] == "urn:tidemark:problem:not-acceptable"

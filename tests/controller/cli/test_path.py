@@ -1,0 +1,92 @@
+"""A person's path, as the README shows it: each of its commands is run, and prints what stands there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from typer.testing import CliRunner
+
+from tidemark.controller.cli import app
+from tidemark.controller.client import Client
+
+from support.controller_app import Controller
+from support.http_job import HttpJob
+from support.reports import START_US
+from support.served import served
+from support.tree import ROOT
+
+HEADING = "### From an empty database to a verified bound"
+
+COLUMNS = "118"
+
+
+def steps(text: str) -> list[tuple[str, str]]:
+    """Return the lines of the README's section that do something, each with what stands under it."""
+    section = text.split(HEADING + "\n")[1].split("\n### ", maxsplit=1)[0]
+    block = "\n".join(re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL))
+    parts = re.split(r"^(?=[$#] )", block, flags=re.MULTILINE)
+    return [(line, printed) for line, _, printed in (part.partition("\n") for part in parts) if line]
+
+
+def run(line: str, job: HttpJob, url: str) -> str:
+    """Do what a line of the README says and return what it prints."""
+    if line == "$ tidemark serve &":
+        return ""  # it runs already, here with a clock that goes with the job's batches
+    if line.startswith("# the job starts"):
+        job.start()
+        return ""
+    program, *arguments = shlex.split(line.removeprefix("$ "))
+    assert program == "tidemark", line
+    environment = {"TIDEMARK_URL": url, "TIDEMARK_TOKEN": "", "COLUMNS": COLUMNS}
+    result = CliRunner().invoke(app, arguments, env=environment)
+    assert (result.exit_code, result.stderr) == (0, ""), (line, result.output)
+    return result.stdout
+
+
+@contextmanager
+def running(database_url: str) -> Iterator[tuple[HttpJob, str]]:
+    """Run a controller whose clock the job moves; give the job and the address."""
+    with Controller(database_url) as controller:
+        controller.clock.now_us = START_US
+        with served(controller.app) as url, Client(url, token="") as client:
+            yield HttpJob(controller, client), url
+
+
+def test_the_readme_s_path_is_what_its_commands_do(database_url: str) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    script = steps(text)
+    assert len(script) > 10
+    with running(database_url) as (job, url):
+        for line, printed in script:
+            told = run(line, job, url)
+            if line != "$ tidemark serve &":
+                # Lines may end elsewhere in the README.
+                assert told.split() == printed.split(), f"{line}\n{told}"
+
+
+def test_the_path_ends_where_it_should(database_url: str) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    with running(database_url) as (job, url):
+        for line, _ in steps(text):
+            run(line, job, url)
+        with Client(url) as tidemark:
+            (first,) = (told for told in tidemark.rollouts("shop", "clicks") if told.id == 1)
+            kinds = [event.kind for event in tidemark.events("shop", "clicks")][::-1]
+            acknowledged = [told.generation for told in tidemark.acknowledgements("shop", "clicks")]
+    assert first.state == "RolledBack"
+    path = [
+        "Recommended",
+        "AwaitingApproval",
+        "Approved",
+        "Published",
+        "Acknowledged",
+        "Effective",
+        "Verified",
+    ]
+    found = [kind for kind in kinds if kind.startswith("Rollout")]
+    assert found[: len(path) + 1] == [f"Rollout{state}" for state in [*path, "RolledBack"]]
+    # Started with its own bound, then with the one approved, then with its own again.
+    assert [generation is None for generation in acknowledged] == [True, False, True]

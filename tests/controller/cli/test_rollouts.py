@@ -1,0 +1,139 @@
+"""``tidemark rollouts`` and what a person does with them, ``recommendations`` and ``events``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tidemark.controller.cli import app
+from tidemark.controller.client import Client
+
+from support.controller_app import Controller
+from support.http_job import HttpJob
+from support.reports import START_US
+from support.served import served
+
+Tidemark = Callable[..., Result]
+
+
+@pytest.fixture
+def tidemark(controller: Controller) -> Iterator[Tidemark]:
+    """Run a command against the controller, behind a real socket."""
+    with served(controller.app) as url:
+
+        def run(*arguments: str) -> Result:
+            environment = {"TIDEMARK_URL": url, "TIDEMARK_TOKEN": "", "COLUMNS": "200"}
+            return CliRunner().invoke(app, list(arguments), env=environment)
+
+        yield run
+
+
+@pytest.fixture
+def job(controller: Controller) -> Iterator[HttpJob]:
+    """A job that has run with its own bound and awaits approval of another."""
+    controller.clock.now_us = START_US
+    path = "/v1/jobs/shop/streams/clicks"
+    with served(controller.app) as url, Client(url, token="") as client:
+        controller.http.put(f"{path}/slo", json={"target": "0.99"})
+        controller.http.put(f"{path}/policy", json={"mode": "OnRestart", "approval": "all"})
+        made = HttpJob(controller, client)
+        made.start()
+        yield made
+
+
+def said(result: Result) -> list[str]:
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def document(result: Result) -> Any:
+    return json.loads("\n".join(said(result)))
+
+
+def line(result: Result, code: int) -> str:
+    assert (result.exit_code, result.stdout) == (code, ""), result.output
+    (told,) = result.stderr.splitlines()
+    return told
+
+
+def states(tidemark: Tidemark, *options: str) -> list[tuple[int, str]]:
+    found = document(tidemark("rollouts", *options, "--json"))["rollouts"]
+    return [(told["id"], told["state"]) for told in found]
+
+
+def test_a_rollout_is_listed_approved_and_rolled_back(
+    controller: Controller, tidemark: Tidemark, job: HttpJob
+) -> None:
+    ((number, state),) = states(tidemark)
+    assert state == "AwaitingApproval"
+    lines = said(tidemark("recommendations"))
+    assert lines[1].split()[0] == "shop/clicks"
+    assert f"tidemark approve {number} --reason" in lines[1]
+    lines = said(tidemark("approve", str(number), "--reason", "looks right"))
+    assert lines[0].startswith(f"approved rollout {number} of shop/clicks, own -> ")
+    assert lines[0].endswith(": now Published")
+    # Again it changes nothing.
+    assert document(tidemark("approve", str(number), "--reason", "again", "--json"))["state"] == "Published"
+    job.start()
+    assert states(tidemark, "shop", "clicks", "--all")[-1] == (number, "Verified")
+    assert states(tidemark, "--state", "verified") == [(number, "Verified")]
+    lines = said(tidemark("rollback", "shop", "clicks", "--reason", "not this week"))
+    assert lines == [
+        lines[0],
+        "  rolled back: not this week",
+    ]
+    assert lines[0].startswith(f"rolled back rollout {number} of shop/clicks, own -> ")
+    assert controller.http.get("/v1/jobs/shop/streams/clicks/bound").json()["bound_ms"] is None
+    events = document(tidemark("events", "shop", "clicks", "--json"))["events"]
+    assert {"RolloutApproved", "RolloutVerified", "RolloutRolledBack"} <= {event["kind"] for event in events}
+    (told,) = document(tidemark("events", "--kind", "RolloutApproved", "--json"))["events"]
+    assert told["reason"] == "looks right"
+    assert len(said(tidemark("events", "shop", "--limit", "3"))) >= 4
+    assert document(tidemark("events", "other", "--json"))["events"] == []
+    assert "not this week" in "\n".join(said(tidemark("events", "shop")))
+
+
+def test_a_rollout_is_discarded_before_anybody_is_told(tidemark: Tidemark, job: HttpJob) -> None:
+    ((number, _),) = states(tidemark, "shop", "clicks")
+    lines = said(tidemark("discard", str(number), "--reason", "too narrow"))
+    assert lines[0].endswith(": now Discarded")
+    told = line(tidemark("approve", str(number), "--reason", "after all"), 1)
+    assert "Discarded" in told
+    assert line(tidemark("rollback", "shop", "clicks", "--reason", "x"), 1) == (
+        "tidemark: shop/clicks has no rollout to go back from; `tidemark rollouts --all` lists them"
+    )
+
+
+def test_a_stream_is_paused_and_resumed(tidemark: Tidemark, job: HttpJob) -> None:
+    assert said(tidemark("pause", "shop", "clicks", "--reason", "migration")) == [
+        "paused shop/clicks: nothing new is rolled: migration"
+    ]
+    assert document(tidemark("policy", "get", "shop", "clicks", "--json"))["paused"] is True
+    told = document(tidemark("resume", "shop", "clicks", "--reason", "done", "--json"))
+    assert (told["paused"], told["approval"]) == (False, "all")
+
+
+def test_the_reasons_of_one_recommendation_are_all_shown(
+    controller: Controller, tidemark: Tidemark, job: HttpJob
+) -> None:
+    lines = said(tidemark("recommendations", "shop", "clicks"))
+    assert lines[0] == "shop/clicks: 60 s in use"
+    assert lines[1].startswith("  quantile: ")
+    assert lines[-1].startswith("  rollout ")
+    (found,) = document(tidemark("recommendations", "shop", "--json"))["streams"]
+    assert found == controller.http.get("/v1/jobs/shop/streams/clicks").json()
+
+
+def test_what_is_not_there_or_makes_no_sense_is_one_line(tidemark: Tidemark) -> None:
+    assert said(tidemark("rollouts")) == ["no rollout is open"]
+    assert said(tidemark("rollouts", "--all")) == ["there are no such rollouts"]
+    assert said(tidemark("events")) == ["nothing has happened yet"]
+    assert said(tidemark("recommendations")) == ["there are no streams yet"]
+    assert "there is no rollout 7; " in line(tidemark("approve", "7", "--reason", "x"), 1)
+    assert "--state 'x' is none; use one of Recommended, " in line(tidemark("rollouts", "--state", "x"), 2)
+    assert "nothing is known of stream" in line(tidemark("pause", "shop", "clicks", "--reason", "x"), 1)
+    assert tidemark("approve", "7").exit_code == 2

@@ -1,0 +1,255 @@
+"""``tidemark slo``, ``policy``, ``status`` and ``curve`` against a real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
+
+from tidemark.controller.cli import app
+from tidemark.controller.cli.freeze import DAYS, format_freeze, parse_freeze
+from tidemark.controller.cli.options import milliseconds_of, number_of, share_of
+from tidemark.models.duration import format_duration
+from tidemark.models.slo import MINUTES_OF_DAY
+
+from support.controller_app import Controller
+from support.reports import exponential_batches, query_reports
+from support.served import served
+
+REPORTS = query_reports(exponential_batches(60, 40, slow=3))
+Tidemark = Callable[..., Result]
+
+
+@pytest.fixture
+def tidemark(controller: Controller) -> Iterator[Tidemark]:
+    """Run a command against the controller, behind a real socket."""
+    with served(controller.app) as url:
+
+        def run(*arguments: str) -> Result:
+            environment = {"TIDEMARK_URL": url, "TIDEMARK_TOKEN": "", "COLUMNS": "200"}
+            return CliRunner().invoke(app, list(arguments), env=environment)
+
+        yield run
+
+
+def said(result: Result) -> list[str]:
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def document(result: Result) -> Any:
+    return json.loads("\n".join(said(result)))
+
+
+def line(result: Result, code: int) -> str:
+    assert (result.exit_code, result.stdout) == (code, ""), result.output
+    (told,) = result.stderr.splitlines()
+    return told
+
+
+# -- slo -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_slo_is_set_changed_field_by_field_and_shown(controller: Controller, tidemark: Tidemark) -> None:
+    controller.report_all(REPORTS)
+    lines = said(tidemark("slo", "set", "job", "stream", "--target", "0.9", "--latency-cap", "15 minutes"))
+    assert lines[0] == "set the SLO of job/stream: 0.9 of the rows, a mean latency of at most 15 min"
+    assert lines[1].startswith("  recommended: ")
+    assert lines[2].startswith("  what it will do: ")
+    assert lines[-1].startswith("  the job is told: the job keeps its own bound")
+    said(
+        tidemark(
+            *("slo", "set", "job", "stream", "--yields", "latency", "--confidence", "0.99"),
+            *("--horizon", "12h", "--worst-window", "0.5", "--state-cap", "1_000_000", "--window", "7 days"),
+            *("--objective", "timeslices", "--slices", "1", "--reason", "why not"),
+        )
+    )
+    slo = document(tidemark("slo", "get", "job", "stream", "--json"))
+    assert slo == controller.get("/slo").json()
+    assert (slo["target"], slo["latency_cap_ms"], slo["yields"]) == ("0.9", 900_000, "latency")
+    assert (slo["confidence_ppm"], slo["horizon_ms"], slo["slices_ppm"]) == (990_000, 43_200_000, 1_000_000)
+    assert (slo["worst_window_ppm"], slo["state_cap_rows"], slo["window_ms"]) == (
+        500_000,
+        1_000_000,
+        604_800_000,
+    )
+    said(tidemark("slo", "set", "job", "stream", "--latency-cap", "none", "--yields", "none"))
+    slo = document(tidemark("slo", "get", "job", "stream", "--json"))
+    assert (slo["latency_cap_ms"], slo["yields"]) == (None, None)
+    lines = said(tidemark("slo", "get", "job", "stream"))
+    assert lines[0] == "target        0.9 (90 % of the rows)"
+    assert "horizon       12 h" in lines
+    (listed,) = document(tidemark("slo", "list", "--json"))["streams"]
+    assert listed["target"] == "0.9"
+    assert "job/stream" in said(tidemark("slo", "list", "job"))[1]
+    assert said(tidemark("slo", "list", "other")) == ["there are no streams yet"]
+
+
+def test_a_dry_run_says_what_would_follow_and_sets_nothing(
+    controller: Controller, tidemark: Tidemark
+) -> None:
+    controller.report_all(REPORTS)
+    lines = said(tidemark("slo", "set", "job", "stream", "--target", "0.9", "--dry-run"))
+    assert lines[0].startswith("would set the SLO of job/stream")
+    assert lines[1].startswith("  recommended: ")
+    assert controller.get("/slo").status_code == 404
+    told = document(tidemark("policy", "set", "job", "stream", "--mode", "Live", "--dry-run", "--json"))
+    assert (told["dry_run"], told["published"]["generation"]) == (True, 1)
+    assert controller.get("/policy").json()["mode"] == "Off"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        ((), 2, "name what to set, such as --target 0.995"),
+        (("--target", "2"), 1, "must lie between 0 and 1"),
+        (("--target", "0.9", "--horizon", "soon"), 2, "--horizon: duration 'soon'"),
+        (("--target", "0.9", "--horizon", "0.0001 s"), 2, "--horizon '0.0001 s' is finer than a millisecond"),
+        (("--target", "0.9", "--confidence", "x"), 2, "--confidence 'x' is not a decimal share"),
+        (("--target", "0.9", "--state-cap", "-1"), 2, "--state-cap '-1' is not a whole number"),
+        (("--confidence", "0.9"), 1, "/target"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_set_is_one_line_that_names_it(
+    tidemark: Tidemark, options: tuple[str, ...], code: int, sentence: str
+) -> None:
+    assert sentence in line(tidemark("slo", "set", "job", "stream", *options), code)
+
+
+def test_what_is_not_there_is_one_line_with_the_way_out(tidemark: Tidemark) -> None:
+    told = line(tidemark("slo", "get", "a job", "stream"), 1)
+    assert told.endswith("`tidemark slo set 'a job' stream --target 0.99` sets one")
+    assert "nothing is known of job/stream" in line(tidemark("policy", "get", "job", "stream"), 1)
+    assert "nothing is known of job 'job'" in line(tidemark("status", "job"), 1)
+    assert "nothing is known of stream" in line(tidemark("status", "job", "stream"), 1)
+    assert said(tidemark("status")) == ["there are no jobs yet: no report came"]
+    unreachable = line(tidemark("status", "--url", "http://127.0.0.1:1"), 1)
+    assert unreachable.endswith("is `tidemark serve` running there? --url names another address")
+    assert tidemark("slo", "set", "job").exit_code == 2
+
+
+# -- policy --------------------------------------------------------------------------------------------------------
+
+
+def test_a_policy_is_changed_field_by_field_and_shown(controller: Controller, tidemark: Tidemark) -> None:
+    lines = said(tidemark("policy", "set", "job", "stream", "--mode", "OnRestart", "--greatest", "1 hour"))
+    assert lines[0] == "set the policy of job/stream: mode OnRestart, bounds of 0 s to 1 h"
+    said(
+        tidemark(
+            *("policy", "set", "job", "stream", "--least", "30 s", "--directions", "widen"),
+            *("--margin", "0.1", "--dwell", "2h", "--most-narrowings-a-day", "3", "--most-narrowing", "0.25"),
+            *("--freeze", "Mon-Fri 08:00-18:00", "--freeze", "Sat", "--on-no-data", "greatest"),
+            *("--approval", "narrow"),
+        )
+    )
+    policy = document(tidemark("policy", "get", "job", "stream", "--json"))
+    assert policy == controller.get("/policy").json()
+    assert (policy["mode"], policy["least_bound_ms"], policy["greatest_bound_ms"]) == (
+        "OnRestart",
+        30_000,
+        3_600_000,
+    )
+    assert (policy["directions"], policy["margin_ppm"], policy["dwell_ms"]) == (
+        ["Widen"],
+        100_000,
+        7_200_000,
+    )
+    lines = said(tidemark("policy", "get", "job", "stream"))
+    assert "freeze                 Mon,Tue,Wed,Thu,Fri 08:00-18:00; Sat" in lines
+    said(
+        tidemark(
+            *("policy", "set", "job", "stream", "--freeze", "none", "--most-narrowing", "none"),
+            *("--directions", "both", "--on-no-data", "hold", "--greatest", "none"),
+        )
+    )
+    policy = document(tidemark("policy", "get", "job", "stream", "--json"))
+    assert (policy["freeze_windows"], policy["most_narrowing_ppm"], policy["greatest_bound_ms"]) == (
+        [],
+        None,
+        None,
+    )
+
+
+windows = st.builds(
+    lambda days, minutes: {"days": sorted(days, key=DAYS.index), **minutes},
+    st.sets(st.sampled_from(DAYS), min_size=1),
+    st.tuples(st.integers(0, MINUTES_OF_DAY - 1), st.integers(1, MINUTES_OF_DAY))
+    .filter(lambda pair: pair[0] < pair[1])
+    .map(lambda pair: {"from_minute": pair[0], "to_minute": pair[1]}),
+)
+
+
+@given(windows)
+def test_a_freeze_window_reads_back_as_it_is_shown(window: dict[str, Any]) -> None:
+    whole = {"from_minute": 0, "to_minute": MINUTES_OF_DAY}
+    assert {**whole, **parse_freeze(format_freeze(window))} == window
+
+
+def test_days_go_on_over_the_week_s_end() -> None:
+    assert parse_freeze("Fri-Mon")["days"] == ["Fri", "Sat", "Sun", "Mon"]
+    assert parse_freeze("mon,WED 08:00-24:00") == {
+        "days": ["Mon", "Wed"],
+        "from_minute": 480,
+        "to_minute": 1_440,
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "Mon 8-18", "Xyz", "Mon 18:00-08:00", "Mon 08:00-08:00", "Mon-Wed,Tue", "Mon 08:61-09:00", "Mon-"],
+)
+def test_what_is_no_freeze_window_is_refused_with_what_was_said(text: str) -> None:
+    with pytest.raises(ValueError, match="--freeze"):
+        parse_freeze(text)
+
+
+@given(st.integers(0, 31 * 86_400_000))
+def test_a_duration_reads_back_as_it_is_shown(duration_ms: int) -> None:
+    assert milliseconds_of(format_duration(duration_ms * 1_000), "--x") == duration_ms
+
+
+@given(st.integers(0, 10_000_000))
+def test_a_share_and_a_number_read_back_to_the_last_part(number: int) -> None:
+    assert share_of(f"{number / 1_000_000:.6f}", "--x") == number
+    assert number_of(f"{number:,}", "--x") == number
+
+
+# -- status and curve ----------------------------------------------------------------------------------------------
+
+
+def test_the_status_shows_the_fleet_a_job_or_a_stream(controller: Controller, tidemark: Tidemark) -> None:
+    controller.put("/slo", {"target": "0.9"})
+    controller.put("/policy", {"mode": "OnRestart"})
+    controller.report_all(REPORTS)
+    controller.turn()
+    (job,) = document(tidemark("status", "--json"))["jobs"]
+    assert (job["job"], job["streams"]) == ("job", 1)
+    assert "1 OnRestart" in said(tidemark("status"))[1]
+    assert document(tidemark("status", "job", "--json")) == controller.http.get("/v1/jobs/job").json()
+    lines = said(tidemark("status", "job"))
+    assert lines[1].split()[:2] == ["stream", "OnRestart"]
+    assert lines[2].startswith("stream: BoundNotAcknowledged: ")
+    assert document(tidemark("status", "job", "stream", "--json")) == controller.status()
+    text = "\n".join(said(tidemark("status", "job", "stream")))
+    assert "SLO              0.9 of the rows" in text
+    assert "BoundNotAcknowledged: " in text
+
+
+def test_the_curve_of_a_stream_is_shown_where_it_bends_or_where_asked(
+    controller: Controller, tidemark: Tidemark
+) -> None:
+    controller.put("/slo", {"target": "0.9"})
+    assert said(tidemark("curve", "job", "stream")) == ["nothing is known of the rows of job/stream yet"]
+    controller.report_all(REPORTS)
+    found = document(tidemark("curve", "job", "stream", "--bounds", "0,5s,1m", "--json"))
+    assert [point["bound_ms"] for point in found["points"]] == [0, 5_000, 60_000]
+    lines = said(tidemark("curve", "job", "stream"))
+    assert lines[0].startswith("job/stream, batches of 2026-01-01 00:00:")
+    assert lines[1].split()[:3] == ["bound", "completeness", "late"]
+    assert line(tidemark("curve", "job", "stream", "--window", "1m"), 2).endswith("go with a trace")
