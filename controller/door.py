@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from tidemark.controller.access.loopback import is_loopback, is_other_machine
+from tidemark.controller.access.loopback import is_foreign_name, is_loopback, is_other_machine
 from tidemark.controller.access.principal import LOOPBACK, Principal
 from tidemark.controller.access.proxy import Proxy
 from tidemark.controller.access.tokens import digest_of, is_token
@@ -50,6 +50,8 @@ class Knock:
 
     peer: str | None
     """Address that it comes from; None when it has none."""
+    host: str | None = None
+    """Value of the header Host: the name under which it looked for us."""
     authorization: Sequence[str] = ()
     """Values of the header Authorization."""
     users: Sequence[str] = ()
@@ -149,7 +151,12 @@ class Door:
             if is_other_machine(knock.peer):
                 raise _refused(
                     "there is no token yet, and without one only this machine is let in; on the server run: "
-                    "tidemark token create --role admin --database-url ..."
+                    "tidemark token create root --role admin --database-url ..."
+                )
+            if is_foreign_name(knock.host):
+                raise _refused(
+                    f"there is no token yet, and without one requests are let in that ask for this machine by its "
+                    f"own name, such as localhost, not by {knock.host!r}"
                 )
             return LOOPBACK
         raise _refused(NO_CREDENTIALS)

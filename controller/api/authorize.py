@@ -65,6 +65,7 @@ def _knock(service: Service, request: Request, peer: str | None) -> Knock:
     proxy, headers = service.door.proxy, request.headers
     return Knock(
         peer=peer,
+        host=headers.get("host"),
         authorization=headers.getlist("authorization"),
         users=headers.getlist(proxy.user_header) if proxy else (),
         groups=headers.getlist(proxy.groups_header) if proxy and proxy.groups_header else (),

@@ -115,7 +115,7 @@ def _tell_access(service: Service) -> None:
     elif not door.live and door.proxy is None:
         _log.warning(
             "all tokens have ended, so nobody is let in; "
-            "make one: tidemark token create --role admin --database-url ..."
+            "make one: tidemark token create root --role admin --database-url ..."
         )
 
 

@@ -101,6 +101,17 @@ def test_from_the_first_token_on_nobody_gets_in_without_one(store: Controller) -
     assert store.http.get("/v1/streams").status_code == 401
 
 
+def test_without_a_token_a_page_of_another_site_reaches_nothing_by_a_name_of_its_own(
+    store: Controller,
+) -> None:
+    """A browser on this machine sends what it is told to; the name it was told stands in the request."""
+    foreign = {"Host": "evil.example:8642"}
+    assert store.http.get("/v1/streams", headers=foreign).status_code == 401
+    assert store.http.get("/v1/streams", headers={"Host": "localhost:8642"}).status_code == 200
+    token = post(store, {"name": "root", "role": "admin"}).json()["token"]
+    assert store.http.get("/v1/streams", headers={**foreign, **bearer(token)}).status_code == 200
+
+
 @pytest.mark.parametrize(
     "header",
     [

@@ -163,7 +163,7 @@ def test_serve_refuses_to_listen_for_others_without_a_token_and_says_the_way_out
     store = f"sqlite:///{tmp_path / 't.db'}"
     line = refusal(run("serve", "--host", "0.0.0.0", "--port", "0", "--database-url", store))
     assert "0.0.0.0 can be reached by others, and there is no token yet" in line
-    assert "tidemark token create --role admin --database-url" in line
+    assert "tidemark token create root --role admin --database-url" in line
     assert "TIDEMARK_PROXY_USER_HEADER" in line
 
 
