@@ -104,7 +104,7 @@ def _check_access(service: Service) -> None:
     if not (service.door.has_tokens or service.door.proxy or is_loopback(service.settings.host)):
         fail(
             f"{service.settings.host} can be reached by others, and there is no token yet. Make one, `tidemark token "
-            "create --role admin --database-url ...`, or set TIDEMARK_PROXY_USER_HEADER, or listen on 127.0.0.1"
+            "create root --role admin --database-url ...`, or set TIDEMARK_PROXY_USER_HEADER, or listen on 127.0.0.1"
         )
 
 
