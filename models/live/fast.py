@@ -166,7 +166,9 @@ class FastPolicy:
         if policy is not None and shown and not behind:
             policy.observe(replace(seen, now_us=self._last_us))
 
-    def wanted(self, now_us: int, order: Order, looked_us: int | None = None) -> Wanted:
+    def wanted(
+        self, now_us: int, order: Order, looked_us: int | None = None, in_force_us: int | None = None
+    ) -> Wanted:
         """Return where the watermark is to be.
 
         Args:
@@ -174,6 +176,8 @@ class FastPolicy:
             order: what is asked of the stream.
             looked_us: wall time at which the newest batch observed was planned, or the source was found empty later;
                 ``now_us`` unless given.
+            in_force_us: wall time before which what is answered cannot be in force, in microseconds; ``now_us`` unless
+                given, as where no trigger says when the batch after the next one comes.
         """
         activity = self._partitions.activity(now_us if looked_us is None else looked_us)
 
@@ -197,9 +201,9 @@ class FastPolicy:
             )
         watermark_us, reason = self._unlimited(now_us, order, activity)
         watermark_us, reason = self._limited(watermark_us, reason, order, activity)
-        # What is asked for now is in force a trigger later: the policy says where the watermark is to be then.
-        in_force_us = now_us if self._policy is None else now_us + self._trigger_us
-        return answer(self._clamped(watermark_us, in_force_us), reason)
+        # Only the policy says where the watermark is to be when it is in force.
+        latest_us = now_us if self._policy is None or in_force_us is None else in_force_us
+        return answer(self._clamped(watermark_us, latest_us), reason)
 
     @staticmethod
     def _bases_us(report: Report, newest_granules: Mapping[str, int]) -> dict[str, int]:

@@ -226,7 +226,8 @@ class LiveQueries:
             query.looked_us[metric] = due_us
             wants = []
             for entry in query.streams.values():
-                entry.wanted = entry.policy.wanted(due_us, entry.stream.order(), looked_us)
+                in_force_us = due_us + (query.trigger_us or 0)
+                entry.wanted = entry.policy.wanted(due_us, entry.stream.order(), looked_us, in_force_us)
                 wants.append(StreamWants(entry.wanted.watermark_us, entry.policy.keys))
             return query.control.offer(wants)
 

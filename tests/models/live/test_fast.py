@@ -88,7 +88,7 @@ class _Stream:
         self.now_us += after_us
 
     def wanted(self, order: Order) -> Wanted:
-        return self.policy.wanted(self.now_us, order)
+        return self.policy.wanted(self.now_us, order, in_force_us=self.now_us + self.trigger_us)
 
 
 def _floored(watermark_us: int, operator: Operator, granule_us: int) -> int:
@@ -364,6 +364,9 @@ def test_with_a_target_the_watermark_is_the_live_policys_where_no_limit_binds(
             continue
         compared += 1
         assert wanted.watermark_us == _floored(min(expected, stream.now_us + SECOND), operator, granule_us)
+        # Batches back to back: the next one may come at once.
+        unknown_us = stream.policy.wanted(stream.now_us, order).watermark_us
+        assert unknown_us == _floored(min(expected, stream.now_us), operator, granule_us)
 
     assert compared > 80, "a comparison of clamped watermarks proves nothing"
 
@@ -385,7 +388,11 @@ def test_a_batch_that_starts_a_little_late_is_decided_as_one_that_started_when_i
         punctual.observe(report, newest, {}, SECOND, order)
         started_us = due_us + rng.choice([0, 0, 1_000, 40_000, 700_000])
         late.observe(replace(report, started_us=started_us), newest, {}, SECOND, order, due_us=due_us)
-        wanted = [policy.wanted(due_us + SECOND, order).watermark_us for policy in (punctual, late)]
+        next_us = due_us + SECOND
+        wanted = [
+            policy.wanted(next_us, order, in_force_us=next_us + SECOND).watermark_us
+            for policy in (punctual, late)
+        ]
         assert wanted[0] == wanted[1]
         compared += wanted[0] is not None
 
