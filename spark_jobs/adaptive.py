@@ -234,7 +234,7 @@ class _Live:
             listener.bind(metric, replace(binding, on_start=restore))
             tapped = binding.tap.observe(df, metric)
             return steered(tapped, binding.tap.event_time, binding.bound_ms, path, metric)
-        tap = replace(binding.tap, ahead=AHEAD)
+        tap = replace(binding.tap, ahead=AHEAD, takes_out=self.future.treatment == "aside")
         listener.bind(
             metric, replace(binding, tap=tap, on_start=self._started(restore), on_end=self.orders.ended)
         )

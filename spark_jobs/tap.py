@@ -42,7 +42,7 @@ _HALF = 1 << (_GRANULE_BITS - 1)
 _PARTITIONS = 1 << (63 - _GRANULE_BITS)
 _RESIDUE = (1 << 20) - 1
 _COLUMN = "tap"
-_TIME, _KEY = "__tidemark_time", "__tidemark_key"
+_KEY = "__tidemark_key"
 _AHEAD_MARK, _ASIDE_MARK, _BEYOND_MARK = "!", "!!", "~"
 _ASIDE_INDEX, _BEYOND_INDEX = 0, 1
 """Granules that no time is counted in: they stand for rows that are taken out, and for times out of range."""
@@ -86,8 +86,9 @@ class Tap:
         granule_us: width of a granule in microseconds.
         closed: which edge belongs to a granule.
         max_keys: distinct (partition, granule) pairs to count exactly in a batch.
-        ahead: name of the column that tells rows dated ahead of the clock; None when none are told apart. Those to be
-            taken out after the tap are counted as dated ahead, and are no rows of the stream.
+        ahead: name of the column that tells rows dated ahead of the clock; None when none are told apart.
+        takes_out: whether some of those rows are taken out after the tap: they are counted as dated ahead, and are no
+            rows of the stream.
         arrival_time: name of the column with the source's own timestamp; None when there is none.
         arrival_type: name of the column that is 1 where that timestamp is the broker's, as Kafka's source has it.
     """
@@ -98,32 +99,33 @@ class Tap:
     closed: Closed
     max_keys: int = DEFAULT_MAX_KEYS
     ahead: str | None = None
+    takes_out: bool = False
     arrival_time: str | None = None
     arrival_type: str | None = None
 
     def observe(self, df: DataFrame, metric: str) -> DataFrame:
         """Return ``df``, unchanged, with its batches counted under the name ``metric``."""
         # The key is put beside the rows and taken away again, else Spark computes it anew for each aggregate.
-        time = F.unix_micros(F.col(quoted(self.event_time)))
-        keyed = df.withColumns({_TIME: time, _KEY: self._marked(df, self._key(df, time))})
-        return keyed.observe(metric, self._aggregate(df)).drop(_TIME, _KEY)
+        keyed = df.withColumn(_KEY, self._marked(df, self._key(df)))
+        return keyed.observe(metric, self._aggregate(df)).drop(_KEY)
 
     def _aggregate(self, df: DataFrame) -> Column:
         """Return what is observed: one JSON string, so that one value crosses to Python."""
-        times, key = F.col(_TIME), F.col(_KEY)
-        honest, row = times, F.lit(1)
+        time, key, row = F.col(quoted(self.event_time)), F.col(_KEY), F.lit(1)
         if self.ahead is not None:
-            honest = F.when(F.col(self.ahead) == TAKEN, times)
-            row = F.when(F.col(self.ahead) != SET_ASIDE, row)
+            # What the key tells need not be asked of another column: the fewer there are, the less is copied.
+            time = F.when(key >= 0 if self._packed(df) else F.col(self.ahead) == TAKEN, time)
+        if self.takes_out:
+            row = F.when(F.col(str(self.ahead)) != SET_ASIDE, row)
         # A sum that overflowed would end the user's query, so what is summed stays below 2**20 a row (2**32 a name).
         residue = key.bitwiseAND(F.lit(_RESIDUE)) if self._packed(df) else F.crc32(key)
         return F.to_json(
             F.struct(
                 F.count(row).alias("rows"),
-                F.max(honest).alias("last"),
+                F.unix_micros(F.max(time)).alias("last"),
                 F.sum(residue).alias("check"),
                 F.call_function("approx_top_k", key, F.lit(self.max_keys), F.lit(self.max_keys)).alias("top"),
-                *self._append_delay(honest),
+                *self._append_delay(F.unix_micros(time)),
             ),
             {"ignoreNullFields": "true"},
         ).alias(_COLUMN)
@@ -134,12 +136,13 @@ class Tap:
             return key
         ahead = F.col(self.ahead)
         if self._packed(df):
-            aside = -self._with_granule(F.lit(_ASIDE_INDEX).cast("long")) - 1
-            marked = -key - 1
+            # Without a branch, in which Spark would compute the key anew: all bits turned, which makes it negative.
+            marked = key.bitwiseXOR(F.when(ahead == TAKEN, F.lit(0)).otherwise(-1).cast("long"))
+            aside = F.bitwise_not(self._with_granule(F.lit(_ASIDE_INDEX).cast("long")))
         else:
+            marked = F.when(ahead == TAKEN, key).otherwise(F.concat(F.lit(_AHEAD_MARK), key))
             aside = F.concat(F.lit(f"{_ASIDE_MARK}:"), self._name())
-            marked = F.concat(F.lit(_AHEAD_MARK), key)
-        return F.when(ahead == TAKEN, key).when(ahead == SET_ASIDE, aside).otherwise(marked)
+        return F.when(ahead == SET_ASIDE, aside).otherwise(marked) if self.takes_out else marked
 
     def _append_delay(self, times: Column) -> list[Column]:
         if self.arrival_time is None:
@@ -208,8 +211,9 @@ class Tap:
             df.select(quoted(self.partition)).schema[0].dataType, integers
         )
 
-    def _key(self, df: DataFrame, times: Column) -> Column:
+    def _key(self, df: DataFrame) -> Column:
         """One number for (partition, granule), or a string where partitions are names: 2 to 3 times as dear."""
+        times = F.unix_micros(F.col(quoted(self.event_time)))
         # Integer division truncates towards zero, so the division is done on times shifted to be positive.
         half = self._half
         shift = half * self.granule_us - (self.closed == "right")

@@ -49,7 +49,9 @@ class FutureRows:
     def mark(self, df: DataFrame) -> DataFrame:
         """Return ``df`` with the column ``AHEAD``, and the event times of the rows found set back."""
         time, clock = F.col(quoted(self.event_time)), self._clock()
-        found = F.when(time > clock + self._allowance, SET_BACK).otherwise(TAKEN)
+        # In whole microseconds: Spark fills the batch's clock in when it no longer computes constants beforehand, so an
+        # interval would be added to it for each row anew, by the calendar.
+        found = F.when(F.unix_micros(time) > self._latest_us(clock), SET_BACK).otherwise(TAKEN)
         if self.treatment == "aside":
             # Judged by the row alone, so that the query of the rows set aside finds exactly these.
             found = F.when(self.beyond_arrival(), SET_ASIDE).otherwise(found)
@@ -69,11 +71,12 @@ class FutureRows:
         """
         if self.arrival_time is None:
             raise ValueError("rows can be set aside only by the time of their arrival: name arrival_time=")
-        return F.col(quoted(self.event_time)) > F.col(quoted(self.arrival_time)) + self._allowance
+        time, arrival = F.col(quoted(self.event_time)), F.col(quoted(self.arrival_time))
+        return F.unix_micros(time) > self._latest_us(arrival)
 
-    @property
-    def _allowance(self) -> Column:
-        return F.expr(f"interval '{self.allowance_us / 1_000_000:.6f}' second")
+    def _latest_us(self, clock: Column) -> Column:
+        # Null where there is no such time any more: an error would end the user's query.
+        return F.try_add(F.unix_micros(clock.cast("timestamp")), F.lit(self.allowance_us))
 
     def _clock(self) -> Column:
         batch = F.current_timestamp()
