@@ -8,10 +8,11 @@ counted against too low a base are taken back and counted again, so that the res
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from sqlalchemy import and_, bindparam, or_, select
+from pydantic_core import to_json
+from sqlalchemy import and_, bindparam, insert, or_, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.errors import ReportConflictError, ReportTooOldError
@@ -24,10 +25,18 @@ from tidemark.controller.store.live import keep_live
 from tidemark.controller.store.needs import add_needs, levels_of, move_needs
 from tidemark.controller.store.partitions import add_partitions
 from tidemark.controller.store.streams import add_event, lock_stream
-from tidemark.controller.store.tables import QueryRow, ReportBodyRow, ReportRow, RollupRow, StreamRow
+from tidemark.controller.store.tables import (
+    NeedSlotRow,
+    QueryRow,
+    ReportBodyRow,
+    ReportRow,
+    RollupRow,
+    StreamRow,
+)
 from tidemark.models.horizon import batch_facts
 from tidemark.models.late_base import Needs, floor_ms, late_base_ms, needs_against
 from tidemark.models.ledger import Judgement, judge
+from tidemark.models.need_slots import SLOT_US, edge_us
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
 __all__ = ["Receipt", "canonical_json", "fingerprint", "stored_report", "take_report"]
@@ -45,9 +54,15 @@ class Receipt:
 
 def canonical_json(value: Report | Acknowledgement) -> bytes:
     """Return the one JSON text of ``value``: sorted keys, no spaces."""
-    return json.dumps(
-        to_json_object(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False
-    ).encode()
+    return to_json(_sorted(to_json_object(value)))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    if isinstance(value, tuple) and value and isinstance(value[0], dict):
+        return tuple(map(_sorted, value))
+    return value
 
 
 def fingerprint(content: bytes) -> str:
@@ -64,8 +79,16 @@ def take_report(session: Session, report: Report, now_us: int) -> Receipt:
     """
     content = canonical_json(report)
     digest = fingerprint(content)
+    # Each flush costs as much as all that is counted here: what is changed waits for the commit, unless it is read.
+    with session.no_autoflush:
+        return _take(session, report, content, digest, now_us)
+
+
+def _take(session: Session, report: Report, content: bytes, digest: str, now_us: int) -> Receipt:
     stream = lock_stream(session, report.job, report.stream, now_us)
-    known = _known(session, stream.id, report)
+    if stream in session.dirty:
+        session.flush()
+    known = _known(session, stream.id, report, min(report.started_us, now_us))
     if known.received_us is not None:
         if known.fingerprint != digest:
             raise ReportConflictError(
@@ -85,7 +108,7 @@ def take_report(session: Session, report: Report, now_us: int) -> Receipt:
         stream.registered_us = now_us
         add_event(session, stream.id, now_us, kind="StreamRegistered", reason="its first report was received")
         session.info[ANSWERS_CHANGED] = True
-    _store(session, stream, report, known, content=content, now_us=now_us)
+    _store(session, stream, report, known, content=content, digest=digest, now_us=now_us)
     return Receipt(now_us, duplicate=False)
 
 
@@ -102,6 +125,8 @@ class _Known:
     """Greatest event time of the batches that its late filter knew."""
     before_max_us: int | None
     """Greatest event time of all batches before it."""
+    slot: NeedSlotRow | None
+    """The needs of its minute, so that the session has them when they are added to."""
 
 
 # Made once: making it takes longer than running it.
@@ -111,6 +136,7 @@ _KNOWN = (
         ReportRow.fingerprint,
         RollupRow,
         QueryRow,
+        NeedSlotRow,
         greatest_up_to("late").label("late_max_us"),
         greatest_up_to("before").label("before_max_us"),
     )
@@ -125,11 +151,14 @@ _KNOWN = (
     )
     .outerjoin(RollupRow, RollupRow.stream_id == StreamRow.id)
     .outerjoin(QueryRow, and_(QueryRow.stream_id == StreamRow.id, QueryRow.query_id == bindparam("query")))
+    .outerjoin(
+        NeedSlotRow, and_(NeedSlotRow.stream_id == StreamRow.id, NeedSlotRow.slot_us == bindparam("slot"))
+    )
     .where(StreamRow.id == bindparam("stream"))
 )
 
 
-def _known(session: Session, stream_id: int, report: Report) -> _Known:
+def _known(session: Session, stream_id: int, report: Report, seen_us: int) -> _Known:
     row = session.execute(
         _KNOWN,
         {
@@ -138,6 +167,7 @@ def _known(session: Session, stream_id: int, report: Report) -> _Known:
             "batch": report.batch_id,
             "late": report.batch_id - 2,
             "before": report.batch_id - 1,
+            "slot": edge_us(seen_us, SLOT_US),
         },
     ).one()
     query = row.QueryRow
@@ -148,21 +178,34 @@ def _known(session: Session, stream_id: int, report: Report) -> _Known:
         query,
         with_gone(row.late_max_us, query, report.batch_id - 2),
         with_gone(row.before_max_us, query, report.batch_id - 1),
+        row.NeedSlotRow,
     )
 
 
+# Made once, and not by the unit of work, which would ask for each row's id by itself.
+_INSERT_REPORT = insert(ReportRow.__table__)
+_INSERT_BODY = insert(ReportBodyRow.__table__)
+
+
 def _store(
-    session: Session, stream: StreamRow, report: Report, known: _Known, *, content: bytes, now_us: int
+    session: Session,
+    stream: StreamRow,
+    report: Report,
+    known: _Known,
+    *,
+    content: bytes,
+    digest: str,
+    now_us: int,
 ) -> None:
     rollup = known.rollup
     levels = levels_of(rollup)
     judgement = judge(report)
     needs = needs_against(report, late_base_ms(report.late_base_ms, known.late_max_us))
-    row = _report_row(stream.id, report, judgement, needs, now_us)
-    row.fingerprint = fingerprint(content)
-    session.add(row)
-    session.flush()
-    session.add(ReportBodyRow(report_id=row.id, body=packed(content)))
+    values = _report_values(stream.id, report, judgement, needs, now_us)
+    values["fingerprint"] = digest
+    (report_id,) = session.execute(_INSERT_REPORT, values).inserted_primary_key
+    session.execute(_INSERT_BODY, {"report_id": report_id, "body": packed(content)})
+    row = ReportRow(id=report_id, **values)
     add_judgement(
         session, stream.id, report.operator, judgement, None if rollup is None else rollup.ledger_from_us
     )
@@ -180,35 +223,38 @@ def _store(
     stream.late_most += row.late_most
     stream.unjudged_rows += row.unjudged_rows
     if later and report.max_event_time_us is not None:
+        session.flush()
         _raise_later_bases(session, stream.id, report, floor_ms(report.max_event_time_us), rollup)
 
 
-def _report_row(stream_id: int, report: Report, judgement: Judgement, needs: Needs, now_us: int) -> ReportRow:
-    return ReportRow(
+def _report_values(
+    stream_id: int, report: Report, judgement: Judgement, needs: Needs, now_us: int
+) -> dict[str, Any]:
+    return {
         **asdict(batch_facts(report, judgement, needs, now_us)),
-        stream_id=stream_id,
-        query_id=report.query_id,
-        run_id=report.run_id,
-        batch_id=report.batch_id,
-        received_us=now_us,
-        started_us=report.started_us,
-        duration_ms=report.duration_ms,
-        operator=report.operator.kind,
-        output_mode=report.output_mode,
-        bound_ms=report.bound_ms,
-        generation=report.generation,
-        late_watermark_ms=report.late_watermark_ms,
-        watermark_ms=report.watermark_ms,
-        late_base_ms=report.late_base_ms,
-        max_event_time_us=report.max_event_time_us,
-        null_rows=report.null_rows,
-        state_rows=report.state_rows,
-        state_bytes=report.state_bytes,
-        dropped_by_spark=report.dropped_by_spark,
-        given_up_reports=report.given_up_reports,
-        future_rows=sum(part.future_rows for part in report.partitions),
-        need_base_ms=needs.base_ms,
-    )
+        "stream_id": stream_id,
+        "query_id": report.query_id,
+        "run_id": report.run_id,
+        "batch_id": report.batch_id,
+        "received_us": now_us,
+        "started_us": report.started_us,
+        "duration_ms": report.duration_ms,
+        "operator": report.operator.kind,
+        "output_mode": report.output_mode,
+        "bound_ms": report.bound_ms,
+        "generation": report.generation,
+        "late_watermark_ms": report.late_watermark_ms,
+        "watermark_ms": report.watermark_ms,
+        "late_base_ms": report.late_base_ms,
+        "max_event_time_us": report.max_event_time_us,
+        "null_rows": report.null_rows,
+        "state_rows": report.state_rows,
+        "state_bytes": report.state_bytes,
+        "dropped_by_spark": report.dropped_by_spark,
+        "given_up_reports": report.given_up_reports,
+        "future_rows": sum(part.future_rows for part in report.partitions),
+        "need_base_ms": needs.base_ms,
+    }
 
 
 def _add_to_query(session: Session, stream_id: int, query: QueryRow | None, report: Report) -> None:

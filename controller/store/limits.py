@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.errors import ErrorItem, TooManyPartitionsError, TooManyStreamsError
@@ -45,6 +45,12 @@ def check_room_for_stream(session: Session) -> None:
         )
 
 
+# Made once: making it takes longer than running it.
+_PARTITIONS = (
+    select(func.count()).select_from(PartitionRow).where(PartitionRow.stream_id == bindparam("stream"))
+)
+
+
 def check_room_for_partitions(session: Session, stream_id: int, names: Collection[str]) -> None:
     """Check that a stream can take these partitions, those that it has included.
 
@@ -54,9 +60,7 @@ def check_room_for_partitions(session: Session, stream_id: int, names: Collectio
     most = _limits(session).partitions
     if most is None:
         return
-    known = session.scalars(
-        select(func.count()).select_from(PartitionRow).where(PartitionRow.stream_id == stream_id)
-    ).one()
+    known = session.scalars(_PARTITIONS, {"stream": stream_id}).one()
     if known + len(names) <= most:
         return
     stored = set(session.scalars(select(PartitionRow.partition).where(PartitionRow.stream_id == stream_id)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import bindparam, select, tuple_
 from sqlalchemy.orm import Session
 
 from tidemark.controller.access.acting import acting
@@ -50,10 +50,18 @@ def get_stream(session: Session, job: str, stream: str) -> StreamRow:
     return row
 
 
+# Made once: making it takes longer than running it.
+_LOCKED = (
+    select(StreamRow)
+    .where(StreamRow.job == bindparam("job"), StreamRow.stream == bindparam("stream"))
+    .with_for_update()
+)
+
+
 def lock_stream(session: Session, job: str, stream: str, now_us: int) -> StreamRow:
     """Return the stream for writing, making it when it is new; others who want to write to it wait for the commit."""
-    wanted = select(StreamRow).where(StreamRow.job == job, StreamRow.stream == stream).with_for_update()
-    found = session.scalars(wanted).one_or_none()
+    named = {"job": job, "stream": stream}
+    found = session.scalars(_LOCKED, named).one_or_none()
     if found is not None:
         return found
     check_room_for_stream(session)
@@ -63,7 +71,7 @@ def lock_stream(session: Session, job: str, stream: str, now_us: int) -> StreamR
         .values(job=job, stream=stream, created_us=now_us)
         .on_conflict_do_nothing(index_elements=["job", "stream"])
     )
-    return session.scalars(wanted).one()
+    return session.scalars(_LOCKED, named).one()
 
 
 def list_streams(

@@ -59,7 +59,6 @@ def upsert_many(
         sql, order, literals = _of_rows(table, names, replaced, added, changes)
         in_order, same = itemgetter(*order), {**literals, **given}
         values = [in_order({**row, **same} if same else row) for row in rows]
-        session.flush()
         session.connection().exec_driver_sql(sql, values)
 
 
