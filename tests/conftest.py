@@ -22,6 +22,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     from pyspark.sql import SparkSession
 
     from tidemark.spark_jobs.java import ensure_java
+    from tidemark.spark_jobs.local_disk import LOCAL_DISK
 
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -35,6 +36,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.driver.memory", "2g")
         .config("spark.tidemark.cache.dir", str(folder / "bounds"))
+        .config(map=LOCAL_DISK)
     )
     # A JVM that runs takes no more jars, so they are there from the start when a test of this run will want them.
     if any("kafka_spark" in getattr(item, "fixturenames", ()) for item in request.session.items):

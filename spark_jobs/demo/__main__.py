@@ -40,6 +40,7 @@ from tidemark.spark_jobs.demo.plan import (
 )
 from tidemark.spark_jobs.java import JavaNotFound, ensure_java
 from tidemark.spark_jobs.kafka.jars import JarsNotFound, with_kafka
+from tidemark.spark_jobs.local_disk import LOCAL_DISK
 
 _SECONDS, _ROWS_PER_SECOND, _SEED, _SLOT_US = 300, 400, 1, 3_000_000
 
@@ -146,7 +147,7 @@ def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console:
         console.print(
             f"the controller runs on at {controller.url} (process {controller.pid}, files in {folder})"
         )
-        console.print(f"  see {controller.url}/docs and {controller.url}/v1/jobs/{JOB}/streams/{STREAM}")
+        console.print(f"  see {controller.url}/#/streams/{JOB}/{STREAM}")
         console.print(f"  end it with: kill {controller.pid}")
     else:
         controller.stop()
@@ -208,6 +209,7 @@ def _session(folder: Path, *, kafka: bool) -> SparkSession:
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.tidemark.cache.dir", str(folder / "bounds"))
+        .config(map=LOCAL_DISK)
     )
     if kafka:
         builder = _with_kafka(builder)

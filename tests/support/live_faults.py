@@ -33,6 +33,7 @@ from tidemark.models.wire import Mode, Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.live.channel import ControlChannel
 from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
+from tidemark.spark_jobs.local_disk import LOCAL_DISK
 from tidemark.spark_jobs.trace_source import register_trace_source
 
 from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, aggregate
@@ -410,6 +411,7 @@ def _main(folder: Path, kill_in: int) -> None:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.session.timeZone", "UTC")
+        .config(map=LOCAL_DISK)
         .getOrCreate()
     )
     job, write = job_to_be_killed(spark, folder), write_once(folder / "out")
