@@ -26,6 +26,8 @@ _MAGIC = b"TMSK"
 _VERSION = 1
 _HEADER = struct.Struct("<4sHIQI")
 _CHECK = struct.Struct("<I")
+_COUNTED_SPAN = 1 << 16
+"""Buckets that are less apart than this are counted in an array with a place for each; at 1 % all there are."""
 
 
 class Sketch:
@@ -112,6 +114,23 @@ class Sketch:
         self._buckets, self._weights = self._buckets[self._weights > 0], self._weights[self._weights > 0]
 
     # -- reading ------------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Its buckets, ascending, and the weight in each, shape (buckets,) each; not to be changed."""
+        return self._buckets, self._weights
+
+    @property
+    def upper_edges(self) -> NDArray[np.float64]:
+        """The greatest value that each of its buckets can hold, ascending, shape (buckets,)."""
+        return self._highs()
+
+    @classmethod
+    def of_counts(cls, buckets: NDArray[np.int32], weights: NDArray[np.float64]) -> Sketch:
+        """Return the sketch with the default parameters that has these ``counts``: ascending, distinct, above 0."""
+        sketch = cls()
+        sketch._buckets, sketch._weights = buckets, weights
+        return sketch
 
     @property
     def weight(self) -> float:
@@ -215,10 +234,16 @@ class Sketch:
 
     def _absorb(self, buckets: NDArray[np.int32], weights: NDArray[np.float64]) -> None:
         both = np.concatenate([self._buckets, buckets])
+        weight = np.concatenate([self._weights, weights])
+        if both.size and (span := int(both.max()) - (least := int(both.min()))) < _COUNTED_SPAN:
+            # Counting is some ten times as fast as sorting.
+            where = both - least
+            found = np.flatnonzero(np.bincount(where, minlength=span + 1))
+            self._buckets = (found + least).astype(np.int32)
+            self._weights = np.bincount(where, weight)[found].astype(np.float64)
+            return
         self._buckets, where = np.unique(both, return_inverse=True)
-        self._weights = np.bincount(
-            where, np.concatenate([self._weights, weights]), minlength=len(self._buckets)
-        ).astype(np.float64)
+        self._weights = np.bincount(where, weight, minlength=len(self._buckets)).astype(np.float64)
 
     def _position(self, rank: float) -> int | None:
         if not 0 < rank <= self.weight:

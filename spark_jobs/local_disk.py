@@ -9,7 +9,7 @@ from __future__ import annotations
 
 __all__ = ["LOCAL_DISK"]
 
-LOCAL_DISK = {
+LOCAL_DISK: dict[str, bool | float | int | str | None] = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import to_json
-from sqlalchemy import and_, bindparam, insert, or_, select
+from sqlalchemy import Table, and_, bindparam, insert, or_, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.errors import ReportConflictError, ReportTooOldError
@@ -183,8 +183,8 @@ def _known(session: Session, stream_id: int, report: Report, seen_us: int) -> _K
 
 
 # Made once, and not by the unit of work, which would ask for each row's id by itself.
-_INSERT_REPORT = insert(ReportRow.__table__)
-_INSERT_BODY = insert(ReportBodyRow.__table__)
+_INSERT_REPORT = insert(cast("Table", ReportRow.__table__))
+_INSERT_BODY = insert(cast("Table", ReportBodyRow.__table__))
 
 
 def _store(
@@ -203,7 +203,8 @@ def _store(
     needs = needs_against(report, late_base_ms(report.late_base_ms, known.late_max_us))
     values = _report_values(stream.id, report, judgement, needs, now_us)
     values["fingerprint"] = digest
-    (report_id,) = session.execute(_INSERT_REPORT, values).inserted_primary_key
+    inserted: Any = session.execute(_INSERT_REPORT, values)
+    (report_id,) = inserted.inserted_primary_key
     session.execute(_INSERT_BODY, {"report_id": report_id, "body": packed(content)})
     row = ReportRow(id=report_id, **values)
     add_judgement(

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from tidemark.controller.store.horizon import horizon_of
+from tidemark.controller.store.intake import canonical_json
 from tidemark.controller.store.needs import SketchCache
 from tidemark.controller.store.tables import Base, LedgerRow, ReportRow, StreamRow
 from tidemark.models.ledger import Ledger
@@ -38,6 +39,19 @@ ACK = Acknowledgement(
     mode="Off",
     applied_us=START_US,
 )
+
+
+@given(
+    st.text(max_size=30),
+    st.lists(st.tuples(st.text(max_size=10), st.integers(-(10**15), 10**15)), max_size=12),
+)
+def test_the_canonical_text_of_a_report_is_sorted_json_without_spaces_on_which_its_fingerprint_rests(
+    job: str, rows: list[tuple[str, int]]
+) -> None:
+    """It is stored and compared for as long as reports are kept: no release may write it otherwise."""
+    report = replace(report_of(rows, row_level(), late_watermark_ms=5), job=job)
+    plain = json.dumps(to_json_object(report), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert canonical_json(report) == plain.encode()
 
 
 def ledger_of(controller: Controller) -> dict[tuple[str, int], tuple[int, int, int]]:

@@ -169,6 +169,28 @@ def test_a_weight_counts_a_value_so_many_times(pairs: list[tuple[int, int]]) -> 
     )
 
 
+@given(
+    st.lists(st.tuples(st.integers(-(10**15), 10**15), st.integers(1, 100)), min_size=1, max_size=40),
+    st.sampled_from([1, 20, 5_000]),
+)
+def test_counts_are_the_same_however_far_apart_their_buckets_are(
+    pairs: list[tuple[int, int]], accuracy_ppm: int
+) -> None:
+    """At 1 ppm they are millions apart and are sorted; at 0.5 % they are counted in an array."""
+    sketch, alone = Sketch(accuracy_ppm, LEAST), []
+    for value, weight in pairs:
+        one = Sketch(accuracy_ppm, LEAST)
+        one.add([value], [weight])
+        alone.append((int(one.counts[0][0]), weight))
+    sketch.add(*np.array(pairs, np.float64).T)
+    expected: dict[int, int] = {}
+    for bucket, weight in alone:
+        expected[bucket] = expected.get(bucket, 0) + weight
+    buckets, weights = sketch.counts
+    assert dict(zip(buckets.tolist(), weights.tolist(), strict=True)) == expected
+    assert buckets.tolist() == sorted(expected)
+
+
 def test_the_last_rank_of_fractional_weights_has_a_value() -> None:
     """Ten tenths sum to 1 in one order and to less in another; the rank of the whole weight fell off the end."""
     sketch = Sketch()
