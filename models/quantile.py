@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binom
 
-__all__ = ["DEFAULT_CONFIDENCE", "certified_rank", "least_samples"]
+__all__ = ["DEFAULT_CONFIDENCE", "certified_rank", "certified_ranks", "least_samples"]
 
 DEFAULT_CONFIDENCE = 0.95
 """Probability that the certified order statistic truly is at or above the quantile."""
@@ -32,6 +34,25 @@ def certified_rank(samples: int, share: float, confidence: float = DEFAULT_CONFI
         return None
     rank = int(binom.ppf(confidence, samples, share)) + 1
     return rank if rank <= samples else None
+
+
+def certified_ranks(
+    samples: NDArray[np.int64], share: float, confidence: float = DEFAULT_CONFIDENCE
+) -> NDArray[np.int64]:
+    """Return ``certified_rank`` of each of ``samples``, shape (n,), 0 standing for None.
+
+    Raises:
+        ValueError: when ``share`` or ``confidence`` is not strictly between 0 and 1.
+    """
+    _check(share, confidence)
+    # Many partitions have as many rows as others.
+    different, where = np.unique(np.asarray(samples, np.int64), return_inverse=True)
+    ranks = np.zeros(len(different), np.int64)
+    some = different > 0
+    ranks[some] = np.asarray(binom.ppf(confidence, different[some], share)).astype(np.int64) + 1
+    ranks[ranks > different] = 0
+    found: NDArray[np.int64] = ranks[where]
+    return found
 
 
 def least_samples(share: float, confidence: float = DEFAULT_CONFIDENCE) -> int:

@@ -236,9 +236,8 @@ def _silent_partitions(inputs: Inputs, bound_ms: int) -> Step:
     name, silent = "silent partitions", inputs.progress.silent_partitions
     if not silent:
         return Step(name, bound_ms, "no partition that used to report is silent")
-    return _not_narrowed(
-        name, inputs, bound_ms, f"{silent:,} partitions that used to report are silent and may come late"
-    )
+    told = f"partitions that used to report and are silent, and may come late: {silent:,}"
+    return _not_narrowed(name, inputs, bound_ms, told)
 
 
 def _narrow_late(inputs: Inputs, bound_ms: int) -> Step:

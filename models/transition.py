@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tidemark.models.choice import percent_of
-from tidemark.models.curve import Curve
+from tidemark.models.curve import Curve, CurvePoint
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.interval import interval_ppm
 from tidemark.models.operators import Int64s, Operator, RowLevel, SessionWindow, TimeWindow
@@ -26,7 +26,16 @@ from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
 from tidemark.models.target import PPM
 from tidemark.models.wire import ChangeKind
 
-__all__ = ["CutBucket", "Situation", "Transition", "cut_bucket", "state_at", "transition_to"]
+__all__ = [
+    "CutBucket",
+    "Kept",
+    "Situation",
+    "Transition",
+    "cut_bucket",
+    "kept_at",
+    "state_at",
+    "transition_to",
+]
 
 _BUCKET = (PPM + DEFAULT_RELATIVE_ACCURACY_PPM) / (PPM - DEFAULT_RELATIVE_ACCURACY_PPM)
 """Upper edge of a bucket of the needs' sketch over its lower edge."""
@@ -146,16 +155,8 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
     stands_still_us, effective_us = _when(situation, bound_us)
     windows, rows_closing = _closing(situation, bound_us)
     state_rows, state_bytes = state_at(situation, bound_us)
-    point = situation.curve.at(bound_us)
-    cut = cut_bucket(situation.curve, bound_us)
-    late = late_least = late_most = point.late
-    if cut is not None and share_below is not None:
-        late = late_least = late_most = point.late - round(cut.pairs * share_below)
-    elif cut is not None:
-        even = (bound_us - cut.low_us) / (cut.high_us - cut.low_us)
-        late, late_least = point.late - round(cut.pairs * even), point.late - cut.pairs
-    least_ppm, _ = interval_ppm(late_most, point.rows, situation.confidence_ppm)
-    _, most_ppm = interval_ppm(late_least, point.rows, situation.confidence_ppm)
+    kept = kept_at(situation.curve, bound_us, situation.confidence_ppm, share_below=share_below)
+    point = kept.point
     found = Transition(
         kind=kind,
         from_bound_us=situation.bound_us,
@@ -168,14 +169,50 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
         state_rows=state_rows,
         state_bytes=state_bytes,
         rows=point.rows,
-        late=late,
-        least_ppm=least_ppm,
-        most_ppm=most_ppm,
+        late=kept.late,
+        least_ppm=kept.least_ppm,
+        most_ppm=kept.most_ppm,
         latency_base_us=None if point.latency_base_us is None else round(point.latency_base_us),
         latency_wall_us=None if point.latency_wall_us is None else round(point.latency_wall_us),
         text="",
     )
     return replace(found, text=_text(situation, found))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a bound keeps of the pairs that a curve rests on."""
+
+    point: CurvePoint
+    """The point of the curve, which calls all pairs of the bucket that the bound cuts late."""
+    late: int
+    """How many would have been late, by the best that is known."""
+    least_ppm: int | None
+    """Lower end of the interval of the completeness, in parts per million; None without pairs."""
+    most_ppm: int | None
+    """Upper end of it."""
+
+
+def kept_at(curve: Curve, bound_us: int, confidence_ppm: int, *, share_below: float | None = None) -> Kept:
+    """Return what a bound keeps.
+
+    Args:
+        curve: needs and latencies.
+        bound_us: the bound, in microseconds.
+        confidence_ppm: confidence of the interval, in parts per million.
+        share_below: as of ``transition_to``.
+    """
+    point = curve.at(bound_us)
+    cut = cut_bucket(curve, bound_us)
+    late = late_least = late_most = point.late
+    if cut is not None and share_below is not None:
+        late = late_least = late_most = point.late - round(cut.pairs * share_below)
+    elif cut is not None:
+        even = (bound_us - cut.low_us) / (cut.high_us - cut.low_us)
+        late, late_least = point.late - round(cut.pairs * even), point.late - cut.pairs
+    least_ppm, _ = interval_ppm(late_most, point.rows, confidence_ppm)
+    _, most_ppm = interval_ppm(late_least, point.rows, confidence_ppm)
+    return Kept(point, late, least_ppm, most_ppm)
 
 
 def _when(situation: Situation, bound_us: int) -> tuple[int | None, int | None]:
