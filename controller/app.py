@@ -8,11 +8,14 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
+from tidemark.controller import page_server
 from tidemark.controller.api import (
     bound,
     curve,
     events,
+    fleet,
     health,
+    heatmap,
     history,
     intake,
     jobs,
@@ -20,9 +23,11 @@ from tidemark.controller.api import (
     partitions,
     pins,
     predictions,
+    preview,
     problems,
     reports,
     rollouts,
+    series,
     specs,
     status,
     streams,
@@ -39,6 +44,7 @@ from tidemark.controller.settings import Settings
 __all__ = ["create_app"]
 
 RESOURCES = (
+    fleet,
     jobs,
     streams,
     status,
@@ -47,6 +53,9 @@ RESOURCES = (
     intake,
     bound,
     curve,
+    preview,
+    series,
+    heatmap,
     partitions,
     predictions,
     reports,
@@ -84,10 +93,14 @@ def create_app(settings: Settings | None = None, clock: Clock = system_clock) ->
         service.ticker.start()
         service.reports.start()
         service.watch.start()
+        if service.notifier is not None:
+            service.notifier.start()
         try:
             yield
         finally:
             await service.watch.stop()
+            if service.notifier is not None:
+                service.notifier.stop()
             service.reports.stop()
             service.ticker.stop()
             service.decider.leases.stop()
@@ -109,6 +122,7 @@ def create_app(settings: Settings | None = None, clock: Clock = system_clock) ->
     for module in RESOURCES:
         app.include_router(module.router, dependencies=[TakesJson], responses=problem(406))
     app.include_router(health.router)
+    page_server.install(app)
     problems.install(app)
     openapi.install(app)
     return app

@@ -112,8 +112,12 @@ def _problem(error: ValidationError, sources: Mapping[str, Source], path: Path |
 
 
 def _shown(name: str, value: object) -> str:
+    if value is None:
+        return ""
     if name not in SECRETS:
-        return "" if value is None else str(value)
+        return str(value)
+    if name != "database_url":
+        return MASK
     try:
         return make_url(str(value)).render_as_string(hide_password=True)
     except ArgumentError:

@@ -49,6 +49,7 @@ __all__ = [
     "basis_of",
     "conflict_in",
     "evidence_of",
+    "in_use_ms",
     "is_current",
     "republish",
     "republish_under",
@@ -229,7 +230,7 @@ class Decider:
             slo=slo.value,
             policy=policy.value,
             evidence=evidence_of(basis),
-            in_use_ms=_in_use_ms(session, basis.horizon),
+            in_use_ms=in_use_ms(session, basis.horizon),
             progress=progress,
             recent_bounds_ms=recent_bounds_ms(
                 session, stream_id, slo.generation, basis.horizon.newest.seen_us
@@ -249,7 +250,7 @@ class Decider:
         )
 
 
-def _in_use_ms(session: Session, horizon: Horizon) -> int:
+def in_use_ms(session: Session, horizon: Horizon) -> int:
     """Return the bound in use: of the plan, which in Live holds the ceiling and the bound is what was published."""
     newest = horizon.newest
     live = newest_state(session, newest).live
@@ -272,12 +273,12 @@ def _wanted_without_data(session: Session, stream_id: int, rules: Rules, now_us:
     if not progress.fell_silent:
         return None
     silent = f"no report for {format_about(progress.silent_us or 0)}"
-    in_use_ms, report_id = _in_use_ms(session, horizon), horizon.newest.id
+    used_ms, report_id = in_use_ms(session, horizon), horizon.newest.id
     if policy.on_no_data == "own":
         told = f"{silent}: the job keeps its own bound, as the policy says"
-        return Wanted(None, "NoData", told, in_use_ms, report_id)
+        return Wanted(None, "NoData", told, used_ms, report_id)
     told = f"{silent}: the greatest bound is told, as the policy says"
-    return Wanted(policy.greatest_bound_ms, "NoData", told, in_use_ms, report_id)
+    return Wanted(policy.greatest_bound_ms, "NoData", told, used_ms, report_id)
 
 
 def _store(session: Session, stream_id: int, decided: _Decided, now_us: int, share_ppm: int) -> bool:

@@ -13,7 +13,8 @@ from structlog.contextvars import bind_contextvars, unbind_contextvars
 from tidemark.controller.clock import Clock
 from tidemark.controller.decision import Decider
 from tidemark.controller.errors import LeaseLostError
-from tidemark.controller.metrics import LoopCounters
+from tidemark.controller.metrics.process import LoopCounters
+from tidemark.controller.overviews import Overviews
 from tidemark.controller.pinning import mend_pins
 from tidemark.controller.store.database import Database
 from tidemark.controller.store.tables import SloRow, StreamRow
@@ -90,6 +91,7 @@ class Ticker:
         database: the store.
         decider: decides one stream.
         upkeep: rolls up and ages out.
+        overviews: looks at streams.
         counters: counts what turns do.
         clock: the wall time in microseconds.
         tick_seconds: time between two turns in seconds.
@@ -100,14 +102,16 @@ class Ticker:
         database: Database,
         decider: Decider,
         upkeep: Upkeep,
+        *,
+        overviews: Overviews,
         counters: LoopCounters,
         clock: Clock,
-        *,
         tick_seconds: float,
     ) -> None:
         self._database = database
         self._decider = decider
         self._upkeep = upkeep
+        self._overviews = overviews
         self._counters = counters
         self._clock = clock
         self._tick_seconds = tick_seconds
@@ -134,12 +138,16 @@ class Ticker:
 
     def _run(self) -> None:
         while not self._stop.is_set():
+            begun = perf_counter()
             try:
                 run_once(self._database, self._decider, self._counters, self._clock())
-                self._upkeep.turn(self._clock())
+                with self._counters.upkeep_seconds.time():
+                    self._upkeep.turn(self._clock())
+                self._overviews.turn(self._clock())
             except Exception:  # noqa: BLE001 - the store may be back at the next tick
                 _log.exception("a turn of the decision loop failed; the next one tries again")
                 self._counters.failures.inc()
+            self._counters.turn_seconds.observe(perf_counter() - begun)
             self.turns += 1
             self.progress_us = self._clock()
             self._stop.wait(self._tick_seconds)

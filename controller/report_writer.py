@@ -11,8 +11,10 @@ import logging
 import queue
 import threading
 from concurrent.futures import Future
+from time import perf_counter
 
 from tidemark.controller.clock import Clock
+from tidemark.controller.metrics.process import IntakeCounters
 from tidemark.controller.store.database import Database
 from tidemark.controller.store.intake import Receipt, take_report
 from tidemark.models.wire import Report
@@ -27,7 +29,8 @@ MOST_TOGETHER = 32
 STOP_TIMEOUT_SECONDS = 10.0
 """How long a shutdown waits for the reports that wait."""
 
-Waiting = tuple[Report, "Future[Receipt]"]
+Waiting = tuple[Report, "Future[Receipt]", float]
+"""A report, who waits for it, and since when by a steady clock in seconds."""
 
 
 class ReportWriter:
@@ -36,15 +39,22 @@ class ReportWriter:
     Args:
         database: the store.
         clock: the wall time in microseconds.
+        counters: counts what is taken.
     """
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, counters: IntakeCounters) -> None:
         self._database = database
         self._clock = clock
+        self._counters = counters
         self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="tidemark-reports", daemon=True)
         self.groups = 0
         """Groups committed so far."""
+
+    @property
+    def waiting(self) -> int:
+        """How many reports wait, about."""
+        return self._queue.qsize()
 
     def start(self) -> None:
         """Start taking reports."""
@@ -62,7 +72,7 @@ class ReportWriter:
         The future raises what ``store.intake.take_report`` raises, or what the database does.
         """
         future: Future[Receipt] = Future()
-        self._queue.put((report, future))
+        self._queue.put((report, future, perf_counter()))
         return future
 
     def _run(self) -> None:
@@ -83,7 +93,8 @@ class ReportWriter:
 
     def _write(self, waiting: list[Waiting]) -> None:
         try:
-            receipts = self._together([report for report, _ in waiting])
+            with self._counters.commit_seconds.time():
+                receipts = self._together([report for report, _, _ in waiting])
         except Exception as error:  # noqa: BLE001 - told to whom it concerns
             if len(waiting) == 1:
                 waiting[0][1].set_exception(error)
@@ -93,8 +104,11 @@ class ReportWriter:
                 self._write([each])
             return
         self.groups += 1
-        for (_, future), receipt in zip(waiting, receipts, strict=True):
+        for (report, future, since), receipt in zip(waiting, receipts, strict=True):
             future.set_result(receipt)
+            self._counters.seconds.observe(perf_counter() - since)
+            if not receipt.duplicate:
+                self._counters.uncounted.labels(report.job, report.stream).inc(report.uncounted_rows)
 
     def _together(self, reports: list[Report]) -> list[Receipt]:
         with self._database.write() as session:

@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry
 
 from tidemark.controller.access.rate import RateLimits
+from tidemark.controller.alerts.notifier import Notifier
+from tidemark.controller.alerts.wiring import make_notifier
 from tidemark.controller.clock import Clock, SteadyClock
 from tidemark.controller.decision import Decider
 from tidemark.controller.door import Door
 from tidemark.controller.leases import LeaseKeeper
 from tidemark.controller.loop import Ticker
-from tidemark.controller.metrics import (
-    IntakeCounters,
-    LoopCounters,
-    StoreCollector,
-    count_leases,
-    count_waiting,
-)
+from tidemark.controller.metrics.process import IntakeCounters, LoopCounters, measure
+from tidemark.controller.metrics.scrape import Scrape
+from tidemark.controller.overviews import Overviews
 from tidemark.controller.report_writer import ReportWriter
 from tidemark.controller.settings import Settings
 from tidemark.controller.store.database import Database
 from tidemark.controller.store.limits import Limits
 from tidemark.controller.upkeep import Upkeep
 from tidemark.controller.watch import Watch
+from tidemark.controller.what_if import Grounds
+from tidemark.models.skew import SkewRule
 
 __all__ = ["Service", "make_service"]
 
@@ -44,10 +44,16 @@ class Service:
     """Decides one stream."""
     ticker: Ticker
     """The decision loop."""
+    overviews: Overviews
+    """Looks at streams."""
+    grounds: Grounds
+    """Tells what a bound would do."""
     reports: ReportWriter
     """Commits reports."""
     registry: CollectorRegistry
-    """Where the metrics are exposed; one of its own, so that two applications in one process do not collide."""
+    """What this process counts; one of its own, so that two applications in one process do not collide."""
+    scrape: Scrape
+    """Answers scrapes."""
     intake: IntakeCounters
     """Counts what requests do."""
     loop: LoopCounters
@@ -58,6 +64,8 @@ class Service:
     """Tells who sends a request."""
     rates: RateLimits
     """How often one may send requests."""
+    notifier: Notifier | None
+    """Tells a webhook which alerts fire; None when there is none to tell."""
 
 
 def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.monotonic) -> Service:
@@ -71,17 +79,45 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     leases = LeaseKeeper(database, settings.lease_seconds, clock)
     decider = Decider(database, leases, settings.rollout_share_ppm)
     registry = CollectorRegistry()
-    registry.register(StoreCollector(database))
+    scrape = Scrape(database, registry, settings.metrics_partitions)
     intake, loop = IntakeCounters(registry), LoopCounters(registry)
     upkeep = Upkeep(database, leases, settings.retention)
-    ticker = Ticker(database, decider, upkeep, loop, clock, tick_seconds=settings.tick_seconds)
-    reports = ReportWriter(database, clock)
+    rule = SkewRule(settings.skew_share_ppm, settings.skew_amount_ms)
+    overviews = Overviews(database, leases, settings.retention, rule, steady)
+    ticker = Ticker(
+        database,
+        decider,
+        upkeep,
+        overviews=overviews,
+        counters=loop,
+        clock=clock,
+        tick_seconds=settings.tick_seconds,
+    )
+    reports = ReportWriter(database, clock, intake)
     watch = Watch(database)
     database.when_answers_change(watch.wake)
-    count_waiting(registry, lambda: watch.waiting)
-    count_leases(registry, lambda: leases.held)
+    measure(registry, "tidemark_bounds_watched", lambda: watch.waiting)
+    measure(registry, "tidemark_leases_held", lambda: leases.held)
+    measure(registry, "tidemark_reports_waiting", lambda: reports.waiting)
+    measure(registry, "tidemark_last_turn_timestamp_seconds", lambda: ticker.progress_us / 1e6)
+    measure(registry, "tidemark_tick_seconds", lambda: settings.tick_seconds)
     door = Door(database, settings, clock, steady)
     rates = RateLimits(settings.reports_per_second, settings.requests_per_second, steady)
     return Service(
-        settings, clock, database, decider, ticker, reports, registry, intake, loop, watch, door, rates
+        settings,
+        clock,
+        database,
+        decider,
+        ticker,
+        overviews,
+        Grounds(decider),
+        reports,
+        registry,
+        scrape,
+        intake,
+        loop,
+        watch,
+        door,
+        rates,
+        make_notifier(settings, database, leases, registry, clock),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -10,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tidemark.controller.access.proxy import GroupGrant, Network, parse_group_grants, parse_networks
 from tidemark.models.retention import Retention
+from tidemark.models.skew import SKEW_AMOUNT_MS, SKEW_SHARE_PPM
 
 __all__ = ["SECRETS", "LogFormat", "LogLevel", "Settings"]
 
@@ -17,7 +19,7 @@ LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 LogFormat = Literal["console", "json"]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")]
 
-SECRETS = frozenset({"database_url"})
+SECRETS = frozenset({"database_url", "notify_url"})
 """Settings that may hold a password: never shown as they are."""
 
 
@@ -49,6 +51,10 @@ class Settings(BaseSettings):
     """Seconds without a sign of life after which another replica decides a replica's streams."""
     rollout_share_ppm: int = Field(default=100_000, ge=0, le=1_000_000)
     """Share of the streams that may be narrowed at a time, in parts per million; one always may."""
+    skew_share_ppm: int = Field(default=SKEW_SHARE_PPM, ge=0, le=1_000_000)
+    """Share of a stream's bound that a partition costs, in parts per million, from which on it is skewed."""
+    skew_amount_ms: int = Field(default=SKEW_AMOUNT_MS, ge=0)
+    """Milliseconds that a partition costs at the least to be skewed; below half of both it is healed."""
     drain_seconds: float = Field(default=0.0, ge=0, le=3_600)
     """Seconds that a controller told to stop still serves, saying that it is not ready, until others are asked."""
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1_024, le=1024 * 1024 * 1024)
@@ -63,8 +69,13 @@ class Settings(BaseSettings):
     """Requests of jobs (reports, acknowledgements, bounds) a second and token, address or user; 0 for no limit."""
     requests_per_second: float = Field(default=100.0, ge=0)
     """All other requests a second and token, address or user; 0 for no limit."""
+    first_tokens: Path | None = None
+    """Folder of files, each with one token and named as it, that a store without any token begins with."""
     metrics_open: bool = False
     """Whether /metrics is answered without credentials; else it asks for a viewer of every job."""
+    metrics_partitions: int = Field(default=256, ge=0)
+    """Partitions of a stream with series of their own in /metrics, skewed and idle ones first; the others are counted
+    in tidemark_partitions_not_exposed. 0 for none, and then no alert names a partition."""
     proxy_user_header: HeaderName | None = None
     """Header in which an authenticating proxy names the user; without it there is no such proxy."""
     proxy_groups_header: HeaderName | None = None
@@ -73,6 +84,19 @@ class Settings(BaseSettings):
     """Addresses or networks, with commas, that the proxy connects from; its headers are ignored from all others."""
     proxy_roles: Annotated[str, AfterValidator(_checked(parse_group_grants))] = ""
     """What the proxy's users may do, with commas: group=role or group=role:pattern; the group * is everybody."""
+    notify_url: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
+    """Webhook that is told which alerts fire, in the form of Alertmanager's; without it nobody is. Not needed beside
+    Prometheus."""
+    notify_token_file: Path | None = None
+    """File of a bearer token for that webhook, read for each message."""
+    notify_seconds: float = Field(default=30.0, gt=0, le=3_600)
+    """Seconds between two looks at which alerts hold."""
+    notify_repeat_seconds: float = Field(default=14_400.0, ge=60)
+    """Seconds after which an alert that still fires is told again."""
+    runbooks_url: str = "deploy/runbooks"
+    """What stands before the name of a runbook's file in the messages of the notifier."""
+    public_url: str = ""
+    """Address at which a browser finds this controller, for links in these messages."""
     retention_minutes_days: int = Field(default=3, ge=2)
     """Days that needs are kept by the minute, back from the stream's newest batch as all of these; then by the hour."""
     retention_hours_days: int = Field(default=40, ge=32)

@@ -59,6 +59,7 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "getMetrics": _READ_FLEET,
         "listJobs": _LIST,
         "getJob": _READ,
+        "listFleet": _LIST,
         "listStreams": _LIST,
         "getStream": _READ,
         "getSlo": _READ,
@@ -83,6 +84,9 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "listEvents": _LIST,
         "listStreamEvents": _READ,
         "getCurve": _READ,
+        "getPreview": _READ,
+        "getHistory": _READ,
+        "getHeatmap": _READ,
         "listPartitions": _READ,
         "listPredictions": _READ,
         "listPins": _LIST,
@@ -104,8 +108,8 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
 )
 """By operation id what it asks for; None: open to everybody."""
 
-OPEN_PATHS = frozenset({"/openapi.json"})
-"""Paths without an operation id that are open to everybody: the interface is no secret."""
+OPEN_PATHS = frozenset({"/openapi.json", "/", "/page/{version}/{name:path}"})
+"""Paths without an operation id that are open to everybody: the interface is no secret, and the page holds no data."""
 
 _UNDECLARED = Need("Administer", "fleet")
 

@@ -1,8 +1,9 @@
 """The format of bearer tokens: ``tdm_<role>_<secret><check>``, and the digest that is kept of them.
 
 The secret is 256 random bits in base 62. The prefix lets scanners find tokens in places where none should be. The
-check, a CRC-32, tells a token from what merely looks like one, before anything is looked up. Only the SHA-256 of the
-whole text is stored: guessing 256 bits needs no slower hash.
+check, the first 8 hex digits of the SHA-256 of what stands before it, tells a token from what merely looks like one,
+before anything is looked up; a template that knows random characters and SHA-256, such as a Helm chart's, can make one.
+Only the SHA-256 of the whole text is stored: guessing 256 bits needs no slower hash.
 """
 
 from __future__ import annotations
@@ -10,22 +11,23 @@ from __future__ import annotations
 import hashlib
 import re
 import string
-import zlib
+from typing import cast
 
 from tidemark.controller.access.roles import ROLES, Role
 
-__all__ = ["SECRET_BYTES", "TOKEN", "digest_of", "is_token", "make_token"]
+__all__ = ["NAME_PATTERN", "SECRET_BYTES", "TOKEN", "digest_of", "is_token", "make_token", "role_of"]
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
+"""What the name of whoever holds a token looks like."""
 
 SECRET_BYTES = 32
 """Random bytes in a token."""
 
 _ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _SECRET_LENGTH = 43  # of 256 bits in base 62
-_CHECK_LENGTH = 6  # of 32 bits in base 62
+_CHECK_LENGTH = 8  # of 32 bits in hex
 
-TOKEN = re.compile(
-    rf"tdm_({'|'.join(ROLES)})_([0-9A-Za-z]{{{_SECRET_LENGTH}}})([0-9A-Za-z]{{{_CHECK_LENGTH}}})"
-)
+TOKEN = re.compile(rf"tdm_({'|'.join(ROLES)})_([0-9A-Za-z]{{{_SECRET_LENGTH}}})([0-9a-f]{{{_CHECK_LENGTH}}})")
 """What a token looks like, for scanners and for hiding tokens in logs."""
 
 
@@ -48,13 +50,19 @@ def is_token(text: str) -> bool:
     return found is not None and _check(text[:-_CHECK_LENGTH]) == found[3]
 
 
+def role_of(token: str) -> Role | None:
+    """Return the role that a token's prefix tells; None when ``token`` is none."""
+    found = TOKEN.fullmatch(token)
+    return None if found is None or not is_token(token) else cast("Role", found[1])
+
+
 def digest_of(token: str) -> str:
     """Return what is kept of a token: its SHA-256, 64 characters."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _check(body: str) -> str:
-    return _base62(zlib.crc32(body.encode()), _CHECK_LENGTH)
+    return hashlib.sha256(body.encode()).hexdigest()[:_CHECK_LENGTH]
 
 
 def _base62(number: int, length: int) -> str:

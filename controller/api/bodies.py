@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails, from_json
 from tidemark.controller.access.principal import Grant
 from tidemark.controller.access.roles import Role
 from tidemark.controller.access.scopes import EVERY_JOB, MAX_PATTERN_LENGTH, pattern_problem
+from tidemark.controller.access.tokens import NAME_PATTERN
 from tidemark.controller.errors import (
     ErrorItem,
     InvalidBodyError,
@@ -176,7 +177,7 @@ class TokenBody:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
+    name: Annotated[str, Field(pattern=NAME_PATTERN)]
     """Name of whoever will hold it."""
     role: Role
     """Its role."""

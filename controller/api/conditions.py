@@ -9,6 +9,7 @@ from tidemark.controller.api.schemas import Condition, ConditionType
 from tidemark.controller.ceiling import NO_CEILING, Room
 from tidemark.controller.decision import CAPS, steps_of
 from tidemark.controller.store.live import KeptLive
+from tidemark.controller.store.overviews import Skewed
 from tidemark.controller.store.partitions import FutureRows
 from tidemark.controller.store.pins import StandingPin
 from tidemark.controller.store.specs import Spec
@@ -28,7 +29,7 @@ from tidemark.models.slo import Slo
 from tidemark.models.target import PPM
 from tidemark.models.wire import Mode
 
-__all__ = ["WORST_FIRST", "Seen", "conditions_of"]
+__all__ = ["ALERTS", "WORST_FIRST", "Seen", "conditions_of"]
 
 NAMES_TOLD = 10
 """How many partitions a condition names; /partitions has all of them."""
@@ -45,6 +46,7 @@ WORST_FIRST: tuple[ConditionType, ...] = (
     "RowsNotCounted",
     "NeedsUnknown",
     "FutureRows",
+    "PartitionSkewed",
     "PartitionsSilent",
     "BoundNotAcknowledged",
     "RolloutHeld",
@@ -56,6 +58,10 @@ WORST_FIRST: tuple[ConditionType, ...] = (
     "Rolling",
 )
 """Kinds of conditions: first those that lose rows or leave a job unsteered, then doubts, last what is but told."""
+
+
+ALERTS = frozenset(WORST_FIRST[: WORST_FIRST.index("RolloutHeld")])
+"""Those that somebody should do something about; the others only tell what is going on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +98,8 @@ class Seen:
     """What its ceiling has to leave room for."""
     future: FutureRows
     """Rows that were dated ahead of the clock."""
+    skewed: Sequence[Skewed]
+    """Partitions that are skewed, the most costly first."""
 
 
 def conditions_of(seen: Seen) -> list[Condition]:
@@ -103,6 +111,7 @@ def conditions_of(seen: Seen) -> list[Condition]:
         *_observed(seen.facts),
         *_silent(seen.progress),
         *_ahead(seen.future),
+        *_skewed(seen.skewed),
         *_decided(seen.recommendation),
         *_rolled(seen),
         *_paused(seen),
@@ -151,8 +160,8 @@ def _silent(progress: Progress) -> Iterator[Condition]:
         yield Condition(type="NoRecentReport", detail=detail)
     if progress.silent_partitions:
         detail = (
-            f"{progress.silent_partitions:,} partitions that used to report are silent: nothing is narrowed, "
-            "because what they hold back may come late; see /partitions"
+            f"partitions that used to report and are silent: {progress.silent_partitions:,}; nothing is narrowed, "
+            "because what they hold back may come late; the stream's list of partitions says which"
         )
         yield Condition(type="PartitionsSilent", detail=detail)
 
@@ -164,6 +173,12 @@ def _ahead(future: FutureRows) -> Iterator[Condition]:
             f"in {_named(future.partitions)}: are the clocks of their senders right?"
         )
         yield Condition(type="FutureRows", detail=detail)
+
+
+def _skewed(skewed: Sequence[Skewed]) -> Iterator[Condition]:
+    if skewed:
+        others = f"; {len(skewed) - 1:,} more partitions are skewed" if len(skewed) > 1 else ""
+        yield Condition(type="PartitionSkewed", detail=skewed[0].text + others)
 
 
 def _named(partitions: Sequence[str]) -> str:

@@ -14,14 +14,17 @@ from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.views import share_ppm
-from tidemark.controller.decision import Basis
+from tidemark.controller.decision import Basis, in_use_ms
 from tidemark.controller.report_checks import MAX_DURATION_MS, MAX_TIME_US
 from tidemark.controller.store.history import past_of
-from tidemark.controller.store.horizon import horizon_of
+from tidemark.controller.store.horizon import Horizon, effective_ms, horizon_of
 from tidemark.controller.store.specs import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.store.streams import get_stream
+from tidemark.controller.store.tables import RecommendationRow
+from tidemark.controller.what_if import Ground, outcome_at
 from tidemark.models.curve import Curve
 from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
+from tidemark.models.transition import kept_at
 
 __all__ = ["router"]
 
@@ -29,6 +32,9 @@ router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
 LADDER = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999, 1.0)
 """Shares of the rows whose needs make the default bounds: denser where targets are set."""
+
+EVEN_STEPS = 24
+"""Into how many even steps the default bounds divide the curve, beside those where it bends."""
 
 Bounds = Annotated[
     list[Annotated[int, Query(ge=0, le=MAX_DURATION_MS)]],
@@ -79,12 +85,17 @@ def get_curve(
     """
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
-        slo = get_slo(session, stream_id)
-        asked_ms = horizon_ms or (DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms)
+        spec = get_slo(session, stream_id)
+        slo = None if spec is None else spec.value
+        asked_ms = horizon_ms or (DEFAULT_HORIZON_MS if slo is None else slo.horizon_ms)
         if horizon_ms is None and until_us is None:
-            seen = _of_horizon(service.decider.basis(session, stream_id, asked_ms))
+            ground = service.grounds.of(session, stream_id, service.clock())
+            seen = _of_horizon(ground.basis, horizon_of(session, stream_id, asked_ms))
         else:
             seen = _of_past(session, stream_id, asked_ms, until_us)
+            ground = Ground(slo, asked_ms, None, None)
+        operating = _operating(session, stream_id)
+        recommendation = session.get(RecommendationRow, stream_id)
     bounds = sorted(set(bound_ms)) or ladder(seen)
     return schemas.Curve(
         job=which.job,
@@ -98,7 +109,21 @@ def get_curve(
             relative_error_ppm=DEFAULT_RELATIVE_ACCURACY_PPM,
             unknown_rows=seen.unknown_rows if seen else 0,
         ),
-        points=[] if seen is None else [_point(seen.curve, bound) for bound in bounds],
+        points=[] if seen is None else [_point(seen.curve, bound, ground) for bound in bounds],
+        target_ppm=None if slo is None else slo.target_ppm,
+        latency_cap_ms=None if slo is None else slo.latency_cap_ms,
+        state_cap_rows=None if slo is None else slo.state_cap_rows,
+        operating=operating,
+        recommended_ms=None if recommendation is None else recommendation.bound_ms,
+    )
+
+
+def _operating(session: Session, stream_id: int) -> schemas.Operating:
+    horizon = horizon_of(session, stream_id, 0)
+    if horizon is None:
+        return schemas.Operating(bound_ms=None, effective_ms=None)
+    return schemas.Operating(
+        bound_ms=in_use_ms(session, horizon), effective_ms=effective_ms(session, horizon.newest)
     )
 
 
@@ -116,10 +141,10 @@ class _Seen:
     """The bound in use at its end, as far as it is kept."""
 
 
-def _of_horizon(basis: Basis | None) -> _Seen | None:
-    if basis is None:
+def _of_horizon(basis: Basis | None, horizon: Horizon | None) -> _Seen | None:
+    if basis is None or horizon is None:
         return None
-    facts, horizon = basis.facts, basis.horizon
+    facts = basis.facts
     return _Seen(
         basis.curve,
         horizon.from_us,
@@ -151,22 +176,24 @@ def _of_past(session: Session, stream_id: int, horizon_ms: int, until_us: int | 
 
 
 def ladder(seen: _Seen | None) -> list[int]:
-    """Return bounds in milliseconds that show the curve where it bends: 0, needs at round shares, the bound in use."""
+    """Return bounds in milliseconds that show the curve: 0, needs at round shares, the bound in use, and even steps."""
     if seen is None:
         return []
     needs = seen.curve.needs
     found = (needs.value_at_rank(math.ceil(share * needs.weight)) for share in LADDER)
-    return sorted(
-        {
-            0,
-            *([] if seen.bound_ms is None else [seen.bound_ms]),
-            *(max(math.ceil(need / 1_000), 0) for need in found if need is not None),
-        }
-    )
+    bends = {
+        0,
+        *([] if seen.bound_ms is None else [seen.bound_ms]),
+        *(max(math.ceil(need / 1_000), 0) for need in found if need is not None),
+    }
+    # Between them in even steps, so that a line through the points is the curve.
+    return sorted(bends | {max(bends) * step // EVEN_STEPS for step in range(1, EVEN_STEPS)})
 
 
-def _point(curve: Curve, bound_ms: int) -> schemas.CurvePoint:
-    point = curve.at(bound_ms * 1_000)
+def _point(curve: Curve, bound_ms: int, ground: Ground) -> schemas.CurvePoint:
+    outcome = outcome_at(ground, bound_ms * 1_000)
+    kept = kept_at(curve, bound_ms * 1_000, ground.confidence_ppm) if outcome is None else outcome.kept
+    point = kept.point
     return schemas.CurvePoint(
         bound_ms=bound_ms,
         rows=point.rows,
@@ -175,6 +202,10 @@ def _point(curve: Curve, bound_ms: int) -> schemas.CurvePoint:
         latency_base_ms=_milliseconds(point.latency_base_us),
         latency_wall_ms=_milliseconds(point.latency_wall_us),
         windows_emitted=point.windows_emitted,
+        completeness_least_ppm=kept.least_ppm,
+        completeness_most_ppm=kept.most_ppm,
+        state_rows=None if outcome is None else outcome.state_rows,
+        meets_all=None if outcome is None else outcome.meets_all,
     )
 
 

@@ -50,6 +50,8 @@ _TEXT = (
     "the event time that is open)"
 )
 
+_SKEW_TEXT = "partition '7' costs 8 min of latency: without it the bound would be 2 min"
+
 _TRANSITION = {
     "from_bound_ms": 300_000,
     "bound_ms": 600_000,
@@ -230,7 +232,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "TokenBody": {"name": "orders-job", "role": "job", "jobs": ["orders"], "lifetime_ms": 7_776_000_000},
     "TokenAnswer": _TOKEN,
     # No real one: its check does not fit.
-    "TokenMade": {**_TOKEN, "token": "tdm_job_" + "0" * 49},
+    "TokenMade": {**_TOKEN, "token": "tdm_job_" + "0" * 51},
     "TokenPage": {"tokens": [_TOKEN], "next_cursor": None},
     "ReportBody": {
         "schema_version": 1,
@@ -331,6 +333,45 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "reason": "119,552 of 120,000 rows need at most 10 min, which certifies 0.995 of the rows",
         "envelope": _ENVELOPE,
         "pin": None,
+    },
+    "FleetPage": {
+        "streams": [
+            {
+                **_JOB,
+                "mode": "OnRestart",
+                "paused": False,
+                "pin": None,
+                "target_ppm": 995_000,
+                "completeness_least_ppm": 996_310,
+                "completeness_most_ppm": 996_310,
+                "provisional": True,
+                "window_least_ppm": 996_098,
+                "window_most_ppm": 996_102,
+                "budget_remaining_ppm": 219_600,
+                "recommended_ms": 600_000,
+                "published_ms": 600_000,
+                "applied_ms": 600_000,
+                "in_use_ms": 600_000,
+                "effective_ms": 601_000,
+                "rollout": {"id": 12, "state": "Effective", "held_by": None},
+                "worst": {"type": "PartitionSkewed", "detail": _SKEW_TEXT},
+                "alerts": ["PartitionSkewed"],
+                "partitions": {"total": 64, "idle": 0, "behind": 0, "skewed": 1, "future": 0},
+                "skewed": {
+                    "partition": "7",
+                    "without_bound_ms": 120_000,
+                    "costs_ms": 480_000,
+                    "text": _SKEW_TEXT,
+                },
+                "last_batch_us": _STARTED_US,
+                "updated_us": _STARTED_US + 15_000_000,
+            }
+        ],
+        "totals": {
+            "streams": 2,
+            "worst": [{"type": "PartitionSkewed", "streams": 1}, {"type": None, "streams": 1}],
+        },
+        "next_cursor": None,
     },
     "StreamPage": {
         "streams": [
@@ -483,6 +524,110 @@ EXAMPLES: dict[str, dict[str, Any]] = {
                 "latency_base_ms": 603_100,
                 "latency_wall_ms": 604_900,
                 "windows_emitted": 57,
+                "completeness_least_ppm": 995_905,
+                "completeness_most_ppm": 996_604,
+                "state_rows": 9_387,
+                "meets_all": True,
+            }
+        ],
+        "target_ppm": 995_000,
+        "latency_cap_ms": 900_000,
+        "state_cap_rows": None,
+        "operating": {"bound_ms": 300_000, "effective_ms": 301_000},
+        "recommended_ms": 600_000,
+    },
+    "Preview": {
+        **_JOB,
+        "bound_ms": 600_000,
+        "horizon_ms": 86_400_000,
+        "rows": 120_000,
+        "late": 448,
+        "late_a_day": 96_768,
+        "completeness_ppm": 996_266,
+        "completeness_least_ppm": 995_905,
+        "completeness_most_ppm": 996_604,
+        "beyond_evidence": False,
+        "latency_base_ms": 603_100,
+        "latency_wall_ms": 604_900,
+        "state_rows": 9_387,
+        "state_bytes": 1_922_389,
+        "meets_target": True,
+        "meets_latency_cap": True,
+        "meets_state_cap": None,
+        "text": "a bound of 10 min would keep 99.62 %: 448 of 120,000 rows would be late, about 96,768 a day; windows "
+        "would come 10 min 5 s after their end on average; about 9,387 rows of state; it meets the target of 99.5 %; "
+        "it is within the latency cap of 15 min",
+        "transition": _TEXT,
+    },
+    "History": {
+        **_JOB,
+        "from_us": _STARTED_US,
+        "to_us": _STARTED_US + 600_000_000,
+        "slot_us": 300_000_000,
+        "target_ppm": 995_000,
+        "slots": [
+            {
+                "from_us": _STARTED_US,
+                "rows": 90_000,
+                "pairs": 90_000,
+                "late_least": 336,
+                "late_most": 336,
+                "unjudged_rows": 0,
+                "future_rows": 0,
+                "bound_in_use_ms": 300_000,
+                "effective_ms": 301_000,
+                "published_ms": 600_000,
+                "need_p50_ms": 2_100,
+                "need_p90_ms": 64_000,
+                "need_target_ms": 596_000,
+                "need_max_ms": 1_204_000,
+            },
+            {
+                "from_us": _STARTED_US + 300_000_000,
+                "rows": None,
+                "pairs": None,
+                "late_least": None,
+                "late_most": None,
+                "unjudged_rows": None,
+                "future_rows": None,
+                "bound_in_use_ms": None,
+                "effective_ms": None,
+                "published_ms": 600_000,
+                "need_p50_ms": None,
+                "need_p90_ms": None,
+                "need_target_ms": None,
+                "need_max_ms": None,
+            },
+        ],
+        "rollouts": [
+            {
+                "id": 12,
+                "state": "Effective",
+                "from_bound_ms": 300_000,
+                "to_bound_ms": 600_000,
+                "published_us": _STARTED_US + 120_000_000,
+                "effective_us": _STARTED_US + 240_000_000,
+                "ended_us": None,
+            }
+        ],
+    },
+    "Heatmap": {
+        **_JOB,
+        "from_us": _STARTED_US,
+        "to_us": _STARTED_US + 1_200_000_000,
+        "slot_us": 600_000_000,
+        "slots": [_STARTED_US, _STARTED_US + 600_000_000],
+        "share_ppm": 995_000,
+        "bound_ms": 600_000,
+        "total": 64,
+        "partitions": [
+            {
+                "partition": "7",
+                "state": "Active",
+                "skewed": True,
+                "future": False,
+                "costs_ms": 480_000,
+                "cells": [{"need_ms": 598_000, "pairs": 1_400}, None],
             }
         ],
     },
@@ -498,9 +643,17 @@ EXAMPLES: dict[str, dict[str, Any]] = {
                 "need_ms": 840_000,
                 "skew_ms": 239_000,
                 "future_rows": 0,
+                "future": False,
+                "state": "Active",
+                "skewed": True,
+                "skewed_us": _STARTED_US - 3_600_000_000,
+                "without_bound_ms": 120_000,
+                "costs_ms": 480_000,
+                "text": _SKEW_TEXT,
             }
         ],
         "share_ppm": 995_000,
+        "bound_ms": 600_000,
         "next_cursor": None,
     },
     "PredictionPage": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sqlalchemy.exc import SQLAlchemyError
 
 from tidemark.controller.api.dependencies import TheService
@@ -52,7 +52,7 @@ def readyz(service: TheService, verbose: Verbose = None) -> Health:
 )
 def metrics(service: TheService) -> Response:
     """Return the metrics in Prometheus' text format."""
-    return Response(generate_latest(service.registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(service.scrape.text(), media_type=CONTENT_TYPE_LATEST)
 
 
 def _health(checks: list[HealthCheck], error: type[TidemarkError], verbose: str | None) -> Health:

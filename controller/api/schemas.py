@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from tidemark.controller.access.roles import Role
+from tidemark.models.progress import PartitionState
 from tidemark.models.rollout.facts import Cause, Gate
 from tidemark.models.rollout.machine import Act
 from tidemark.models.rollout.states import State
@@ -33,9 +34,20 @@ __all__ = [
     "EventEvidence",
     "EventPage",
     "Evidence",
+    "FleetPage",
+    "FleetPartitions",
+    "FleetRollout",
+    "FleetStream",
+    "FleetTotals",
     "Freeze",
     "Health",
     "HealthCheck",
+    "Heatmap",
+    "HeatmapCell",
+    "HeatmapPartition",
+    "History",
+    "HistoryRollout",
+    "HistorySlot",
     "JobCondition",
     "JobPage",
     "JobStatus",
@@ -43,6 +55,7 @@ __all__ = [
     "Live",
     "MissingRange",
     "ModeCount",
+    "Operating",
     "Partition",
     "PartitionPage",
     "PinAnswer",
@@ -54,6 +67,7 @@ __all__ = [
     "PolicySet",
     "Prediction",
     "PredictionPage",
+    "Preview",
     "Problem",
     "ProblemItem",
     "Promise",
@@ -71,6 +85,7 @@ __all__ = [
     "Rollout",
     "RolloutDetail",
     "RolloutPage",
+    "SkewedPartition",
     "SloAnswer",
     "SloSet",
     "Step",
@@ -81,6 +96,7 @@ __all__ = [
     "TokenMade",
     "TokenPage",
     "Transition",
+    "WorstCount",
 ]
 
 
@@ -715,6 +731,7 @@ ConditionType = Literal[
     "SkewBeyondCeiling",
     "CeilingNear",
     "FutureRows",
+    "PartitionSkewed",
 ]
 
 
@@ -1089,6 +1106,24 @@ class CurvePoint(Answer):
     """Mean over windows of the wall time of emission minus the window's end, in milliseconds; null without windows."""
     windows_emitted: int
     """Windows that would have been emitted."""
+    completeness_least_ppm: int | None
+    """Lower end of the interval of the share at the SLO's confidence, in parts per million; rows are taken to be
+    independent; null without rows."""
+    completeness_most_ppm: int | None
+    """Upper end of it, with all pairs that the sketch cannot tell."""
+    state_rows: int | None
+    """Rows of state under the bound, an estimate; null when it is not known, as for a span of the past."""
+    meets_all: bool | None
+    """Whether the bound certifies the target within the caps; null without an SLO."""
+
+
+class Operating(Answer):
+    """Where the stream runs on its curve."""
+
+    bound_ms: int | None
+    """The bound in use, in milliseconds; in Live the one published; null when it is not known."""
+    effective_ms: int | None
+    """How far the watermark really trails the greatest event time, in milliseconds; null when it is not known."""
 
 
 class CurveBasis(Answer):
@@ -1122,6 +1157,185 @@ class Curve(Answer):
     """What it rests on."""
     points: list[CurvePoint]
     """By ascending bound."""
+    target_ppm: int | None
+    """The completeness target, in parts per million; null without an SLO."""
+    latency_cap_ms: int | None
+    """Greatest mean wall latency allowed, in milliseconds; null for no cap."""
+    state_cap_rows: int | None
+    """Most rows of state allowed; null for no cap."""
+    operating: Operating
+    """Where the stream runs now."""
+    recommended_ms: int | None
+    """The bound recommended, in milliseconds; null when there is none."""
+
+
+class Preview(Answer):
+    """What would happen if a bound were in force, by what was reported over the SLO's horizon. Nulls are unknown."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    bound_ms: int
+    """The bound asked about, in milliseconds."""
+    horizon_ms: int
+    """How far back it counts, in milliseconds."""
+    rows: int
+    """(Row, key) pairs that it rests on."""
+    late: int
+    """How many of them would have been late."""
+    late_a_day: int | None
+    """As many a day, in proportion to the time that was reported."""
+    completeness_ppm: int | None
+    """Share that would be admitted, in parts per million, rounded down."""
+    completeness_least_ppm: int | None
+    """Lower end of its interval at the SLO's confidence, in parts per million; rows are taken to be independent."""
+    completeness_most_ppm: int | None
+    """Upper end of it."""
+    beyond_evidence: bool
+    """Whether the bound is wider than any need that was seen: then more would cost latency and keep no more."""
+    latency_base_ms: int | None
+    """Mean base at emission minus the window's end, in milliseconds."""
+    latency_wall_ms: int | None
+    """Mean wall time of emission minus the window's end, in milliseconds."""
+    state_rows: int | None
+    """Rows of state once it is in effect, an estimate."""
+    state_bytes: int | None
+    """Memory of the state then, in bytes: the same estimate."""
+    meets_target: bool | None
+    """Whether it certifies the target; null without an SLO or with too few rows."""
+    meets_latency_cap: bool | None
+    """Whether the mean wall latency is within the cap; null without a cap."""
+    meets_state_cap: bool | None
+    """Whether the state is within the cap; null without a cap."""
+    text: str
+    """The same as a sentence."""
+    transition: str | None
+    """What going there from the bound in use would do; null when it is the bound in use, or without a report."""
+
+
+class HistorySlot(Answer):
+    """One slot of a series. Without a batch everything but what the job was told is null: a gap, not a zero."""
+
+    from_us: int
+    """Its start, in microseconds since the epoch."""
+    rows: int | None
+    """Rows that arrived."""
+    pairs: int | None
+    """(Row, key) pairs that were judged."""
+    late_least: int | None
+    """Pairs that were late for sure."""
+    late_most: int | None
+    """Pairs that may have been late."""
+    unjudged_rows: int | None
+    """Rows whose fate is unknown."""
+    future_rows: int | None
+    """Rows dated ahead of the clock."""
+    bound_in_use_ms: int | None
+    """The bound in the plan of its newest batch, in milliseconds."""
+    effective_ms: int | None
+    """How far the watermark really trailed then, in milliseconds."""
+    published_ms: int | None
+    """The bound that the job was told at its end, in milliseconds; null for none, and in time to come."""
+    need_p50_ms: int | None
+    """What half of its pairs needed at the most, in milliseconds."""
+    need_p90_ms: int | None
+    """What 90 % needed."""
+    need_target_ms: int | None
+    """What ``target_ppm`` of them needed."""
+    need_max_ms: int | None
+    """What all needed."""
+
+
+class HistoryRollout(Answer):
+    """A rollout in a series."""
+
+    id: int
+    """Its number."""
+    state: State
+    """Where it is."""
+    from_bound_ms: int | None
+    """The bound told before it, in milliseconds; null: the job kept its own."""
+    to_bound_ms: int | None
+    """The bound that it tells, in milliseconds; null: the job keeps its own."""
+    published_us: int | None
+    """When jobs were told, in microseconds since the epoch."""
+    effective_us: int | None
+    """When the watermark first followed it, in microseconds since the epoch; null before it."""
+    ended_us: int | None
+    """When it was verified or ended otherwise, in microseconds since the epoch; null while it is open."""
+
+
+class History(Answer):
+    """Bounds, needs and late rows of a stream over time."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    from_us: int
+    """Start of the first slot, in microseconds since the epoch."""
+    to_us: int
+    """End of the last slot, in microseconds since the epoch."""
+    slot_us: int
+    """Width of a slot, in microseconds."""
+    target_ppm: int
+    """The share that ``need_target_ms`` is about, in parts per million: the SLO's target, or 99 % without an SLO."""
+    slots: list[HistorySlot]
+    """All slots of the span, in order."""
+    rollouts: list[HistoryRollout]
+    """Rollouts that were published, took effect or ended in the span, the newest first; 200 at the most."""
+
+
+class HeatmapCell(Answer):
+    """What a partition needed in a slot."""
+
+    need_ms: int
+    """The bound that admits ``share_ppm`` of its pairs, in milliseconds; 0 when they need none."""
+    pairs: int
+    """(Row, key) pairs of it with a known need."""
+
+
+class HeatmapPartition(Answer):
+    """One partition of a map."""
+
+    partition: str
+    """Its name."""
+    state: PartitionState | None
+    """How it was getting on when the stream was looked at last; null before that."""
+    skewed: bool
+    """Whether it was skewed then."""
+    future: bool
+    """Whether rows of it in the span, or after it, were dated ahead of the clock."""
+    costs_ms: int | None
+    """By how much the bound would have fallen without it then, in milliseconds; null when that is not known."""
+    cells: list[HeatmapCell | None]
+    """One for each slot; null where nothing of it was seen."""
+
+
+class Heatmap(Answer):
+    """What the partitions of a stream needed over time."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    from_us: int
+    """Start of the first slot, in microseconds since the epoch."""
+    to_us: int
+    """End of the last slot, in microseconds since the epoch."""
+    slot_us: int
+    """Width of a slot, in microseconds."""
+    slots: list[int]
+    """Starts of the slots, in microseconds since the epoch."""
+    share_ppm: int
+    """The share that needs are about, in parts per million. Slots of the past keep the share that was asked then."""
+    bound_ms: int | None
+    """The bound that all partitions needed together over the horizon, in milliseconds; null when it is not known."""
+    total: int
+    """How many partitions may have rows in the span."""
+    partitions: list[HeatmapPartition]
+    """Those that cost most, first."""
 
 
 class Partition(Answer):
@@ -1146,6 +1360,21 @@ class Partition(Answer):
     has to leave room for; null when it has not been heard since that is kept."""
     future_rows: int
     """Rows of it that were dated ahead of the clock and set back to it."""
+    future: bool
+    """Whether such rows came within the horizon."""
+    state: PartitionState
+    """Active; Idle: it used to report and is silent; Behind: its rows trail by more than the bound, or the source has
+    rows of it that are not read; Gone: no row of it within the horizon."""
+    skewed: bool
+    """Whether without it the bound would be narrower by a share and an amount, as of when the stream was looked at."""
+    skewed_us: int | None
+    """Since when it is, in microseconds since the epoch; null unless it is."""
+    without_bound_ms: int | None
+    """The bound that the other partitions need, in milliseconds; null when they have too little evidence."""
+    costs_ms: int | None
+    """By how much the bound would fall without it, in milliseconds; negative when it would rise."""
+    text: str | None
+    """What a skewed one costs, as a sentence; null unless it is skewed."""
 
 
 class PartitionPage(Answer):
@@ -1155,6 +1384,134 @@ class PartitionPage(Answer):
     """The partitions."""
     share_ppm: int
     """The share of rows that ``need_ms`` is about, in parts per million: the SLO's target, or 99 % without an SLO."""
+    bound_ms: int | None
+    """The bound that all partitions need together to certify that share, in milliseconds, before any rounding, guard
+    rail or limit: what ``without_bound_ms`` and ``costs_ms`` are held against; null without enough evidence."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
+class FleetRollout(Answer):
+    """The newest rollout of a stream, in a list."""
+
+    id: int
+    """Its number."""
+    state: State
+    """Where it is."""
+    held_by: Gate | None
+    """The gate that holds it; null when none does."""
+
+
+class FleetPartitions(Answer):
+    """How many partitions of a stream are how."""
+
+    total: int
+    """With a row within the horizon."""
+    idle: int
+    """Those that used to report and are silent."""
+    behind: int
+    """Those that are behind."""
+    skewed: int
+    """Those without which the bound would be far narrower."""
+    future: int
+    """Those with rows dated ahead of the clock within the horizon."""
+
+
+class SkewedPartition(Answer):
+    """The skewed partition that costs most."""
+
+    partition: str
+    """Its name."""
+    without_bound_ms: int
+    """The bound that the other partitions need, in milliseconds."""
+    costs_ms: int
+    """By how much the bound would fall without it, in milliseconds."""
+    text: str
+    """The same as a sentence."""
+
+
+class FleetStream(Answer):
+    """A stream in the list of the fleet.
+
+    What it is told and what is asked of it is as it stands; the rest is as of ``updated_us``.
+    """
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    mode: Mode
+    """Its mode."""
+    paused: bool
+    """Whether nothing new is rolled."""
+    pin: PinInForce | None
+    """The kill switch that holds it; null for none."""
+    target_ppm: int | None
+    """Its completeness target in parts per million; null without an SLO."""
+    completeness_least_ppm: int | None
+    """Share of the newest ten minutes' pairs that was admitted at the least; null without any."""
+    completeness_most_ppm: int | None
+    """The same at the most."""
+    provisional: bool
+    """Whether rows could still come for windows that the watermark had not passed."""
+    window_least_ppm: int | None
+    """Share that was good over the SLO's window at the least; null without an SLO or without rows."""
+    window_most_ppm: int | None
+    """The same at the most."""
+    budget_remaining_ppm: int | None
+    """What is left of the budget at the least, in parts per million of it; negative when overdrawn, null when there is
+    none."""
+    recommended_ms: int | None
+    """The bound recommended, in milliseconds; null when there is none."""
+    published_ms: int | None
+    """The bound that the job is told, in milliseconds; null when it keeps its own."""
+    applied_ms: int | None
+    """The bound last acknowledged, in milliseconds; null before the first."""
+    in_use_ms: int | None
+    """The bound in the plan of the newest batch, in milliseconds; null without a report."""
+    effective_ms: int | None
+    """How far the watermark really trailed the greatest event time, in milliseconds; null when it is not known."""
+    rollout: FleetRollout | None
+    """Its newest rollout; null before the first."""
+    worst: Condition | None
+    """The worst of what somebody should know; null when there is nothing."""
+    alerts: list[ConditionType]
+    """What somebody should do something about, the worst first."""
+    partitions: FleetPartitions
+    """How its partitions are."""
+    skewed: SkewedPartition | None
+    """The skewed partition that costs most; null without any."""
+    last_batch_us: int | None
+    """Trigger time of its newest batch, in microseconds since the epoch; null without a report."""
+    updated_us: int | None
+    """When it was looked at last, in microseconds since the epoch; null when it has not been yet."""
+
+
+class WorstCount(Answer):
+    """How many streams have the same worst condition."""
+
+    type: ConditionType | None
+    """Which; null for those without any."""
+    streams: int
+    """How many."""
+
+
+class FleetTotals(Answer):
+    """The fleet as a whole, as far as it is in reach."""
+
+    streams: int
+    """How many streams are known."""
+    worst: list[WorstCount]
+    """How many of them have which worst condition, the worst first."""
+
+
+class FleetPage(Answer):
+    """A page of the fleet: the least budget first, streams of unknown budget last."""
+
+    streams: list[FleetStream]
+    """The streams."""
+    totals: FleetTotals
+    """All streams in reach, on this page or not."""
     next_cursor: str | None
     """Where the next page begins; null on the last."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from sqlalchemy.orm import Session
@@ -16,6 +18,7 @@ from tidemark.controller.decision import is_current, steps_of
 from tidemark.controller.store.acknowledgements import last_acknowledgement
 from tidemark.controller.store.horizon import Horizon, effective_ms, facts, horizon_of, open_keys
 from tidemark.controller.store.live import KeptLive, NewestState, newest_state
+from tidemark.controller.store.overviews import Skewed, skewed_in
 from tidemark.controller.store.partitions import FutureRows, future_rows_in
 from tidemark.controller.store.pins import StandingPin, pin_in_force
 from tidemark.controller.store.publication import NO_REPORT, OFF, answer_of, last_published
@@ -25,15 +28,17 @@ from tidemark.controller.store.specs import DEFAULT_HORIZON_MS, Spec, get_policy
 from tidemark.controller.store.tables import AcknowledgementRow, PublishedRow, RecommendationRow, StreamRow
 from tidemark.models.coverage import Coverage
 from tidemark.models.horizon import Facts
-from tidemark.models.progress import UNKNOWN_PROGRESS
+from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.quantile import least_samples
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.target import PPM, format_target
 from tidemark.models.wire import AppendDelay, BoundAnswer, BoundSource
 
 __all__ = [
+    "Known",
     "applied_answer",
     "bound_answer",
+    "conditions_now",
     "milliseconds",
     "pin_answer",
     "policy_answer",
@@ -172,25 +177,60 @@ def stream_status(session: Session, row: StreamRow, now_us: int) -> schemas.Stre
         completeness=_completeness(session, horizon, known),
         budget=None if slo is None else budget_of(session, row.id, slo.value),
         rollout=None if rollout is None else rollout_answer(rollout, row),
-        conditions=conditions_of(
-            Seen(
-                stream=row,
-                slo=slo,
-                mode=policy.mode,
-                facts=known,
-                progress=progress,
-                recommendation=recommendation,
-                published=published,
-                applied=applied,
-                pin=pin,
-                rollout=rollout,
-                paused=policy.paused,
-                paused_why=paused_why(session, row.id),
-                live=state.live,
-                room=room_in(session, row.id, horizon, progress.batch_gap_us),
-                future=FutureRows(0, ()) if horizon is None else future_rows_in(session, horizon),
-            )
-        ),
+        conditions=conditions_now(session, row, Known(slo, horizon, known, progress, state)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What has been read of a stream already."""
+
+    slo: Spec[Slo] | None
+    """Its SLO."""
+    horizon: Horizon | None
+    """Its horizon."""
+    facts: Facts | None
+    """The sums over it."""
+    progress: Progress
+    """How it has been getting on."""
+    state: NewestState
+    """What the newest report said of live control."""
+
+
+def conditions_now(
+    session: Session,
+    row: StreamRow,
+    known: Known,
+    skewed: Sequence[Skewed] | None = None,
+) -> list[schemas.Condition]:
+    """Return the conditions that hold.
+
+    Args:
+        session: the session.
+        row: the stream.
+        known: what has been read already.
+        skewed: the partitions that are skewed; None: those that were when it was looked at last.
+    """
+    policy, horizon = get_policy(session, row.id).value, known.horizon
+    return conditions_of(
+        Seen(
+            stream=row,
+            slo=known.slo,
+            mode=policy.mode,
+            facts=known.facts,
+            progress=known.progress,
+            recommendation=session.get(RecommendationRow, row.id),
+            published=last_published(session, row.id),
+            applied=last_acknowledgement(session, row.id),
+            pin=pin_in_force(session, row.job, row.stream),
+            rollout=newest_rollout(session, row.id),
+            paused=policy.paused,
+            paused_why=paused_why(session, row.id),
+            live=known.state.live,
+            room=room_in(session, row.id, horizon, known.progress.batch_gap_us),
+            future=FutureRows(0, ()) if horizon is None else future_rows_in(session, horizon),
+            skewed=skewed_in(session, row.id) if skewed is None else skewed,
+        )
     )
 
 

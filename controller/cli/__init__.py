@@ -11,6 +11,7 @@ from tidemark.controller.cli import (
     doctor,
     events,
     openapi,
+    partitions,
     pin,
     policy,
     recommendations,
@@ -78,6 +79,7 @@ add_lazy(
 slo.register(app)
 policy.register(app)
 status.register(app)
+partitions.register(app)
 recommendations.register(app)
 rollouts.register(app)
 events.register(app)

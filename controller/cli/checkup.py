@@ -101,6 +101,7 @@ class _Checkup:
         yield from self._fine_unless(missing, "Pinned", "it is not pinned")
         yield from self._fine_unless(missing, "CoverageGap", "every batch was reported")
         yield from self._fine_unless(missing, "PartitionsSilent", "no partition has fallen silent")
+        yield from self._fine_unless(missing, "PartitionSkewed", "no partition holds the others up")
         yield from self._fine_unless(missing, "FutureRows", "no rows were dated ahead of the clock")
         rolling = missing.pop("Rolling", None)
         if rolling is not None:
@@ -193,6 +194,10 @@ def _gaps(status: Mapping[str, Any], place: Place) -> str:
     return f"{last}they stay unknown; see what the driver's log says of reports; {place.curl()}"
 
 
+def _partitions(place: Place) -> str:
+    return place.tidemark("partitions", place.job, place.stream)
+
+
 def _held(place: Place, what: str) -> str:
     return f"{what}: {place.tidemark('rollouts', place.job, place.stream, '--all')}"
 
@@ -225,7 +230,7 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     **dict.fromkeys(
         ("SkewBeyondCeiling", "CeilingNear"),
         lambda _, place: (
-            f"see what is behind: {place.curl('/partitions')}; else give the job's call a greater ceiling= and start "
+            f"see what is behind: {_partitions(place)}; else give the job's call a greater ceiling= and start "
             f"it again: {place.start()}"
         ),
     ),
@@ -234,8 +239,9 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     "RolloutHeld": lambda _, place: _held(place, "approve it, or let it wait"),
     "RolledBack": lambda _, place: _held(place, "see why, and whether the SLO or the policy should change"),
     "CoverageGap": _gaps,
-    "PartitionsSilent": lambda _, place: place.curl("/partitions"),
-    "FutureRows": lambda _, place: place.curl("/partitions"),
+    **dict.fromkeys(
+        ("PartitionsSilent", "PartitionSkewed", "FutureRows"), lambda _, place: _partitions(place)
+    ),
     "RowsNotCounted": lambda _, place: (
         f"give the job's call a greater max_keys= and start it again: {place.start()}"
     ),

@@ -143,6 +143,28 @@ def register(app: typer.Typer) -> None:
         ]
         return table(("stream", "target", "mode", "recommended", "applied"), rows, "there are no streams yet")
 
+    @slo.command("export")
+    def export(
+        job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only this job's.")] = None,
+        stream: Annotated[str | None, typer.Argument(metavar="[STREAM]", help="Only this stream's.")] = None,
+        *,
+        form: Annotated[
+            Literal["openslo"], typer.Option("--format", help="openslo: YAML of OpenSLO v1.")
+        ] = "openslo",
+        url: UrlOption = DEFAULT_URL,
+        token_file: TokenFileOption = None,
+    ) -> None:
+        """Print SLOs for other tools, with the metrics that Prometheus has of them."""
+        from tidemark.controller.openslo import openslo_text  # noqa: PLC0415 - other commands start fast
+
+        assert form == "openslo"
+        with asking(url, token_file) as tidemark:
+            named = [(row.job, row.stream) for row in tidemark.streams(job) if stream in {None, row.stream}]
+            found = [(*name, set_) for name in named if (set_ := tidemark.slo(*name)) is not None]
+        if not found:
+            refused("no SLO is set there; `tidemark slo set JOB STREAM --target 0.99` sets one")
+        typer.echo(openslo_text(found), nl=False)
+
 
 def slo_text(slo: SloAnswer) -> str:
     """Return an SLO in one line."""

@@ -7,6 +7,7 @@ store may make it there; that is also the way back in when the last admin's toke
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from tidemark.controller.access.roles import Role
+from tidemark.controller.access.tokens import SECRET_BYTES, make_token
 from tidemark.controller.cli.fail import fail
 from tidemark.controller.cli.options import duration_of
 from tidemark.controller.cli.remote import (
@@ -95,7 +97,13 @@ class RemoteDesk:
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     tokens = typer.Typer(help="Make, list, rotate and revoke bearer tokens.", no_args_is_help=True)
-    for name, command in (("create", create), ("list", list_tokens), ("rotate", rotate), ("revoke", revoke)):
+    for name, command in (
+        ("create", create),
+        ("mint", mint),
+        ("list", list_tokens),
+        ("rotate", rotate),
+        ("revoke", revoke),
+    ):
         tokens.command(name)(command)
     app.add_typer(tokens, name="token")
 
@@ -125,6 +133,14 @@ def create(
         if expires is not None:
             body["lifetime_ms"] = duration_of(expires) // 1_000
         _show_made(desk.create(body), as_json=as_json)
+
+
+def mint(
+    *,
+    role: Annotated[Role, typer.Option(help="What it is to be allowed.")],
+) -> None:
+    """Print a new token that no store knows yet: for a file that a new store begins with (TIDEMARK_FIRST_TOKENS)."""
+    typer.echo(make_token(role, secrets.token_bytes(SECRET_BYTES)))
 
 
 def list_tokens(

@@ -188,14 +188,18 @@ def emissions_in(session: Session, span: Span, newest: ReportRow) -> Emissions |
     before_us = greatest_before_us(session, span.stream_id, newest.query_id, first.batch_id - 1)
     before_ms = late_base_ms(first.late_base_ms, before_us)
     steps = emission_steps(batches, None if before_ms is None else before_ms * SPARK_TICK_US)
-    ends = session.scalars(
-        select(LedgerRow.key_us)
-        .where(
-            LedgerRow.stream_id == span.stream_id,
-            LedgerRow.key_us > steps.after_us,
-            LedgerRow.key_us <= steps.until_us,
-        )
-        .distinct()
-        .order_by(LedgerRow.key_us)
-    ).all()
-    return steps.emissions(ends)
+    return steps.emissions(_keys_in(session, span.stream_id, steps.after_us, steps.until_us))
+
+
+def _keys_in(session: Session, stream_id: int, after_us: int, until_us: int) -> list[int]:
+    """Return the keys of the ledger in (``after_us``, ``until_us``], ascending.
+
+    From each key the index leads to the next, however many partitions there are; a scan would read all of them.
+    """
+    held = (LedgerRow.stream_id == stream_id, LedgerRow.key_us <= until_us)
+    first = select(func.min(LedgerRow.key_us).label("key_us")).where(*held, LedgerRow.key_us > after_us)
+    keys = first.cte("keys", recursive=True)
+    following = select(func.min(LedgerRow.key_us)).where(*held, LedgerRow.key_us > keys.c.key_us)
+    keys = keys.union_all(select(following.scalar_subquery()).where(keys.c.key_us.is_not(None)))
+    wanted = select(keys.c.key_us).where(keys.c.key_us.is_not(None)).order_by(keys.c.key_us)
+    return list(session.scalars(wanted))

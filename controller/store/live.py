@@ -11,7 +11,7 @@ from tidemark.controller.store.horizon import horizon_of
 from tidemark.controller.store.tables import LiveRow, ReportRow
 from tidemark.models.wire import AppendDelay, LiveState, Pin, Report
 
-__all__ = ["KeptLive", "NewestState", "keep_live", "newest_state"]
+__all__ = ["KeptLive", "NewestState", "keep_live", "live_of", "newest_state"]
 
 NAMES_KEPT = 100
 """How many names of partitions are kept of each list, the first by name; all of them are counted."""
@@ -72,7 +72,7 @@ def newest_state(session: Session, newest: ReportRow) -> NewestState:
     if row is None or row.report_id != newest.id:
         return NewestState()
     return NewestState(
-        None if row.live is None else _live_of(row.live),
+        None if row.live is None else live_of(row.live),
         None if row.append_delay is None else AppendDelay(**json.loads(row.append_delay)),
     )
 
@@ -92,6 +92,7 @@ def _kept(live: LiveState) -> KeptLive:
     )
 
 
-def _live_of(text: str) -> KeptLive:
+def live_of(text: str) -> KeptLive:
+    """Return what was kept as JSON."""
     told = json.loads(text)
     return KeptLive(**{**told, "behind": tuple(told["behind"]), "idle": tuple(told["idle"])})

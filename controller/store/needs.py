@@ -3,6 +3,7 @@
 A slot spans a minute, an hour or a day; what is older is in wider ones (``rollups``). Those of the whole stream are
 counted with each report. Those of the partitions, which are many and seldom asked for, are counted later from the
 stored reports, up to one report after another (``RollupRow.split_report_id``); whoever reads them counts the rest.
+Over the horizon they are kept added up too (``partition_sums``).
 """
 
 from __future__ import annotations
@@ -14,12 +15,21 @@ import numpy as np
 from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.store.blocks import undo_blocks
 from tidemark.controller.store.bodies import stored_report
+from tidemark.controller.store.partition_sums import (
+    add_to_sums,
+    counted_needs,
+    move_in_sums,
+    needs_in_slots,
+    stored_sums,
+)
 from tidemark.controller.store.tables import NeedSketchRow, NeedSlotRow, ReportBodyRow, ReportRow, RollupRow
 from tidemark.controller.store.upsert import upsert_many
 from tidemark.models.late_base import Needs, needs_against
 from tidemark.models.need_slots import Levels, merge_all
 from tidemark.models.operators import Int64s
+from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.sketch import Sketch
 
 __all__ = [
@@ -29,7 +39,9 @@ __all__ = [
     "levels_of",
     "move_needs",
     "needs_in",
+    "partition_needs",
     "partition_sketches",
+    "rest_by_slot",
     "split_needs",
 ]
 
@@ -101,6 +113,8 @@ def move_needs(
     for name, (need_us, count) in after.by_partition.items():
         held.setdefault(name, Sketch()).add(need_us, count)
     _write_partitions(session, report.stream_id, row.slot_us, row.width_us, held)
+    move_in_sums(session, report.stream_id, row.slot_us, before, after)
+    undo_blocks(session.get_one(RollupRow, report.stream_id), report.seen_us)
 
 
 def split_needs(session: Session, stream_id: int, rollup: RollupRow, limit: int) -> int:
@@ -114,15 +128,22 @@ def split_needs(session: Session, stream_id: int, rollup: RollupRow, limit: int)
     for report, body in reports:
         needs = needs_against(stored_report(body), report.need_base_ms)
         into = by_slot.setdefault(levels.slot_us(report.seen_us), {})
+        undo_blocks(rollup, report.seen_us)
         for name, counted in needs.by_partition.items():
             into.setdefault(name, []).append(counted)
+    sums: list[tuple[int, PartitionNeeds]] = []
     for slot_us, added in sorted(by_slot.items()):
         held = _partition_rows(session, stream_id, slot_us)
+        new: dict[str, Sketch] = {}
         for name, all_counted in added.items():
             needs_us, counts = (np.concatenate(column) for column in zip(*all_counted, strict=True))
-            held.setdefault(name, Sketch()).add(needs_us, counts)
+            new[name] = Sketch()
+            new[name].add(needs_us, counts)
+            held.setdefault(name, Sketch()).merge(new[name])
+        sums.append((slot_us, PartitionNeeds.of(new)))
         changed = {name: held[name] for name in added}
         _write_partitions(session, stream_id, slot_us, levels.width_us(slot_us), changed)
+    add_to_sums(session, stream_id, sums)
     if reports:
         rollup.split_report_id = reports[-1][0].id
     return len(reports)
@@ -160,32 +181,41 @@ def needs_in(session: Session, span: Span) -> Sketch:
     )
 
 
+def partition_needs(session: Session, stream_id: int, from_us: int) -> PartitionNeeds:
+    """Return the needs of all partitions in the slots from ``from_us`` on."""
+    slot, stored = NeedSketchRow.slot_us, stored_sums(session, stream_id)
+    if stored is None:
+        held = needs_in_slots(session, stream_id, slot >= from_us)
+    elif from_us <= stored[0]:
+        more = needs_in_slots(session, stream_id, slot >= from_us, slot < stored[0])
+        held = PartitionNeeds.merged([stored[1], more])
+    else:
+        held = stored[1].minus(needs_in_slots(session, stream_id, slot >= stored[0], slot < from_us))
+    rest = [needs for _, needs in rest_by_slot(session, stream_id, from_us)]
+    return PartitionNeeds.merged([held, *rest])
+
+
 def partition_sketches(
     session: Session, stream_id: int, from_us: int, partitions: list[str]
 ) -> dict[str, Sketch]:
     """Return the needs of each of ``partitions`` in the slots from ``from_us`` on; those without any are left out."""
-    if not partitions:
-        return {}
-    found: dict[str, list[Sketch]] = {}
-    wanted = select(NeedSketchRow.partition, NeedSketchRow.sketch).where(
-        NeedSketchRow.stream_id == stream_id,
-        NeedSketchRow.slot_us >= from_us,
-        NeedSketchRow.partition.in_(partitions),
-    )
-    for partition, data in session.execute(wanted):
-        found.setdefault(partition, []).append(Sketch.from_bytes(data))
+    needs = partition_needs(session, stream_id, from_us)
+    known = set(needs.names)
+    return {name: needs.sketch(name) for name in partitions if name in known}
+
+
+def rest_by_slot(
+    session: Session, stream_id: int, from_us: int, until_us: int | None = None
+) -> list[tuple[int, PartitionNeeds]]:
+    """Return the needs of each report of a span that is not counted in its partitions yet, with when it was seen."""
     rollup = session.get(RollupRow, stream_id)
-    levels, asked = levels_of(rollup), set(partitions)
+    levels = levels_of(rollup)
     rest = _unsplit(stream_id, 0 if rollup is None else rollup.split_report_id)
-    for report, body in session.execute(rest).all():
-        if levels.slot_us(report.seen_us) < from_us:
-            continue
-        needs = needs_against(stored_report(body), report.need_base_ms)
-        for name in asked & needs.by_partition.keys():
-            sketch = Sketch()
-            sketch.add(*needs.by_partition[name])
-            found.setdefault(name, []).append(sketch)
-    return {name: merge_all(sketches) for name, sketches in found.items()}
+    return [
+        (report.seen_us, counted_needs(needs_against(stored_report(body), report.need_base_ms)))
+        for report, body in session.execute(rest).all()
+        if levels.slot_us(report.seen_us) >= from_us and (until_us is None or report.seen_us < until_us)
+    ]
 
 
 def _unsplit(stream_id: int, after_id: int) -> Select[ReportRow, bytes]:

@@ -12,8 +12,12 @@ from collections.abc import Callable
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from tidemark.controller.store.blocks import TEN_MINUTES_US, forget_blocks, make_block
 from tidemark.controller.store.hours import add_to_hours
-from tidemark.controller.store.needs import split_needs
+from tidemark.controller.store.needs import levels_of, split_needs
+from tidemark.controller.store.partition_sums import slide_sums
+from tidemark.controller.store.series import add_to_series, forget_series
+from tidemark.controller.store.specs import horizon_ms_of, share_ppm_of
 from tidemark.controller.store.tables import (
     EventRow,
     LedgerRow,
@@ -28,17 +32,21 @@ from tidemark.controller.store.tables import (
 )
 from tidemark.controller.store.upsert import insert_into
 from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.horizon import horizon_from_us
 from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us, merge_all
 from tidemark.models.retention import Retention
 from tidemark.models.sketch import Sketch
 
-__all__ = ["STEPS", "Step", "locked_rollup"]
+__all__ = ["STEPS", "Step", "count_waiting", "locked_rollup", "move_horizon"]
 
 MOST_REPORTS = 500
 """How many reports one step reads or deletes: some tenths of a second."""
 
 MOST_ROWS = 20_000
 """How many rows of the ledger one step deletes."""
+
+COUNTED_AFTER_US = 2 * SLOT_US
+"""Time after which what was seen is counted by partition as a rule, in microseconds."""
 
 Step = Callable[[Session, RollupRow, int, Retention], bool]
 """Does one step for the stream of a locked roll-up whose newest batch was seen at a time; False: nothing to do."""
@@ -77,7 +85,35 @@ def count_partitions(session: Session, rollup: RollupRow, newest_us: int, _: Ret
     ).one()
     if not waiting[0] or (waiting[0] < MOST_REPORTS and waiting[1] >= edge_us(newest_us, SLOT_US) - SLOT_US):
         return False
+    return count_waiting(session, rollup)
+
+
+def count_waiting(session: Session, rollup: RollupRow) -> bool:
+    """Count the next reports in the needs of their partitions and in the series; return False without any."""
+    reports = session.scalars(
+        select(ReportRow)
+        .where(ReportRow.stream_id == rollup.stream_id, ReportRow.id > rollup.split_report_id)
+        .order_by(ReportRow.id)
+        .limit(MOST_REPORTS)
+    ).all()
+    add_to_series(session, levels_of(rollup), reports)
     return split_needs(session, rollup.stream_id, rollup, MOST_REPORTS) > 0
+
+
+def move_horizon(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
+    """Have the sum of the partitions' needs begin where the stream's horizon does."""
+    from_us = horizon_from_us(newest_us, horizon_ms_of(session, rollup.stream_id))
+    return slide_sums(session, rollup.stream_id, from_us)
+
+
+def make_blocks(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
+    """Make the next block of what partitions needed, once its time is over and its reports are counted."""
+    share_ppm = share_ppm_of(session, rollup.stream_id)
+    until_us = newest_us - COUNTED_AFTER_US
+    return any(
+        make_block(session, rollup, width_us, until_us, share_ppm)
+        for width_us in (TEN_MINUTES_US, HOUR_US, DAY_US)
+    )
 
 
 def roll_hour(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
@@ -106,6 +142,8 @@ def roll_hour(session: Session, rollup: RollupRow, newest_us: int, retention: Re
         ),
     )
     rollup.hours_until_us = hour_us + HOUR_US
+    forget_series(session, rollup.stream_id, SLOT_US, rollup.hours_until_us)
+    forget_blocks(session, rollup.stream_id, TEN_MINUTES_US, rollup.hours_until_us)
     return True
 
 
@@ -125,6 +163,7 @@ def roll_day(session: Session, rollup: RollupRow, newest_us: int, retention: Ret
         return False
     _widen(session, rollup.stream_id, day_us, DAY_US)
     rollup.days_until_us = day_us + DAY_US
+    forget_blocks(session, rollup.stream_id, HOUR_US, rollup.days_until_us)
     return True
 
 
@@ -222,6 +261,8 @@ def forget_needs(session: Session, rollup: RollupRow, newest_us: int, retention:
     ]
     for table, old in tables:
         session.execute(delete(table).where(old))
+    forget_series(session, rollup.stream_id, HOUR_US, until_us)
+    forget_blocks(session, rollup.stream_id, DAY_US, until_us)
     rollup.needs_from_us = until_us
     return True
 
@@ -242,6 +283,8 @@ def forget_events(session: Session, rollup: RollupRow, newest_us: int, retention
 
 STEPS: tuple[Step, ...] = (
     count_partitions,
+    move_horizon,
+    make_blocks,
     roll_hour,
     roll_day,
     forget_bodies,

@@ -25,21 +25,31 @@ from tidemark.models.slo import (
 from tidemark.models.wire import Mode
 
 __all__ = [
+    "DEFAULT_CONFIDENCE_PPM",
     "DEFAULT_HORIZON_MS",
+    "DEFAULT_SHARE_PPM",
     "Precondition",
     "Spec",
     "get_policy",
     "get_slo",
+    "horizon_ms_of",
     "paused_why",
     "put_policy",
     "put_slo",
     "set_paused",
+    "share_ppm_of",
 ]
 
 T = TypeVar("T")
 
 DEFAULT_HORIZON_MS = Slo(target_ppm=1).horizon_ms
 """The horizon of a stream without an SLO, in milliseconds."""
+
+DEFAULT_CONFIDENCE_PPM = Slo(target_ppm=1).confidence_ppm
+"""The confidence that is asked for of a stream without an SLO, in parts per million."""
+
+DEFAULT_SHARE_PPM = 990_000
+"""The share of rows that is asked about for a stream without an SLO, in parts per million."""
 
 Precondition = Callable[[int], None]
 """Takes the generation in the store, 0 for none, and raises when the caller expected another."""
@@ -75,6 +85,18 @@ def get_slo(session: Session, stream_id: int) -> Spec[Slo] | None:
         worst_window_ppm=row.worst_window_ppm,
     )
     return Spec(slo, row.generation, row.updated_us)
+
+
+def horizon_ms_of(session: Session, stream_id: int) -> int:
+    """Return the stream's horizon in milliseconds, that of its SLO or the default."""
+    slo = get_slo(session, stream_id)
+    return DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms
+
+
+def share_ppm_of(session: Session, stream_id: int) -> int:
+    """Return the share of rows that is asked about, in parts per million: the SLO's target or the default."""
+    slo = get_slo(session, stream_id)
+    return DEFAULT_SHARE_PPM if slo is None else slo.value.target_ppm
 
 
 def get_policy(session: Session, stream_id: int) -> Spec[Policy]:

@@ -27,9 +27,12 @@ __all__ = [
     "LeaseTermRow",
     "LedgerRow",
     "LiveRow",
+    "NeedBlockRow",
     "NeedSketchRow",
     "NeedSlotRow",
+    "OverviewRow",
     "PartitionRow",
+    "PartitionSumsRow",
     "PinRow",
     "PolicyRow",
     "PredictionRow",
@@ -43,6 +46,7 @@ __all__ = [
     "ReportRow",
     "RolloutRow",
     "RollupRow",
+    "SeriesRow",
     "SloRow",
     "StreamRow",
     "TokenRow",
@@ -244,6 +248,58 @@ class NeedSketchRow(Base):
     width_us: Mapped[SlotWidth]
 
 
+class PartitionSumsRow(Base):
+    """The needs of all partitions of a stream over its horizon, up to the reports that are counted in them."""
+
+    __tablename__ = "partition_sums"
+
+    stream_id: Mapped[OfStream]
+    from_us: Mapped[Whole]
+    """Where it begins: every slot of ``NeedSketchRow`` from here on is in it, and no other."""
+    needs: Mapped[Blob]
+    """``models.partition_needs``."""
+
+
+class NeedBlockRow(Base):
+    """What the partitions of a stream needed in ten minutes, an hour or a day that is over."""
+
+    __tablename__ = "need_blocks"
+
+    stream_id: Mapped[OfStream]
+    width_us: Mapped[KeyNumber]
+    slot_us: Mapped[KeyNumber]
+    share_ppm: Mapped[Whole]
+    """The share of pairs that ``cells`` are about: the target at the time when it was made."""
+    cells: Mapped[Long]
+    """As JSON: [[partition, ...], [need in milliseconds, ...], [pairs, ...]]."""
+    needs: Mapped[Blob | None]
+    """The needs themselves (``models.partition_needs``), from which a day is made; null but for an hour."""
+
+
+class SeriesRow(Base):
+    """What the reports of a stream add up to in one minute or hour of batches."""
+
+    __tablename__ = "series"
+
+    stream_id: Mapped[OfStream]
+    width_us: Mapped[KeyNumber]
+    slot_us: Mapped[KeyNumber]
+    batches: Mapped[Whole]
+    rows: Mapped[Whole]
+    pairs: Mapped[Whole]
+    late_least: Mapped[Whole]
+    late_most: Mapped[Whole]
+    unjudged_rows: Mapped[Whole]
+    future_rows: Mapped[Whole]
+    keys_per_row: Mapped[Whole]
+    """The most keys that one row can have."""
+    newest_us: Mapped[Whole]
+    """Trigger time of the newest batch, which the rest is about."""
+    bound_ms: Mapped[Whole]
+    effective_ms: Mapped[Whole | None]
+    state_rows: Mapped[Whole]
+
+
 class ReportHourRow(Base):
     """What the reports of one query in one hour add up to, for spans that are rolled up."""
 
@@ -292,6 +348,12 @@ class RollupRow(Base):
     """Bodies of reports of batches that were seen before are gone."""
     ledger_from_us: Mapped[Whole | None]
     """Keys below are gone from the ledger; null while all are there."""
+    tens_until_us: Mapped[Counter]
+    """Blocks of ten minutes are made of what was seen before."""
+    hour_blocks_until_us: Mapped[Counter]
+    """Blocks of an hour are made of what was seen before."""
+    day_blocks_until_us: Mapped[Counter]
+    """Blocks of a day are made of what was seen before."""
 
 
 class ReplicaRow(Base):
@@ -350,6 +412,67 @@ class PartitionRow(Base):
     """Rows of it that were dated ahead of the clock."""
     last_future_us: Mapped[Whole | None]
     """Trigger time of the newest batch that held such a row; null without any."""
+    state: Mapped[Word | None]
+    """Active, Idle, Behind or Gone when the stream was looked at last; null before that."""
+    skewed: Mapped[bool] = mapped_column(server_default=text("false"))
+    """Whether it was skewed then."""
+    skewed_us: Mapped[Whole | None]
+    """Since when it is skewed; null unless it is."""
+    pairs: Mapped[Whole | None]
+    """(Row, key) pairs of it with a known need over the horizon then; null before that."""
+    need_ms: Mapped[Whole | None]
+    """The bound that admitted the target's share of them."""
+    without_bound_ms: Mapped[Whole | None]
+    """The bound that the other partitions needed."""
+    costs_ms: Mapped[Whole | None]
+    """By how much the stream's bound would have fallen without it."""
+
+
+class OverviewRow(Base):
+    """What a list of streams shows of one, as of when it was looked at last. Nulls are unknown."""
+
+    __tablename__ = "overviews"
+
+    stream_id: Mapped[OfStream]
+    seen_us: Mapped[Whole]
+    """When it was looked at."""
+    report_id: Mapped[Whole]
+    """The newest report then; 0 without any."""
+    last_batch_us: Mapped[Whole | None]
+    in_use_ms: Mapped[Whole | None]
+    effective_ms: Mapped[Whole | None]
+    bound_ms: Mapped[Whole | None]
+    """The bound that all partitions needed together, against which each partition's cost is counted."""
+    needs_from_us: Mapped[Whole | None]
+    """Where the horizon of these needs begins."""
+    needs_share_ppm: Mapped[Whole | None]
+    """The share of pairs that they are about."""
+    now_from_us: Mapped[Whole | None]
+    """From when on the newest batches count as now."""
+    now_least_ppm: Mapped[Whole | None]
+    now_most_ppm: Mapped[Whole | None]
+    window_least_ppm: Mapped[Whole | None]
+    """Completeness over the SLO's window, at the least."""
+    window_most_ppm: Mapped[Whole | None]
+    provisional: Mapped[bool]
+    """Whether rows could still be admitted to windows that the watermark had not passed."""
+    remaining_ppm: Mapped[Whole | None]
+    """What was left of the budget."""
+    conditions: Mapped[Long]
+    """What held, the worst first, as JSON: [[type, detail], ...]."""
+    worst: Mapped[Kind | None]
+    """Type of the first of them; null without any."""
+    partitions: Mapped[Whole]
+    """Partitions that had a row within the horizon."""
+    idle: Mapped[Whole]
+    behind: Mapped[Whole]
+    skewed: Mapped[Whole]
+    future: Mapped[Whole]
+    """Partitions with rows dated ahead of the clock within the horizon."""
+    skewed_partition: Mapped[Name | None]
+    """The skewed one that costs most; null without any."""
+    skewed_without_ms: Mapped[Whole | None]
+    skewed_costs_ms: Mapped[Whole | None]
 
 
 class SloRow(Base):

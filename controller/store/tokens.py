@@ -19,6 +19,7 @@ from tidemark.controller.store.upsert import insert_into
 __all__ = [
     "NewToken",
     "StoredToken",
+    "add_first_tokens",
     "add_token",
     "any_token",
     "get_token",
@@ -29,6 +30,9 @@ __all__ = [
     "revoke_token",
     "successor_of",
 ]
+
+FIRST_TOKENS_LOCK = 0x7469_6467
+"""Key of the PostgreSQL advisory lock under which a store gets its first tokens."""
 
 SLOTS = (1, 2)
 """Two tokens of a name may live at once: the one in use, and the one that takes its place."""
@@ -69,6 +73,22 @@ class StoredToken:
 def any_token(session: Session) -> bool:
     """Return whether a token was ever made: from then on nobody gets in without one."""
     return session.scalars(select(TokenRow.id).limit(1)).first() is not None
+
+
+def add_first_tokens(
+    session: Session, tokens: Sequence[tuple[NewToken, str]], by: str, now_us: int
+) -> Sequence[StoredToken]:
+    """Keep the tokens that a store begins with, given with their digests; none where there ever was one.
+
+    Raises:
+        TokenConflictError: when the first is not an unscoped admin's, or three have the same name.
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        # Replicas that start together: one of them does it, the others find it done.
+        session.execute(select(func.pg_advisory_xact_lock(FIRST_TOKENS_LOCK)))
+    if any_token(session):
+        return []
+    return [add_token(session, new, digest, by, now_us) for new, digest in tokens]
 
 
 def add_token(session: Session, new: NewToken, digest: str, by: str, now_us: int) -> StoredToken:

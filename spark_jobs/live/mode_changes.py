@@ -48,12 +48,12 @@ MODE_CHANGES = (
     ModeChange(CEILED, TAPPED, "new checkpoint", _FROM_CEILED),
     ModeChange(CEILED, PLAIN, "new checkpoint", _FROM_CEILED),
 )
-"""The table; README shows it."""
+"""The table; deploy/docs/live.md shows it."""
 
 NEEDS_MAX = (
     "the checkpoint was begun with multipleWatermarkPolicy=min and keeps it: under it the control stream would hold "
     "the watermark still for ever. From a checkpoint written by a plan without a ceiling to one with a ceiling a new "
-    "checkpoint is needed (see the table of mode changes in README); or take ceiling= out of the call"
+    "checkpoint is needed (see the table of mode changes in deploy/docs/live.md); or take ceiling= out of the call"
 )
 """What a query is refused with whose checkpoint has the other policy."""
 
@@ -76,5 +76,5 @@ def why_refused(error: str, has_ceiling: bool) -> str | None:
     row = next(row for row in MODE_CHANGES if (row.before, row.after) == (before, after))
     return (
         f"the checkpoint has another number of sources than the plan. If it was written by a call {before} and this "
-        f"one is {after}: that needs a {row.verdict}, {row.note} (see the table of mode changes in README)"
+        f"one is {after}: that needs a {row.verdict}, {row.note} (see the table of mode changes in deploy/docs/live.md)"
     )

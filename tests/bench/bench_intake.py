@@ -11,11 +11,8 @@ import json
 import os
 import random
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -24,6 +21,7 @@ import pytest
 from tidemark.models.operators import tumbling
 from tidemark.models.wire import PartitionCounts, Report, to_json_object
 
+from support.bench_server import busy_seconds, on_core, percentile, serving, status_of
 from support.postgres import find_postgres, running_postgres
 from support.reports import START_US
 from support.streams import SECOND
@@ -78,72 +76,6 @@ def report(stream: str, batch: int) -> Report:
         state_bytes=100_000,
         dropped_by_spark=0,
     )
-
-
-@contextmanager
-def on_core(core: int) -> Iterator[None]:
-    """Start processes, and go on, on one core; all cores again afterwards."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-@contextmanager
-def serving(database_url: str, folder: Path) -> Iterator[tuple[str, int]]:
-    """One server on the first core; its address and process id."""
-    environment = {
-        **os.environ,
-        "TIDEMARK_DATABASE_URL": database_url,
-        "TIDEMARK_LOG_LEVEL": "warning",
-        "TIDEMARK_REPORTS_PER_SECOND": "0",
-        "TIDEMARK_REQUESTS_PER_SECOND": "0",
-        "PYTHONUNBUFFERED": "1",
-    }
-    with (folder / "server.log").open("wb") as log, on_core(min(os.sched_getaffinity(0))):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tidemark.controller", "serve", "--port", "0"],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=environment,
-            text=True,
-        )
-    try:
-        assert process.stdout is not None
-        url = process.stdout.readline().split()[3].rstrip(",")
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                if httpx.get(f"{url}/readyz").is_success:
-                    break
-            except httpx.TransportError:
-                pass
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        yield url, process.pid
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
-
-
-def status_of(process: int, field: str) -> int:
-    """A number of the kernel's on a process, such as VmRSS in kilobytes."""
-    for line in Path(f"/proc/{process}/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1])
-    raise KeyError(field)
-
-
-def busy_seconds(process: int) -> float:
-    """Seconds of a core that a process has used."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def percentile(values: list[float], share: float) -> float:
-    return sorted(values)[min(int(share * len(values)), len(values) - 1)]
 
 
 async def send_all(url: str, bodies: list[tuple[str, bytes]], per_second: float | None) -> list[float]:

@@ -28,6 +28,16 @@ def postgres_url() -> Iterator[str]:
 @pytest.fixture
 def new_postgres_url(postgres_url: str) -> str:
     """Return the URL of a database of its own on the PostgreSQL that tests share."""
+    return _new_database(postgres_url)
+
+
+@pytest.fixture(scope="module")
+def module_postgres_url(postgres_url: str) -> str:
+    """Return the URL of a database that the tests of a module have to themselves."""
+    return _new_database(postgres_url)
+
+
+def _new_database(postgres_url: str) -> str:
     name = f"tidemark_{uuid4().hex}"
     engine = create_engine(postgres_url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:

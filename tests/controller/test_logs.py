@@ -73,7 +73,7 @@ def test_a_request_is_one_line_with_what_it_was_and_who_sent_it(controller: Cont
     }
 
 
-@pytest.mark.parametrize("given_id", ["", "a b", "x" * 65, "a\u00e9", '"', "tdm_job_" + "0" * 49])
+@pytest.mark.parametrize("given_id", ["", "a b", "x" * 65, "a\u00e9", '"', "tdm_job_" + "0" * 51])
 def test_an_id_that_is_not_sane_is_replaced(controller: Controller, given_id: str) -> None:
     answer = controller.http.get("/livez", headers={"X-Request-Id": given_id.encode("latin-1")})
     made = answer.headers["x-request-id"]

@@ -21,7 +21,7 @@ from tidemark.controller.api import schemas
 from tidemark.controller.api.bodies import PinBody, ReasonBody, ReportBody, SloBody, TokenBody
 from tidemark.controller.api.examples import EXAMPLES, KIND_EXAMPLES, PROBLEM_EXAMPLES
 from tidemark.controller.api.openapi import as_text
-from tidemark.controller.metrics import HELP
+from tidemark.controller.metrics.names import HELP
 from tidemark.controller.report_checks import check_report
 from tidemark.controller.settings import Settings
 from tidemark.controller.store.database import Database
@@ -144,7 +144,7 @@ def test_a_service_that_is_well_says_so_and_why_when_asked(controller: Controlle
     assert controller.http.get("/livez").json() == {"status": "ok", "checks": None}
     checks = controller.http.get("/readyz?verbose").json()["checks"]
     assert [(check["name"], check["ok"]) for check in checks] == [("store", True)]
-    assert "migration 0006" in checks[0]["detail"]
+    assert "migration 0007" in checks[0]["detail"]
 
 
 def test_a_loop_without_progress_is_not_alive(controller: Controller) -> None:

@@ -120,8 +120,8 @@ def test_without_a_token_a_page_of_another_site_reaches_nothing_by_a_name_of_its
         "Bearer ",
         "Basic cm9vdDpyb290",
         "Bearer nonsense",
-        "Bearer tdm_admin_" + "0" * 49,
-        "tdm_admin_" + "0" * 49,
+        "Bearer tdm_admin_" + "0" * 51,
+        "tdm_admin_" + "0" * 51,
     ],
 )
 def test_what_is_no_good_token_is_401(controller: Controller, header: str) -> None:

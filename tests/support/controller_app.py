@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 import httpx
+from sqlalchemy import select
 
 from tidemark.controller.app import create_app
 from tidemark.controller.loop import Turn, run_once
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
+from tidemark.controller.store.tables import StreamRow
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
 from support.reports import START_US
@@ -107,6 +109,15 @@ class Controller:
     def turn(self) -> Turn:
         service = self.service
         return run_once(service.database, service.decider, service.loop, self.clock())
+
+    def look(self) -> None:
+        """Look at every stream, whenever that was done last, and count all that waits."""
+        service = self.service
+        service.decider.leases.keep(now=True)
+        with service.database.read() as session:
+            streams = list(session.scalars(select(StreamRow.id)))
+        for stream_id in streams:
+            service.overviews.look(stream_id, self.clock())
 
     def status(self) -> dict[str, Any]:
         answer = self.get()

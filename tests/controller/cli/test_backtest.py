@@ -24,8 +24,8 @@ from tidemark.controller.traces.format import Trace, read_trace, write_trace
 from tidemark.models.operators import sliding, tumbling
 from tidemark.models.policies.catalogue import policy_forms, policy_names
 
+from support.docs import document_with
 from support.streams import SECOND
-from support.tree import ROOT
 
 APP = typer.Typer()
 APP.command()(backtest)
@@ -339,11 +339,11 @@ def test_help_names_every_option_and_policy() -> None:
 
 
 def _first_cells(heading: str) -> list[str]:
-    table = (ROOT / "README.md").read_text(encoding="utf-8").split(f"| {heading} |", 1)[1].split("\n\n", 1)[0]
+    table = document_with(f"| {heading} |").split(f"| {heading} |", 1)[1].split("\n\n", 1)[0]
     return [name for line in table.splitlines()[2:] for name in re.findall(r"`([^`]+)`", line.split("|")[1])]
 
 
-def test_the_readme_tells_of_each_field_and_option_in_its_order() -> None:
+def test_the_documents_tell_of_each_field_and_option_in_its_order() -> None:
     """A field that nobody explains is guessed at."""
     help_text = CliRunner().invoke(app, ["backtest", "--help"], env={"COLUMNS": "200"}).output
 

@@ -171,10 +171,10 @@ def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_are_each_sai
     controller.turn()
     controller.http.put("/v1/jobs/job/pin", json={"to": "Ceiling", "reason": "INC-1"})
     found = missing(doctor())
-    partitions = "curl URL/v1/jobs/job/streams/stream/partitions"
+    partitions = "tidemark partitions job stream --url URL"
     expected = {
         "2 batches were never reported": "the newest are batches 7 to 8; they stay unknown",
-        "1 partitions that used to report are silent": partitions,
+        "partitions that used to report and are silent: 1": partitions,
         "1 rows were dated ahead of the clock": partitions,
         "the watermark trails the stream by 90% of the ceiling, 60 s": f"see what is behind: {partitions}",
         "the job is held to its ceiling alone by the pin on job 'job': INC-1": (

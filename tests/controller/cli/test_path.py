@@ -1,4 +1,4 @@
-"""A person's path, as the README shows it: each of its commands is run, and prints what stands there."""
+"""A person's path, as the documents show it: each of its commands is run, and prints what stands there."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from tidemark.controller.cli import app
 from tidemark.controller.client import Client
 
 from support.controller_app import Controller
+from support.docs import document_with
 from support.http_job import HttpJob
 from support.reports import START_US
 from support.served import served
-from support.tree import ROOT
 
-HEADING = "### From an empty database to a verified bound"
+HEADING = "# From an empty database to a verified bound"
 
 COLUMNS = "118"
 
 
 def steps(text: str) -> list[tuple[str, str]]:
-    """Return the lines of the README's section that do something, each with what stands under it."""
-    section = text.split(HEADING + "\n")[1].split("\n### ", maxsplit=1)[0]
-    block = "\n".join(re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL))
+    """Return the lines of the document that do something, each with what stands under it."""
+    block = "\n".join(re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
     parts = re.split(r"^(?=[$#] )", block, flags=re.MULTILINE)
     return [(line, printed) for line, _, printed in (part.partition("\n") for part in parts) if line]
 
 
 def run(line: str, job: HttpJob, url: str) -> str:
-    """Do what a line of the README says and return what it prints."""
+    """Do what a line of the document says and return what it prints."""
     if line == "$ tidemark serve &":
         return ""  # it runs already, here with a clock that goes with the job's batches
     if line.startswith("# the job starts"):
@@ -55,20 +54,20 @@ def running(database_url: str) -> Iterator[tuple[HttpJob, str]]:
             yield HttpJob(controller, client), url
 
 
-def test_the_readme_s_path_is_what_its_commands_do(database_url: str) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_path_of_the_documents_is_what_its_commands_do(database_url: str) -> None:
+    text = document_with(f"{HEADING}\n")
     script = steps(text)
     assert len(script) > 10
     with running(database_url) as (job, url):
         for line, printed in script:
             told = run(line, job, url)
             if line != "$ tidemark serve &":
-                # Lines may end elsewhere in the README.
+                # Lines may end elsewhere in the document.
                 assert told.split() == printed.split(), f"{line}\n{told}"
 
 
 def test_the_path_ends_where_it_should(database_url: str) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = document_with(f"{HEADING}\n")
     with running(database_url) as (job, url):
         for line, _ in steps(text):
             run(line, job, url)

@@ -1,0 +1,91 @@
+"""Messages in the form of Alertmanager's webhook, version 4: what reads one of those reads ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any
+
+from tidemark.controller.alerts.lifecycle import Key, News
+
+__all__ = ["RECEIVER", "fingerprint_of", "messages"]
+
+RECEIVER = "tidemark"
+"""Who is told, as the messages name it."""
+
+_NO_TIME = "0001-01-01T00:00:00Z"
+"""How the form writes that something has not ended."""
+
+_FNV_OFFSET, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, 2**64 - 1
+
+
+def messages(news: Sequence[News], runbooks: str, address: str) -> list[tuple[dict[str, Any], list[News]]]:
+    """Return one message for each name of an alert, with what it tells.
+
+    Args:
+        news: what is to be told.
+        runbooks: what stands before the name of a runbook's file in ``runbook_url``.
+        address: where the controller is to be found by a browser.
+    """
+    by_name = sorted(news, key=lambda each: (_name(each), each.key))
+    return [
+        (_message(name, told, runbooks, address), told)
+        for name, told in ((name, list(each)) for name, each in groupby(by_name, key=_name))
+    ]
+
+
+def fingerprint_of(key: Key) -> str:
+    """Return the fingerprint of labels, the same as Alertmanager's: FNV-1a over names and values, 16 hex digits."""
+    value = _FNV_OFFSET
+    for name, text in sorted(key):
+        for byte in (*name.encode(), 0xFF, *text.encode(), 0xFF):
+            value = ((value ^ byte) * _FNV_PRIME) & _MASK
+    return f"{value:016x}"
+
+
+def _name(news: News) -> str:
+    return news.alarm.finding.alert.name
+
+
+def _message(name: str, news: Sequence[News], runbooks: str, address: str) -> dict[str, Any]:
+    alerts = [_alert(each, runbooks, address) for each in news]
+    return {
+        "version": "4",
+        "groupKey": f'{{}}:{{alertname="{name}"}}',
+        "truncatedAlerts": 0,
+        "status": "firing" if any(each.status == "firing" for each in news) else "resolved",
+        "receiver": RECEIVER,
+        "groupLabels": {"alertname": name},
+        "commonLabels": _common([alert["labels"] for alert in alerts]),
+        "commonAnnotations": _common([alert["annotations"] for alert in alerts]),
+        "externalURL": address,
+        "alerts": alerts,
+    }
+
+
+def _alert(news: News, runbooks: str, address: str) -> dict[str, Any]:
+    alarm = news.alarm
+    finding = alarm.finding
+    return {
+        "status": news.status,
+        "labels": dict(news.key),
+        "annotations": {
+            "summary": finding.summary,
+            "description": finding.description,
+            "runbook_url": f"{runbooks.rstrip('/')}/{finding.alert.name}.md",
+        },
+        "startsAt": _NO_TIME if alarm.starts_us is None else _moment(alarm.starts_us),
+        "endsAt": _NO_TIME if alarm.ended_us is None else _moment(alarm.ended_us),
+        "generatorURL": address,
+        "fingerprint": fingerprint_of(news.key),
+    }
+
+
+def _moment(time_us: int) -> str:
+    return datetime.fromtimestamp(time_us / 1e6, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _common(many: Sequence[dict[str, str]]) -> dict[str, str]:
+    first, *others = many
+    return {name: text for name, text in first.items() if all(other.get(name) == text for other in others)}

@@ -1,0 +1,277 @@
+"""The alerts: one table for the notifier, for Prometheus' rules and for the README.
+
+``deploy/prometheus/rules/tidemark-alerts.yaml`` says the same in PromQL, and a test holds the two together: names,
+severities, labels, how long each must hold, and the words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = [
+    "ALERTS",
+    "BURN_PAGE",
+    "BURN_TICKET",
+    "CONFLICT",
+    "FUTURE_ROWS",
+    "LEAST_LATE_ROWS",
+    "NOT_ADOPTED",
+    "OVERFLOW",
+    "PARTITION_IDLE",
+    "PARTITION_SKEWED",
+    "REPORTS_ABSENT",
+    "SATURATED",
+    "SPENT",
+    "STANDS_STILL",
+    "Alert",
+    "Burn",
+    "Severity",
+]
+
+Severity = Literal["page", "ticket"]
+"""page wakes somebody, ticket waits for the morning."""
+
+MINUTE_US = 60_000_000
+STREAM = ("spark_job", "stream")
+PARTITION = (*STREAM, "partition")
+SLOTH = ("sloth_id", "sloth_service", "sloth_severity", "sloth_slo")
+
+LEAST_LATE_ROWS = 10
+"""Rows that must have been late before a budget's alert says so: nobody is woken for three rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Burn:
+    """A pair of windows over which the budget burns too fast."""
+
+    long_s: int
+    """The long window, in seconds: says that it matters."""
+    short_s: int
+    """The short one: says that it still goes on."""
+    budget_ppm: int
+    """Share of the whole budget that may go in the long window, in parts per million."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One alert."""
+
+    name: str
+    """Its name."""
+    severity: Severity
+    """How urgent it is."""
+    hold_us: int
+    """How long it must hold before it is told, in microseconds."""
+    labels: tuple[str, ...]
+    """Its labels beside ``alertname`` and ``severity``."""
+    summary: str
+    """What is the case, with the labels in braces."""
+    description: str
+    """More of it, with the labels and ``{value}`` in braces."""
+    meaning: str
+    """What it means, for a table."""
+    burns: tuple[Burn, ...] = ()
+    """Of a budget: pairs of windows, any of which is enough."""
+    notified: bool = True
+    """Whether the notifier tells it; what concerns the controller itself, only somebody else can tell."""
+
+
+BURN_PAGE = Alert(
+    name="TidemarkCompletenessBudgetBurn",
+    severity="page",
+    hold_us=2 * MINUTE_US,
+    labels=(*SLOTH, *STREAM),
+    summary="{spark_job}/{stream} loses rows far faster than its SLO allows",
+    description=(
+        "{value} of the rows came too late to be counted. At this pace the budget of the SLO is gone within days."
+    ),
+    meaning="rows are lost at a pace that takes 2 % of the budget in an hour, or 5 % in six",
+    burns=(Burn(3_600, 300, 20_000), Burn(21_600, 1_800, 50_000)),
+)
+
+BURN_TICKET = Alert(
+    name="TidemarkCompletenessBudgetBurn",
+    severity="ticket",
+    hold_us=15 * MINUTE_US,
+    labels=(*SLOTH, *STREAM),
+    summary="{spark_job}/{stream} loses more rows than its SLO allows",
+    description="{value} of the rows came too late to be counted, more than the budget bears if it goes on.",
+    meaning="rows are lost at a pace that takes 10 % of the budget in a day or in three",
+    burns=(Burn(86_400, 7_200, 100_000), Burn(259_200, 21_600, 100_000)),
+)
+
+SPENT = Alert(
+    name="TidemarkCompletenessBudgetSpent",
+    severity="ticket",
+    hold_us=15 * MINUTE_US,
+    labels=STREAM,
+    summary="{spark_job}/{stream} has missed its SLO",
+    description="Of the budget that the SLO leaves over its window, {value} is left.",
+    meaning="more is lost than the SLO allows over its window; for `timeslices` the one alert on the budget",
+)
+
+PARTITION_SKEWED = Alert(
+    name="TidemarkPartitionSkewed",
+    severity="ticket",
+    hold_us=5 * MINUTE_US,
+    labels=PARTITION,
+    summary="Partition {partition} slows {spark_job}/{stream} down",
+    description="Without partition {partition} the bound would be {value} narrower.",
+    meaning="without one partition the bound would be narrower by 20 % and 1 s; over below half of both",
+)
+
+PARTITION_IDLE = Alert(
+    name="TidemarkPartitionIdle",
+    severity="ticket",
+    hold_us=10 * MINUTE_US,
+    labels=PARTITION,
+    summary="Partition {partition} of {spark_job}/{stream} is silent",
+    description=(
+        "Partition {partition} used to report and has been silent for ten of its usual gaps and more, while others "
+        "deliver. What it holds back may come late, so nothing is narrowed meanwhile."
+    ),
+    meaning="one partition is silent for ten of its usual gaps, while others deliver",
+)
+
+REPORTS_ABSENT = Alert(
+    name="TidemarkReportsAbsent",
+    severity="ticket",
+    hold_us=MINUTE_US,
+    labels=STREAM,
+    summary="{spark_job}/{stream} has stopped reporting",
+    description=(
+        "No report came for {value}, far longer than batches are usually apart. Completeness is unknown meanwhile, and "
+        "the bound is held."
+    ),
+    meaning="no report for ten usual gaps and five minutes; not while the stream is paused",
+)
+
+NOT_ADOPTED = Alert(
+    name="TidemarkBoundNotAdopted",
+    severity="ticket",
+    hold_us=5 * MINUTE_US,
+    labels=STREAM,
+    summary="{spark_job}/{stream} does not use the bound that it is told",
+    description="The bound was published {value} ago and the job has not acknowledged it.",
+    meaning="a bound is not acknowledged after half an hour, or a week in `OnRestart`; not while the stream is paused",
+)
+
+SATURATED = Alert(
+    name="TidemarkBoundSaturated",
+    severity="ticket",
+    hold_us=30 * MINUTE_US,
+    labels=STREAM,
+    summary="The bound of {spark_job}/{stream} cannot grow as far as its rows need",
+    description=(
+        "The policy's greatest bound holds it or, in Live, the watermark trails by nearly the whole ceiling. Rows "
+        "beyond that are lost."
+    ),
+    meaning="the policy's greatest bound, or the ceiling, is too little for the rows for half an hour",
+)
+
+CONFLICT = Alert(
+    name="TidemarkConstraintsConflict",
+    severity="ticket",
+    hold_us=30 * MINUTE_US,
+    labels=STREAM,
+    summary="The SLO of {spark_job}/{stream} and a cap cannot both hold",
+    description=(
+        "The bound that keeps the target has a latency or a state above its cap. Which yields is what the SLO says; "
+        "where it says nothing, the bound in use is held."
+    ),
+    meaning="the target and a cap cannot both be met, for half an hour",
+)
+
+STANDS_STILL = Alert(
+    name="TidemarkWatermarkStandsStill",
+    severity="ticket",
+    hold_us=10 * MINUTE_US,
+    labels=STREAM,
+    summary="The watermark of {spark_job}/{stream} stands still while rows arrive",
+    description=(
+        "It has stood at {value} for a quarter of an hour and more: no window closes, and rows behind it are lost."
+    ),
+    meaning="rows arrive and the watermark has not moved for 25 minutes, though no wider bound explains it",
+)
+
+FUTURE_ROWS = Alert(
+    name="TidemarkFutureDatedRows",
+    severity="ticket",
+    hold_us=0,
+    labels=STREAM,
+    summary="{spark_job}/{stream} gets rows that are dated ahead of the clock",
+    description=(
+        "{value} rows in a quarter of an hour were dated ahead of the clock. Outside of Live one of them drops every "
+        "honest row after it."
+    ),
+    meaning="rows of the last quarter of an hour were dated ahead of the clock",
+)
+
+OVERFLOW = Alert(
+    name="TidemarkTelemetryOverflow",
+    severity="ticket",
+    hold_us=5 * MINUTE_US,
+    labels=STREAM,
+    summary="{spark_job}/{stream} cannot count all of its rows",
+    description=(
+        "The fate of {value} rows in a quarter of an hour is unknown: the job's tap had no room for their partitions "
+        "and times."
+    ),
+    meaning="the job's tap had no room to count some rows, so that their fate is unknown",
+)
+
+ALERTS: tuple[Alert, ...] = (
+    BURN_PAGE,
+    BURN_TICKET,
+    SPENT,
+    PARTITION_SKEWED,
+    PARTITION_IDLE,
+    REPORTS_ABSENT,
+    NOT_ADOPTED,
+    SATURATED,
+    CONFLICT,
+    STANDS_STILL,
+    FUTURE_ROWS,
+    OVERFLOW,
+    Alert(
+        name="TidemarkControllerStalled",
+        severity="page",
+        hold_us=MINUTE_US,
+        labels=("instance", "job"),
+        summary="The decision loop of a Tidemark controller stands still",
+        description=(
+            "{instance} has taken no turn for {value}. The streams that it holds are not decided; jobs keep the bounds "
+            "that they have."
+        ),
+        meaning="a replica's decision loop has taken no turn for a minute and three ticks",
+        notified=False,
+    ),
+    Alert(
+        name="TidemarkControllerDown",
+        severity="page",
+        hold_us=5 * MINUTE_US,
+        labels=(),
+        summary="No Tidemark controller answers",
+        description=(
+            "No replica could be scraped. Jobs keep the bounds that they have and queue their reports; nothing is "
+            "decided, and all other alerts of Tidemark are blind."
+        ),
+        meaning="no replica could be scraped for five minutes",
+        notified=False,
+    ),
+    Alert(
+        name="TidemarkStoreDown",
+        severity="page",
+        hold_us=5 * MINUTE_US,
+        labels=(),
+        summary="The store of Tidemark does not answer",
+        description=(
+            "No replica reaches the database. Reports are not taken and nothing is decided; the alerts on streams are "
+            "blind."
+        ),
+        meaning="no replica has reached the database for five minutes",
+        notified=False,
+    ),
+)
+"""Every alert, in the order of the rules."""

@@ -1,0 +1,44 @@
+"""The notifier, made of the settings."""
+
+from __future__ import annotations
+
+from threading import Event
+
+from prometheus_client import CollectorRegistry
+
+from tidemark.controller.alerts.notifier import Notifier, Words
+from tidemark.controller.alerts.receiver import Receiver
+from tidemark.controller.clock import Clock
+from tidemark.controller.leases import LeaseKeeper
+from tidemark.controller.metrics.process import NotifyCounters, measure
+from tidemark.controller.settings import Settings
+from tidemark.controller.store.database import Database
+
+__all__ = ["make_notifier"]
+
+
+def make_notifier(
+    settings: Settings, database: Database, leases: LeaseKeeper, registry: CollectorRegistry, clock: Clock
+) -> Notifier | None:
+    """Return the notifier, not started; None when the settings name nobody to tell."""
+    counters = NotifyCounters(registry)
+    notifier = None
+    if settings.notify_url is not None:
+        stop = Event()
+
+        def sleep(seconds: float) -> None:
+            stop.wait(seconds)
+
+        notifier = Notifier(
+            database,
+            leases,
+            Receiver(settings.notify_url, settings.notify_token_file, sleep),
+            words=Words(runbooks=settings.runbooks_url, address=settings.public_url),
+            counters=counters,
+            clock=clock,
+            stop=stop,
+            every_seconds=settings.notify_seconds,
+            repeat_seconds=settings.notify_repeat_seconds,
+        )
+    measure(registry, "tidemark_notifications_firing", lambda: 0 if notifier is None else notifier.firing)
+    return notifier

@@ -1,0 +1,69 @@
+"""``tidemark partitions``: how the partitions of a stream are, and what each does to the bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from tidemark.controller.cli.remote import (
+    DEFAULT_URL,
+    JobArgument,
+    JsonOption,
+    StreamArgument,
+    TokenFileOption,
+    UrlOption,
+    asking,
+)
+from tidemark.controller.cli.show import as_json, duration, moment, table
+
+if TYPE_CHECKING:
+    from tidemark.controller.api.schemas import Partition
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+
+    @app.command("partitions")
+    def partitions(
+        job: JobArgument,
+        stream: StreamArgument,
+        *,
+        json: JsonOption = False,
+        url: UrlOption = DEFAULT_URL,
+        token_file: TokenFileOption = None,
+    ) -> None:
+        """Show how the partitions of a stream are, those that cost most latency first."""
+        with asking(url, token_file) as tidemark:
+            found = sorted(tidemark.partitions(job, stream), key=_most_costly)
+        if json:
+            return as_json(found, "partitions")
+        rows = [
+            (
+                row.partition,
+                _state(row),
+                f"{row.pairs:,}",
+                duration(row.need_ms),
+                duration(row.costs_ms),
+                duration(row.without_bound_ms),
+                moment(row.last_seen_us),
+            )
+            for row in found
+        ]
+        columns = ("partition", "state", "rows", "needs", "costs", "bound without it", "last seen")
+        table(columns, rows, f"no partition of {job}/{stream} is known yet")
+        for row in found:
+            if row.text is not None:
+                typer.echo(row.text)
+        return None
+
+
+def _most_costly(row: Partition) -> tuple[bool, int, str]:
+    return not row.skewed, -(row.costs_ms or 0), row.partition
+
+
+def _state(row: Partition) -> str:
+    marks = [*(["skewed"] if row.skewed else []), *(["dated ahead"] if row.future else [])]
+    return ", ".join([row.state, *marks])

@@ -1,0 +1,86 @@
+"""What this process counts as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from tidemark.controller.metrics.names import HELP, LABELS
+
+__all__ = ["IntakeCounters", "LoopCounters", "NotifyCounters", "measure", "scrape_seconds"]
+
+# From a small stream's millisecond to a day of minutes merged on a busy machine.
+DURATION_BUCKETS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+
+
+def _counter(name: str, registry: CollectorRegistry) -> Counter:
+    return Counter(name, HELP[name], LABELS[name], registry=registry)
+
+
+def _durations(name: str, registry: CollectorRegistry) -> Histogram:
+    return Histogram(name, HELP[name], buckets=DURATION_BUCKETS_SECONDS, registry=registry)
+
+
+class IntakeCounters:
+    """Counts what requests do.
+
+    Args:
+        registry: where the metrics are exposed.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.refused = _counter("tidemark_reports_refused_total", registry)
+        """By ``type``, the problem type."""
+        self.uncounted = _counter("tidemark_rows_uncounted_total", registry)
+        """By stream, rows that reports could not count. There are never more streams than the store takes."""
+        self.seconds = _durations("tidemark_report_duration_seconds", registry)
+        """Times from taking a report to its commit."""
+        self.commit_seconds = _durations("tidemark_commit_duration_seconds", registry)
+        """Durations of commits."""
+
+
+class LoopCounters:
+    """Counts what the decision loop does.
+
+    Args:
+        registry: where the metrics are exposed.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.decisions = _counter("tidemark_decisions_total", registry)
+        """Decisions made."""
+        self.failures = _counter("tidemark_decision_failures_total", registry)
+        """Decisions or turns that failed."""
+        self.refused = _counter("tidemark_decisions_refused_total", registry)
+        """Decisions that were not written because another process had taken the stream over."""
+        self.seconds = _durations("tidemark_decision_duration_seconds", registry)
+        """Durations of decisions."""
+        self.turn_seconds = _durations("tidemark_turn_duration_seconds", registry)
+        """Durations of turns."""
+        self.upkeep_seconds = _durations("tidemark_upkeep_duration_seconds", registry)
+        """Durations of upkeep."""
+
+
+class NotifyCounters:
+    """Counts what the notifier does.
+
+    Args:
+        registry: where the metrics are exposed.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.sent = _counter("tidemark_notifications_total", registry)
+        """Messages delivered."""
+        self.failed = _counter("tidemark_notification_failures_total", registry)
+        """Messages given up."""
+
+
+def scrape_seconds(registry: CollectorRegistry) -> Histogram:
+    """Return the histogram of how long scrapes take."""
+    return _durations("tidemark_scrape_duration_seconds", registry)
+
+
+def measure(registry: CollectorRegistry, name: str, read: Callable[[], float]) -> None:
+    """Expose the gauge ``name``, as ``read`` says at each scrape."""
+    Gauge(name, HELP[name], registry=registry).set_function(read)

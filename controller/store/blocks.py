@@ -1,0 +1,145 @@
+"""Blocks: what each partition needed in ten minutes, an hour or a day that is over, ready to be shown.
+
+They are made from the needs of partitions once the span is over, and made again when a report comes late: whoever
+counts needs in a span that is over sets the mark back (``undo_blocks``). What is not over yet is read as it stands.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.store.partition_sums import needs_in_slots
+from tidemark.controller.store.tables import NeedBlockRow, NeedSketchRow, RollupRow
+from tidemark.controller.store.upsert import upsert_many
+from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us
+from tidemark.models.partition_needs import PartitionNeeds
+
+__all__ = [
+    "TEN_MINUTES_US",
+    "Cells",
+    "cells_of",
+    "forget_blocks",
+    "make_block",
+    "stored_cells",
+    "undo_blocks",
+]
+
+TEN_MINUTES_US = 10 * SLOT_US
+"""Width of the narrowest block in microseconds."""
+
+_MARKS = {
+    TEN_MINUTES_US: "tens_until_us",
+    HOUR_US: "hour_blocks_until_us",
+    DAY_US: "day_blocks_until_us",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """What partitions needed in one slot."""
+
+    names: Sequence[str]
+    """The partitions with rows in it."""
+    need_ms: Sequence[int]
+    """The bound that admits the share of each one's pairs, in milliseconds, not below 0."""
+    pairs: Sequence[int]
+    """How many (row, key) pairs of known need each has."""
+
+
+def cells_of(needs: PartitionNeeds, share_ppm: int) -> Cells:
+    """Return what each partition needs."""
+    bounds = np.maximum(np.ceil(needs.needs_at(share_ppm) / 1_000), 0).astype(np.int64)
+    return Cells(needs.names, bounds.tolist(), needs.pairs.tolist())
+
+
+def stored_cells(
+    session: Session, stream_id: int, width_us: int, from_us: int, until_us: int
+) -> dict[int, Cells]:
+    """Return the blocks of one width that begin in a span, by their start."""
+    rows = session.execute(
+        select(NeedBlockRow.slot_us, NeedBlockRow.cells).where(
+            NeedBlockRow.stream_id == stream_id,
+            NeedBlockRow.width_us == width_us,
+            NeedBlockRow.slot_us >= from_us,
+            NeedBlockRow.slot_us < until_us,
+        )
+    )
+    return {slot_us: Cells(*json.loads(cells)) for slot_us, cells in rows}
+
+
+def make_block(session: Session, rollup: RollupRow, width_us: int, until_us: int, share_ppm: int) -> bool:
+    """Make the next block of one width that is over before ``until_us``; return False when there is none."""
+    stream_id, mark = rollup.stream_id, _MARKS[width_us]
+    from_us: int = getattr(rollup, mark)
+    if width_us == DAY_US:
+        until_us = min(until_us, rollup.hour_blocks_until_us)
+    first_us = _first(session, stream_id, from_us, until_us, width_us)
+    slot_us = None if first_us is None else edge_us(first_us, width_us)
+    if slot_us is None or slot_us + width_us > until_us:
+        return False
+    end_us = slot_us + width_us
+    if width_us == DAY_US:
+        needs = _of_hours(session, stream_id, slot_us, end_us)
+    else:
+        of = NeedSketchRow
+        needs = needs_in_slots(
+            session, stream_id, of.slot_us >= slot_us, of.slot_us < end_us, of.width_us <= width_us
+        )
+    cells = cells_of(needs, share_ppm)
+    row = {
+        "stream_id": stream_id,
+        "width_us": width_us,
+        "slot_us": slot_us,
+        "share_ppm": share_ppm,
+        "cells": json.dumps(
+            [cells.names, cells.need_ms, cells.pairs], separators=(",", ":"), ensure_ascii=False
+        ),
+        "needs": needs.to_bytes() if width_us == HOUR_US else None,
+    }
+    upsert_many(session, NeedBlockRow, [row], replaced=("share_ppm", "cells", "needs"))
+    setattr(rollup, mark, end_us)
+    return True
+
+
+def undo_blocks(rollup: RollupRow, seen_us: int) -> None:
+    """Have the blocks made again that hold what was seen at a time."""
+    for width_us, mark in _MARKS.items():
+        setattr(rollup, mark, min(getattr(rollup, mark), edge_us(seen_us, width_us)))
+
+
+def forget_blocks(session: Session, stream_id: int, width_us: int, before_us: int) -> None:
+    """Delete the blocks of one width that begin before a time."""
+    session.execute(
+        delete(NeedBlockRow).where(
+            NeedBlockRow.stream_id == stream_id,
+            NeedBlockRow.width_us == width_us,
+            NeedBlockRow.slot_us < before_us,
+        )
+    )
+
+
+def _first(session: Session, stream_id: int, from_us: int, until_us: int, width_us: int) -> int | None:
+    of = NeedBlockRow if width_us == DAY_US else NeedSketchRow
+    wanted = select(func.min(of.slot_us)).where(
+        of.stream_id == stream_id, of.slot_us >= from_us, of.slot_us < until_us
+    )
+    narrow = of.width_us == HOUR_US if width_us == DAY_US else of.width_us <= width_us
+    return session.scalars(wanted.where(narrow)).one()
+
+
+def _of_hours(session: Session, stream_id: int, from_us: int, until_us: int) -> PartitionNeeds:
+    hours = session.scalars(
+        select(NeedBlockRow.needs).where(
+            NeedBlockRow.stream_id == stream_id,
+            NeedBlockRow.width_us == HOUR_US,
+            NeedBlockRow.slot_us >= from_us,
+            NeedBlockRow.slot_us < until_us,
+        )
+    )
+    return PartitionNeeds.merged([PartitionNeeds.from_bytes(data) for data in hours if data is not None])

@@ -1,0 +1,75 @@
+"""What a scrape and a turn of the notifier cost with 500 streams of 64 partitions."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from sqlalchemy import update
+
+from tidemark.controller.alerts.findings import findings
+from tidemark.controller.alerts.notifier import WINDOWS_S
+from tidemark.controller.metrics.scrape import Scrape
+from tidemark.controller.store.database import Database
+from tidemark.controller.store.lately import UNKNOWN_LATELY, lately
+from tidemark.controller.store.partition_standing import partition_standings
+from tidemark.controller.store.standing import standings
+from tidemark.controller.store.tables import PartitionRow
+
+from support.full_store import END_US, Filling, fill
+
+pytestmark = pytest.mark.bench
+
+TURNS = 7
+MOST_SECONDS = 2.0
+"""Of processor time: little beside the ten seconds that Prometheus waits, and the fifteen between two scrapes."""
+
+
+def test_a_scrape_and_a_look_for_alerts_stay_cheap(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 't.db'}")
+    database.migrate()
+    fill(database, Filling(days=2))
+    with database.write() as session:
+        session.execute(update(PartitionRow).values(state="Active", costs_ms=100))
+    scrape = Scrape(database, CollectorRegistry(), 256)
+
+    def read() -> None:
+        with database.read() as session:
+            standings(session)
+            partition_standings(session)
+
+    def judge() -> None:
+        with database.read() as session:
+            streams, partitions = standings(session), partition_standings(session)
+            sums = lately(session, WINDOWS_S, END_US)
+        for stream in streams:
+            found = sums.get(stream.stream_id, UNKNOWN_LATELY)
+            list(findings(stream, partitions[stream.stream_id], found, END_US))
+
+    text = scrape.text()
+    print(
+        f"\n{len(text) / 1e6:.1f} MB, {len(gzip.compress(text, 5)) / 1e6:.2f} MB compressed, {text.count(10):,} lines"
+    )
+    print(f"{'step':<28}{'processor, median s':>20}{'wall, median s':>16}{'wall, most s':>14}")
+    steps: dict[str, Callable[[], object]] = {
+        "scrape": scrape.text,
+        "  of it with the store": read,
+        "look for alerts": judge,
+    }
+    for name, step in steps.items():
+        taken = sorted(_timed(step) for _ in range(TURNS))
+        walls = sorted(wall for _, wall in taken)
+        middle = taken[TURNS // 2][0]
+        print(f"{name:<28}{middle:>20.3f}{walls[TURNS // 2]:>16.3f}{walls[-1]:>14.3f}")
+        assert middle < MOST_SECONDS
+    database.close()
+
+
+def _timed(step: Callable[[], object]) -> tuple[float, float]:
+    wall, processor = time.perf_counter(), time.process_time()
+    step()
+    return time.process_time() - processor, time.perf_counter() - wall

@@ -1,0 +1,303 @@
+"""The notifier against a real receiver: who is told what and when, over restarts, replicas and failures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidemark.controller.alerts.message import fingerprint_of
+from tidemark.controller.alerts.notifier import Notifier
+from tidemark.controller.configuration import load_settings
+
+from support.controller_app import Controller
+from support.rolled_job import RolledJob
+from support.streams import SECOND
+from support.webhook import Webhook, running_webhook
+from support.whole_stream import run_partitions
+
+MINUTE_US = 60 * SECOND
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    with running_webhook() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest) -> str:
+    name = "database_url" if request.param == "sqlite" else "new_postgres_url"
+    found: str = request.getfixturevalue(name)
+    return found
+
+
+def notified(url: str, webhook: Webhook, **settings: Any) -> Controller:
+    """Return a controller whose notifier takes its turns by hand."""
+    return Controller(url, notify_url=webhook.url, notify_seconds=3_600, **settings)
+
+
+def turn(controller: Controller, minutes: float = 0) -> int:
+    controller.clock.now_us += round(minutes * MINUTE_US)
+    notifier = controller.service.notifier
+    assert isinstance(notifier, Notifier)
+    return notifier.turn(controller.clock.now_us)
+
+
+def skew(controller: Controller) -> RolledJob:
+    """Report a stream in which partition 2 is skewed."""
+    job = RolledJob(controller, bound_ms=120_000)
+    controller.put("/slo", {"target": "0.99"})
+    run_partitions(job, 30, slow=2)
+    controller.look()
+    return job
+
+
+def names(webhook: Webhook) -> list[tuple[str, str]]:
+    return [(status, name) for status, name, _ in webhook.alerts()]
+
+
+FIRING = ("firing", "TidemarkPartitionSkewed")
+ABSENT = ("firing", "TidemarkReportsAbsent")
+
+
+def test_a_skewed_partition_is_told_in_alertmanagers_form_and_told_to_be_over(
+    url: str, webhook: Webhook
+) -> None:
+    with notified(
+        url, webhook, runbooks_url="https://example.org/runbooks/", public_url="http://t:8642"
+    ) as controller:
+        job = skew(controller)
+        assert turn(controller) == 0
+        assert turn(controller, 4) == 0
+        assert turn(controller, 1) == 1
+        (message,) = webhook.messages
+        labels = {
+            "alertname": "TidemarkPartitionSkewed",
+            "severity": "ticket",
+            "spark_job": "job",
+            "stream": "stream",
+            "partition": "2",
+        }
+        (alert,) = message["alerts"]
+        assert {**message, "alerts": []} == {
+            "version": "4",
+            "groupKey": '{}:{alertname="TidemarkPartitionSkewed"}',
+            "truncatedAlerts": 0,
+            "status": "firing",
+            "receiver": "tidemark",
+            "groupLabels": {"alertname": "TidemarkPartitionSkewed"},
+            "commonLabels": labels,
+            "commonAnnotations": alert["annotations"],
+            "externalURL": "http://t:8642",
+            "alerts": [],
+        }
+        assert alert["labels"] == labels
+        assert alert["status"] == "firing"
+        assert alert["annotations"]["summary"] == "Partition 2 slows job/stream down"
+        assert (
+            alert["annotations"]["runbook_url"] == "https://example.org/runbooks/TidemarkPartitionSkewed.md"
+        )
+        assert alert["endsAt"] == "0001-01-01T00:00:00Z"
+        assert alert["fingerprint"] == fingerprint_of(tuple(labels.items()))
+        assert "tidemark_notifications_firing 1.0" in controller.http.get("/metrics").text
+        # Mended: a horizon later nothing of it is left.
+        controller.put("/slo", {"target": "0.99", "horizon_ms": 60_000})
+        job.at_us = controller.clock.now_us
+        run_partitions(job, 40)
+        controller.look()
+        assert turn(controller) == 1
+        assert names(webhook)[1:] == [("resolved", "TidemarkPartitionSkewed")]
+        assert webhook.messages[-1]["status"] == "resolved"
+        assert webhook.messages[-1]["alerts"][0]["startsAt"] == alert["startsAt"]
+        assert [event["kind"] for event in job.events("AlertResolved")] == ["AlertResolved"]
+
+
+def test_a_restart_tells_nothing_twice_and_still_tells_the_end(url: str, webhook: Webhook) -> None:
+    with notified(url, webhook) as controller:
+        job = skew(controller)
+        turn(controller)
+        turn(controller, 5)
+        now_us = controller.clock.now_us
+    assert names(webhook) == [FIRING]
+    with notified(url, webhook) as controller:
+        controller.clock.now_us = now_us
+        controller.service.decider.leases.keep(now=True)
+        assert turn(controller, 1) == 0
+        assert names(webhook) == [FIRING]
+        job.controller = controller
+        job.at_us = controller.clock.now_us
+        controller.put("/slo", {"target": "0.99", "horizon_ms": 60_000})
+        run_partitions(job, 40)
+        controller.look()
+        assert turn(controller) == 1
+    assert names(webhook) == [FIRING, ("resolved", "TidemarkPartitionSkewed")]
+
+
+def test_what_still_fires_is_told_again_after_a_while_and_not_before(
+    database_url: str, webhook: Webhook
+) -> None:
+    with notified(database_url, webhook, notify_repeat_seconds=3_600) as controller:
+        job = skew(controller)
+        turn(controller)
+        turn(controller, 5)
+        for minutes in (30, 29):
+            # A job that reports goes on, or its silence would be told as well.
+            job.at_us = controller.clock.now_us + minutes * MINUTE_US
+            run_partitions(job, 1, slow=2)
+            assert turn(controller) == 0
+        job.at_us = controller.clock.now_us + 2 * MINUTE_US
+        run_partitions(job, 1, slow=2)
+        assert turn(controller) == 1
+    assert names(webhook) == [FIRING, FIRING]
+
+
+def test_of_two_replicas_one_tells_and_the_other_goes_on_when_it_is_gone(url: str, webhook: Webhook) -> None:
+    with notified(url, webhook, lease_seconds=0.5) as first:
+        skew(first)
+        turn(first)
+        with notified(url, webhook, lease_seconds=0.5) as second:
+            second.clock.now_us = first.clock.now_us
+            deadline = time.monotonic() + 30
+            while first.service.decider.leases.held != 32 or second.service.decider.leases.held != 32:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            for minutes in (0, 5, 1, 1):
+                second.clock.now_us = first.clock.now_us + round(minutes * MINUTE_US)
+                turn(first, minutes)
+                turn(second)
+            for _ in range(2):
+                turn(second, 5)
+                first.clock.now_us = second.clock.now_us
+                turn(first)
+            assert names(webhook).count(FIRING) == 1
+            now_us = second.clock.now_us
+        # Whoever is left knows what the other one has told.
+        while first.service.decider.leases.held != 64:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        first.clock.now_us = now_us
+        turn(first, 1)
+        turn(first, 6)
+        assert names(webhook).count(FIRING) == 1
+
+
+def test_a_stopped_job_is_told_and_a_paused_stream_is_not(database_url: str, webhook: Webhook) -> None:
+    with notified(database_url, webhook) as controller:
+        run_partitions(RolledJob(controller), 10)
+        turn(controller, 6)
+        assert turn(controller, 1) == 1
+        assert names(webhook) == [ABSENT]
+        controller.http.post("/v1/jobs/job/streams/stream:pause", json={"reason": "stopped on purpose"})
+        assert turn(controller, 1) == 1
+        assert names(webhook)[1:] == [("resolved", "TidemarkReportsAbsent")]
+
+
+def test_a_burst_of_late_rows_pages(url: str, webhook: Webhook) -> None:
+    with notified(url, webhook) as controller:
+        controller.put("/slo", {"target": "0.99"})
+        job = RolledJob(controller, bound_ms=5_000)
+        run_partitions(job, 20)
+        assert turn(controller) == 0
+        late = [("0", job.at_us - 300 * SECOND)] * 400
+        for _ in range(6):
+            job.report([*late, ("0", job.at_us)])
+        controller.look()
+        turn(controller)
+        turn(controller, 2.5)
+        burns = [labels for _, name, labels in webhook.alerts() if name == "TidemarkCompletenessBudgetBurn"]
+        assert [labels["severity"] for labels in burns] == ["page"]
+        assert burns[0] == {
+            "alertname": "TidemarkCompletenessBudgetBurn",
+            "severity": "page",
+            "sloth_severity": "page",
+            "sloth_id": "job-stream",
+            "sloth_service": "job",
+            "sloth_slo": "stream",
+            "spark_job": "job",
+            "stream": "stream",
+        }
+
+
+def test_a_receiver_that_is_too_busy_is_asked_again_and_one_that_refuses_is_left_alone_for_a_while(
+    database_url: str, webhook: Webhook
+) -> None:
+    with notified(database_url, webhook) as controller:
+        skew(controller)
+        turn(controller)
+        webhook.answers[:] = [503, 429]
+        assert turn(controller, 5) == 1
+        assert len(webhook.headers) == 3
+    assert names(webhook) == [FIRING]
+
+
+def test_what_is_refused_is_told_later_and_counted(database_url: str, webhook: Webhook) -> None:
+    with notified(database_url, webhook) as controller:
+        skew(controller)
+        turn(controller)
+        webhook.answers[:] = [404]
+        assert turn(controller, 5) == 0
+        assert "tidemark_notification_failures_total 1.0" in controller.http.get("/metrics").text
+        # The pause has the length of the time between two turns.
+        assert turn(controller, 1) == 0
+        assert len(webhook.headers) == 1
+        assert turn(controller, 15) == 2
+        assert sorted(names(webhook)) == [FIRING, ABSENT]
+
+
+def test_the_token_is_read_for_each_message_and_never_logged(
+    database_url: str, webhook: Webhook, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = tmp_path / "token"
+    with notified(database_url, webhook, notify_token_file=token) as controller:
+        skew(controller)
+        turn(controller)
+        assert turn(controller, 5) == 0
+        assert f"token file {token}: No such file" in caplog.text
+        token.write_text("first-secret\n")
+        assert turn(controller, 16) == 1
+        assert {headers["authorization"] for headers in webhook.headers} == {"Bearer first-secret"}
+    assert "first-secret" not in caplog.text
+    assert webhook.url not in caplog.text
+
+
+def test_a_receiver_that_does_not_answer_holds_nobody_up(database_url: str) -> None:
+    """Nothing listens there: the turn ends without a message, and the decision loop has never waited."""
+    with running_webhook() as gone:
+        pass
+    with notified(database_url, gone) as controller:
+        skew(controller)
+        turn(controller)
+        controller.service.notifier._stop.set()  # type: ignore[union-attr]  # its pauses are not what is tested
+        assert turn(controller, 5) == 0
+        assert controller.turn().failed == 0
+
+
+def test_the_thread_judges_by_itself_and_stops_with_the_controller(
+    database_url: str, webhook: Webhook
+) -> None:
+    with Controller(database_url, notify_url=webhook.url, notify_seconds=0.1) as controller:
+        job = RolledJob(controller)
+        run_partitions(job, 3)
+        controller.clock.now_us += 7 * MINUTE_US
+        time.sleep(0.5)
+        controller.clock.now_us += 2 * MINUTE_US
+        webhook.wait_for(lambda: ABSENT in names(webhook), 30, "the alert")
+    assert controller.service.notifier is not None
+    assert not controller.service.notifier._thread.is_alive()
+
+
+def test_without_an_address_there_is_no_notifier(controller: Controller) -> None:
+    assert controller.service.notifier is None
+    assert "tidemark_notifications_total 0.0" in controller.http.get("/metrics").text
+
+
+def test_the_address_is_not_shown_with_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_NOTIFY_URL", "https://hooks.example.org/services/T0/very-secret")
+    shown = {name: value for name, value, _ in load_settings().shown()}
+    assert "secret" not in shown["notify_url"]
+    monkeypatch.delenv("TIDEMARK_NOTIFY_URL")
+    assert {name: value for name, value, _ in load_settings().shown()}["notify_url"] == ""

@@ -1,0 +1,322 @@
+"""What charts read: history, heat map, curve and preview, over any span, with gaps that are not zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tidemark.controller.upkeep import Upkeep
+from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
+from tidemark.models.retention import Retention
+from tidemark.models.wire import Report
+
+from support.controller_app import STREAM, Controller
+from support.reports import START_US, query_reports
+from support.streams import SECOND, Row
+
+MINUTES = (*range(10), *range(20, 30), *range(90, 95), *range(3 * 1_440, 3 * 1_440 + 5))
+"""Minutes after the start that have a batch: with gaps of ten minutes, an hour and days."""
+
+
+def batch(number: int) -> list[Row]:
+    """The rows of a batch; those of one partition need some 40 s: they are that much older than what the filter of
+    the batch knows, the rows up to two batches before."""
+    at_us, known_us = (START_US + MINUTES[max(n, 0)] * SLOT_US for n in (number, number - 2))
+    rows = [(name, at_us - 1_000 * (17 * n % 5_000)) for n, name in enumerate("abc" * 40)]
+    return [*rows, *(("slow", known_us - 45 * SECOND - n * 1_000) for n in range(40))]
+
+
+def reports() -> list[Report]:
+    made = query_reports([batch(number) for number in range(len(MINUTES))], bound_ms=20_000)
+    return [
+        replace(report, started_us=START_US + minute * SLOT_US)
+        for report, minute in zip(made, MINUTES, strict=True)
+    ]
+
+
+REPORTS = reports()
+TODAY = {"from_us": START_US, "to_us": START_US + 100 * SLOT_US}
+
+
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
+    """A stream with all of the reports, decided, looked at, and looked after."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('charts') / 'tidemark.db'}"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("module_postgres_url")
+    with Controller(url) as controller:
+        controller.clock.now_us = START_US + 4 * DAY_US
+        controller.put("/slo", {"target": "0.9", "latency_cap_ms": 864_000_000, "horizon_ms": 4 * 86_400_000})
+        controller.put("/policy", {"mode": "OnRestart", "greatest_bound_ms": 600_000})
+        controller.report_all(REPORTS)
+        controller.turn()
+        look_after(controller)
+        controller.look()
+        yield controller
+
+
+def look_after(controller: Controller) -> None:
+    service = controller.service
+    upkeep = Upkeep(service.database, service.decider.leases, Retention(minutes_days=2))
+    _, finished = upkeep.look_after(1, 1_000)
+    assert finished
+
+
+def told(controller: Controller, path: str, **params: Any) -> dict[str, Any]:
+    answer = controller.get(path, params=params)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+# -- history -------------------------------------------------------------------------------------------------------
+
+
+def test_a_slot_without_a_batch_is_a_gap_and_not_a_zero(seen: Controller) -> None:
+    found = told(seen, "/history", from_us=START_US + 3 * DAY_US, to_us=START_US + 3 * DAY_US + 10 * SLOT_US)
+    assert found["slot_us"] == SLOT_US
+    assert [slot["from_us"] for slot in found["slots"]] == [
+        START_US + 3 * DAY_US + n * SLOT_US for n in range(10)
+    ]
+    with_rows, without = found["slots"][:5], found["slots"][5:]
+    for slot in with_rows:
+        assert (slot["rows"], slot["pairs"], slot["unjudged_rows"], slot["future_rows"]) == (160, 160, 0, 0)
+        assert slot["bound_in_use_ms"] == 20_000
+        assert slot["need_p50_ms"] <= slot["need_p90_ms"] <= slot["need_target_ms"] <= slot["need_max_ms"]
+    for slot in without:
+        empty = {name for name, value in slot.items() if value is None}
+        assert empty >= set(slot) - {"from_us", "published_ms"}
+    late = [slot["late_most"] for slot in with_rows]
+    assert late == [slot["late_least"] for slot in with_rows]
+    assert sum(late) == sum(tally_of(seen, report) for report in REPORTS[-5:])
+
+
+def tally_of(controller: Controller, report: Report) -> int:
+    page = told(controller, "/reports", limit=1_000)["reports"]
+    late: int = next(row["late_most"] for row in page if row["batch_id"] == report.batch_id)
+    return late
+
+
+@pytest.mark.parametrize("points", [2, 7, 60, 300, 2_000])
+def test_no_row_is_lost_or_counted_twice_whatever_the_width_of_slots(seen: Controller, points: int) -> None:
+    found = told(seen, "/history", from_us=START_US, to_us=START_US + 4 * DAY_US, points=points)
+    assert len(found["slots"]) <= points
+    assert found["slots"][0]["from_us"] <= START_US
+    assert sum(slot["rows"] or 0 for slot in found["slots"]) == sum(report.rows for report in REPORTS)
+    # What is rolled up by the hour has no minutes any more.
+    assert found["slot_us"] >= HOUR_US
+    assert found["slot_us"] * len(found["slots"]) == found["to_us"] - found["from_us"]
+
+
+def test_reports_that_are_not_counted_yet_are_in_it(controller: Controller) -> None:
+    controller.report_all(REPORTS[:20])
+    before = told(controller, "/history", **TODAY, points=200)
+    assert sum(slot["rows"] or 0 for slot in before["slots"]) == sum(report.rows for report in REPORTS[:20])
+    heat = told(controller, "/heatmap", **TODAY)
+    controller.look()
+    look_after(controller)
+    assert told(controller, "/history", **TODAY, points=200) == before
+    again = told(controller, "/heatmap", **TODAY)
+    assert cells_of(again) == cells_of(heat)
+
+
+def test_the_bound_told_and_the_rollout_are_in_their_time(seen: Controller) -> None:
+    now_us = seen.clock()
+    found = told(seen, "/history", from_us=now_us - HOUR_US, to_us=now_us + HOUR_US, points=24)
+    published = seen.status()["published"]["bound_ms"]
+    assert published is not None
+    for slot in found["slots"]:
+        after = slot["from_us"] <= now_us < slot["from_us"] + found["slot_us"]
+        assert slot["published_ms"] == (published if after else None)
+    (rollout,) = found["rollouts"]
+    assert (rollout["to_bound_ms"], rollout["published_us"]) == (published, now_us)
+    assert told(seen, "/history", **TODAY)["rollouts"] == []
+
+
+def test_the_share_is_that_of_the_slo_or_99_percent(seen: Controller, controller: Controller) -> None:
+    assert told(seen, "/history")["target_ppm"] == 900_000
+    controller.report_all(REPORTS[:3])
+    assert told(controller, "/history")["target_ppm"] == 990_000
+
+
+# -- the heat map --------------------------------------------------------------------------------------------------
+
+
+def cells_of(heat: dict[str, Any]) -> dict[str, Any]:
+    return {row["partition"]: row["cells"] for row in heat["partitions"]}
+
+
+def test_the_most_costly_partition_comes_first_and_what_was_not_seen_is_null(seen: Controller) -> None:
+    heat = told(seen, "/heatmap", from_us=START_US + 3 * DAY_US, to_us=START_US + 3 * DAY_US + HOUR_US)
+    assert (heat["slot_us"], len(heat["slots"]), heat["total"]) == (SLOT_US, 60, 4)
+    first = heat["partitions"][0]
+    assert (first["partition"], first["skewed"]) == ("slow", True)
+    assert 30_000 < heat["bound_ms"] < 50_000
+    for row in heat["partitions"]:
+        assert [cell is not None for cell in row["cells"]] == [True] * 5 + [False] * 55
+        assert all(cell["pairs"] == 40 for cell in row["cells"][:5])
+        assert all((cell["need_ms"] > 20_000) == (row["partition"] == "slow") for cell in row["cells"][:5])
+
+
+@pytest.mark.parametrize(
+    ("span_us", "slots", "slot_us"),
+    [
+        (HOUR_US, 168, SLOT_US),
+        (6 * HOUR_US, 168, 10 * SLOT_US),
+        (DAY_US, 168, 10 * SLOT_US),
+        (DAY_US, 96, HOUR_US),
+        (4 * DAY_US, 168, HOUR_US),
+        (20 * DAY_US, 168, DAY_US),
+    ],
+)
+def test_every_pair_is_in_one_cell_whatever_the_width_of_slots(
+    seen: Controller, span_us: int, slots: int, slot_us: int
+) -> None:
+    to_us = START_US + 3 * DAY_US + HOUR_US
+    heat = told(seen, "/heatmap", from_us=max(to_us - span_us, 0), to_us=to_us, slots=slots)
+    assert heat["slot_us"] == slot_us
+    assert len(heat["slots"]) <= slots
+    counted = sum(cell["pairs"] for row in heat["partitions"] for cell in row["cells"] if cell is not None)
+    history = told(seen, "/history", from_us=heat["from_us"], to_us=heat["to_us"], points=2_000)
+    known = sum(slot["rows"] or 0 for slot in history["slots"])
+    # The first two batches met a filter that knew nothing: their rows have no needs.
+    early = sum(report.rows for report in REPORTS[:2]) if heat["from_us"] <= START_US else 0
+    assert counted == known - early
+
+
+def test_only_as_many_partitions_as_are_asked_for_are_told_and_how_many_there_are(seen: Controller) -> None:
+    heat = told(seen, "/heatmap", limit=1)
+    assert [row["partition"] for row in heat["partitions"]] == ["slow"]
+    assert heat["total"] == 4
+
+
+def test_a_report_that_comes_late_is_in_the_cells_of_its_time(controller: Controller) -> None:
+    late = REPORTS[5]
+    controller.report_all([report for report in REPORTS if report is not late])
+    controller.look()
+    look_after(controller)
+    span = {"from_us": START_US, "to_us": START_US + DAY_US, "slots": 24}
+    before = told(controller, "/heatmap", **span)
+    controller.report(late)
+    controller.look()
+    look_after(controller)
+    after = told(controller, "/heatmap", **span)
+    for row, old in zip(after["partitions"], before["partitions"], strict=True):
+        assert row["cells"][0]["pairs"] == old["cells"][0]["pairs"] + 40
+        assert row["cells"][1:] == old["cells"][1:]
+
+
+# -- curve and preview ---------------------------------------------------------------------------------------------
+
+
+def test_the_curve_carries_what_a_chart_of_it_needs(seen: Controller) -> None:
+    curve = told(seen, "/curve")
+    status = seen.status()
+    assert (curve["target_ppm"], curve["latency_cap_ms"], curve["state_cap_rows"]) == (
+        900_000,
+        864_000_000,
+        None,
+    )
+    assert curve["operating"] == {
+        "bound_ms": status["in_use_bound_ms"],
+        "effective_ms": status["effective_bound_ms"],
+    }
+    assert curve["recommended_ms"] == status["recommended"]["bound_ms"]
+    points = curve["points"]
+    assert len(points) >= 24
+    for point in points:
+        assert point["completeness_least_ppm"] <= point["completeness_ppm"] <= point["completeness_most_ppm"]
+    meeting = [point["bound_ms"] for point in points if point["meets_all"]]
+    assert meeting
+    assert min(meeting) <= curve["recommended_ms"]
+    # Completeness grows with the bound, so what meets the target is one stretch of it.
+    assert [
+        point["bound_ms"] for point in points if min(meeting) <= point["bound_ms"] <= max(meeting)
+    ] == meeting
+
+
+def test_without_an_slo_the_curve_judges_nothing(controller: Controller) -> None:
+    controller.report_all(REPORTS[:10])
+    curve = told(controller, "/curve")
+    assert curve["target_ppm"] is None
+    assert {point["meets_all"] for point in curve["points"]} == {None}
+
+
+@pytest.mark.parametrize("bound_ms", [0, 5_000, 20_000, 60_000, 600_001, 10**12])
+def test_a_preview_agrees_with_the_curve_and_says_it_in_words(seen: Controller, bound_ms: int) -> None:
+    found = told(seen, "/preview", bound_ms=bound_ms)
+    (point,) = told(seen, "/curve", bound_ms=bound_ms)["points"]
+    for name in ("completeness_least_ppm", "completeness_most_ppm", "latency_wall_ms", "state_rows", "rows"):
+        assert found[name] == point[name], name
+    assert found["meets_target"] is (bound_ms >= 60_000)
+    assert ("meets the target of 90 %" in found["text"]) is found["meets_target"]
+    assert found["beyond_evidence"] is (bound_ms >= 60_000)
+    assert ("no row needed more than" in found["text"]) is found["beyond_evidence"]
+    assert ("greatest bound" in found["text"]) is (bound_ms > 600_000)
+    assert (found["transition"] is None) is (bound_ms == 20_000)
+    assert found["late_a_day"] >= 0
+
+
+def test_a_preview_of_a_stream_without_reports_says_so(controller: Controller) -> None:
+    controller.put("/slo", {"target": "0.9"})
+    found = told(controller, "/preview", bound_ms=1_000)
+    assert (found["rows"], found["completeness_ppm"], found["meets_target"]) == (0, None, None)
+    assert "no report came" in found["text"]
+
+
+def test_a_preview_follows_new_reports_and_a_new_slo(controller: Controller) -> None:
+    controller.put("/slo", {"target": "0.9"})
+    controller.report_all(REPORTS[:10])
+    before = told(controller, "/preview", bound_ms=20_000)
+    assert before["meets_target"] is False
+    controller.report_all(REPORTS[10:20])
+    assert told(controller, "/preview", bound_ms=20_000)["rows"] > before["rows"]
+    controller.put("/slo", {"target": "0.5"})
+    assert told(controller, "/preview", bound_ms=20_000)["meets_target"] is True
+
+
+# -- what cannot be answered ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/history", "/heatmap"])
+def test_a_stream_without_reports_has_slots_and_nothing_in_them(controller: Controller, path: str) -> None:
+    controller.put("/slo", {"target": "0.9"})
+    found = told(controller, path)
+    assert found["slots"]
+    if path == "/heatmap":
+        assert (found["total"], found["partitions"], found["bound_ms"]) == (0, [], None)
+    else:
+        assert {slot["rows"] for slot in found["slots"]} == {None}
+
+
+@pytest.mark.parametrize("path", ["/history", "/heatmap", "/preview?bound_ms=1"])
+def test_of_a_stream_that_nothing_is_known_of_nothing_is_told(controller: Controller, path: str) -> None:
+    answer = controller.get(path)
+    assert (answer.status_code, answer.json()["type"]) == (404, "urn:tidemark:problem:stream-not-found")
+
+
+@pytest.mark.parametrize("path", ["/history", "/heatmap"])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"from_us": 10, "to_us": 10},
+        {"from_us": 11, "to_us": 10},
+        {"from_us": -1},
+        {"points": 1, "slots": 1},
+        {"points": 2_001, "slots": 1_001},
+    ],
+    ids=str,
+)
+def test_a_span_that_is_none_is_refused(seen: Controller, path: str, params: dict[str, int]) -> None:
+    answer = seen.http.get(STREAM + path, params=params)
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:tidemark:problem:invalid-parameter")
+
+
+@pytest.mark.parametrize("span_us", [1, 10**17])
+def test_a_span_of_any_length_has_a_bounded_answer(seen: Controller, span_us: int) -> None:
+    for path, most in (("/history", 300), ("/heatmap", 168)):
+        found = told(seen, path, from_us=START_US, to_us=START_US + span_us)
+        assert 1 <= len(found["slots"]) <= most

@@ -1,0 +1,42 @@
+"""``tidemark partitions``: the most costly first, in words and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+from typer.testing import CliRunner, Result
+
+from tidemark.controller.cli import app
+
+from support.controller_app import Controller
+from support.reports import exponential_batches, query_reports
+from support.served import served
+
+
+def run(controller: Controller, *arguments: str) -> Result:
+    with served(controller.app) as url:
+        environment = {"TIDEMARK_URL": url, "TIDEMARK_TOKEN": "", "COLUMNS": "200"}
+        return CliRunner().invoke(app, ["partitions", *arguments], env=environment)
+
+
+def test_the_partition_that_costs_most_comes_first_and_is_told_in_a_sentence(controller: Controller) -> None:
+    controller.put("/slo", {"target": "0.95"})
+    controller.report_all(query_reports(exponential_batches(40, 200, slow=3)))
+    controller.look()
+    told = run(controller, "job", "stream")
+    assert told.exit_code == 0, told.output
+    lines = told.stdout.splitlines()
+    assert lines[1].split()[:3] == ["3", "Behind,", "skewed"]
+    assert lines[-1].startswith("partition '3' costs ")
+    found = json.loads(run(controller, "job", "stream", "--json").stdout)["partitions"]
+    assert [row["skewed"] for row in found] == [True, False, False, False]
+    costs = [row["costs_ms"] for row in found]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_a_stream_without_partitions_and_an_unknown_one_are_told_in_a_line(controller: Controller) -> None:
+    controller.put("/slo", {"target": "0.95"})
+    assert "no partition of job/stream is known yet" in run(controller, "job", "stream").stdout
+    unknown = run(controller, "job", "other")
+    assert unknown.exit_code == 1
+    assert "nothing is known of stream 'other'" in unknown.stderr

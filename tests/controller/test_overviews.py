@@ -1,0 +1,338 @@
+"""Looking at streams: which partition is skewed, idle, behind or gone, what is told of it, and that it is kept."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from tidemark.controller.errors import LeaseLostError
+from tidemark.controller.overviews import QUIET_US, SOON_US
+from tidemark.controller.store.leases import Lease
+from tidemark.controller.store.needs import partition_needs
+from tidemark.controller.store.tables import EventRow, OverviewRow, PartitionRow, PartitionSumsRow, StreamRow
+from tidemark.models.wire import LiveState, Report
+
+from support.controller_app import Controller
+from support.reports import START_US, exponential_batches, query_reports
+from support.streams import SECOND, Row
+
+BATCHES = exponential_batches(40, 400, slow=3, partitions=8)
+REPORTS = query_reports(BATCHES)
+FINE = query_reports(exponential_batches(40, 400, partitions=8))
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
+    """A controller on each database that is there."""
+    url = f"sqlite:///{tmp_path / 'tidemark.db'}"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("new_postgres_url")
+    with Controller(url) as running:
+        yield running
+
+
+def partitions(controller: Controller) -> dict[str, dict[str, Any]]:
+    answer = controller.get("/partitions", params={"limit": 1_000})
+    assert answer.status_code == 200, answer.text
+    return {row["partition"]: row for row in answer.json()["partitions"]}
+
+
+def conditions(controller: Controller) -> dict[str, str]:
+    return {condition["type"]: condition["detail"] for condition in controller.status()["conditions"]}
+
+
+def events(controller: Controller) -> list[tuple[str, int]]:
+    found = controller.get("/events", params={"limit": 100}).json()["events"]
+    return [(event["kind"], event["count"]) for event in found if event["kind"].startswith("Partition")]
+
+
+def test_a_partition_made_skewed_is_told_everywhere_with_what_it_costs(either: Controller) -> None:
+    either.put("/slo", {"target": "0.95"})
+    either.report_all(REPORTS)
+    either.turn()
+    either.look()
+    page = either.get("/partitions").json()
+    rows = {row["partition"]: row for row in page["partitions"]}
+    assert [name for name, row in rows.items() if row["skewed"]] == ["3"]
+    told = rows["3"]
+    assert told["costs_ms"] == page["bound_ms"] - told["without_bound_ms"]
+    assert told["without_bound_ms"] < 5_000
+    assert page["bound_ms"] > 25_000
+    assert told["text"].startswith("partition '3' costs ")
+    assert told["skewed_us"] == either.clock()
+    assert all(rows[name]["text"] is None for name in rows if name != "3")
+    # What the recommendation began with is what costs are held against.
+    status = either.status()
+    assert page["bound_ms"] == status["recommended"]["steps"][0]["bound_ms"]
+    assert conditions(either)["PartitionSkewed"] == told["text"]
+    (row,) = either.http.get("/v1/fleet").json()["streams"]
+    assert row["skewed"] == {
+        "partition": "3",
+        "without_bound_ms": told["without_bound_ms"],
+        "costs_ms": told["costs_ms"],
+        "text": told["text"],
+    }
+    assert row["partitions"]["skewed"] == 1
+    assert "PartitionSkewed" in row["alerts"]
+    assert events(either) == [("PartitionSkewed", 1)]
+    (job,) = either.http.get("/v1/jobs").json()["jobs"]
+    assert job["worst"]["type"] == "PartitionSkewed"
+
+
+def test_partitions_that_are_alike_are_not_told(either: Controller) -> None:
+    either.put("/slo", {"target": "0.95"})
+    either.report_all(FINE)
+    either.look()
+    assert not any(row["skewed"] for row in partitions(either).values())
+    assert "PartitionSkewed" not in conditions(either)
+    assert events(either) == []
+
+
+def test_two_partitions_are_never_told_apart(controller: Controller) -> None:
+    controller.report_all(query_reports(exponential_batches(40, 400, slow=1, partitions=2)))
+    controller.look()
+    assert not any(row["skewed"] for row in partitions(controller).values())
+
+
+def test_a_stream_without_an_slo_is_looked_at_too(controller: Controller) -> None:
+    controller.report_all(REPORTS)
+    controller.look()
+    page = controller.get("/partitions").json()
+    assert page["share_ppm"] == 990_000
+    assert [row["partition"] for row in page["partitions"] if row["skewed"]] == ["3"]
+    (row,) = controller.http.get("/v1/fleet").json()["streams"]
+    assert (row["target_ppm"], row["budget_remaining_ppm"]) == (None, None)
+    assert row["worst"]["type"] == "PartitionSkewed"
+
+
+def test_a_partition_heals_when_its_late_rows_have_left_the_horizon_and_that_is_told_once(
+    either: Controller,
+) -> None:
+    either.put("/slo", {"target": "0.95", "horizon_ms": 120_000})
+    either.report_all(REPORTS)
+    either.look()
+    either.look()
+    later = [
+        replace(
+            report,
+            batch_id=report.batch_id + len(REPORTS),
+            started_us=report.started_us + 600 * SECOND,
+            run_id="second",
+            late_base_ms=(report.late_base_ms or START_US // 1_000) + 600_000,
+            max_event_time_us=(report.max_event_time_us or 0) + 600 * SECOND,
+            partitions=tuple(
+                replace(part, granules=tuple(granule + 600 for granule in part.granules))
+                for part in report.partitions
+            ),
+        )
+        for report in FINE
+    ]
+    either.report_all(later)
+    either.look()
+    rows = partitions(either)
+    assert not any(row["skewed"] for row in rows.values())
+    assert rows["3"]["skewed_us"] is None
+    assert "PartitionSkewed" not in conditions(either)
+    assert events(either) == [("PartitionHealed", 1), ("PartitionSkewed", 1)]
+
+
+def test_a_look_that_finds_nothing_new_writes_no_event_and_keeps_since_when(controller: Controller) -> None:
+    controller.report_all(REPORTS)
+    controller.look()
+    since = partitions(controller)["3"]["skewed_us"]
+    for _ in range(3):
+        controller.clock.now_us += 60 * SECOND
+        controller.look()
+    assert partitions(controller)["3"]["skewed_us"] == since
+    assert events(controller) == [("PartitionSkewed", 1)]
+
+
+def test_thresholds_are_set_from_outside(database_url: str) -> None:
+    with Controller(database_url, skew_amount_ms=60_000) as controller:
+        controller.report_all(REPORTS)
+        controller.look()
+        rows = partitions(controller)
+    assert rows["3"]["costs_ms"] > 20_000
+    assert not rows["3"]["skewed"]
+
+
+def test_a_restart_and_another_process_show_what_was_seen_before(either: Controller, tmp_path: Path) -> None:
+    either.put("/slo", {"target": "0.95"})
+    either.report_all(REPORTS)
+    either.look()
+    paths = [
+        "/v1/fleet",
+        "/v1/jobs/job/streams/stream/partitions",
+        "/v1/jobs/job/streams/stream/history",
+        "/v1/jobs/job/streams/stream/heatmap",
+        "/v1/jobs/job/streams/stream/preview?bound_ms=7000",
+        "/v1/jobs/job/streams/stream/curve",
+    ]
+    before = [either.http.get(path).json() for path in paths]
+    with Controller(either.service.settings.database_url) as again:
+        assert [again.http.get(path).json() for path in paths] == before
+
+
+# -- states --------------------------------------------------------------------------------------------------------
+
+
+def rows_of(n: int, names: Sequence[str], late_s: float = 0.0) -> list[Row]:
+    return [(name, START_US + n * SECOND - round(late_s * SECOND)) for name in names]
+
+
+def test_idle_behind_and_gone_partitions_are_told_apart(controller: Controller) -> None:
+    names = ("a", "b", "c", "d")
+    batches = []
+    for n in range(400):
+        rows = rows_of(n, ("a", "b"))
+        rows += rows_of(n, ("c",)) if n < 20 else []
+        rows += rows_of(n, ("d",), late_s=12)
+        batches.append(rows)
+    controller.put("/slo", {"target": "0.9"})
+    controller.report_all(query_reports(batches, bound_ms=5_000))
+    controller.look()
+    states = {name: row["state"] for name, row in partitions(controller).items()}
+    assert states == {"a": "Active", "b": "Active", "c": "Idle", "d": "Behind"}
+    (row,) = controller.http.get("/v1/fleet").json()["streams"]
+    assert row["partitions"] == {"total": len(names), "idle": 1, "behind": 1, "skewed": 1, "future": 0}
+    assert "PartitionsSilent" in row["alerts"]
+    controller.put("/slo", {"target": "0.9", "horizon_ms": 60_000})
+    controller.look()
+    assert partitions(controller)["c"]["state"] == "Gone"
+    (row,) = controller.http.get("/v1/fleet").json()["streams"]
+    assert row["partitions"]["total"] == len(names) - 1
+
+
+def test_in_live_the_driver_says_what_is_behind_and_what_is_idle(controller: Controller) -> None:
+    live = LiveState(ceiling_ms=5_000, control_ms=None, reason="r", behind=("2",), idle=("5",))
+    controller.report_all([*REPORTS[:-1], replace(REPORTS[-1], live=live)])
+    controller.look()
+    states = {name: row["state"] for name, row in partitions(controller).items()}
+    # Number 3 trails by 30 s, but in Live the plan's bound is only the ceiling.
+    assert states == {**dict.fromkeys("013467", "Active"), "2": "Behind", "5": "Idle"}
+
+
+def test_partitions_with_rows_dated_ahead_are_marked_within_the_horizon(controller: Controller) -> None:
+    newest = REPORTS[-1]
+    ahead = tuple(
+        replace(part, future_rows=3) if part.partition == "6" else part for part in newest.partitions
+    )
+    controller.report_all([*REPORTS[:-1], replace(newest, partitions=ahead)])
+    controller.look()
+    assert [name for name, row in partitions(controller).items() if row["future"]] == ["6"]
+    (row,) = controller.http.get("/v1/fleet").json()["streams"]
+    assert row["partitions"]["future"] == 1
+    assert "FutureRows" in row["alerts"]
+
+
+# -- when it is done, and by whom ----------------------------------------------------------------------------------
+
+
+def test_what_is_new_is_looked_at_soon_and_the_rest_once_a_minute(controller: Controller) -> None:
+    overviews, clock = controller.service.overviews, controller.clock
+    controller.report_all(REPORTS[:10])
+    assert overviews.turn(clock()) == 1
+    assert overviews.turn(clock()) == 0
+    controller.report_all(REPORTS[10:20])
+    assert overviews.turn(clock() + SOON_US - 1) == 0
+    assert overviews.turn(clock() + SOON_US) == 1
+    assert overviews.turn(clock() + SOON_US + QUIET_US - 1) == 0
+    assert overviews.turn(clock() + SOON_US + QUIET_US) == 1
+
+
+def test_a_turn_ends_in_time_and_whoever_waited_longest_comes_first(controller: Controller) -> None:
+    for job in "abc":
+        controller.http.put(f"/v1/jobs/{job}/streams/s/slo", json={"target": "0.9"})
+    overviews, now_us = controller.service.overviews, controller.clock()
+    looked = []
+    overviews.look = lambda stream_id, _: looked.append(stream_id)  # type: ignore[method-assign, assignment]
+    ticks = iter(range(100))
+    overviews._steady = lambda: float(next(ticks))
+    while len(looked) < 3:
+        assert overviews.turn(now_us, most_seconds=1.5) == 1
+    assert len(set(looked)) == 3
+
+
+def test_without_the_lease_nothing_is_looked_at_and_a_lost_one_writes_nothing(controller: Controller) -> None:
+    controller.report_all(REPORTS)
+    overviews, leases = controller.service.overviews, controller.service.decider.leases
+    with controller.service.database.read() as session:
+        stream_id = session.scalars(select(StreamRow.id)).one()
+    held = leases.lease_of(stream_id)
+    assert held is not None
+    leases._held[held.shard] = Lease(held.shard, held.fencing - 1)
+    with pytest.raises(LeaseLostError):
+        overviews.look(stream_id, controller.clock())
+    del leases._held[held.shard]
+    assert overviews.turn(controller.clock()) == 0
+    with controller.service.database.read() as session:
+        assert session.get(OverviewRow, stream_id) is None
+        assert session.scalars(select(func.count()).where(PartitionRow.skewed)).one() == 0
+        kinds = session.scalars(select(EventRow.kind)).all()
+    assert "PartitionSkewed" not in kinds
+
+
+def test_a_stream_that_cannot_be_looked_at_does_not_stop_the_others(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job in "abc":
+        controller.http.put(f"/v1/jobs/{job}/streams/s/slo", json={"target": "0.9"})
+    overviews = controller.service.overviews
+    look = overviews.look
+
+    def broken(stream_id: int, now_us: int) -> None:
+        if stream_id == 2:
+            raise RuntimeError("planted")
+        look(stream_id, now_us)
+
+    monkeypatch.setattr(overviews, "look", broken)
+    assert overviews.turn(controller.clock()) == 2
+
+
+# -- the kept sums -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_kept_sums_are_those_of_the_slots_wherever_the_horizon_moves(
+    controller: Controller, seed: int
+) -> None:
+    dice = random.Random(seed)
+    spread = spread_over_hours(dice)
+    sent: list[Report] = []
+    while spread:
+        some = spread[: dice.randrange(1, 12)]
+        spread = spread[len(some) :]
+        dice.shuffle(some)
+        controller.report_all(some)
+        sent += some
+        horizon_ms = dice.choice([60_000, 3_600_000, 86_400_000])
+        controller.put("/slo", {"target": "0.9", "horizon_ms": horizon_ms})
+        controller.look()
+        with controller.service.database.write() as session:
+            stream_id = session.scalars(select(StreamRow.id)).one()
+            row = session.get(PartitionSumsRow, stream_id)
+            assert row is not None
+            kept = partition_needs(session, stream_id, row.from_us)
+            session.delete(row)
+            session.flush()
+            assert partition_needs(session, stream_id, row.from_us) == kept
+            session.rollback()
+
+
+def spread_over_hours(dice: random.Random) -> list[Report]:
+    """Reports at random times of six hours, in order."""
+    at = sorted(dice.randrange(6 * 3_600) for _ in range(60))
+    batches = [
+        [(dice.choice("abc"), START_US + (time - dice.randrange(60)) * SECOND) for _ in range(5)]
+        for time in at
+    ]
+    return [
+        replace(report, started_us=START_US + time * SECOND)
+        for report, time in zip(query_reports(batches), at, strict=True)
+    ]

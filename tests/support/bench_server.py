@@ -1,0 +1,81 @@
+"""A server process of its own for benches, on a core of its own, and what the kernel says of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+__all__ = ["busy_seconds", "on_core", "percentile", "serving", "status_of"]
+
+
+@contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """Start processes, and go on, on one core; all cores again afterwards."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def serving(database_url: str, folder: Path) -> Iterator[tuple[str, int]]:
+    """One server on the first core; its address and process id."""
+    environment = {
+        **os.environ,
+        "TIDEMARK_DATABASE_URL": database_url,
+        "TIDEMARK_LOG_LEVEL": "warning",
+        "TIDEMARK_REPORTS_PER_SECOND": "0",
+        "TIDEMARK_REQUESTS_PER_SECOND": "0",
+        "PYTHONUNBUFFERED": "1",
+    }
+    with (folder / "server.log").open("wb") as log, on_core(min(os.sched_getaffinity(0))):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tidemark.controller", "serve", "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environment,
+            text=True,
+        )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[3].rstrip(",")
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                if httpx.get(f"{url}/readyz").is_success:
+                    break
+            except httpx.TransportError:
+                pass
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield url, process.pid
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def status_of(process: int, field: str) -> int:
+    """A number of the kernel's on a process, such as VmRSS in kilobytes."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1])
+    raise KeyError(field)
+
+
+def busy_seconds(process: int) -> float:
+    """Seconds of a core that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(int(share * len(values)), len(values) - 1)]

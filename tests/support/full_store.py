@@ -1,0 +1,505 @@
+"""A store as it is after a day of 500 streams of 64 partitions, filled in seconds through the store's own tables.
+
+Some streams are *full*: every batch, minute and partition of a day is there, and the first of them has a month. Of the
+others, which only lists touch, the last hour is there. Sketches are drawn from a pool, which no reader can tell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy import insert, text
+from sqlalchemy.orm import Session
+
+from tidemark.controller.store.blocks import cells_of
+from tidemark.controller.store.bodies import packed
+from tidemark.controller.store.database import Database
+from tidemark.controller.store.intake import canonical_json
+from tidemark.controller.store.tables import (
+    AcknowledgementRow,
+    Base,
+    LedgerRow,
+    NeedBlockRow,
+    NeedSketchRow,
+    NeedSlotRow,
+    PartitionRow,
+    PolicyRow,
+    PublishedRow,
+    QueryRow,
+    ReportBodyRow,
+    ReportHourRow,
+    ReportRow,
+    RollupRow,
+    SeriesRow,
+    SloRow,
+    StreamRow,
+)
+from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
+from tidemark.models.operators import tumbling
+from tidemark.models.partition_needs import PartitionNeeds
+from tidemark.models.sketch import Sketch
+from tidemark.models.wire import PartitionCounts, Report
+
+__all__ = ["END_US", "Filling", "fill", "stream_name"]
+
+END_US = 1_767_225_600_000_000 + 27 * DAY_US + 10 * HOUR_US
+"""Trigger time of the newest batch: ten in the morning."""
+
+TRIGGER_US = 10_000_000
+"""Time between two batches of a full stream."""
+
+POOL = 32
+"""Different sketches in the pool."""
+
+ROWS_A_MINUTE = 1_200
+"""Rows of a partition in a minute."""
+
+AT_A_TIME = 20_000
+
+
+@dataclass(frozen=True)
+class Filling:
+    """How much is filled in."""
+
+    streams: int = 500
+    full: int = 4
+    """How many of them are full."""
+    partitions: int = 64
+    slow: int = 7
+    """Number of the partition that is 20 s late, in every stream."""
+    days: int = 27
+    """Days before the last one of which the first stream has hours."""
+
+
+def stream_name(number: int) -> tuple[str, str]:
+    """Return job and stream: ten streams a job."""
+    return f"job-{number // 10:03}", f"stream-{number:04}"
+
+
+def fill(database: Database, filling: Filling) -> None:
+    """Fill an empty, migrated store."""
+    pools = _Pools(filling)
+    with database.write() as session:
+        for number in range(filling.streams):
+            _stream(session, number, filling, pools)
+        if session.get_bind().dialect.name == "postgresql":
+            for table in ("streams", "reports", "acknowledgements"):
+                session.execute(
+                    text(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM {table}")
+                )
+    with database.connect() as connection:
+        # As the database does by itself in a day.
+        connection.execute(text("ANALYZE"))
+        connection.commit()
+
+
+class _Pools:
+    """Sketches to draw from: of a minute, and merged as the hours and days are that they make."""
+
+    def __init__(self, filling: Filling) -> None:
+        dice = np.random.default_rng(5)
+        self.minutes = [_minute(dice, late_us=0) for _ in range(POOL)]
+        self.slow = [_minute(dice, late_us=20_000_000) for _ in range(POOL)]
+        self.minute_bytes = [sketch.to_bytes() for sketch in self.minutes]
+        self.slow_bytes = [sketch.to_bytes() for sketch in self.slow]
+        self.names = [str(number) for number in range(filling.partitions)]
+        self.whole = self._needs(filling, 1).whole.to_bytes()
+        hour = self._needs(filling, 60)
+        self.hour = hour
+        self.hour_whole = hour.whole.to_bytes()
+        self.hour_bytes = {name: hour.sketch(name).to_bytes() for name in hour.names}
+
+    def of(self, partition: int, slot: int, filling: Filling) -> bytes:
+        """The needs of one partition in one minute."""
+        pool = self.slow_bytes if partition == filling.slow else self.minute_bytes
+        return pool[(partition + slot) % POOL]
+
+    def _needs(self, filling: Filling, minutes: int) -> PartitionNeeds:
+        return PartitionNeeds.merged(
+            PartitionNeeds.of(
+                {
+                    name: (self.slow if number == filling.slow else self.minutes)[(number + minute) % POOL]
+                    for number, name in enumerate(self.names)
+                }
+            )
+            for minute in range(minutes)
+        )
+
+
+def _minute(dice: np.random.Generator, late_us: int) -> Sketch:
+    sketch = Sketch()
+    granules = (dice.exponential(3_000_000, ROWS_A_MINUTE) // 1_000_000) * 1_000_000 - 5_000_000 + late_us
+    sketch.add(granules)
+    return sketch
+
+
+def _stream(session: Session, number: int, filling: Filling, pools: _Pools) -> None:
+    stream_id, full = number + 1, number < filling.full
+    job, stream = stream_name(number)
+    from_us = END_US - (DAY_US if full else HOUR_US)
+    step_us = TRIGGER_US if full else SLOT_US
+    triggers = range(from_us + step_us, END_US + 1, step_us)
+    rows = filling.partitions * ROWS_A_MINUTE * step_us // SLOT_US
+    late = rows // 500 + number % 7
+    counts = {"pairs": rows, "late_least": late, "late_most": late, "unjudged_rows": 0}
+    _put(
+        session,
+        StreamRow,
+        [
+            {
+                "id": stream_id,
+                "job": job,
+                "stream": stream,
+                "created_us": from_us,
+                "registered_us": from_us,
+                "reports": len(triggers),
+                **{name: value * len(triggers) for name, value in counts.items()},
+            }
+        ],
+    )
+    first_id = stream_id * 100_000
+    base = _report_facts(stream_id, rows, counts)
+    _put(
+        session,
+        ReportRow,
+        (
+            {
+                **base,
+                "id": first_id + batch,
+                "batch_id": batch + 10,
+                "received_us": at_us + 400_000,
+                "seen_us": at_us,
+                "started_us": at_us,
+                "watermark_ms": at_us // 1_000 - 31_000,
+                "late_watermark_ms": at_us // 1_000 - 41_000,
+                "late_base_ms": at_us // 1_000 - 20_000,
+                "max_event_time_us": at_us - 1,
+                "first_key_us": at_us - 60_000_000,
+            }
+            for batch, at_us in enumerate(triggers)
+        ),
+    )
+    newest = first_id + len(triggers) - 1
+    body = packed(canonical_json(_body(job, stream, len(triggers) + 9, filling)))
+    _put(session, ReportBodyRow, [{"report_id": newest, "body": body}])
+    _put(
+        session,
+        QueryRow,
+        [
+            {
+                "stream_id": stream_id,
+                "query_id": "query",
+                "first_batch": 10,
+                "last_batch": len(triggers) + 9,
+                "reports": len(triggers),
+            }
+        ],
+    )
+    _specified(session, stream_id, from_us)
+    _partitions(session, stream_id, filling, from_us)
+    minutes = range(from_us, END_US, SLOT_US)
+    a_minute = SLOT_US // step_us
+    _put(
+        session,
+        NeedSlotRow,
+        (
+            {
+                "stream_id": stream_id,
+                "slot_us": at_us,
+                "version": 1,
+                "sketch": pools.whole,
+                "width_us": SLOT_US,
+            }
+            for at_us in minutes
+        ),
+    )
+    _put(session, SeriesRow, (_sums(stream_id, SLOT_US, at_us, a_minute, rows, counts) for at_us in minutes))
+    hours = range(from_us, END_US, HOUR_US)
+    _put(
+        session,
+        SeriesRow,
+        (_sums(stream_id, HOUR_US, at_us, 60 * a_minute, rows, counts) for at_us in hours),
+    )
+    _put(
+        session,
+        NeedSketchRow,
+        (
+            {
+                "stream_id": stream_id,
+                "slot_us": at_us,
+                "partition": name,
+                "sketch": pools.of(partition, slot, filling),
+                "width_us": SLOT_US,
+            }
+            for slot, at_us in enumerate(minutes)
+            for partition, name in enumerate(pools.names)
+            if full or slot % 10 == 0
+        ),
+    )
+    _put(
+        session,
+        LedgerRow,
+        (
+            {
+                "stream_id": stream_id,
+                "key_us": at_us,
+                "partition": name,
+                "rows": ROWS_A_MINUTE,
+                "late_least": 2,
+                "late_most": 2,
+            }
+            for at_us in minutes
+            for name in pools.names
+            if full or at_us >= END_US - 10 * SLOT_US
+        ),
+    )
+    _put(
+        session,
+        RollupRow,
+        [
+            {
+                "stream_id": stream_id,
+                "split_report_id": newest,
+                "hours_until_us": from_us if number == 0 else 0,
+                "tens_until_us": from_us if number == 0 else 0,
+                "hour_blocks_until_us": from_us if number == 0 else 0,
+                "day_blocks_until_us": from_us // DAY_US * DAY_US if number == 0 else 0,
+            }
+        ],
+    )
+    if number == 0:
+        _month(session, stream_id, filling, pools, from_us, rows * 6 * a_minute, counts)
+
+
+def _month(
+    session: Session,
+    stream_id: int,
+    filling: Filling,
+    pools: _Pools,
+    until_us: int,
+    rows: int,
+    counts: Mapping[str, int],
+) -> None:
+    hours = range(until_us - filling.days * DAY_US, until_us, HOUR_US)
+    batches = HOUR_US // TRIGGER_US
+    _put(session, SeriesRow, (_sums(stream_id, HOUR_US, at_us, batches, rows, counts) for at_us in hours))
+    _put(
+        session,
+        NeedSlotRow,
+        (
+            {
+                "stream_id": stream_id,
+                "slot_us": at_us,
+                "version": 1,
+                "sketch": pools.hour_whole,
+                "width_us": HOUR_US,
+            }
+            for at_us in hours
+        ),
+    )
+    _put(
+        session,
+        ReportHourRow,
+        (
+            {
+                "stream_id": stream_id,
+                "slot_us": at_us,
+                "query_id": "query",
+                "batches": batches,
+                "batch_ranges": "[[10, 10]]",
+                "from_us": at_us,
+                "to_us": at_us + HOUR_US - TRIGGER_US,
+                "keys_per_row": 1,
+                "rows": rows * batches,
+                "uncounted_rows": 0,
+                **{name: value * batches for name, value in counts.items()},
+                "need_pairs": rows * batches,
+                "need_unknown_rows": 0,
+                "early_rows": 0,
+                "future_rows": 0,
+            }
+            for at_us in hours
+        ),
+    )
+    cells = cells_of(pools.hour, 990_000)
+    told = json.dumps([cells.names, cells.need_ms, cells.pairs], separators=(",", ":"))
+    block = {"stream_id": stream_id, "share_ppm": 990_000, "cells": told}
+    needs = pools.hour.to_bytes()
+    _put(
+        session,
+        NeedBlockRow,
+        ({**block, "width_us": HOUR_US, "slot_us": at_us, "needs": needs} for at_us in hours),
+    )
+    days = range(hours[0] // DAY_US * DAY_US, until_us // DAY_US * DAY_US, DAY_US)
+    _put(
+        session,
+        NeedBlockRow,
+        ({**block, "width_us": DAY_US, "slot_us": at_us, "needs": None} for at_us in days),
+    )
+
+
+def _report_facts(stream_id: int, rows: int, counts: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "stream_id": stream_id,
+        "query_id": "query",
+        "run_id": "run",
+        "duration_ms": 300,
+        "operator": "window",
+        "keys_per_row": 1,
+        "output_mode": "append",
+        "bound_ms": 30_000,
+        "generation": None,
+        "rows": rows,
+        "null_rows": 0,
+        "uncounted_rows": 0,
+        "state_rows": 5_000,
+        "state_bytes": 1_000_000,
+        "dropped_by_spark": 0,
+        "given_up_reports": 0,
+        **counts,
+        "need_base_ms": 0,
+        "need_pairs": rows,
+        "need_unknown_rows": 0,
+        "early_rows": 0,
+        "future_rows": 0,
+        "fingerprint": "0" * 64,
+    }
+
+
+def _sums(
+    stream_id: int, width_us: int, slot_us: int, batches: int, rows: int, counts: Mapping[str, int]
+) -> dict[str, Any]:
+    return {
+        "stream_id": stream_id,
+        "width_us": width_us,
+        "slot_us": slot_us,
+        "batches": batches,
+        "rows": rows * batches,
+        **{name: value * batches for name, value in counts.items()},
+        "future_rows": 0,
+        "keys_per_row": 1,
+        "newest_us": slot_us + width_us - 1,
+        "bound_ms": 30_000,
+        "effective_ms": 31_000,
+        "state_rows": 5_000,
+    }
+
+
+def _specified(session: Session, stream_id: int, at_us: int) -> None:
+    slo = {
+        "generation": 1,
+        "target_ppm": 990_000,
+        "confidence_ppm": 950_000,
+        "horizon_ms": DAY_US // 1_000,
+        "updated_us": at_us,
+    }
+    _put(session, SloRow, [{"stream_id": stream_id, **slo}])
+    policy = {"generation": 1, "mode": "Off", "least_bound_ms": 0, "updated_us": at_us}
+    _put(session, PolicyRow, [{"stream_id": stream_id, **policy}])
+    _put(
+        session,
+        PublishedRow,
+        [
+            {
+                "stream_id": stream_id,
+                "generation": generation,
+                "mode": "Off",
+                "bound_ms": None,
+                "reason": "the mode is Off",
+                "published_us": at_us + generation,
+            }
+            for generation in range(1, 11)
+        ],
+    )
+    _put(
+        session,
+        AcknowledgementRow,
+        [
+            {
+                "stream_id": stream_id,
+                "query_id": "query",
+                "run_id": f"run {run}",
+                "bound_ms": 30_000,
+                "generation": None,
+                "source": "job",
+                "mode": "Off",
+                "applied_us": at_us + run,
+                "received_us": at_us + run,
+                "fingerprint": f"{run:064}",
+            }
+            for run in range(10)
+        ],
+    )
+
+
+def _partitions(session: Session, stream_id: int, filling: Filling, from_us: int) -> None:
+    _put(
+        session,
+        PartitionRow,
+        (
+            {
+                "stream_id": stream_id,
+                "partition": str(number),
+                "rows": 10**6,
+                "last_event_time_us": END_US - (20_000_000 if number == filling.slow else 1_000_000),
+                "last_seen_us": END_US,
+                "first_seen_us": from_us,
+                "batches": 1_000,
+                "behind_us": 20_000_000 if number == filling.slow else 1_000_000,
+                "future_rows": 0,
+                "last_future_us": None,
+            }
+            for number in range(filling.partitions)
+        ),
+    )
+
+
+def _body(job: str, stream: str, batch_id: int, filling: Filling) -> Report:
+    second = END_US // 1_000_000
+    granules = tuple(range(second - 20, second))
+    parts = tuple(
+        PartitionCounts(partition=str(number), granules=granules, counts=(10,) * len(granules))
+        for number in range(filling.partitions)
+    )
+    return Report(
+        schema_version=1,
+        job=job,
+        stream=stream,
+        query_id="query",
+        run_id="run",
+        batch_id=batch_id,
+        started_us=END_US,
+        duration_ms=300,
+        operator=tumbling("1 minute"),
+        output_mode="append",
+        bound_ms=30_000,
+        generation=None,
+        late_watermark_ms=END_US // 1_000 - 41_000,
+        watermark_ms=END_US // 1_000 - 31_000,
+        late_base_ms=END_US // 1_000 - 20_000,
+        granule_us=1_000_000,
+        closed="left",
+        rows=sum(part.rows for part in parts),
+        null_rows=0,
+        min_event_time_us=(second - 20) * 1_000_000,
+        max_event_time_us=END_US - 1,
+        partitions=parts,
+        state_rows=5_000,
+        state_bytes=1_000_000,
+        dropped_by_spark=0,
+    )
+
+
+def _put(session: Session, table: type[Base], rows: Iterable[Mapping[str, Any]]) -> None:
+    waiting: list[Mapping[str, Any]] = []
+    for row in rows:
+        waiting.append(row)
+        if len(waiting) == AT_A_TIME:
+            session.execute(insert(table), waiting)
+            waiting = []
+    if waiting:
+        session.execute(insert(table), waiting)

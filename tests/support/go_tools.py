@@ -1,0 +1,164 @@
+"""Tools that check what is deployed, at pinned versions, built by Go into a folder of the user's cache.
+
+    make tools
+
+They come through Go's module proxy with its checksums. The folder is ``tidemark/tools`` under ``XDG_CACHE_HOME``
+(``~/.cache``); ``TIDEMARK_TOOLS`` names another. A build takes some minutes, so that only CI makes one by itself; where
+a tool is missing elsewhere, tests that want it are skipped with the reason.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+__all__ = ["HELM", "KUBERNETES", "TOOLS", "go_tool", "prometheus_crds"]
+
+HELM = "helm"
+
+TOOLS = {
+    HELM: ("helm.sh/helm/v3/cmd/helm", "v3.19.5"),  # the last but one of Helm 3, which all clusters know
+    # The schemas of Kubernetes are in it, so that it needs neither a cluster nor a network.
+    "kubectl-validate": ("sigs.k8s.io/kubectl-validate", "v0.0.4"),
+    # What `docker compose config` runs on: the reference implementation of compose files.
+    "compose-go": ("github.com/compose-spec/compose-go/v2/cmd", "v2.10.2"),
+}
+"""By name: the package and its version."""
+
+CRDS = ("github.com/prometheus-operator/prometheus-operator", "v0.85.0")
+"""The module that holds the Prometheus operator's definitions of its resources."""
+
+KUBERNETES = "1.30.0"
+"""Version of Kubernetes that is rendered for and validated against."""
+
+_CHARTUTIL = "helm.sh/helm/v3/pkg/chartutil.k8sVersion"
+_FLAGS = {HELM: f"-X {_CHARTUTIL}Major=1 -X {_CHARTUTIL}Minor=30"}
+"""Flags of the linker. As in Helm's own releases: without a cluster it takes this one for the cluster's version."""
+
+_CRD_FILES = ("monitoring.coreos.com_servicemonitors.yaml", "monitoring.coreos.com_prometheusrules.yaml")
+
+
+class NotBuilt(Exception):
+    """A tool could not be built or fetched; the message is one line."""
+
+
+def go_tool(name: str) -> Path:
+    """Return the program; the test is skipped where it is not there, but in CI with Go it is built."""
+    program = _program(name)
+    if not program.is_file():
+        _make_or_skip(name, lambda: _make_tool(name))
+    return program
+
+
+def prometheus_crds() -> Path:
+    """Return the folder with the definitions of ServiceMonitor and PrometheusRule, as ``go_tool`` does."""
+    folder = _crds()
+    if not folder.is_dir():
+        _make_or_skip(folder.name, _make_crds)
+    return folder
+
+
+def _program(name: str) -> Path:
+    return _folder() / f"{name}-{TOOLS[name][1]}" / name
+
+
+def _crds() -> Path:
+    return _folder() / f"prometheus-operator-crds-{CRDS[1]}"
+
+
+def _folder() -> Path:
+    named = os.environ.get("TIDEMARK_TOOLS")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidemark" / "tools"
+
+
+def _make_or_skip(what: str, make: Callable[[], None]) -> None:
+    if shutil.which("go") is None:
+        pytest.skip(f"{what} is not there, and there is no Go to build it with")
+    if os.environ.get("CI") != "true":
+        pytest.skip(f"{what} is not there; `make tools` builds it")
+    try:
+        make()
+    except NotBuilt as error:
+        pytest.skip(f"{what} is not there and cannot be built: {error}")
+
+
+@contextmanager
+def _alone() -> Iterator[Path]:
+    """Hold off other processes that would make the same, and give the folder."""
+    _folder().mkdir(parents=True, exist_ok=True)
+    with (_folder() / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield _folder()
+
+
+def _make_tool(name: str) -> None:
+    package, version = TOOLS[name]
+    program = _program(name)
+    with _alone() as folder, tempfile.TemporaryDirectory(dir=folder) as made:
+        if not program.is_file():
+            _go(
+                ["install", "-trimpath", f"-ldflags=-s -w {_FLAGS.get(name, '')}", f"{package}@{version}"],
+                GOBIN=made,
+            )
+            (built,) = Path(made).iterdir()
+            program.parent.mkdir(exist_ok=True)
+            built.replace(program)
+
+
+def _make_crds() -> None:
+    module, version = CRDS
+    with _alone() as folder, tempfile.TemporaryDirectory(dir=folder) as made:
+        if not _crds().is_dir():
+            told = _go(["mod", "download", "-json", f"{module}@{version}"])
+            held = Path(json.loads(told)["Dir"]) / "example" / "prometheus-operator-crd"
+            fresh = Path(made) / "crds"
+            fresh.mkdir()
+            for name in _CRD_FILES:
+                shutil.copyfile(held / name, fresh / name)
+            fresh.replace(_crds())
+
+
+def _go(arguments: list[str], **environment: str) -> str:
+    done = subprocess.run(
+        ["go", *arguments], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+    if done.returncode != 0:
+        told = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise NotBuilt(f"go {' '.join(arguments)}: {told}")
+    return done.stdout
+
+
+def _main() -> int:
+    if shutil.which("go") is None:
+        sys.stderr.write(
+            "tools: there is no Go; install one (Debian: apt-get install golang-go; 1.24 or newer)\n"
+        )
+        return 1
+    try:
+        for name in TOOLS:
+            if not _program(name).is_file():
+                _make_tool(name)
+            sys.stdout.write(f"{_program(name)}\n")
+        if not _crds().is_dir():
+            _make_crds()
+        sys.stdout.write(f"{_crds()}\n")
+    except NotBuilt as error:
+        sys.stderr.write(f"tools: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -1,0 +1,73 @@
+"""A receiver of webhooks over real HTTP, which keeps what it was sent and answers as it is told."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+__all__ = ["Webhook", "running_webhook"]
+
+
+@dataclass
+class Webhook:
+    """What was received."""
+
+    url: str
+    """Its address."""
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    """Bodies of the requests that were answered with 200, in order."""
+    headers: list[dict[str, str]] = field(default_factory=list)
+    """Headers of all requests, in order."""
+    answers: list[int] = field(default_factory=list)
+    """What the next requests are answered with; 200 when it is empty."""
+
+    def alerts(self) -> list[tuple[str, str, dict[str, str]]]:
+        """Return (status, name, labels) of every alert in every message."""
+        return [
+            (alert["status"], alert["labels"]["alertname"], alert["labels"])
+            for message in list(self.messages)
+            for alert in message["alerts"]
+        ]
+
+    def wait_for(self, seen: Callable[[], bool], seconds: float, what: str) -> None:
+        """Wait until something was received."""
+        deadline = time.monotonic() + seconds
+        while not seen():
+            assert time.monotonic() < deadline, f"{what} did not come; what came: {self.alerts()}"
+            time.sleep(0.2)
+
+
+@contextmanager
+def running_webhook() -> Iterator[Webhook]:
+    """Serve a receiver on a free port of loopback."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            webhook.headers.append({name.lower(): value for name, value in self.headers.items()})
+            status = webhook.answers.pop(0) if webhook.answers else 200
+            if status == 200:
+                webhook.messages.append(body)
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    webhook = Webhook(f"http://127.0.0.1:{server.server_address[1]}/hook")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield webhook
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)

@@ -1,0 +1,78 @@
+"""A controller with streams of which all is known, so that each of its metrics has a sample."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tidemark.models.wire import Acknowledgement, to_json_object
+
+from support.controller_app import Controller
+from support.rolled_job import RolledJob
+from support.streams import SECOND, Row
+
+__all__ = ["run_partitions", "whole_controller"]
+
+
+def run_partitions(
+    job: RolledJob,
+    batches: int,
+    *,
+    partitions: int = 4,
+    slow: int | None = None,
+    late_s: float = 30,
+    **changes: Any,
+) -> None:
+    """Report ``batches`` of 60 rows a partition up to 2 s late; those of partition ``slow`` are ``late_s`` later.
+
+    The loop takes a turn at the end.
+    """
+    dice = random.Random(job.batch_id)
+    for _ in range(batches):
+        rows: list[Row] = []
+        for number in range(partitions):
+            more_s = late_s if number == slow else 0
+            rows += [
+                (str(number), job.at_us - round((2 * dice.random() + more_s) * SECOND)) for _ in range(60)
+            ]
+        job.report(rows, **changes)
+    job.controller.turn()
+
+
+@contextmanager
+def whole_controller(database_url: str, **settings: Any) -> Iterator[Controller]:
+    """Run a controller with a job that has gone through a rollout, and one in Live."""
+    with Controller(database_url, **settings) as controller:
+        job = RolledJob(controller)
+        run_partitions(job, 2)
+        controller.put("/slo", {"target": "0.99"})
+        controller.put("/policy", {"mode": "OnRestart", "greatest_bound_ms": 600_000})
+        run_partitions(job, 30, slow=3)
+        job.restart()
+        run_partitions(job, 40)
+        # Wider, so that there is a bound before the one that is told.
+        run_partitions(job, 20, slow=3, late_s=90)
+        job.restart()
+        # As many rows as it takes to score a prediction.
+        run_partitions(job, 60, slow=3, late_s=90)
+        live = RolledJob(controller, job="live", live=True)
+        live.at_us = job.at_us
+        run_partitions(live, 5)
+        acknowledged = Acknowledgement(
+            query_id="query",
+            run_id="run 1",
+            bound_ms=live.bound_ms,
+            generation=None,
+            source="job",
+            mode="Live",
+            applied_us=live.at_us,
+            ceiling_ms=live.bound_ms,
+        )
+        answer = controller.http.post(live.path + "/acks", json=to_json_object(acknowledged))
+        assert answer.status_code == 201, answer.text
+        run_partitions(live, 5)
+        controller.send("/reports", b"{")
+        controller.look()
+        yield controller
