@@ -1,0 +1,29 @@
+"""A browser, and a controller that has something to show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from support.browser import running_browser
+from support.controller_app import Controller
+from support.served import served
+from support.shown import Shown, report_half_an_hour
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Return a browser for the module: Playwright keeps its thread's event loop while it is there."""
+    with running_browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    """Return a controller with a job of eight partitions, of which number 7 is 16 s later than the others."""
+    with Controller(f"sqlite:///{tmp_path_factory.mktemp('page') / 'tidemark.db'}") as controller:
+        job = report_half_an_hour(controller)
+        with served(controller.app) as url:
+            yield Shown(controller, job, url)

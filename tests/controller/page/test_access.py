@@ -1,0 +1,106 @@
+"""Who sees what in the browser: open on loopback, by a token that stays in the tab, and behind a proxy."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Browser, expect
+
+from support.browser import watched_page
+from support.controller_app import Controller
+from support.served import served
+from support.tokens import make_token
+
+
+def _two_jobs(controller: Controller) -> None:
+    for job in ("shop", "bank"):
+        controller.http.put(f"/v1/jobs/{job}/streams/clicks/slo", json={"target": "0.99"})
+
+
+def test_without_tokens_nothing_is_asked(browser: Browser, controller: Controller) -> None:
+    _two_jobs(controller)
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open()
+        expect(watched.page.locator("table.fleet tbody tr")).to_have_count(2)
+        expect(watched.page.get_by_role("button", name="Forget the token")).to_be_hidden()
+        watched.assert_calm()
+
+
+def test_a_token_is_asked_for_kept_for_the_tab_and_never_put_into_an_address(
+    browser: Browser, controller: Controller
+) -> None:
+    _two_jobs(controller)
+    token = make_token(controller, "viewer")
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        page = watched.page
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        watched.open()
+        expect(page.get_by_role("heading", name="This controller asks who you are")).to_be_visible()
+        assert page.get_by_label("Token").get_attribute("type") == "password"
+        page.get_by_label("Token").fill(token)
+        page.keyboard.press("Enter")
+        expect(page.locator("table.fleet tbody tr")).to_have_count(2)
+        page.reload()
+        expect(page.locator("table.fleet tbody tr")).to_have_count(2)
+        assert page.evaluate("localStorage.length") == 0
+        assert token in page.evaluate("Object.values(sessionStorage)")
+        assert page.context.cookies() == []
+        assert not [address for address in [*asked, page.url] if token in address]
+        page.get_by_role("button", name="Forget the token").click()
+        expect(page.get_by_label("Token")).to_be_visible()
+        assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_a_token_that_is_not_good_is_told_so(browser: Browser, controller: Controller) -> None:
+    token = make_token(controller, "viewer")
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        page = watched.page
+        watched.open()
+        page.get_by_label("Token").fill(token[:-3])
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text("cut short or mistyped")
+        page.get_by_label("Token").fill("tidemark")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text("no token of Tidemark's")
+        page.get_by_label("Token").fill(token)
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("No stream is known yet")).to_be_visible()
+
+
+def test_a_token_for_some_jobs_sees_those(browser: Browser, controller: Controller) -> None:
+    _two_jobs(controller)
+    token = make_token(controller, "viewer", "shop*")
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        page = watched.page
+        watched.open()
+        page.get_by_label("Token").fill(token)
+        page.keyboard.press("Enter")
+        expect(page.locator("a.stream-link")).to_have_text(["shop / clicks"])
+        watched.open("/#/streams/bank/clicks")
+        expect(page.locator(".notice")).to_contain_text("out of reach")
+
+
+def test_a_token_of_a_job_is_told_that_it_reads_nothing(browser: Browser, controller: Controller) -> None:
+    token = make_token(controller, "job")
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        page = watched.page
+        watched.open()
+        page.get_by_label("Token").fill(token)
+        page.keyboard.press("Enter")
+        expect(page.locator(".notice")).to_contain_text("viewer, operator or admin")
+        page.get_by_role("button", name="Use another token").click()
+        expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_behind_a_proxy_that_authenticates_nothing_is_asked(browser: Browser, database_url: str) -> None:
+    settings = {
+        "proxy_user_header": "X-Forwarded-User",
+        "proxy_addresses": "127.0.0.1",
+        "proxy_roles": "*=viewer",
+    }
+    with Controller(database_url, **settings) as controller, served(controller.app) as url:
+        # What the proxy would add to each request of a user.
+        named = {"X-Forwarded-User": "ada"}
+        with watched_page(browser, url, extra_http_headers=named) as watched:
+            watched.open()
+            expect(watched.page.get_by_text("No stream is known yet")).to_be_visible()
+            watched.assert_calm()

@@ -1,0 +1,104 @@
+"""The page for people who do not see it, or do not see it well: axe finds nothing that shuts anybody out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from support.browser import NARROW, WIDE, Theme, watched_page
+from support.controller_app import Controller
+from support.served import served
+from support.shown import SHOWN_HASH, Shown
+from support.tokens import make_token
+
+BOTH: list[Theme] = ["light", "dark"]
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize("theme", BOTH)
+@pytest.mark.parametrize(("name", "path"), [("fleet", "/"), ("stream", SHOWN_HASH)])
+def test_each_view_has_no_serious_fault(
+    browser: Browser, shown: Shown, tmp_path: Path, name: str, path: str, theme: Theme, width: int
+) -> None:
+    with watched_page(browser, shown.url, theme=theme, width=width, bypass_csp=True) as watched:
+        watched.open(path)
+        expect(watched.page.locator(".panel.loading")).to_have_count(0)
+        if name == "stream":
+            expect(watched.page.locator(".preview .figure").first).to_be_visible()
+        watched.picture(tmp_path / f"{name}-{theme}-{width}.png")
+        assert watched.graves() == []
+        watched.assert_calm()
+
+
+@pytest.mark.parametrize("theme", BOTH)
+def test_each_dialog_has_no_serious_fault(
+    browser: Browser, shown: Shown, tmp_path: Path, theme: Theme
+) -> None:
+    with watched_page(browser, shown.url, theme=theme, bypass_csp=True) as watched:
+        watched.open(SHOWN_HASH)
+        page = watched.page
+        for name, button in [("help", "Help"), ("pause", "Pause …"), ("slo", "Change the SLO …")]:
+            page.get_by_role("button", name=button).click()
+            dialog = page.get_by_role("dialog")
+            if name == "slo":
+                dialog.get_by_label("Target (%)").fill("97")
+                dialog.get_by_role("button", name="See what follows").click()
+                expect(dialog).to_contain_text("What follows")
+            if name == "pause":
+                dialog.get_by_role("button", name="Pause", exact=True).click()
+                expect(dialog).to_contain_text("Say why")
+            watched.picture(tmp_path / f"dialog-{name}-{theme}.png")
+            assert watched.graves() == [], name
+            page.keyboard.press("Escape")
+        watched.assert_calm()
+
+
+@pytest.mark.parametrize("theme", BOTH)
+def test_tables_in_place_of_charts_have_no_serious_fault(
+    browser: Browser, shown: Shown, theme: Theme
+) -> None:
+    with watched_page(browser, shown.url, theme=theme, bypass_csp=True) as watched:
+        watched.open(SHOWN_HASH)
+        page = watched.page
+        expect(page.locator(".panel.loading")).to_have_count(0)
+        for button in page.get_by_role("button", name="As a table").all():
+            button.click()
+        assert watched.graves() == []
+
+
+@pytest.mark.parametrize("theme", BOTH)
+def test_asking_for_a_token_and_saying_that_the_controller_is_away_have_no_serious_fault(
+    browser: Browser, controller: Controller, theme: Theme
+) -> None:
+    with served(controller.app) as url, watched_page(browser, url, theme=theme, bypass_csp=True) as watched:
+        watched.open()
+        watched.page.context.set_offline(True)
+        watched.page.keyboard.press("r")
+        expect(watched.page.locator(".banner")).to_be_visible()
+        assert watched.graves() == []
+        watched.page.context.set_offline(False)
+        make_token(controller)
+        watched.page.keyboard.press("r")
+        expect(watched.page.get_by_label("Token")).to_be_visible()
+        assert watched.graves() == []
+
+
+def test_a_theme_that_was_chosen_stays_chosen(browser: Browser, shown: Shown) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    with watched_page(browser, shown.url, theme="light") as watched:
+        watched.open()
+        page = watched.page
+        light = page.evaluate(ground)
+        page.keyboard.press("t")
+        page.keyboard.press("t")
+        dark = page.evaluate(ground)
+        assert dark != light
+        watched.open(SHOWN_HASH)
+        page.reload()
+        page.wait_for_selector(".stream-grid")
+        assert page.evaluate(ground) == dark
+        page.keyboard.press("t")
+        assert page.evaluate(ground) == light
+        watched.assert_calm()

@@ -1,0 +1,243 @@
+"""What a person does from the page: each with a confirmation and a reason, and refusals in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from support.browser import Watched, watched_page
+from support.controller_app import Controller
+from support.rolled_job import RolledJob
+from support.served import served
+from support.tokens import make_token
+
+STREAM = "/#/streams/job/stream?span=1h"
+
+
+@pytest.fixture
+def job(controller: Controller) -> RolledJob:
+    """Return a job with an SLO, whose first rollout waits for approval."""
+    job = RolledJob(controller, bound_ms=60_000)
+    job.run(2, 1.0, turn=False)
+    job.put("slo", {"target": "0.99"})
+    job.put("policy", {"mode": "OnRestart", "approval": "all"})
+    job.restart()
+    job.run(40, 3.0, turn=False)
+    job.controller.turn()
+    assert job.rollout()["state"] == "AwaitingApproval"
+    return job
+
+
+@pytest.fixture
+def watched(browser: Browser, job: RolledJob) -> Iterator[Watched]:
+    """Return the job's view."""
+    with served(job.controller.app) as url, watched_page(browser, url) as page:
+        page.open(STREAM)
+        yield page
+
+
+def confirm(page: Page, button: str, verb: str, reason: str) -> None:
+    page.get_by_role("button", name=button).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Why").fill(reason)
+    dialog.get_by_role("button", name=verb, exact=True).click()
+    expect(dialog).to_have_count(0)
+
+
+def test_a_rollout_is_approved_and_later_rolled_back_with_reasons(watched: Watched, job: RolledJob) -> None:
+    page = watched.page
+    confirm(page, "Approve …", "Approve", "looked at it with Ada")
+    expect(page.get_by_text("Approved.", exact=True)).to_be_visible()
+    assert job.rollout()["approved"]["reason"] == "looked at it with Ada"
+    job.controller.turn()
+    assert job.rollout()["state"] == "Published"
+    page.keyboard.press("r")
+    confirm(page, "Roll back …", "Roll back", "the join needs more")
+    expect(page.locator(".rollout")).to_contain_text("rolled back")
+    assert job.rollout()["state"] == "RolledBack"
+    assert "the join needs more" in job.events("RolloutRolledBack")[0]["reason"]
+    watched.assert_calm()
+
+
+def test_a_rollout_is_discarded(watched: Watched, job: RolledJob) -> None:
+    confirm(watched.page, "Discard …", "Discard", "not before the holidays")
+    expect(watched.page.locator(".rollout")).to_contain_text("discarded")
+    assert job.rollout()["state"] == "Discarded"
+    watched.assert_calm()
+
+
+def test_rollouts_are_paused_and_resumed(watched: Watched, job: RolledJob) -> None:
+    page = watched.page
+    confirm(page, "Pause …", "Pause", "incident 7")
+    expect(page.locator(".stream-facts")).to_contain_text("paused")
+    assert job.events("Paused")[0]["reason"] == "incident 7"
+    confirm(page, "Resume …", "Resume", "incident 7 is over")
+    expect(page.get_by_role("button", name="Pause …")).to_be_visible()
+    assert job.events("Resumed")[0]["reason"] == "incident 7 is over"
+    watched.assert_calm()
+
+
+def test_nothing_is_done_without_a_reason_or_when_it_is_cancelled(watched: Watched, job: RolledJob) -> None:
+    page = watched.page
+    page.get_by_role("button", name="Approve …").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Approve", exact=True).click()
+    expect(dialog).to_contain_text("Say why")
+    expect(dialog.get_by_label("Why")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    expect(page.get_by_role("button", name="Approve …")).to_be_focused()
+    assert job.rollout()["approved"] is None
+    watched.assert_calm()
+
+
+def test_the_slo_is_tried_read_and_then_set(watched: Watched, job: RolledJob) -> None:
+    page = watched.page
+    page.get_by_role("button", name="Change the SLO …").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Target (%)").fill("97.5")
+    dialog.get_by_label("Latency cap").fill("2 min")
+    dialog.get_by_label("When both cannot hold").select_option("latency")
+    dialog.get_by_role("button", name="See what follows").click()
+    expect(dialog).to_contain_text("What follows")
+    expect(dialog).to_contain_text("The recommended bound is")
+    assert job.status()["slo"]["target_ppm"] == 990_000, "it was only tried"
+    dialog.get_by_label("Why").fill("agreed with the analysts")
+    dialog.get_by_role("button", name="Set the SLO", exact=True).click()
+    expect(dialog).to_have_count(0)
+    expect(page.get_by_text("The SLO is set: 97.5 %")).to_be_visible()
+    slo = job.status()["slo"]
+    assert (slo["target_ppm"], slo["latency_cap_ms"], slo["yields"]) == (975_000, 120_000, "latency")
+    assert slo["horizon_ms"] == 86_400_000, "what was not touched stays"
+    assert job.events("SloSet")[0]["reason"] == "agreed with the analysts"
+    watched.assert_calm()
+
+
+@pytest.mark.parametrize(
+    ("label", "text", "told"),
+    [
+        ("Target (%)", "99,9x", "write a share"),
+        ("Target (%)", "", "write a share"),
+        ("Latency cap", "soon", "write it like"),
+    ],
+)
+def test_a_field_that_makes_no_sense_is_told_beside_it(
+    watched: Watched, job: RolledJob, label: str, text: str, told: str
+) -> None:
+    page = watched.page
+    page.get_by_role("button", name="Change the SLO …").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label(label).fill(text)
+    dialog.get_by_role("button", name="See what follows").click()
+    expect(dialog.get_by_label(label)).to_have_attribute("aria-invalid", "true")
+    expect(dialog.get_by_label(label)).to_be_focused()
+    expect(dialog.locator(".field", has=page.get_by_label(label))).to_contain_text(told)
+    watched.assert_calm()
+
+
+def test_what_the_controller_refuses_is_told_in_its_words(watched: Watched, job: RolledJob) -> None:
+    page = watched.page
+    page.get_by_role("button", name="Change the SLO …").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Target (%)").fill("100")
+    dialog.get_by_role("button", name="See what follows").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("The body is not valid")
+    expect(dialog.get_by_role("alert")).to_contain_text("/target")
+    assert job.status()["slo"]["generation"] == 1
+
+
+@pytest.mark.parametrize("mine", [True, False])
+def test_two_who_set_the_slo_at_once_see_each_other_and_one_decides(
+    watched: Watched, job: RolledJob, mine: bool
+) -> None:
+    page = watched.page
+    page.get_by_role("button", name="Change the SLO …").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Target (%)").fill("97")
+    dialog.get_by_label("Why").fill("mine")
+    job.put("slo", {"target": "0.995", "latency_cap_ms": 90_000})
+    dialog.get_by_role("button", name="See what follows").click()
+    expect(dialog).to_contain_text("Somebody else has set the SLO meanwhile")
+    expect(dialog.get_by_role("row", name=re.compile("^Target"))).to_have_text(
+        re.compile(r"Target\s*99 %\s*99.5 %\s*97 %")
+    )
+    if mine:
+        dialog.get_by_role("button", name="Keep mine").click()
+    else:
+        dialog.get_by_role("button", name="Take theirs").click()
+        expect(dialog.get_by_label("Target (%)")).to_have_value("99.5")
+        dialog.get_by_label("Target (%)").fill("99.7")
+        dialog.get_by_label("Why").fill("theirs, and a little more")
+        dialog.get_by_role("button", name="See what follows").click()
+    expect(dialog).to_contain_text("What follows")
+    dialog.get_by_role("button", name="Set the SLO", exact=True).click()
+    expect(dialog).to_have_count(0)
+    slo = job.status()["slo"]
+    assert (slo["generation"], slo["target_ppm"]) == (3, 970_000 if mine else 997_000)
+    assert slo["latency_cap_ms"] == (None if mine else 90_000)
+
+
+def test_the_first_slo_of_a_stream_is_set_here_too(browser: Browser, controller: Controller) -> None:
+    job = RolledJob(controller)
+    job.run(2, 1.0)
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open(STREAM)
+        page = watched.page
+        page.get_by_role("button", name="Set an SLO …").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Target (%)").fill("99.5")
+        dialog.get_by_label("Why").fill("the first")
+        dialog.get_by_role("button", name="See what follows").click()
+        expect(dialog).to_contain_text("What follows")
+        dialog.get_by_role("button", name="Set the SLO", exact=True).click()
+        expect(page.get_by_role("button", name="Change the SLO …")).to_be_visible()
+        watched.assert_calm()
+    assert job.status()["slo"]["target_ppm"] == 995_000
+
+
+def test_a_first_slo_that_somebody_else_has_just_set_is_a_conflict_too(
+    browser: Browser, controller: Controller
+) -> None:
+    job = RolledJob(controller)
+    job.run(2, 1.0)
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open(STREAM)
+        watched.page.get_by_role("button", name="Set an SLO …").click()
+        dialog = watched.page.get_by_role("dialog")
+        job.put("slo", {"target": "0.9"})
+        dialog.get_by_role("button", name="See what follows").click()
+        expect(dialog).to_contain_text("Somebody else has set the SLO meanwhile")
+        dialog.get_by_role("button", name="Take theirs").click()
+        expect(dialog.get_by_label("Target (%)")).to_have_value("90")
+
+
+def test_a_rollout_that_somebody_else_ended_meanwhile_is_told_so(watched: Watched, job: RolledJob) -> None:
+    page = watched.page
+    page.get_by_role("button", name="Approve …").click()
+    assert job.act(f"/rollouts/{job.rollout()['id']}:discard").status_code == 200
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Why").fill("too late")
+    dialog.get_by_role("button", name="Approve", exact=True).click()
+    expect(dialog.get_by_role("alert")).to_contain_text("Discarded")
+
+
+def test_a_viewer_who_tries_is_told_which_role_it_takes(
+    browser: Browser, job: RolledJob, tmp_path: Path
+) -> None:
+    token = make_token(job.controller, "viewer")
+    with served(job.controller.app) as url, watched_page(browser, url) as watched:
+        page = watched.page
+        page.goto(url + STREAM)
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Pause …").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Why").fill("may I?")
+        dialog.get_by_role("button", name="Pause", exact=True).click()
+        expect(dialog.get_by_role("alert")).to_contain_text("operator and admin")
+        dialog.get_by_role("button", name="Use another token").click()
+        expect(page.get_by_label("Token")).to_be_focused()

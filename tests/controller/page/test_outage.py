@@ -1,0 +1,117 @@
+"""The page when the controller goes away and comes back: old figures are marked, and none is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tidemark.spark_jobs.demo.controller_process import ControllerProcess
+
+from support.browser import watched_page
+from support.controller_app import Controller
+from support.shown import report_half_an_hour
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the database of a job that has reported."""
+    with Controller(f"sqlite:///{tmp_path / 'tidemark.db'}") as controller:
+        report_half_an_hour(controller)
+    return tmp_path
+
+
+@pytest.fixture
+def process(folder: Path) -> Iterator[ControllerProcess]:
+    """Return a controller in a process of its own on that database."""
+    started = ControllerProcess(folder, "job", "stream")
+    started.wait_until_ready()
+    yield started
+    started.stop()
+
+
+def _charts(page: Page) -> list[str]:
+    """Return all that is drawn, as data."""
+    expect(page.locator(".panel.loading")).to_have_count(0)
+    expect(page.locator(".preview .figure").first).to_be_visible()
+    expect(page.locator(".preview.waiting")).to_have_count(0)
+    found: list[str] = page.evaluate(
+        "[...document.querySelectorAll('canvas')].map((one) => one.toDataURL())"
+        ".concat([...document.querySelectorAll('.heat-names, .marks, .preview dd, .panel-predictions td')]"
+        ".map((one) => one.textContent))"
+    )
+    return found
+
+
+def test_a_controller_that_is_killed_is_told_and_after_its_restart_every_chart_is_the_same(
+    browser: Browser, folder: Path, process: ControllerProcess
+) -> None:
+    until_us = process.get()["evidence"]["to_us"] + 60_000_000
+    view = f"/#/streams/job/stream?span=1h&until={until_us}"
+    with watched_page(browser, process.url) as watched:
+        page = watched.page
+        watched.open(view)
+        before = _charts(page)
+        process.kill()
+        page.keyboard.press("r")
+        banner = page.get_by_role("alert")
+        expect(banner).to_contain_text("The controller does not answer since")
+        expect(banner).to_contain_text("What is shown is from")
+        assert "stale" in (page.locator("body").get_attribute("class") or "")
+        assert _charts(page) == before, "the charts stay"
+
+        back = ControllerProcess(folder, "job", "stream", process.port)
+        try:
+            back.wait_until_ready()
+            page.get_by_role("button", name="Ask now").click()
+            expect(banner).to_have_count(0)
+            expect(page.locator("body")).not_to_have_class("stale")
+            watched.open("/")
+            watched.open(view)
+            page.reload()
+            assert _charts(page) == before
+        finally:
+            back.stop()
+
+
+def test_a_page_that_is_opened_while_the_controller_is_away_shows_it_when_it_is_back(
+    browser: Browser, folder: Path, process: ControllerProcess
+) -> None:
+    with watched_page(browser, process.url) as watched:
+        page = watched.page
+        watched.open("/")
+        page.context.set_offline(True)
+        page.get_by_role("link", name="job / stream").click()
+        expect(page.get_by_text("Nothing to show until the controller answers.")).to_be_visible()
+        page.context.set_offline(False)
+        page.get_by_role("button", name="Ask now").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("stream")
+        expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_tab_that_nobody_sees_asks_nothing(browser: Browser, process: ControllerProcess) -> None:
+    with watched_page(browser, process.url) as watched:
+        page = watched.page
+        page.clock.install()
+        watched.open("/")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        hide = """(hidden) => {
+            Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }"""
+        page.evaluate(hide, True)
+        page.clock.run_for(60_000)
+        assert asked == []
+        page.evaluate(hide, False)
+        expect(page.locator(".fresh")).to_contain_text("updated")
+        page.wait_for_timeout(300)
+        assert len(asked) == 1
+        for turn in range(2, 5):
+            page.clock.run_for(5_100)
+            page.wait_for_timeout(300)
+            assert len(asked) == turn

@@ -1,0 +1,297 @@
+"""One stream in a real browser: its charts, the bound that is dragged, and what is not known."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from support.browser import NARROW, WIDE, Watched, watched_page
+from support.shown import SHOWN_HASH, Shown
+
+CARDS = [
+    "What each bound keeps and costs",
+    "Bound and needs over time",
+    "Late rows over time",
+    "Partitions: what their rows needed",
+    "Rollouts",
+    "Why this bound",
+    "Predictions against what came",
+    "Evidence",
+    "Decision log",
+]
+
+
+def open_stream(watched: Watched) -> Page:
+    """Open the stream and wait until each card has what it shows."""
+    watched.open(SHOWN_HASH)
+    expect(watched.page.locator(".panel.loading")).to_have_count(0)
+    expect(watched.page.locator(".preview .figure").first).to_be_visible()
+    return watched.page
+
+
+def ask(shown: Shown, path: str, **parameters: Any) -> dict[str, Any]:
+    answer = shown.controller.http.get(shown.job.path + path, params=parameters)
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def slider_ms(page: Page) -> int:
+    return int(page.get_by_role("slider").get_attribute("aria-valuenow") or "-1")
+
+
+def test_every_card_is_there_and_none_failed(browser: Browser, shown: Shown) -> None:
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        for name in CARDS:
+            expect(page.get_by_role("region", name=name, exact=True)).to_be_visible()
+        expect(page.locator(".part-error")).to_have_count(0)
+        panels = 2 + any(point["state_rows"] is not None for point in ask(shown, "/curve")["points"])
+        expect(page.locator("canvas")).to_have_count(panels + 3)
+        watched.assert_calm()
+
+
+@pytest.mark.parametrize("width", [WIDE, 1024, NARROW])
+def test_nothing_is_wider_than_the_screen(browser: Browser, shown: Shown, width: int) -> None:
+    with watched_page(browser, shown.url, width=width) as watched:
+        page = open_stream(watched)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_bounds_that_are_shown_are_those_of_the_status(browser: Browser, shown: Shown) -> None:
+    status = shown.job.status()
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        told = dict(
+            zip(
+                page.locator(".bound-name").all_text_contents(),
+                page.locator(".bound-ms").all_text_contents(),
+                strict=True,
+            )
+        )
+    expected = {
+        "recommended": status["recommended"]["bound_ms"],
+        "published": status["published"]["bound_ms"],
+        "applied": status["applied"]["bound_ms"],
+        "effective": status["effective_bound_ms"],
+    }
+    for name, bound_ms in expected.items():
+        seconds = re.fullmatch(r"([\d.]+) (ms|s)", told[name])
+        assert seconds, told[name]
+        shown_ms = float(seconds[1]) * (1 if seconds[2] == "ms" else 1_000)
+        assert shown_ms == pytest.approx(bound_ms, rel=0.01)
+
+
+def test_dragging_the_bound_asks_the_controller_what_would_happen(browser: Browser, shown: Shown) -> None:
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        slider = page.get_by_role("slider")
+        box = slider.bounding_box()
+        assert box is not None
+        before = slider_ms(page)
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        page.mouse.move(x, y)
+        page.mouse.down()
+        for step in range(1, 9):
+            page.mouse.move(x + 15 * step, y)
+        with page.expect_response(re.compile(r"/preview\?bound_ms=\d+$")) as answered:
+            page.mouse.up()
+        dragged = slider_ms(page)
+        assert dragged > before
+        told = answered.value.json()
+        expect(page.locator(".preview")).to_contain_text(told["text"][1:40])
+        if told["bound_ms"] != dragged:
+            expect(page.locator(".preview.waiting")).to_have_count(0)
+        watched.assert_calm()
+
+
+def test_the_keys_move_the_bound_and_what_is_read_is_what_the_api_says(
+    browser: Browser, shown: Shown
+) -> None:
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        slider = page.get_by_role("slider")
+        slider.focus()
+        moved = []
+        for key in ("Home", "PageUp", "ArrowRight", "Shift+ArrowRight", "ArrowLeft", "End"):
+            page.keyboard.press(key)
+            moved.append(slider_ms(page))
+        assert moved[0] == 0
+        assert 0 < moved[1] < moved[2] < moved[3]
+        assert moved[2] <= moved[4] < moved[3]
+        assert moved[5] == max(moved) == int(slider.get_attribute("aria-valuemax") or "0")
+        page.keyboard.press("Home")
+        told = ask(shown, "/preview", bound_ms=0)
+        expect(page.locator(".preview")).to_contain_text(told["text"][1:40])
+        expect(slider).to_have_attribute("aria-valuetext", re.compile(r"^0 ms: .+ kept, mean latency .+"))
+        watched.assert_calm()
+
+
+def test_new_figures_do_not_move_the_bound_under_the_hand(browser: Browser, shown: Shown) -> None:
+    """The curve is asked for again while somebody drags: it is drawn anew when they let go."""
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        slider = page.get_by_role("slider")
+        slider.focus()
+        page.keyboard.press("PageUp")
+        wanted = slider_ms(page)
+        box = slider.bounding_box()
+        assert box is not None
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        page.mouse.move(x, y)
+        page.mouse.down()
+        page.mouse.move(x + 40, y)
+        dragged = slider_ms(page)
+        assert dragged > wanted
+        shown.job.put(
+            "slo", {"target": "0.97" if shown.job.status()["slo"]["target_ppm"] == 980_000 else "0.98"}
+        )
+        with page.expect_response(re.compile(r"/curve$")):
+            page.keyboard.press("r")
+        page.wait_for_timeout(300)
+        page.mouse.move(x + 41, y)
+        assert slider_ms(page) >= dragged
+        page.mouse.up()
+        let_go = slider_ms(page)
+        expect(page.locator(".preview.waiting")).to_have_count(0)
+        assert slider_ms(page) == let_go
+        after = slider.bounding_box()
+        assert after is not None
+        assert abs(after["x"] + after["width"] / 2 - (x + 41)) < 4
+        watched.assert_calm()
+
+
+def test_a_bound_can_be_written_and_nonsense_is_refused_in_words(browser: Browser, shown: Shown) -> None:
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        field = page.get_by_label("If the bound were")
+        field.fill("1m30s")
+        field.press("Enter")
+        expect(field).to_have_value("90 s")
+        assert slider_ms(page) == 90_000
+        field.fill("soon")
+        field.press("Enter")
+        expect(field).to_have_attribute("aria-invalid", "true")
+        expect(page.get_by_text("write it like 8.03 s")).to_be_visible()
+        assert slider_ms(page) == 90_000
+        watched.assert_calm()
+
+
+def test_a_stretch_without_reports_is_no_data_and_a_slot_without_late_rows_is_0(
+    browser: Browser, shown: Shown
+) -> None:
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        card = page.get_by_role("region", name="Late rows over time", exact=True)
+        card.get_by_role("button", name="As a table").click()
+        rows = card.locator("tbody tr").all_text_contents()
+        gaps = [row for row in rows if row.endswith("no data")]
+        zeros = [row for row in rows if row.endswith("0") and "no data" not in row]
+        assert gaps
+        assert zeros
+        assert len(gaps) + len(zeros) <= len(rows)
+        watched.assert_calm()
+
+
+def test_the_gap_is_hatched_where_nothing_was_reported(browser: Browser, shown: Shown) -> None:
+    """The same stretch of canvas, inside the gap and beside it: lines on one, plain ground on the other."""
+    inks = """([selector, from, to]) => {
+        const canvas = document.querySelector(selector + " canvas");
+        const context = canvas.getContext("2d");
+        const inks = new Set();
+        const y = Math.round(canvas.height * 0.3);
+        for (let x = Math.round(canvas.width * from); x < canvas.width * to; x++) {
+            inks.add(context.getImageData(x, y, 1, 1).data.join());
+        }
+        return inks.size;
+    }"""
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        # Half an hour of an hour's span: on the left nothing had been reported yet.
+        hatched = page.evaluate(inks, [".panel-late", 0.15, 0.25])
+        plain = page.evaluate(inks, [".panel-late", 0.08, 0.0801])
+        assert hatched > 3
+        assert plain <= 1
+
+
+def test_charts_are_read_by_keyboard(browser: Browser, shown: Shown) -> None:
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        card = page.get_by_role("region", name="Bound and needs over time", exact=True)
+        plot = card.locator(".plot")
+        expect(plot).to_have_attribute("aria-label", re.compile("slots have data"))
+        plot.focus()
+        time = card.locator(".readout-time")
+        page.keyboard.press("End")
+        page.keyboard.press("ArrowLeft")
+        last = time.text_content()
+        page.keyboard.press("ArrowLeft")
+        assert time.text_content() != last
+        page.keyboard.press("Home")
+        expect(card.locator(".readout-value").first).to_have_text("no data")
+        heat = page.get_by_role("region", name="Partitions: what their rows needed", exact=True)
+        heat.locator(".heat-frame").focus()
+        page.keyboard.press("ArrowDown")
+        expect(heat.locator(".readout").last).to_have_text(re.compile(r"^\d+ at \d\d:\d\d:\d\d: "))
+        watched.assert_calm()
+
+
+def test_the_partition_that_costs_most_comes_first_with_what_it_costs(browser: Browser, shown: Shown) -> None:
+    (skewed,) = [one for one in ask(shown, "/partitions")["partitions"] if one["skewed"]]
+    assert skewed["partition"] == "7"
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        heat = page.get_by_role("region", name="Partitions: what their rows needed", exact=True)
+        expect(heat.locator(".skew")).to_contain_text(skewed["text"][1:])
+        expect(heat.locator(".heat-names li").first).to_contain_text("7")
+        expect(heat.locator(".heat-names li").first).to_contain_text("skewed")
+        heat.get_by_role("button", name="As a table").click()
+        expect(heat.get_by_role("row", name=re.compile("^7 "))).to_contain_text("skewed")
+        watched.assert_calm()
+
+
+def test_the_reasons_of_the_recommendation_stand_there_step_by_step(browser: Browser, shown: Shown) -> None:
+    steps = shown.job.status()["recommended"]["steps"]
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        told = page.locator(".chain-reason").all_text_contents()
+    assert told == [step["reason"] for step in steps]
+
+
+def test_the_decision_log_goes_back_page_by_page_to_the_first_report(browser: Browser, shown: Shown) -> None:
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        log = page.get_by_role("region", name="Decision log", exact=True)
+        older = log.get_by_role("button", name="Older")
+        while older.is_visible():
+            count = log.locator(".events > li").count()
+            older.click()
+            expect(log.locator(".events > li")).not_to_have_count(count)
+        expect(log.locator(".events > li").last).to_contain_text("Stream registered")
+        watched.assert_calm()
+
+
+def test_a_span_without_reports_leads_to_the_time_that_has_some(browser: Browser, shown: Shown) -> None:
+    before_us = shown.job.status()["evidence"]["from_us"] - 30 * 86_400_000_000
+    with watched_page(browser, shown.url) as watched:
+        watched.open(f"{SHOWN_HASH}&until={before_us}")
+        page = watched.page
+        expect(page.locator(".panel-bound .readout-time")).to_have_text("nothing reported")
+        page.get_by_role("button", name="Up to now").click()
+        expect(page.locator(".panel-bound .readout-time")).to_contain_text("newest")
+        page.get_by_role("button", name="6 h").click()
+        assert "span=" not in page.url, "the usual span needs no mention"
+        page.get_by_role("button", name="7 d").click()
+        assert "span=7d" in page.url
+        watched.assert_calm()
+
+
+def test_a_stream_that_is_not_known_is_said_with_a_way_back(browser: Browser, shown: Shown) -> None:
+    with watched_page(browser, shown.url) as watched:
+        watched.open("/#/streams/job/nothing")
+        expect(watched.page.get_by_role("heading", level=1)).to_have_text("Unknown stream")
+        watched.page.get_by_role("link", name="To the fleet", exact=True).click()
+        expect(watched.page.locator("table.fleet")).to_be_visible()
