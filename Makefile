@@ -13,6 +13,11 @@ DIST  := dist
 PYTHON ?=
 # Debian keeps PostgreSQL's programs off PATH.
 INITDB ?= $(firstword $(shell command -v initdb) $(wildcard /usr/lib/postgresql/*/bin/initdb))
+CHROMIUM ?= $(shell command -v chromium)
+PROMETHEUS   ?= $(and $(shell command -v prometheus),$(shell command -v promtool))
+# Says whether what is installed is started.
+POLICY       ?= /usr/sbin/policy-rc.d
+ALERTMANAGER ?= $(and $(shell command -v prometheus-alertmanager),$(shell command -v amtool))
 ARGS   ?=
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -29,7 +34,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast lint format bench lock archive wheel services clean
+.PHONY: help venv demo test test-fast lint format bench lock archive wheel manifests tools services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -86,6 +91,7 @@ lock: $(STAMP) ## remake the lock files (ARGS=--upgrade for newer versions)
 	@$(UV_COMPILE) pyproject.toml --all-extras --group dev -o $(LOCKS)/dev.txt
 	@$(UV_COMPILE) pyproject.toml --extra controller --extra postgres -c $(LOCKS)/dev.txt -o $(LOCKS)/controller.txt
 	@$(UV_COMPILE) pyproject.toml --extra spark -c $(LOCKS)/dev.txt -o $(LOCKS)/spark.txt
+	@$(UV_COMPILE) pyproject.toml --extra spark --extra kafka -c $(LOCKS)/dev.txt -o $(LOCKS)/job.txt
 	@$(UV_COMPILE) --group build -c $(LOCKS)/dev.txt -o $(LOCKS)/build.txt
 	@$(UV_COMPILE) --group java -o $(LOCKS)/java.txt
 
@@ -96,13 +102,24 @@ wheel: $(STAMP) ## dist/tidemark-*.whl
 	@rm -rf build/lib build/bdist.*
 	@$(BIN)/python -m build --wheel --no-isolation --outdir $(DIST) .
 
+manifests: $(STAMP) ## render deploy/kubernetes from the Helm chart, and its schema of the settings (after `make tools`)
+	@PYTHONPATH=tests $(BIN)/python -m support.chart
+
+# Into the user's cache, from Go's module proxy; see tests/support/go_tools.py.
+tools: $(STAMP) ## build the tools that check what is deployed (Helm and others; needs Go, takes minutes)
+	@$(BIN)/python tests/support/go_tools.py
+
 # The only target that touches the system, and only when asked. It adds what is missing and upgrades nothing: a Java
-# that is there already may be running.
+# that is there already may be running. Debian starts what it installs; where Prometheus is, nothing is started (exit
+# code 101 of policy-rc.d), since tests run their own.
 services: ## install the system packages that tests need (Debian, as root)
 	@$(FIND_PYTHON); \
 	packages=; \
 	"$$python" -P spark_jobs/java.py >/dev/null 2>&1 || packages="openjdk-17-jre-headless"; \
 	[ -n "$(INITDB)" ] || packages="$$packages postgresql"; \
+	[ -n "$(CHROMIUM)" ] || packages="$$packages chromium"; \
+	[ -n "$(PROMETHEUS)" ] || packages="$$packages prometheus"; \
+	[ -n "$(ALERTMANAGER)" ] || packages="$$packages prometheus-alertmanager"; \
 	"$$python" -c 'import ensurepip' 2>/dev/null || packages="$$packages python3-venv"; \
 	if [ -z "$$packages" ]; then echo "services: nothing to install"; exit 0; fi; \
 	if ! command -v apt-get >/dev/null 2>&1; then \
@@ -115,6 +132,13 @@ services: ## install the system packages that tests need (Debian, as root)
 		fi; \
 	fi; \
 	echo "services: apt-get installs" $$packages; \
+	made=; \
+	case "$$packages" in *prometheus*) \
+		if [ ! -e $(POLICY) ]; then made=1; \
+			printf '#!/bin/sh\nexit 101\n' | $$sudo tee $(POLICY) >/dev/null && $$sudo chmod 755 $(POLICY); \
+		fi;; \
+	esac; \
+	trap '[ -z "$$made" ] || $$sudo rm -f $(POLICY)' EXIT; \
 	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq update && \
 	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-upgrade --no-install-recommends $$packages
 

@@ -175,4 +175,4 @@ def test_the_lock_files_agree_on_every_version() -> None:
     def pins(name: str) -> set[str]:
         return set(re.findall(r"^\S+==\S+", (LOCKS / name).read_text(encoding="utf-8"), re.MULTILINE))
 
-    assert pins("controller.txt") | pins("spark.txt") | pins("build.txt") <= pins("dev.txt")
+    assert pins("controller.txt") | pins("spark.txt") | pins("job.txt") | pins("build.txt") <= pins("dev.txt")

@@ -1,4 +1,4 @@
-"""README.md against the code: a table that drifted is worse than none."""
+"""The tables of the documents against the code: one that drifted is worse than none."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 from typer.main import get_command
 
 from tidemark.controller.cli import app
-from tidemark.controller.metrics import HELP
+from tidemark.controller.metrics.names import HELP
 from tidemark.controller.settings import Settings
 from tidemark.spark_jobs.settings import SETTINGS
 
+from support.docs import all_text, document_with
 from support.tree import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -19,7 +20,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def _rows(first: str) -> dict[str, list[str]]:
     """Return the rows of the table whose heading starts with ``first``: by their first cell, the others."""
-    table = README.split(f"| {first} |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
+    table = document_with(f"| {first} |").split(f"| {first} |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
     cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table]
     return {cell[0].strip("`"): cell[1:] for cell in cells}
 
@@ -56,13 +57,13 @@ def test_every_command_is_told_of(command: str) -> None:
     if command == "openapi":
         pytest.skip("for developers: it prints what controller/openapi.json holds")
 
-    assert f"tidemark {command}" in README or f"make {command}" in README
+    assert f"tidemark {command}" in all_text() or f"make {command}" in README
 
 
-def test_every_make_target_that_the_readme_names_exists() -> None:
+def test_every_make_target_that_is_named_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    named = set(re.findall(r"`make ([a-z-]+)", README)) | set(
-        re.findall(r"^make ([a-z-]+)", README, re.MULTILINE)
+    named = set(re.findall(r"`make ([a-z-]+)", all_text())) | set(
+        re.findall(r"^make ([a-z-]+)", all_text(), re.MULTILINE)
     )
 
     assert named

@@ -104,7 +104,15 @@ def test_make_venv_says_in_one_line_which_python_is_missing(
 
 
 def run_services(
-    tmp_path: Path, *, java: str | None, user: str, apt: bool, initdb: str = "/bin/initdb"
+    tmp_path: Path,
+    *,
+    java: str | None,
+    user: str,
+    apt: bool,
+    initdb: str = "/bin/initdb",
+    chromium: str = "/bin/chromium",
+    prometheus: str = "/bin/prometheus",
+    alertmanager: str = "/bin/prometheus-alertmanager",
 ) -> tuple[int, str, str]:
     """Run ``make services`` where apt-get only notes what it is asked; return (exit code, output, the notes)."""
     tools = tmp_path / "bin"
@@ -113,13 +121,15 @@ def run_services(
     notes.touch()
     scripts = {"id": f"echo {user}", "sudo": "exit 1", "python3": f'exec "{sys.executable}" -S "$@"'}
     if apt:
-        scripts["apt-get"] = f'echo "$@" >> "{notes}"'
+        policy = tmp_path / "policy-rc.d"
+        scripts["apt-get"] = f'echo "$@" >> "{notes}"; [ ! -x "{policy}" ] || echo quiet >> "{notes}"'
     if java:
         scripts["java"] = f'echo "    java.version = {java}" >&2'
     for name, script in scripts.items():
         (tools / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         (tools / name).chmod(0o755)
-    (tools / "env").symlink_to(shutil.which("env") or "")
+    for name in ("env", "tee", "chmod", "rm", "cat"):
+        (tools / name).symlink_to(shutil.which(name) or "")
     house = tmp_path / "house"
     (house / "spark_jobs").mkdir(parents=True)
     shutil.copy(ROOT / "Makefile", house)
@@ -127,7 +137,16 @@ def run_services(
     make = shutil.which("make")
     assert make is not None
     run = subprocess.run(
-        [make, "services", f"INITDB={initdb}"],
+        [
+            *(
+                make,
+                "services",
+                f"INITDB={initdb}",
+                f"CHROMIUM={chromium}",
+                f"POLICY={tmp_path / 'policy-rc.d'}",
+            ),
+            *(f"PROMETHEUS={prometheus}", f"ALERTMANAGER={alertmanager}"),
+        ],
         cwd=house,
         env={"PATH": str(tools)},
         capture_output=True,
@@ -159,6 +178,23 @@ def test_make_services_adds_a_missing_postgresql(tmp_path: Path) -> None:
     _, said, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, initdb="")
 
     assert said == "services: apt-get installs postgresql\n"
+
+
+def test_make_services_adds_a_missing_chromium(tmp_path: Path) -> None:
+    _, said, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, chromium="")
+
+    assert said == "services: apt-get installs chromium\n"
+
+
+def test_make_services_adds_prometheus_and_alertmanager_and_starts_neither(tmp_path: Path) -> None:
+    """Debian starts what it installs, unless policy-rc.d says otherwise; tests run their own."""
+    _, said, asked = run_services(
+        tmp_path, java="17.0.15", user="0", apt=True, prometheus="", alertmanager=""
+    )
+
+    assert said == "services: apt-get installs prometheus prometheus-alertmanager\n"
+    assert asked.splitlines()[1::2] == ["quiet", "quiet"]
+    assert not (tmp_path / "policy-rc.d").exists()
 
 
 @pytest.mark.parametrize(

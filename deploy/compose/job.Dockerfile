@@ -1,0 +1,30 @@
+# The example job and its feed: Spark as PySpark ships it, and Tidemark's wheel. Your own jobs need only the wheel, or the
+# archive for --py-files, in whatever image they run in; see deploy/docs/jobs.md.
+FROM python:3.11.14-slim-bookworm
+# Debian keeps one version of the runtime: a pin would be gone with the next security release.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /src
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+COPY deploy/requirements/ deploy/requirements/
+RUN pip install --require-hashes -r deploy/requirements/build.txt \
+    && pip install --require-hashes --no-build-isolation -r deploy/requirements/job.txt
+COPY pyproject.toml setup.py README.md LICENSE ./
+COPY models/ models/
+COPY controller/ controller/
+COPY spark_jobs/ spark_jobs/
+# A mirror to use in place of Maven Central.
+ARG DEFAULT_ARTIFACT_REPOSITORY=
+ENV TIDEMARK_JARS=/opt/jars
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
+    && pip install --no-deps /dist/tidemark-*.whl \
+    && DEFAULT_ARTIFACT_REPOSITORY=$DEFAULT_ARTIFACT_REPOSITORY python -m tidemark.spark_jobs.kafka.jars
+RUN useradd --system --uid 10001 --home-dir /state --create-home tidemark \
+    && mkdir /opt/job && cp spark_jobs/examples/kafka_counts.py /opt/job/
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+WORKDIR /state
+VOLUME /state
+USER 10001
+CMD ["spark-submit", "--version"]

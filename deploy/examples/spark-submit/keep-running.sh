@@ -1,0 +1,72 @@
+#!/bin/sh
+# Keeps a streaming job running that ends for a new bound (mode Restart, run_and_exit):
+#
+#   keep-running.sh spark-submit --conf spark.tidemark.job=shop ... job.py
+#
+# The command's exit code says what comes next. 75: it ended between two batches for a new bound, and is started again at
+# once. 0: it ended by itself, and so does this. Anything else is a failure: it is started again after a pause that doubles
+# from FIRST_PAUSE (5) to LONGEST_PAUSE (300) seconds, and begins anew once it has run for as long as the longest.
+# MOST_FAILURES (0: no limit) failures in a row end this with the job's own code. SIGTERM and SIGINT are handed on, and
+# then nothing is started again.
+set -u
+
+new_bound=75
+first_pause=${FIRST_PAUSE:-5}
+longest_pause=${LONGEST_PAUSE:-300}
+most_failures=${MOST_FAILURES:-0}
+
+if [ "$#" = 0 ]; then
+    echo "keep-running: what is to be run? keep-running.sh spark-submit ... job.py" >&2
+    exit 2
+fi
+
+stopped=
+job=
+# shellcheck disable=SC2317,SC2329 # the trap calls it
+stop() {
+    stopped=yes
+    [ -z "$job" ] || kill -TERM "$job" 2>/dev/null
+}
+trap stop TERM INT
+
+failures=0
+pause=$first_pause
+while [ -z "$stopped" ]; do
+    started=$(date +%s)
+    "$@" &
+    job=$!
+    # A signal ends a wait early: the job's own end is waited for.
+    while :; do
+        wait "$job"
+        code=$?
+        kill -0 "$job" 2>/dev/null || break
+    done
+    job=
+    [ -z "$stopped" ] || break
+    case $code in
+        0) exit 0 ;;
+        "$new_bound")
+            echo "keep-running: a new bound; starting again" >&2
+            failures=0
+            pause=$first_pause
+            continue
+            ;;
+    esac
+    if [ $(($(date +%s) - started)) -ge "$longest_pause" ]; then
+        failures=0
+        pause=$first_pause
+    fi
+    failures=$((failures + 1))
+    if [ "$most_failures" -gt 0 ] && [ "$failures" -ge "$most_failures" ]; then
+        echo "keep-running: $failures failures in a row, the last with code $code; giving up" >&2
+        exit "$code"
+    fi
+    echo "keep-running: failed with code $code; starting again in $pause s" >&2
+    sleep "$pause" &
+    job=$!
+    wait "$job"
+    job=
+    pause=$((pause * 2))
+    [ "$pause" -le "$longest_pause" ] || pause=$longest_pause
+done
+exit "${code:-0}"

@@ -1,0 +1,62 @@
+{{- define "tidemark.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "tidemark.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains (include "tidemark.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "tidemark.name" .) | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tidemark.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "tidemark.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "tidemark.labels" -}}
+{{ include "tidemark.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "tidemark.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "tidemark.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tidemark.image" -}}
+{{- $tag := default .Chart.AppVersion .Values.image.tag -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s:%s@%s" .Values.image.repository $tag .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository $tag -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tidemark.tokensSecret" -}}
+{{- default (printf "%s-tokens" (include "tidemark.fullname" .)) .Values.tokens.existingSecret -}}
+{{- end -}}
+
+{{/* A token of the role that is given; controller/access/tokens.py says what one looks like. */}}
+{{- define "tidemark.mint" -}}
+{{- $body := printf "tdm_%s_%s" . (randAlphaNum 43) -}}
+{{- printf "%s%s" $body (sha256sum $body | trunc 8) -}}
+{{- end -}}
+
+{{/* Empty, or the rendering ends with what is wrong. */}}
+{{- define "tidemark.check" -}}
+{{- if and (gt (int .Values.replicaCount) 1) (not .Values.database.existingSecret) -}}
+{{- fail (printf "replicaCount is %d, and replicas share the store: set database.existingSecret to a Secret with the URL of a PostgreSQL, or replicaCount to 1" (int .Values.replicaCount)) -}}
+{{- end -}}
+{{- if le (int .Values.terminationGracePeriodSeconds) (int (add (ceil (.Values.settings.drain_seconds | default 0)) 10)) -}}
+{{- fail (printf "terminationGracePeriodSeconds is %d: it must be above settings.drain_seconds + 10, or a pod is killed while it ends" (int .Values.terminationGracePeriodSeconds)) -}}
+{{- end -}}
+{{- end -}}

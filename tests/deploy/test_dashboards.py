@@ -1,0 +1,146 @@
+"""Grafana's dashboards: every metric and label that they ask for exists, and whoever looks finds what a panel means."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tidemark.controller.metrics.names import HELP, LABELS
+
+from support.prometheus import names_in, program, recorded
+from support.tree import ROOT
+
+GRAFANA = ROOT / "deploy" / "grafana"
+BOARDS = {
+    path.stem: json.loads(path.read_text(encoding="utf-8"))
+    for path in (GRAFANA / "dashboards").glob("*.json")
+}
+HISTOGRAM = re.compile(r"_(bucket|sum|count)$")
+OF_PROMETHEUS = {"instance", "job", "le", "alertname", "alertstate"}
+OF_SLOTH = {"sloth_id", "sloth_service", "sloth_slo", "sloth_window"}
+UNITS = {"none", "s", "percentunit", "rowsps", "ops", "short", "bytes"}
+
+
+def panels() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, board in BOARDS.items():
+        for panel in board["panels"]:
+            if panel["type"] != "row":
+                yield f"{name}: {panel['title']}", panel
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    for where, panel in panels():
+        for target in panel["targets"]:
+            yield where, target["expr"]
+    for name, board in BOARDS.items():
+        for variable in board["templating"]["list"]:
+            if variable["type"] == "query":
+                yield f"{name}: ${variable['name']}", variable["query"]["query"]
+
+
+def test_there_are_a_fleet_and_a_stream() -> None:
+    assert {name: board["uid"] for name, board in BOARDS.items()} == {
+        "fleet": "tidemark-fleet",
+        "stream": "tidemark-stream",
+    }
+
+
+@pytest.mark.parametrize(("where", "expression"), list(expressions()))
+def test_every_metric_and_label_that_a_panel_asks_for_exists(where: str, expression: str) -> None:
+    known = set(HELP) | recorded()
+    named = {
+        HISTOGRAM.sub("", name) if HISTOGRAM.sub("", name) in HELP else name for name in names_in(expression)
+    }
+    assert named - known == set()
+    assert named or "ALERTS{" in expression
+    labels = {label for name in named & set(LABELS) for label in LABELS[name]} | OF_PROMETHEUS
+    if named & recorded():
+        labels |= OF_SLOTH | {"spark_job", "stream"}
+    asked = set(re.findall(r'(\w+)(?:=~|!~|!=|=)"', expression))
+    for group in re.findall(r"\bby \(([^()]*)\)", expression):
+        asked |= {label.strip() for label in group.split(",")}
+    assert asked - labels == set()
+
+
+def test_prometheus_understands_what_the_panels_ask(tmp_path: Path) -> None:
+    asked = [expression for _, expression in expressions() if "label_values" not in expression]
+    filled = [
+        expression.replace("$__rate_interval", "5m")
+        .replace("$spark_job", "shop")
+        .replace("$stream", "clicks")
+        for expression in asked
+    ]
+    rules = [{"record": f"panel_{number}", "expr": expression} for number, expression in enumerate(filled)]
+    path = tmp_path / "panels.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}), encoding="utf-8")
+    done = subprocess.run(
+        [program("promtool"), "check", "rules", path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(rules)} rules found" in done.stdout
+
+
+@pytest.mark.parametrize(("where", "panel"), list(panels()))
+def test_every_panel_says_what_it_shows_in_which_unit_from_the_chosen_source(
+    where: str, panel: dict[str, Any]
+) -> None:
+    assert len(panel["description"].split()) >= 4
+    assert panel["description"].endswith(".")
+    assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
+    sources = [panel["datasource"], *(target["datasource"] for target in panel["targets"])]
+    assert sources == [{"type": "prometheus", "uid": "${datasource}"}] * len(sources)
+    references = [target["refId"] for target in panel["targets"]]
+    assert len(set(references)) == len(references)
+
+
+def test_a_legend_names_labels_that_its_series_have() -> None:
+    for where, panel in panels():
+        for target in panel["targets"]:
+            wanted = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+            # Outermost aggregation last: what is inside may be grouped more finely.
+            grouped = re.findall(r"\bby \(([^()]*)\)", target["expr"])
+            if grouped:
+                assert wanted <= {label.strip() for label in grouped[0].split(",")}, where
+            else:
+                assert wanted <= OF_PROMETHEUS, where
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_panels_lie_beside_each_other_and_have_ids_of_their_own(name: str) -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in BOARDS[name]["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert place["x"] + place["w"] <= 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    ids = [panel["id"] for panel in BOARDS[name]["panels"]]
+    assert len(set(ids)) == len(ids)
+
+
+def test_links_between_dashboards_lead_somewhere() -> None:
+    text = json.dumps(list(BOARDS.values()))
+    assert set(re.findall(r"/d/([\w-]+)", text)) <= {board["uid"] for board in BOARDS.values()}
+
+
+def test_grafana_is_told_where_the_dashboards_and_the_source_are() -> None:
+    (provider,) = yaml.safe_load((GRAFANA / "provisioning/dashboards/tidemark.yaml").read_text())["providers"]
+    assert provider["type"] == "file"
+    (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yaml").read_text())[
+        "datasources"
+    ]
+    assert source["type"] == "prometheus"
+    compose = (ROOT / "deploy/compose/compose.yaml").read_text(encoding="utf-8")
+    assert f"../grafana/dashboards:{provider['options']['path']}:ro" in compose
+    assert "../grafana/provisioning:/etc/grafana/provisioning:ro" in compose

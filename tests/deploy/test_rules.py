@@ -1,0 +1,192 @@
+"""Prometheus' rules: they hold what their cases say, exist in the code, and agree with notifier and runbooks."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from tidemark.controller.alerts.table import ALERTS
+from tidemark.controller.metrics.names import HELP, LABELS
+
+from support.controller_app import Controller
+from support.docs import document_with
+from support.prometheus import RULES, TESTS, alert_rules, names_in, program, recorded, rules, scaled
+from support.tree import ROOT
+from support.whole_stream import whole_controller
+
+CASES = sorted(TESTS.glob("*.yaml"))
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+SCRAPED = {"instance", "job"}
+"""Labels that Prometheus gives to all that it scrapes."""
+
+SUFFIXES = ("_bucket", "_sum", "_count")
+
+
+def told(command: list[str | Path]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def series_of(path: Path) -> list[tuple[str, frozenset[str]]]:
+    """Return (name, names of labels) of every input series of a file of cases."""
+    cases = yaml.safe_load(path.read_text(encoding="utf-8"))["tests"]
+    found = []
+    for case in cases:
+        for given in case["input_series"]:
+            name, _, labels = given["series"].partition("{")
+            found.append((name, frozenset(key for key, _ in LABEL.findall(labels))))
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(RULES.glob("*.yaml")), ids=lambda path: path.name)
+def test_promtool_takes_the_rules(path: Path) -> None:
+    assert "SUCCESS" in told([program("promtool"), "check", "rules", path])
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
+def test_alerts_fire_when_they_should_and_not_when_they_should_not(path: Path) -> None:
+    assert "SUCCESS" in told([program("promtool"), "test", "rules", path])
+
+
+def test_the_series_of_the_cases_are_named_and_labelled_as_in_a_real_scrape(tmp_path: Path) -> None:
+    with whole_controller(f"sqlite:///{tmp_path / 't.db'}") as controller:
+        text = controller.http.get("/metrics").text
+    exposed = {
+        (sample.name, frozenset(sample.labels) | SCRAPED)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    for path in CASES:
+        assert set(series_of(path)) - exposed == set(), path.name
+
+
+def test_every_alert_has_cases_in_which_it_fires_and_in_which_it_does_not() -> None:
+    fires, silent = set(), set()
+    for path in CASES:
+        for case in yaml.safe_load(path.read_text(encoding="utf-8"))["tests"]:
+            for expected in case.get("alert_rule_test", []):
+                severities = {each["exp_labels"]["severity"] for each in expected.get("exp_alerts") or []}
+                fires |= {(expected["alertname"], severity) for severity in severities}
+                if not severities:
+                    silent.add(expected["alertname"])
+    assert fires == {(rule["alert"], rule["labels"]["severity"]) for rule in alert_rules()}
+    assert silent == {rule["alert"] for rule in alert_rules()}
+
+
+def test_every_metric_and_label_in_the_rules_exists() -> None:
+    known = set(HELP) | recorded()
+    labels = {label for names in LABELS.values() for label in names} | SCRAPED
+    sloth = {"sloth_id", "sloth_service", "sloth_slo", "sloth_window", "sloth_severity", "severity"}
+    for rule in rules():
+        assert names_in(rule["expr"]) - known == set(), rule
+        assert names_in(rule["expr"]), rule
+        named = set(re.findall(r"\{\{ \$labels\.(\w+) \}\}", str(rule)))
+        for listed in re.findall(r"\b(?:by|on|ignoring|group_left) \(([^()]*)\)", rule["expr"]):
+            named |= {name.strip() for name in listed.split(",") if name.strip()}
+        named |= {key for key, _ in LABEL.findall(rule["expr"])}
+        assert named - labels - sloth == set(), rule
+
+
+def test_the_notifier_and_the_rules_say_the_same() -> None:
+    """Names, severities, how long each must hold, labels and words: one table names both."""
+    said = [(rule["alert"], rule["labels"]["severity"]) for rule in alert_rules()]
+    assert said == [(alert.name, alert.severity) for alert in ALERTS]
+    for rule, alert in zip(alert_rules(), ALERTS, strict=True):
+        assert _microseconds(rule.get("for", "0s")) == alert.hold_us, alert.name
+        assert _plain(rule["annotations"]["summary"]) == alert.summary
+        assert _plain(rule["annotations"]["description"]) == alert.description
+        assert rule["annotations"]["runbook_url"] == f"deploy/runbooks/{alert.name}.md"
+        assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+        grouped = {
+            name.strip()
+            for names in re.findall(r"\bby \(([^()]*)\)", rule["expr"])
+            for name in names.split(",")
+        }
+        of_rule = grouped | (set(rule["labels"]) - {"severity"})
+        assert of_rule <= set(alert.labels), alert.name
+
+
+def test_the_labels_of_fired_alerts_are_those_of_the_notifier() -> None:
+    by_alert = {(alert.name, alert.severity): set(alert.labels) for alert in ALERTS}
+    for path in CASES:
+        for case in yaml.safe_load(path.read_text(encoding="utf-8"))["tests"]:
+            for expected in case.get("alert_rule_test", []):
+                for alert in expected.get("exp_alerts") or []:
+                    labels = alert["exp_labels"]
+                    assert set(labels) - {"severity"} == by_alert[expected["alertname"], labels["severity"]]
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "deploy/runbooks").glob("*.md")}
+    assert set(pages) == {alert.name for alert in ALERTS}
+    for name, text in pages.items():
+        assert text.startswith(f"# {name}\n")
+        headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+        assert headings == ["What it means", "How to look", "What to do", "How it resolves"], name
+
+
+def test_every_alert_stands_in_the_table_of_the_documents() -> None:
+    document = document_with("| alert | severity | when |")
+    table = document.split("| alert | severity | when |\n|---|---|---|\n", 1)[1].split("\n\n", 1)[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    expected = [[alert.name, alert.severity, alert.meaning] for alert in ALERTS]
+    assert [[re.sub(r"\[`(\w+)`\]\(.*\)", r"\1", row[0]), *row[1:]] for row in rows] == expected
+
+
+def test_amtool_takes_the_example_and_every_alert_that_it_names_exists() -> None:
+    path = ROOT / "deploy" / "prometheus" / "alertmanager.yml"
+    assert "SUCCESS" in told([program("amtool"), "check-config", path])
+    named = set(re.findall(r"Tidemark[A-Z]\w+", path.read_text(encoding="utf-8")))
+    known = {alert.name for alert in ALERTS}
+    assert {name for name in named if not any(each.startswith(name) for each in known)} == set()
+
+
+def test_scaling_the_rules_changes_lengths_of_time_and_nothing_else() -> None:
+    """The tests with a real Prometheus run the shipped rules, only faster."""
+    path = RULES / "tidemark-alerts.yaml"
+    before = path.read_text(encoding="utf-8")
+    assert scaled(before, 1) == re.sub(
+        r"(?<![\w.])(\d+)([mhd])\b(?=[^#\n]*$)",
+        lambda found: f"{int(found[1]) * {'m': 60, 'h': 3_600, 'd': 86_400}[found[2]]}s",
+        before,
+        flags=re.MULTILINE,
+    )
+    after = scaled(before, 1 / 60)
+    digits = re.compile(r"\d+[smhd]?\b")
+    assert digits.sub("#", before) == digits.sub("#", after)
+    assert "> 30\n" in after
+    assert "(tidemark_batch_gap_seconds), 5)" in after
+    assert "offset 15s" in after
+    assert "for: 30s" in after
+    assert ">= 10" in after
+
+
+def test_a_controller_says_whose_job_it_is_in_a_label_that_prometheus_does_not_take(
+    tmp_path: Path,
+) -> None:
+    with Controller(f"sqlite:///{tmp_path / 't.db'}") as controller:
+        text = controller.http.get("/metrics").text
+    labels = {
+        label
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        for label in sample.labels
+    }
+    assert not labels & SCRAPED
+
+
+def _plain(text: str) -> str:
+    """Return an annotation with its placeholders as the notifier writes them."""
+    return re.sub(
+        r"\{\{ \$(?:labels\.(\w+)|(value))[^}]*\}\}", lambda found: f"{{{found[1] or found[2]}}}", text
+    )
+
+
+def _microseconds(text: str) -> int:
+    return int(text[:-1]) * {"s": 1, "m": 60, "h": 3_600}[text[-1]] * 1_000_000

@@ -1,0 +1,193 @@
+"""The shipped rules in a real Prometheus and Alertmanager, on a running controller: what should be told is, and ends.
+
+Lengths of time are a thirtieth of the shipped ones (``support.prometheus.scaled``, which has a test of its own), so
+that an hour passes in two minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tidemark.controller.alerts.message import fingerprint_of
+
+from support.paced_job import PacedJob
+from support.prometheus import (
+    RULES,
+    program,
+    running_alertmanager,
+    running_prometheus,
+    scaled,
+)
+from support.tree import ROOT
+from support.webhook import Webhook, running_webhook
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+FACTOR = 1 / 30
+START_SECONDS = 60
+SETTLED_SECONDS = 30
+"""After which jobs report, Prometheus scrapes, and whoever would fire wrongly has had the time to."""
+
+SKEWED, STOPPED, BURST = "skewed", "stopped", "burst"
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """Run a controller of its own process and give its address."""
+    log = folder / "controller.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tidemark.controller", "serve", "--port", "0"],
+            cwd=folder,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, "TIDEMARK_TICK_SECONDS": "1", "PYTHONUNBUFFERED": "1"},
+        )
+        try:
+            yield _address(process, log)
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        assert process.poll() is None, log.read_text(encoding="utf-8")
+        assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
+        found = re.search(r"listening on (http://[\d.:]+)", log.read_text(encoding="utf-8"))
+        if found is not None:
+            try:
+                if httpx.get(found[1] + "/readyz").is_success:
+                    return found[1]
+            except httpx.TransportError:
+                pass
+        time.sleep(0.1)
+
+
+def alertmanager_config(url: str) -> dict[str, Any]:
+    """Return the shipped example with the test's receiver, told at once."""
+    config: dict[str, Any] = yaml.safe_load(
+        (ROOT / "deploy/prometheus/alertmanager.yml").read_text(encoding="utf-8")
+    )
+    for route in (config["route"], *config["route"]["routes"]):
+        route.update(group_wait="1s", group_interval="1s")
+    for receiver in config["receivers"]:
+        receiver["webhook_configs"] = [{"url": url, "send_resolved": True}]
+    return config
+
+
+@contextmanager
+def watched(tmp_path: Path) -> Iterator[tuple[str, str, Webhook]]:
+    """Run all of it; give the addresses of the controller and of Prometheus, and the receiver."""
+    for name in ("prometheus", "prometheus-alertmanager"):
+        program(name)
+    with (
+        serving(tmp_path) as controller,
+        running_webhook() as webhook,
+        running_alertmanager(tmp_path / "alertmanager", alertmanager_config(webhook.url)) as alertmanager,
+    ):
+        config = {
+            "global": {"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "2s"},
+            "scrape_configs": [
+                {
+                    "job_name": "tidemark",
+                    "static_configs": [{"targets": [controller.removeprefix("http://")]}],
+                }
+            ],
+            "alerting": {
+                "alertmanagers": [{"static_configs": [{"targets": [alertmanager.removeprefix("http://")]}]}]
+            },
+        }
+        rule_files = {
+            path.name: scaled(path.read_text(encoding="utf-8"), FACTOR) for path in RULES.glob("*.yaml")
+        }
+        with running_prometheus(tmp_path / "prometheus", config, rule_files) as prometheus:
+            yield controller, prometheus, webhook
+
+
+def set_slo(job: PacedJob) -> None:
+    # The horizon is short, so that a partition that is mended is not held against it for long.
+    body = {"target": "0.99", "horizon_ms": 60_000}
+    httpx.put(job.path + "/slo", json=body, timeout=30).raise_for_status()
+
+
+def test_what_is_wrong_is_told_and_nothing_else_and_it_ends_when_it_is_mended(tmp_path: Path) -> None:
+    with watched(tmp_path) as (controller, prometheus, webhook):
+        with (
+            PacedJob(controller, SKEWED, bound_ms=300_000) as skewed,
+            PacedJob(controller, STOPPED, bound_ms=10_000) as stopped,
+            PacedJob(controller, BURST, bound_ms=10_000) as burst,
+        ):
+            time.sleep(5)
+            for job in (skewed, stopped, burst):
+                set_slo(job)
+            time.sleep(SETTLED_SECONDS)
+            assert webhook.alerts() == []
+
+            skewed.slow_s[2] = 60
+            stopped.stopped = True
+            burst.late_share = 0.6
+            _wait(webhook, "firing", "TidemarkReportsAbsent", STOPPED)
+            _wait(webhook, "firing", "TidemarkCompletenessBudgetBurn", BURST)
+            _wait(webhook, "firing", "TidemarkPartitionSkewed", SKEWED)
+            metrics = httpx.get(controller + "/metrics", timeout=30).text
+
+            skewed.slow_s.clear()
+            stopped.stopped = False
+            burst.late_share = 0
+            _wait(webhook, "resolved", "TidemarkReportsAbsent", STOPPED)
+            _wait(webhook, "resolved", "TidemarkCompletenessBudgetBurn", BURST)
+            _wait(webhook, "resolved", "TidemarkPartitionSkewed", SKEWED)
+
+        fired = {
+            (name, labels["severity"], labels["spark_job"], labels.get("partition"))
+            for status, name, labels in webhook.alerts()
+            if status == "firing"
+        }
+        assert ("TidemarkCompletenessBudgetBurn", "page", BURST, None) in fired
+        assert (
+            fired
+            - {
+                ("TidemarkPartitionSkewed", "ticket", SKEWED, "2"),
+                ("TidemarkReportsAbsent", "ticket", STOPPED, None),
+                ("TidemarkCompletenessBudgetBurn", "page", BURST, None),
+                # The same rows, over longer windows, once nobody is paged for them any more.
+                ("TidemarkCompletenessBudgetBurn", "ticket", BURST, None),
+                ("TidemarkCompletenessBudgetSpent", "ticket", BURST, None),
+            }
+            == set()
+        )
+        # The notifier makes the same fingerprint, so that whoever hears both can tell.
+        for message in webhook.messages:
+            for alert in message["alerts"]:
+                assert alert["fingerprint"] == fingerprint_of(tuple(alert["labels"].items()))
+        assert 'tidemark_partition_skewed{spark_job="skewed",stream="stream",partition="2"} 1' in metrics
+        targets = httpx.get(prometheus + "/api/v1/targets").json()["data"]["activeTargets"]
+        assert [target["health"] for target in targets] == ["up"]
+        told = httpx.get(prometheus + "/api/v1/rules").json()["data"]["groups"]
+        assert {rule["health"] for group in told for rule in group["rules"]} == {"ok"}
+
+
+def _wait(webhook: Webhook, status: str, name: str, job: str) -> None:
+    begun = time.monotonic()
+    webhook.wait_for(
+        lambda: any(
+            found[:2] == (status, name) and found[2].get("spark_job") == job for found in webhook.alerts()
+        ),
+        300,
+        f"{status} {name} of {job}",
+    )
+    print(f"{status} {name} of {job}: {time.monotonic() - begun:.0f} s")

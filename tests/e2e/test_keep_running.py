@@ -1,0 +1,112 @@
+"""The example's loop around a real Spark job: it ends for a new bound, and its next start runs with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tidemark.spark_jobs.demo.controller_process import ControllerProcess
+from tidemark.spark_jobs.java import ensure_java
+
+from support.tree import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+PATIENCE_SECONDS = 180
+START_S = 1_767_225_600
+
+
+def write_batch(folder: Path, number: int) -> None:
+    """Write a second's rows, up to 9 s late, of four partitions."""
+    rows = [
+        {
+            "event_time": datetime.fromtimestamp(START_S + number - n % 10 + n / 1_000, UTC).isoformat(),
+            "partition": str(n % 4),
+        }
+        for n in range(120)
+    ]
+    hidden = folder / f".{number}"
+    hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    hidden.rename(folder / f"{number:04}.json")
+
+
+def test_a_new_bound_ends_the_job_with_75_and_the_loop_starts_it_with_that_bound(tmp_path: Path) -> None:
+    java = ensure_java()
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    (tmp_path / "controller").mkdir()
+    controller = ControllerProcess(tmp_path / "controller", "shop", "events")
+    controller.wait_until_ready()
+    log = tmp_path / "log"
+    written = 0
+
+    def until(true: Callable[[], object]) -> None:
+        nonlocal written
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not true():
+            assert process.poll() is None, log.read_text(errors="replace")[-4_000:]
+            assert time.monotonic() < deadline, log.read_text(errors="replace")[-4_000:]
+            write_batch(rows, written)
+            written += 1
+            time.sleep(0.5)
+
+    conf = {
+        "spark.tidemark.job": "shop",
+        "spark.tidemark.controller.url": controller.url,
+        "spark.tidemark.cache.dir": str(tmp_path / "bounds"),
+        "spark.tidemark.watch.seconds": "2",
+        "spark.tidemark.restart.marker": str(tmp_path / "marker.json"),
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    command = [
+        str(ROOT / "deploy" / "examples" / "spark-submit" / "keep-running.sh"),
+        *("spark-submit", "--master", "local[2]", "--driver-memory", "1g"),
+        *(word for key, value in conf.items() for word in ("--conf", f"{key}={value}")),
+        str(ROOT / "spark_jobs" / "examples" / "windowed_counts.py"),
+        *("--files", str(rows), "--window", "5 seconds", "--bound", "1 second", "--trigger", "0 seconds"),
+        *("--checkpoint", str(tmp_path / "checkpoint"), "--exit-on-new-bound", "--dwell", "1 second"),
+    ]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            stdout=output,
+            stderr=output,
+            env={
+                **os.environ,
+                "PATH": path,
+                "JAVA_HOME": str(java.home),
+                "PYSPARK_PYTHON": sys.executable,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            },
+            start_new_session=True,
+        )
+    try:
+        controller.put("slo", {"target": "0.90"})
+        until(lambda: (controller.get().get("evidence") or {}).get("rows", 0) > 300)
+        controller.put("policy", {"mode": "Restart"})
+        until(lambda: (controller.get().get("applied") or {}).get("source") == "controller")
+        status = controller.get()
+        process.terminate()
+        process.wait(60)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        controller.stop()
+    told = log.read_text(errors="replace")
+    assert "keep-running: a new bound; starting again" in told
+    assert "keep-running: failed" not in told
+    marker = json.loads((tmp_path / "marker.json").read_text())
+    assert marker["bound_ms"] == status["applied"]["bound_ms"] > marker["before_ms"] == 1_000

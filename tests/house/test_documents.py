@@ -1,0 +1,210 @@
+"""The documents against the code and each other: links, commands and names that lead nowhere are worse than none."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from tidemark.controller.cli import app
+from tidemark.controller.settings import Settings
+from tidemark.spark_jobs.settings import SETTINGS
+
+from support.docs import DOCUMENTS, all_text, anchors, commands, links
+from support.tree import ROOT, tree_files
+
+NAME = re.compile(r"\bTIDEMARK_[A-Z]+(?:_[A-Z]+)*(?!\w|_?\*)")
+CONF = re.compile(r"\bspark\.tidemark(?:\.[a-z]+)+")
+LAZY = {"trace", "backtest", "curve", "demo"}
+"""Commands whose options the command line itself does not know: their modules do."""
+DEVELOPERS_OWN = ("TIDEMARK_TEST_", "TIDEMARK_BENCH_", "TIDEMARK_TRACES")
+"""How variables begin that tests and benches alone read."""
+
+USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
+"""What a command line that makes no sense raises."""
+
+
+def _id(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, ROOT / "CHANGELOG.md"], ids=_id)
+def test_every_link_of_a_document_leads_somewhere(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    wrong = []
+    for link in links(text):
+        if re.match(r"(https?|mailto):", link):
+            continue
+        place, _, anchor = link.partition("#")
+        target = (path.parent / place).resolve() if place else path
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
+            wrong.append(link)
+    assert wrong == []
+
+
+def test_the_check_of_links_finds_what_is_wrong() -> None:
+    assert anchors("# A `b` c?\n## A b c\n```\n# not this\n```\n") == {"a-b-c", "a-b-c-1"}
+    assert list(links("[a](b.md#c) ![d](e.png)\n```\n[f](g)\n```\n")) == ["b.md#c", "e.png"]
+
+
+def test_every_document_can_be_reached_from_the_readme() -> None:
+    reached, ahead = set(), [ROOT / "README.md"]
+    while ahead:
+        path = ahead.pop()
+        reached.add(path)
+        for link in links(path.read_text(encoding="utf-8")):
+            target = (path.parent / link.partition("#")[0]).resolve()
+            if target.suffix == ".md" and target.is_file() and target not in reached:
+                ahead.append(target)
+    docs = ROOT / "deploy" / "docs"
+    assert {path for path in DOCUMENTS if path.is_relative_to(docs)} <= reached
+
+
+@cache
+def _help(*path: str) -> str:
+    done = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "400"}, prog_name="tidemark")
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def _resolved(words: list[str]) -> tuple[list[str], Any, list[str]]:
+    """Return the path of a command, the command, and its arguments."""
+    command: Any = get_command(app)
+    path: list[str] = []
+    while hasattr(command, "commands") and words and not words[0].startswith("-"):
+        name, *words = words
+        if name not in command.commands:
+            raise LookupError(f"there is no command {' '.join([*path, name])}")
+        command = command.commands[name]
+        path.append(name)
+    return path, command, words
+
+
+def _faults(line: str, *, whole: bool) -> list[str]:
+    """Return what is wrong with a command line."""
+    if not whole:
+        # `set|get` stands for one and for the other, capitals for what is to be put in.
+        first = re.search(r" (\w+(?:\\?\|\w+)+)(?= |$)", line)
+        if first:
+            return [
+                fault
+                for one in re.split(r"\\?\|", first[1])
+                for fault in _faults(line.replace(first[1], one, 1), whole=False)
+            ]
+        line = re.sub(r"\[|\]|\.\.\.|'|…", " ", line)
+    words = shlex.split(line)[1:]
+    try:
+        path, command, arguments = _resolved(words)
+    except LookupError as error:
+        return [f"{line}: {error.args[0]}"]
+    options = [word.partition("=")[0] for word in arguments if re.match(r"--?[a-z]", word)]
+    told = _help(*path)
+    faults = [f"{line}: no option {option}" for option in options if option not in told]
+    if whole and not (path and path[0] in LAZY):
+        try:
+            command.make_context(" ".join(path), list(arguments), resilient_parsing="--help" in options)
+        except USAGE_ERROR as error:
+            faults.append(f"{line}: {error}")
+    return faults
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_id)
+def test_every_command_of_a_document_is_one(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert [fault for line, whole in commands(text) for fault in _faults(line, whole=whole)] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "whole"),
+    [
+        ("tidemark sloo set shop clicks", True),
+        ("tidemark slo sett shop clicks", False),
+        ("tidemark slo set shop clicks --targett 0.9", True),
+        ("tidemark slo set shop", True),
+        ("tidemark pin --too ceiling", False),
+        ("tidemark token create --role king", True),
+        ("tidemark backtest t.parquet --windoww 1m", True),
+    ],
+)
+def test_the_check_of_commands_finds_a_planted_fault(line: str, whole: bool) -> None:
+    assert _faults(line, whole=whole)
+
+
+def test_commands_are_found_in_the_documents() -> None:
+    found = [
+        line for path in DOCUMENTS for line, whole in commands(path.read_text(encoding="utf-8")) if whole
+    ]
+    assert len(found) > 20
+    assert "tidemark token mint --role admin" in found
+
+
+def _code(*folders: str) -> str:
+    files = [path for path in tree_files(*folders) if path.suffix == ".py"]
+    return "\n".join((ROOT / path).read_text(encoding="utf-8") for path in files)
+
+
+@cache
+def _names_in_code() -> frozenset[str]:
+    read = NAME.findall(
+        _code("models", "controller", "spark_jobs", "tests/support", "tests/bench", "tests/conftest.py")
+    )
+    settings = {f"TIDEMARK_{name.upper()}" for name in Settings.model_fields}
+    return frozenset({*settings, *read})
+
+
+def test_every_environment_variable_that_is_told_of_exists() -> None:
+    deployed = [
+        path
+        for path in tree_files("deploy", "Dockerfile", "README.md", "CHANGELOG.md")
+        if path.suffix != ".png"
+    ]
+    wrong = {
+        f"{path}: {name}"
+        for path in deployed
+        for name in NAME.findall((ROOT / path).read_text(encoding="utf-8"))
+        if name not in _names_in_code()
+    }
+    assert wrong == set()
+
+
+def test_every_environment_variable_of_the_code_is_told_of() -> None:
+    told = set(NAME.findall(all_text()))
+    assert {name for name in _names_in_code() if not name.startswith(DEVELOPERS_OWN)} - told == set()
+
+
+def test_every_file_that_is_named_is_there() -> None:
+    files = {str(path) for path in tree_files()}
+    folders = {str(parent) for path in tree_files() for parent in path.parents}
+    named = {
+        name.rstrip("/")
+        for name in re.findall(
+            r"`((?:deploy|controller|spark_jobs|models|tests|\.ci)/[\w./{},*-]*)`", all_text()
+        )
+    }
+    assert len(named) > 10
+    assert {name for name in named if not re.search(r"[{*]", name)} - files - folders == set()
+
+
+def test_every_conf_key_that_is_told_of_exists_and_the_other_way_round() -> None:
+    keys = {setting.key for setting in SETTINGS}
+    told = set(CONF.findall(all_text())) | set(
+        CONF.findall((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    )
+    assert told == keys
+
+
+def test_the_readme_says_what_it_is_in_ten_lines_and_then_how_to_start() -> None:
+    title, _, text = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n\n")
+    assert title == "# Tidemark"
+    before = text.split("\n[Quick start]")[0].strip()
+    assert len([line for line in before.splitlines() if line and not line.startswith("!")]) <= 10
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert headings[0] == "Quick start"
+    assert {"Add it to a job", "Ship it to a cluster", "Modes", "How it decides", "Limits"} <= set(headings)
