@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from tidemark.controller.api.schemas import Condition, ConditionType
 from tidemark.controller.ceiling import NO_CEILING, Room
@@ -20,6 +21,7 @@ from tidemark.controller.store.tables import (
     RolloutRow,
     StreamRow,
 )
+from tidemark.models.adoption import Said, has_taken_up
 from tidemark.models.defaults import CEILING_ALARM_PPM
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.horizon import Facts
@@ -219,17 +221,19 @@ def _rolled(seen: Seen) -> Iterator[Condition]:
 
 
 def _taken_up(published: PublishedRow, seen: Seen) -> bool:
-    """Return whether the job does what it is told, as far as it said."""
-    applied, live = seen.applied, seen.live
-    told = applied is not None and applied.generation == published.generation
-    # A new generation of the same bound asks nothing of a job that has it.
-    same = applied is not None and applied.generation is not None and applied.bound_ms == published.bound_ms
-    if published.mode != "Live":
-        return told or same or published.bound_ms is None
-    if live is not None and live.heard_us is not None and live.heard_us >= published.published_us:
-        # A live run acknowledges once, and takes up whatever comes later as soon as it hears it.
-        return True
-    return told and applied is not None and applied.mode == "Live"
+    applied, heard_us = seen.applied, None if seen.live is None else seen.live.heard_us
+    said = (
+        Said(heard_us=heard_us)
+        if applied is None
+        else Said(applied.generation, applied.bound_ms, cast("Mode", applied.mode), heard_us)
+    )
+    return has_taken_up(
+        said,
+        generation=published.generation,
+        mode=cast("Mode", published.mode),
+        bound_ms=published.bound_ms,
+        published_us=published.published_us,
+    )
 
 
 def _paused(seen: Seen) -> Iterator[Condition]:

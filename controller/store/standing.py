@@ -31,6 +31,7 @@ from tidemark.controller.store.tables import (
     SloRow,
     StreamRow,
 )
+from tidemark.models.adoption import Said, has_taken_up
 from tidemark.models.defaults import CEILING_ALARM_PPM, RECENT_BATCHES
 from tidemark.models.late_base import effective_bound_ms, late_base_ms
 from tidemark.models.need_slots import merge_all
@@ -201,19 +202,16 @@ class Standing:
     def adopted(self) -> bool | None:
         """Whether the job does what it is told, as far as it said; None when it is told nothing."""
         told = self.told
-        if told is None:
+        if told is None or (told.bound_ms is None and told.mode != "Live"):
             return None
-        has = self.applied_generation is not None and self.applied_generation == told.generation
-        if told.mode == "Live":
-            heard_us = None if self.live is None else self.live.heard_us
-            # A live run acknowledges once, and takes up whatever comes later as soon as it hears it.
-            return (heard_us is not None and heard_us >= told.published_us) or (
-                has and self.applied_mode == "Live"
-            )
-        if told.bound_ms is None:
-            return None
-        # A new generation of the same bound asks nothing of a job that has it.
-        return has or (self.applied_generation is not None and self.applied_ms == told.bound_ms)
+        heard_us = None if self.live is None else self.live.heard_us
+        return has_taken_up(
+            Said(self.applied_generation, self.applied_ms, self.applied_mode, heard_us),
+            generation=told.generation,
+            mode=told.mode,
+            bound_ms=told.bound_ms,
+            published_us=told.published_us,
+        )
 
 
 def standings(session: Session) -> list[Standing]:

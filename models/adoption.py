@@ -1,0 +1,33 @@
+"""Whether a job has taken up what it is told, as far as it said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.models.wire import Mode
+
+__all__ = ["Said", "has_taken_up"]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a job said of what it does; each is None when it said nothing of the kind."""
+
+    generation: int | None = None
+    """Generation that it acknowledged last; None for its own bound too."""
+    bound_ms: int | None = None
+    """The bound that it acknowledged."""
+    mode: Mode | None = None
+    """The mode in which it did."""
+    heard_us: int | None = None
+    """When its live policy heard from the controller last, in microseconds."""
+
+
+def has_taken_up(said: Said, *, generation: int, mode: Mode, bound_ms: int | None, published_us: int) -> bool:
+    """Return whether a job does what it is told: ``generation``, with this mode and bound (None: its own)."""
+    told = said.generation is not None and said.generation == generation
+    if mode == "Live":
+        # A live run acknowledges once, and takes up whatever comes later as soon as it hears it.
+        return (said.heard_us is not None and said.heard_us >= published_us) or (told and said.mode == "Live")
+    # A new generation of the same bound asks nothing of a job that has it.
+    return bound_ms is None or told or (said.generation is not None and said.bound_ms == bound_ms)
