@@ -117,7 +117,7 @@ services: ## install the system packages that tests need (Debian, as root)
 	packages=; \
 	"$$python" -P spark_jobs/java.py >/dev/null 2>&1 || packages="openjdk-17-jre-headless"; \
 	[ -n "$(INITDB)" ] || packages="$$packages postgresql"; \
-	[ -n "$(CHROMIUM)" ] || packages="$$packages chromium"; \
+	[ -n "$(CHROMIUM)" ] || packages="$$packages chromium fonts-dejavu-core"; \
 	[ -n "$(PROMETHEUS)" ] || packages="$$packages prometheus"; \
 	[ -n "$(ALERTMANAGER)" ] || packages="$$packages prometheus-alertmanager"; \
 	"$$python" -c 'import ensurepip' 2>/dev/null || packages="$$packages python3-venv"; \

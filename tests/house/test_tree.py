@@ -183,7 +183,7 @@ def test_make_services_adds_a_missing_postgresql(tmp_path: Path) -> None:
 def test_make_services_adds_a_missing_chromium(tmp_path: Path) -> None:
     _, said, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, chromium="")
 
-    assert said == "services: apt-get installs chromium\n"
+    assert said == "services: apt-get installs chromium fonts-dejavu-core\n"
 
 
 def test_make_services_adds_prometheus_and_alertmanager_and_starts_neither(tmp_path: Path) -> None:
