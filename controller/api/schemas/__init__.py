@@ -1,0 +1,154 @@
+"""What the controller answers: closed objects, whole numbers with their unit in the name, null for the unknown."""
+
+from __future__ import annotations
+
+from tidemark.controller.api.schemas.answer import Answer
+from tidemark.controller.api.schemas.bounds import BoundPage, Published, PublishedBound
+from tidemark.controller.api.schemas.charts import (
+    Heatmap,
+    HeatmapCell,
+    HeatmapPartition,
+    History,
+    HistoryRollout,
+    HistorySlot,
+)
+from tidemark.controller.api.schemas.conditions import Condition, ConditionType
+from tidemark.controller.api.schemas.curve import Curve, CurveBasis, CurvePoint, Operating
+from tidemark.controller.api.schemas.events import Event, EventEvidence, EventPage
+from tidemark.controller.api.schemas.evidence import (
+    Budget,
+    Completeness,
+    Evidence,
+    MissingRange,
+    QueryCoverage,
+)
+from tidemark.controller.api.schemas.fleet import (
+    FleetPage,
+    FleetPartitions,
+    FleetRollout,
+    FleetStream,
+    FleetTotals,
+    SkewedPartition,
+    WorstCount,
+)
+from tidemark.controller.api.schemas.health import Health, HealthCheck
+from tidemark.controller.api.schemas.intake import AcknowledgementFacts, AcknowledgementPage, Applied, Receipt
+from tidemark.controller.api.schemas.jobs import JobCondition, JobPage, JobStatus, JobSummary, ModeCount
+from tidemark.controller.api.schemas.live import AppendDelaySeen, Live
+from tidemark.controller.api.schemas.partitions import Partition, PartitionPage
+from tidemark.controller.api.schemas.pins import PinAnswer, PinInForce, PinnedStream, PinPage, PinSummary
+from tidemark.controller.api.schemas.predictions import (
+    Expected,
+    Prediction,
+    PredictionPage,
+    Realised,
+    Transition,
+)
+from tidemark.controller.api.schemas.preview import Preview
+from tidemark.controller.api.schemas.problem import Problem, ProblemItem
+from tidemark.controller.api.schemas.recommended import Recommended, Step
+from tidemark.controller.api.schemas.reports import ReportDetail, ReportedPartition, ReportFacts, ReportPage
+from tidemark.controller.api.schemas.rollouts import (
+    Approved,
+    Promise,
+    Proof,
+    Rollout,
+    RolloutDetail,
+    RolloutPage,
+)
+from tidemark.controller.api.schemas.specs import (
+    Consequences,
+    Freeze,
+    PolicyAnswer,
+    PolicySet,
+    SloAnswer,
+    SloSet,
+)
+from tidemark.controller.api.schemas.streams import StreamPage, StreamStatus, StreamSummary
+from tidemark.controller.api.schemas.tokens import TokenAnswer, TokenMade, TokenPage
+
+__all__ = [
+    "AcknowledgementFacts",
+    "AcknowledgementPage",
+    "Answer",
+    "AppendDelaySeen",
+    "Applied",
+    "Approved",
+    "BoundPage",
+    "Budget",
+    "Completeness",
+    "Condition",
+    "ConditionType",
+    "Consequences",
+    "Curve",
+    "CurveBasis",
+    "CurvePoint",
+    "Event",
+    "EventEvidence",
+    "EventPage",
+    "Evidence",
+    "Expected",
+    "FleetPage",
+    "FleetPartitions",
+    "FleetRollout",
+    "FleetStream",
+    "FleetTotals",
+    "Freeze",
+    "Health",
+    "HealthCheck",
+    "Heatmap",
+    "HeatmapCell",
+    "HeatmapPartition",
+    "History",
+    "HistoryRollout",
+    "HistorySlot",
+    "JobCondition",
+    "JobPage",
+    "JobStatus",
+    "JobSummary",
+    "Live",
+    "MissingRange",
+    "ModeCount",
+    "Operating",
+    "Partition",
+    "PartitionPage",
+    "PinAnswer",
+    "PinInForce",
+    "PinPage",
+    "PinSummary",
+    "PinnedStream",
+    "PolicyAnswer",
+    "PolicySet",
+    "Prediction",
+    "PredictionPage",
+    "Preview",
+    "Problem",
+    "ProblemItem",
+    "Promise",
+    "Proof",
+    "Published",
+    "PublishedBound",
+    "QueryCoverage",
+    "Realised",
+    "Receipt",
+    "Recommended",
+    "ReportDetail",
+    "ReportFacts",
+    "ReportPage",
+    "ReportedPartition",
+    "Rollout",
+    "RolloutDetail",
+    "RolloutPage",
+    "SkewedPartition",
+    "SloAnswer",
+    "SloSet",
+    "Step",
+    "StreamPage",
+    "StreamStatus",
+    "StreamSummary",
+    "TokenAnswer",
+    "TokenMade",
+    "TokenPage",
+    "Transition",
+    "WorstCount",
+]

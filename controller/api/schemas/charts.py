@@ -1,0 +1,133 @@
+"""A stream over time: its history and the heat map of its partitions."""
+
+from __future__ import annotations
+
+from tidemark.controller.api.schemas.answer import Answer
+from tidemark.models.progress import PartitionState
+from tidemark.models.rollout.states import State
+
+__all__ = ["Heatmap", "HeatmapCell", "HeatmapPartition", "History", "HistoryRollout", "HistorySlot"]
+
+
+class HistorySlot(Answer):
+    """One slot of a series. Without a batch everything but what the job was told is null: a gap, not a zero."""
+
+    from_us: int
+    """Its start, in microseconds since the epoch."""
+    rows: int | None
+    """Rows that arrived."""
+    pairs: int | None
+    """(Row, key) pairs that were judged."""
+    late_least: int | None
+    """Pairs that were late for sure."""
+    late_most: int | None
+    """Pairs that may have been late."""
+    unjudged_rows: int | None
+    """Rows whose fate is unknown."""
+    future_rows: int | None
+    """Rows dated ahead of the clock."""
+    bound_in_use_ms: int | None
+    """The bound in the plan of its newest batch, in milliseconds."""
+    effective_ms: int | None
+    """How far the watermark really trailed then, in milliseconds."""
+    published_ms: int | None
+    """The bound that the job was told at its end, in milliseconds; null for none, and in time to come."""
+    need_p50_ms: int | None
+    """What half of its pairs needed at the most, in milliseconds."""
+    need_p90_ms: int | None
+    """What 90 % needed."""
+    need_target_ms: int | None
+    """What ``target_ppm`` of them needed."""
+    need_max_ms: int | None
+    """What all needed."""
+
+
+class HistoryRollout(Answer):
+    """A rollout in a series."""
+
+    id: int
+    """Its number."""
+    state: State
+    """Where it is."""
+    from_bound_ms: int | None
+    """The bound told before it, in milliseconds; null: the job kept its own."""
+    to_bound_ms: int | None
+    """The bound that it tells, in milliseconds; null: the job keeps its own."""
+    published_us: int | None
+    """When jobs were told, in microseconds since the epoch."""
+    effective_us: int | None
+    """When the watermark first followed it, in microseconds since the epoch; null before it."""
+    ended_us: int | None
+    """When it was verified or ended otherwise, in microseconds since the epoch; null while it is open."""
+
+
+class History(Answer):
+    """Bounds, needs and late rows of a stream over time."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    from_us: int
+    """Start of the first slot, in microseconds since the epoch."""
+    to_us: int
+    """End of the last slot, in microseconds since the epoch."""
+    slot_us: int
+    """Width of a slot, in microseconds."""
+    target_ppm: int
+    """The share that ``need_target_ms`` is about, in parts per million: the SLO's target, or 99 % without an SLO."""
+    slots: list[HistorySlot]
+    """All slots of the span, in order."""
+    rollouts: list[HistoryRollout]
+    """Rollouts that were published, took effect or ended in the span, the newest first; 200 at the most."""
+
+
+class HeatmapCell(Answer):
+    """What a partition needed in a slot."""
+
+    need_ms: int
+    """The bound that admits ``share_ppm`` of its pairs, in milliseconds; 0 when they need none."""
+    pairs: int
+    """(Row, key) pairs of it with a known need."""
+
+
+class HeatmapPartition(Answer):
+    """One partition of a map."""
+
+    partition: str
+    """Its name."""
+    state: PartitionState | None
+    """How it was getting on when the stream was looked at last; null before that."""
+    skewed: bool
+    """Whether it was skewed then."""
+    future: bool
+    """Whether rows of it in the span, or after it, were dated ahead of the clock."""
+    costs_ms: int | None
+    """By how much the bound would have fallen without it then, in milliseconds; null when that is not known."""
+    cells: list[HeatmapCell | None]
+    """One for each slot; null where nothing of it was seen."""
+
+
+class Heatmap(Answer):
+    """What the partitions of a stream needed over time."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    from_us: int
+    """Start of the first slot, in microseconds since the epoch."""
+    to_us: int
+    """End of the last slot, in microseconds since the epoch."""
+    slot_us: int
+    """Width of a slot, in microseconds."""
+    slots: list[int]
+    """Starts of the slots, in microseconds since the epoch."""
+    share_ppm: int
+    """The share that needs are about, in parts per million. Slots of the past keep the share that was asked then."""
+    bound_ms: int | None
+    """The bound that all partitions needed together over the horizon, in milliseconds; null when it is not known."""
+    total: int
+    """How many partitions may have rows in the span."""
+    partitions: list[HeatmapPartition]
+    """Those that cost most, first."""

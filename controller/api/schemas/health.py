@@ -1,0 +1,29 @@
+"""Whether the service is well."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tidemark.controller.api.schemas.answer import Answer
+
+__all__ = ["Health", "HealthCheck"]
+
+
+class HealthCheck(Answer):
+    """One check."""
+
+    name: str
+    """What was checked."""
+    ok: bool
+    """Whether it passed."""
+    detail: str
+    """What was found."""
+
+
+class Health(Answer):
+    """The service is well."""
+
+    status: Literal["ok"]
+    """Always ok: otherwise the answer is a problem document with status 503."""
+    checks: list[HealthCheck] | None = None
+    """What was checked, when asked for by ?verbose."""

@@ -1,0 +1,59 @@
+"""Jobs."""
+
+from __future__ import annotations
+
+from tidemark.controller.api.schemas.answer import Answer
+from tidemark.controller.api.schemas.conditions import Condition
+from tidemark.controller.api.schemas.pins import PinInForce
+from tidemark.models.wire import Mode
+
+__all__ = ["JobCondition", "JobPage", "JobStatus", "JobSummary", "ModeCount"]
+
+
+class JobCondition(Condition):
+    """A condition of one of a job's streams."""
+
+    stream: str
+    """Name of the stream."""
+
+
+class ModeCount(Answer):
+    """How many of a job's streams are in a mode."""
+
+    mode: Mode
+    """The mode."""
+    streams: int
+    """How many."""
+
+
+class JobSummary(Answer):
+    """A job in a list."""
+
+    job: str
+    """Name of the job."""
+    streams: int
+    """How many streams of it are known."""
+    modes: list[ModeCount]
+    """In which modes they are."""
+    worst: JobCondition | None
+    """The worst condition of any of them; null when there is none."""
+
+
+class JobPage(Answer):
+    """A page of jobs, by name."""
+
+    jobs: list[JobSummary]
+    """The jobs."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
+class JobStatus(JobSummary):
+    """What is known of a job; /v1/streams?job= lists its streams."""
+
+    pin: PinInForce | None
+    """The kill switch that holds the whole job: its own, or the fleet's; null for none."""
+    conditions: list[JobCondition]
+    """Conditions of its streams, the worst first, 100 at the most."""
+    more_conditions: int
+    """How many more there are."""

@@ -1,0 +1,49 @@
+"""What a live job said of itself."""
+
+from __future__ import annotations
+
+from tidemark.controller.api.schemas.answer import Answer
+from tidemark.models.wire import Pin
+
+__all__ = ["AppendDelaySeen", "Live"]
+
+
+class Live(Answer):
+    """What the fast policy in the driver did, as of the newest batch."""
+
+    control_ms: int | None
+    """The watermark that the control stream offers, in milliseconds since the epoch; null before the first."""
+    ceiling_ms: int
+    """The static bound that the job falls back to, in milliseconds."""
+    ceiling_used_ppm: int
+    """Distance of the watermark from the greatest event time as a share of the ceiling, in parts per million: at
+    1,000,000 the ceiling holds the watermark and not live control."""
+    behind: list[str]
+    """Partitions with a backlog, which hold the watermark back; the first 100 by name."""
+    behind_partitions: int
+    """How many there are."""
+    idle: list[str]
+    """Partitions that are idle, without a backlog, and hold nothing back; the first 100 by name."""
+    idle_partitions: int
+    """How many there are."""
+    reason: str
+    """Why the control stream offers this watermark, in one sentence."""
+    heard_us: int | None
+    """When the job last heard from the controller, in microseconds since the epoch; null when it never has."""
+    pin: Pin | None
+    """What the job says that a kill switch holds it to."""
+
+
+class AppendDelaySeen(Answer):
+    """How long after their event times the rows of the newest batch were appended to the source."""
+
+    rows: int
+    """Rows that have both an event time and a timestamp of the source."""
+    least_ms: int
+    """Least difference in milliseconds; negative where the event is dated ahead."""
+    mean_ms: int
+    """Mean difference in milliseconds."""
+    most_ms: int
+    """Greatest difference in milliseconds."""
+    by_broker: bool
+    """Whether every timestamp is the broker's, not the producer's."""

@@ -1,0 +1,61 @@
+"""Partitions of a stream."""
+
+from __future__ import annotations
+
+from tidemark.controller.api.schemas.answer import Answer
+from tidemark.models.progress import PartitionState
+
+__all__ = ["Partition", "PartitionPage"]
+
+
+class Partition(Answer):
+    """One partition of a stream."""
+
+    partition: str
+    """Its name."""
+    rows: int
+    """Rows counted since it was first seen."""
+    last_event_time_us: int
+    """Greatest event time seen, to the granule, in microseconds since the epoch."""
+    behind_ms: int
+    """How far that is behind the greatest of all partitions, in milliseconds."""
+    last_seen_us: int
+    """Trigger time of the newest batch that held a row of it, in microseconds since the epoch."""
+    pairs: int
+    """(Row, key) pairs with a known need over the horizon."""
+    need_ms: int | None
+    """The bound that admits ``share_ppm`` of them, in milliseconds, at most the sketch's error too wide."""
+    skew_ms: int | None
+    """How far behind the stream's greatest event time it was when it was last heard, in milliseconds: what a ceiling
+    has to leave room for; null when it has not been heard since that is kept."""
+    future_rows: int
+    """Rows of it that were dated ahead of the clock and set back to it."""
+    future: bool
+    """Whether such rows came within the horizon."""
+    state: PartitionState
+    """Active; Idle: it used to report and is silent; Behind: its rows trail by more than the bound, or the source has
+    rows of it that are not read; Gone: no row of it within the horizon."""
+    skewed: bool
+    """Whether without it the bound would be narrower by a share and an amount, as of when the stream was looked at."""
+    skewed_us: int | None
+    """Since when it is, in microseconds since the epoch; null unless it is."""
+    without_bound_ms: int | None
+    """The bound that the other partitions need, in milliseconds; null when they have too little evidence."""
+    costs_ms: int | None
+    """By how much the bound would fall without it, in milliseconds; negative when it would rise."""
+    text: str | None
+    """What a skewed one costs, as a sentence; null unless it is skewed."""
+
+
+class PartitionPage(Answer):
+    """A page of partitions, by name."""
+
+    partitions: list[Partition]
+    """The partitions."""
+    share_ppm: int
+    """The share of rows that ``need_ms`` is about, in parts per million: the SLO's target, or 99 % without an SLO."""
+    bound_ms: int | None
+    """The bound that all partitions need together to certify that share, in milliseconds, before any rounding, guard
+    rail or limit: what ``without_bound_ms`` and ``costs_ms`` are held against; null without enough evidence."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""

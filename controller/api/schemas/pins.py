@@ -1,0 +1,77 @@
+"""Kill switches."""
+
+from __future__ import annotations
+
+from tidemark.controller.api.schemas.answer import Answer
+from tidemark.models.wire import Pin, ScopeKind
+
+__all__ = ["PinAnswer", "PinInForce", "PinPage", "PinSummary", "PinnedStream"]
+
+
+class PinInForce(Answer):
+    """The kill switch that holds a stream: of those that do, the most specific."""
+
+    to: Pin
+    """What the job is held to: its own bound (Off), or its ceiling alone (Ceiling)."""
+    scope: ScopeKind
+    """Whose pin it is: the stream's own, its job's, or the whole fleet's."""
+    reason: str
+    """Why it was set."""
+    since_us: int
+    """When it was set, in microseconds since the epoch."""
+
+
+class PinnedStream(Answer):
+    """What a pin does to one stream."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    bound_ms: int | None
+    """The bound that the pin puts in force, in milliseconds; null when it is not known or the pin changes nothing."""
+    in_use_bound_ms: int | None
+    """The bound in use, in milliseconds; in Live how far the watermark trails; null without reports."""
+    completeness_ppm: int | None
+    """Share that would be admitted under the pin's bound, in parts per million; null when it is not known."""
+    latency_wall_ms: int | None
+    """Mean wall latency of windows under it, in milliseconds; null when it is not known."""
+    text: str
+    """What it costs against the bound in use, in words."""
+
+
+class PinSummary(Answer):
+    """A kill switch."""
+
+    scope: ScopeKind
+    """What it is set on: one stream, all streams of a job, or the whole fleet."""
+    job: str | None
+    """Name of the job; null for the whole fleet."""
+    stream: str | None
+    """Name of the stream; null for all streams."""
+    to: Pin
+    """What jobs are held to: their own bound (Off), or their ceiling alone (Ceiling)."""
+    reason: str
+    """Why it was set."""
+    since_us: int
+    """When it was set, in microseconds since the epoch."""
+
+
+class PinAnswer(PinSummary):
+    """A kill switch and what it does."""
+
+    streams: list[PinnedStream]
+    """What it does to the streams that are known, by job and stream; after a removal, what that does."""
+    more_streams: int
+    """Streams for which that was not worked out, because it would have taken too long."""
+    dry_run: bool
+    """Whether it was only tried: then nothing was changed, and this is what it would do."""
+
+
+class PinPage(Answer):
+    """A page of pins: the fleet's, then by job and stream."""
+
+    pins: list[PinSummary]
+    """The pins."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""

@@ -1,0 +1,95 @@
+"""What is expected of a bound, and how it came out."""
+
+from __future__ import annotations
+
+from tidemark.controller.api.schemas.answer import Answer
+from tidemark.models.wire import ChangeKind
+
+__all__ = ["Expected", "Prediction", "PredictionPage", "Realised", "Transition"]
+
+
+class Expected(Answer):
+    """What is expected of a change of the bound; null is unknown."""
+
+    from_bound_ms: int
+    """The bound in use before it, in milliseconds."""
+    bound_ms: int
+    """The bound after it, in milliseconds."""
+    stands_still_ms: int | None
+    """How long the watermark stands still, in milliseconds; 0 when it moves on at once."""
+    effective_us: int | None
+    """When the watermark first moves on under the bound if the job restarts at once, in epoch microseconds."""
+    windows_closing: int | None
+    """Windows that its first move closes at once; null for operators without windows."""
+    rows_closing: int | None
+    """Rows admitted to them so far."""
+    state_rows: int | None
+    """Rows of state once it is in effect: an estimate, in proportion to the event time that is open."""
+    state_bytes: int | None
+    """Memory of the state then, in bytes: the same estimate."""
+    rows: int
+    """(Row, key) pairs that the completeness rests on."""
+    late: int
+    """How many of them would have been late."""
+    completeness_ppm: int | None
+    """Share that will be admitted, in parts per million, rounded down; null without rows."""
+    least_ppm: int | None
+    """Lower end of its interval at the SLO's confidence, in parts per million; rows are taken to be independent."""
+    most_ppm: int | None
+    """Upper end of it."""
+    latency_base_ms: int | None
+    """Mean over windows of the base at emission minus the window's end, in milliseconds."""
+    latency_wall_ms: int | None
+    """Mean over windows of the wall time of emission minus the window's end, in milliseconds."""
+    text: str
+    """The same as a sentence."""
+
+
+class Transition(Expected):
+    """What a change of the bound will do, as if the job restarted at the newest batch's end."""
+
+    kind: ChangeKind
+    """Whether it widens, narrows or leaves the bound in use."""
+    at_us: int
+    """From when it is counted: the end of the newest batch, in microseconds since the epoch."""
+
+
+class Realised(Answer):
+    """How a prediction came out, by the ledger."""
+
+    became_effective_us: int | None
+    """Trigger time of the first batch whose watermark moved on under the bound; null before it."""
+    rows: int
+    """(Row, key) pairs that met the bound in effect and were judged."""
+    late_least: int
+    """Pairs that were late for sure."""
+    late_most: int
+    """Pairs that may have been late."""
+    completeness_ppm: int | None
+    """Share that was admitted, in parts per million; null while too few rows have been judged."""
+    error_ppm: int | None
+    """That minus the share predicted, in parts per million: 10,000 are one point; null while it is not scored."""
+    scored_us: int | None
+    """When it was scored last, in microseconds since the epoch; null while it is not."""
+
+
+class Prediction(Expected):
+    """What was predicted when a bound was published, and how it came out."""
+
+    generation: int
+    """Generation under which the bound was published."""
+    made_us: int
+    """When it was made, in microseconds since the epoch."""
+    realised: Realised
+    """How it came out."""
+
+
+class PredictionPage(Answer):
+    """A page of predictions, the newest first."""
+
+    predictions: list[Prediction]
+    """The predictions."""
+    least_rows: int
+    """Pairs that must have been judged under a bound before its prediction is scored."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""

@@ -1,0 +1,35 @@
+"""Problems, as RFC 9457 has them."""
+
+from __future__ import annotations
+
+from tidemark.controller.api.schemas.answer import Answer
+
+__all__ = ["Problem", "ProblemItem"]
+
+
+class ProblemItem(Answer):
+    """One thing that is wrong with a request."""
+
+    pointer: str
+    """JSON pointer into the body (empty: the whole body), or the name of a parameter."""
+    detail: str
+    """What is wrong there."""
+
+
+class Problem(Answer):
+    """A problem document (RFC 9457)."""
+
+    type: str
+    """Stable name of the kind of problem, a URI; about:blank when the status says it all."""
+    title: str
+    """The kind of problem in a few words."""
+    status: int
+    """HTTP status."""
+    detail: str
+    """What was wrong this time."""
+    instance: str | None = None
+    """Path of the request."""
+    errors: list[ProblemItem] | None = None
+    """What is wrong where; missing when it is not about a part of the request."""
+    known_versions: list[int] | None = None
+    """Schema versions that this release reads; only where an unknown one is the problem."""

@@ -1,0 +1,91 @@
+"""Streams and the whole status of one."""
+
+from __future__ import annotations
+
+from tidemark.controller.api.schemas.answer import Answer
+from tidemark.controller.api.schemas.bounds import Published
+from tidemark.controller.api.schemas.conditions import Condition
+from tidemark.controller.api.schemas.evidence import Budget, Completeness, Evidence, QueryCoverage
+from tidemark.controller.api.schemas.intake import Applied
+from tidemark.controller.api.schemas.live import AppendDelaySeen, Live
+from tidemark.controller.api.schemas.pins import PinInForce
+from tidemark.controller.api.schemas.predictions import Transition
+from tidemark.controller.api.schemas.recommended import Recommended
+from tidemark.controller.api.schemas.rollouts import Rollout
+from tidemark.controller.api.schemas.specs import SloAnswer
+from tidemark.models.wire import Mode
+
+__all__ = ["StreamPage", "StreamStatus", "StreamSummary"]
+
+
+class StreamStatus(Answer):
+    """All that is known of one stream."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    mode: Mode
+    """Its mode."""
+    registered_us: int | None
+    """When its first report came, in microseconds since the epoch; null while it is only expected."""
+    slo: SloAnswer | None
+    """Its SLO; null when none is set."""
+    recommended: Recommended | None
+    """The newest recommendation; null before the first."""
+    transition: Transition | None
+    """What going from the bound in use to the recommended one will do; null without a recommended bound."""
+    published: Published
+    """What a job that asks is told."""
+    applied: Applied | None
+    """What the job last acknowledged; null before it has."""
+    in_use_bound_ms: int | None
+    """The bound in the plan of the newest batch, in milliseconds; null before the first report."""
+    effective_bound_ms: int | None
+    """How far the watermark really trails the greatest event time, in milliseconds; null when it is not known."""
+    pin: PinInForce | None
+    """The kill switch that holds the stream; null for none."""
+    live: Live | None
+    """What the fast policy did; null unless the newest batch ran in Live."""
+    append_delay: AppendDelaySeen | None
+    """How late rows were appended to the source; null when the job names no column for it."""
+    evidence: Evidence
+    """What the recommendation rests on."""
+    coverage: list[QueryCoverage]
+    """By query, which batches were reported."""
+    completeness: Completeness
+    """What the ledger says."""
+    budget: Budget | None
+    """What is left to lose over the SLO's window; null without an SLO or without reports."""
+    rollout: Rollout | None
+    """The newest rollout; null before the first."""
+    conditions: list[Condition]
+    """What somebody should know."""
+
+
+class StreamSummary(Answer):
+    """A stream in a list."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    mode: Mode
+    """Its mode."""
+    registered_us: int | None
+    """When its first report came, in microseconds since the epoch; null while it is only expected."""
+    target: str | None
+    """Its completeness target as a decimal string; null without an SLO."""
+    recommended_bound_ms: int | None
+    """The bound recommended, in milliseconds; null when there is none."""
+    applied_bound_ms: int | None
+    """The bound last acknowledged, in milliseconds; null before the first."""
+
+
+class StreamPage(Answer):
+    """A page of streams, by job and stream."""
+
+    streams: list[StreamSummary]
+    """The streams."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
