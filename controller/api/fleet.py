@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Annotated, cast
+from typing import cast
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 
 from tidemark.controller.access.principal import Principal
 from tidemark.controller.api import schemas
@@ -15,7 +15,7 @@ from tidemark.controller.api.conditions import ALERTS, WORST_FIRST
 from tidemark.controller.api.cursors import Cursor, Limit, decode_cursor, encode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import MAX_LENGTH
+from tidemark.controller.api.names import OfJob
 from tidemark.controller.api.views import pin_answer
 from tidemark.controller.api.visible import in_reach
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
@@ -30,8 +30,6 @@ from tidemark.models.wire import Mode
 __all__ = ["router"]
 
 router = APIRouter(tags=["streams"])
-
-OfJob = Annotated[str | None, Query(max_length=MAX_LENGTH, description="Only the streams of this job.")]
 
 _UNKNOWN = ""
 """Stands for an unknown budget in a cursor."""

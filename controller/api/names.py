@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Depends, HTTPException, Path, Request, status
+from fastapi import Depends, HTTPException, Path, Query, Request, status
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 
-__all__ = ["StreamPath", "WhichJob", "WhichStream", "name_problem"]
+__all__ = ["OfJob", "StreamPath", "WhichJob", "WhichStream", "name_problem"]
 
 MAX_LENGTH = 200
 """Greatest length of a name in characters, as in the wire types."""
+
+OfJob = Annotated[str | None, Query(max_length=MAX_LENGTH, description="Only the streams of this job.")]
+"""Which job's streams a list is to hold; None for all."""
 
 
 ACTS = (":pause", ":resume")

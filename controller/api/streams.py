@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 
 from tidemark.controller.api.authorize import ThePrincipal
 from tidemark.controller.api.cursors import Cursor, Limit, decode_cursor, encode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import MAX_LENGTH
+from tidemark.controller.api.names import OfJob
 from tidemark.controller.api.schemas import StreamPage
 from tidemark.controller.api.views import stream_summary
 from tidemark.controller.api.visible import in_reach
@@ -19,8 +17,6 @@ from tidemark.controller.store.streams import list_streams
 __all__ = ["router"]
 
 router = APIRouter(tags=["streams"])
-
-OfJob = Annotated[str | None, Query(max_length=MAX_LENGTH, description="Only the streams of this job.")]
 
 
 @router.get(
