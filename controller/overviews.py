@@ -27,11 +27,12 @@ from tidemark.controller.store.leases import confirm
 from tidemark.controller.store.live import NewestState, newest_state
 from tidemark.controller.store.looks import StreamLook, look_at
 from tidemark.controller.store.overviews import Skewed, recent_in, versions_of, write_looks
-from tidemark.controller.store.rollups import count_waiting, locked_rollup, move_horizon
+from tidemark.controller.store.rollups import locked_rollup, move_horizon
 from tidemark.controller.store.situation import progress_in
 from tidemark.controller.store.specs import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.store.streams import lock_stream
 from tidemark.controller.store.tables import OverviewRow, StreamRow
+from tidemark.controller.store.waiting import count_waiting
 from tidemark.models.progress import UNKNOWN_PROGRESS
 from tidemark.models.retention import Retention
 from tidemark.models.skew import SkewRule

@@ -16,7 +16,7 @@ from tidemark.controller.store.rollouts import fleet_share, narrowed_us, unanswe
 from tidemark.controller.store.specs import Spec
 from tidemark.controller.store.tables import (
     AcknowledgementRow,
-    LedgerRow,
+    LedgerKeyRow,
     PredictionRow,
     ReportRow,
     RolloutRow,
@@ -231,13 +231,12 @@ def _latency_us(session: Session, stream_id: int, under: _Under) -> float | None
     )
     walls_us = np.array([row.started_us + row.duration_ms * 1_000 for row in batches], np.int64)
     ends = session.scalars(
-        select(LedgerRow.key_us)
+        select(LedgerKeyRow.key_us)
         .where(
-            LedgerRow.stream_id == stream_id,
-            LedgerRow.key_us > int(marks_us[0]),
-            LedgerRow.key_us <= int(marks_us[-1]),
+            LedgerKeyRow.stream_id == stream_id,
+            LedgerKeyRow.key_us > int(marks_us[0]),
+            LedgerKeyRow.key_us <= int(marks_us[-1]),
         )
-        .distinct()
-        .order_by(LedgerRow.key_us)
+        .order_by(LedgerKeyRow.key_us)
     ).all()
     return Emissions(np.array(ends, np.int64), marks_us, walls_us).latency_us(0)[1]

@@ -20,6 +20,7 @@ from tidemark.controller.metrics.scrape import Scrape
 from tidemark.controller.overviews import Overviews
 from tidemark.controller.report_writer import ReportWriter
 from tidemark.controller.settings import Settings
+from tidemark.controller.shared_reads import SharedReads
 from tidemark.controller.store.database import Database
 from tidemark.controller.store.limits import Limits
 from tidemark.controller.upkeep import Upkeep
@@ -60,6 +61,8 @@ class Service:
     """Counts what the decision loop does."""
     watch: Watch
     """Holds answers back until they change."""
+    reads: SharedReads
+    """Reads once what many ask for at once."""
     door: Door
     """Tells who sends a request."""
     rates: RateLimits
@@ -117,6 +120,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         intake,
         loop,
         watch,
+        SharedReads(),
         door,
         rates,
         make_notifier(settings, database, leases, registry, clock),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from tidemark.models.cells import cells_of
 from tidemark.models.coverage import Range
 from tidemark.models.curve import Curve, Emissions
 from tidemark.models.defaults import PACE_BATCHES
@@ -18,7 +19,7 @@ from tidemark.models.horizon import (
     BatchFacts,
     Facts,
     batch_facts,
-    bucket_key_us,
+    bucket_keys_us,
     emission_steps,
     facts_of,
     horizon_from_us,
@@ -113,11 +114,13 @@ class StreamEvidence:
         query.bases.add(report.batch_id, report.max_event_time_us)
         earlier_ms = query.bases.late_base_ms(report.batch_id)
         earlier_us = None if earlier_ms is None else earlier_ms * SPARK_TICK_US
-        judgement, needs = judge(report), needs_against(report, late_base_ms(report.late_base_ms, earlier_us))
+        cells = cells_of(report)
+        judgement = judge(report, cells)
+        needs = needs_against(report, late_base_ms(report.late_base_ms, earlier_us), cells)
         facts = batch_facts(
-            report, judgement, needs, report.started_us if received_us is None else received_us
+            report, cells, judgement, needs, report.started_us if received_us is None else received_us
         )
-        self._keys_us.update(bucket_key_us(report.operator, key_us) for _, key_us in judgement.tallies)
+        self._keys_us.update(bucket_keys_us(report.operator, judgement.keys_us).tolist())
         self._slots[slot_of_us(facts.seen_us)].add(needs)
         for part in report.partitions:
             if part.granules:

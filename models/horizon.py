@@ -13,13 +13,14 @@ from typing import Protocol
 
 import numpy as np
 
+from tidemark.models.cells import Cells
 from tidemark.models.coverage import Coverage, Range, coverage_of_ranges
 from tidemark.models.curve import Emissions, NeedDistribution
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.late_base import Needs, floor_ms
 from tidemark.models.ledger import Completeness, Judgement
 from tidemark.models.need_slots import HOUR_US, SLOT_US, edge_us
-from tidemark.models.operators import Operator, TimeWindow
+from tidemark.models.operators import Int64s, Operator, TimeWindow
 from tidemark.models.progress import BatchTimes
 from tidemark.models.recommendation import Evidence
 from tidemark.models.wire import Report
@@ -32,7 +33,7 @@ __all__ = [
     "Facts",
     "Step",
     "batch_facts",
-    "bucket_key_us",
+    "bucket_keys_us",
     "emission_steps",
     "facts_of",
     "horizon_from_us",
@@ -58,11 +59,11 @@ def horizon_from_us(newest_us: int, horizon_ms: int) -> int:
     return edge_us(newest_us - horizon_ms * 1_000, width_us)
 
 
-def bucket_key_us(operator: Operator, key_us: int) -> int:
-    """Return the key to keep: a window's end as it is, any other key as the end of its minute ``(..., end]``."""
+def bucket_keys_us(operator: Operator, keys_us: Int64s) -> Int64s:
+    """Return the keys to keep: a window's end as it is, any other key as the end of its minute ``(..., end]``."""
     if isinstance(operator, TimeWindow):
-        return key_us
-    return -(-key_us // KEY_BUCKET_US) * KEY_BUCKET_US
+        return keys_us
+    return -(-keys_us // KEY_BUCKET_US) * KEY_BUCKET_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,22 +110,20 @@ SUMMED = (
 """Fields of ``BatchFacts`` that add up over a horizon."""
 
 
-def batch_facts(report: Report, judgement: Judgement, needs: Needs, received_us: int) -> BatchFacts:
-    """Return what ``report`` adds, judged and with its needs counted, received at ``received_us``."""
-    pairs = late_least = late_most = 0
-    for tally in judgement.tallies.values():
-        pairs += tally.rows
-        late_least += tally.late_least
-        late_most += tally.late_most
+def batch_facts(
+    report: Report, cells: Cells, judgement: Judgement, needs: Needs, received_us: int
+) -> BatchFacts:
+    """Return what ``report`` adds, counted, judged and with its needs, received at ``received_us``."""
+    total = judgement.total
     return BatchFacts(
         seen_us=min(report.started_us, received_us),
         keys_per_row=report.operator.most_keys,
-        first_key_us=min((key_us for _, key_us in judgement.tallies), default=None),
+        first_key_us=judgement.first_key_us,
         rows=report.rows,
-        uncounted_rows=report.uncounted_rows,
-        pairs=pairs,
-        late_least=late_least,
-        late_most=late_most,
+        uncounted_rows=cells.uncounted_rows,
+        pairs=total.rows,
+        late_least=total.late_least,
+        late_most=total.late_most,
         unjudged_rows=judgement.unjudged_rows,
         need_pairs=needs.pairs,
         need_unknown_rows=needs.unknown_rows,

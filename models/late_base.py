@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tidemark.models.cells import Cells, cells_of
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_of_report
 from tidemark.models.operators import Int64s
@@ -27,14 +28,24 @@ FIRST_JUDGED_BATCH = 2
 """The least batch id whose late filter can know a row: that of batch 2 uses W(1), which knows batch 0."""
 
 
+def _nothing() -> Int64s:
+    return np.empty(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
     """The needs of one report's rows, as far as they are known."""
 
     base_ms: int | None
     """The base they were counted against, in milliseconds; None when none is known."""
-    by_partition: dict[str, tuple[Int64s, Int64s]] = field(default_factory=dict)
-    """By partition ``(need_us, count)`` of the (row, key) pairs with a known need."""
+    need_us: Int64s = field(default_factory=_nothing)
+    """Need of each pair of a granule and a key in microseconds, shape (n,)."""
+    counts: Int64s = field(default_factory=_nothing)
+    """(Row, key) pairs that have it, shape (n,)."""
+    parts: Int64s = field(default_factory=_nothing)
+    """Position of each one's partition in ``partitions``, shape (n,)."""
+    partitions: tuple[str, ...] = ()
+    """Names of the report's partitions."""
     unknown_rows: int = 0
     """Rows that have a need which is not known: not counted by granule, or met by a filter whose base is not known."""
     early_rows: int = 0
@@ -43,15 +54,15 @@ class Needs:
     @property
     def pairs(self) -> int:
         """(Row, key) pairs with a known need."""
-        return int(self.whole[1].sum())
+        return int(self.counts.sum())
 
     @property
-    def whole(self) -> tuple[Int64s, Int64s]:
-        """``(need_us, count)`` over all partitions, shape (counts,) each."""
-        if not self.by_partition:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        needs, counts = zip(*self.by_partition.values(), strict=True)
-        return np.concatenate(needs), np.concatenate(counts)
+    def by_partition(self) -> dict[str, tuple[Int64s, Int64s]]:
+        """By partition ``(need_us, count)``, shape (counts of the partition,) each."""
+        order = np.argsort(self.parts, kind="stable")
+        edges = np.searchsorted(self.parts[order], np.arange(1, len(self.partitions)))
+        needs, counts = np.split(self.need_us[order], edges), np.split(self.counts[order], edges)
+        return dict(zip(self.partitions, zip(needs, counts, strict=True), strict=False))
 
 
 def floor_ms(time_us: int) -> int:
@@ -73,11 +84,19 @@ def late_base_ms(told_ms: int | None, earlier_us: int | None) -> int | None:
     return max(known, default=None)
 
 
-def needs_against(report: Report, base_ms: int | None) -> Needs:
-    """Return the needs of the report's rows against the base of its late filter (milliseconds, None: not known)."""
+def needs_against(report: Report, base_ms: int | None, cells: Cells | None = None) -> Needs:
+    """Return the needs of the report's rows against the base of its late filter.
+
+    Args:
+        report: the report.
+        base_ms: the base in milliseconds; None when it is not known.
+        cells: the report's counts where they are at hand.
+    """
     timed_rows = report.rows - report.null_rows
     if base_ms is not None:
-        return Needs(base_ms, needs_of_report(report, base_ms), unknown_rows=report.uncounted_rows)
+        cells = cells_of(report) if cells is None else cells
+        counted = needs_of_report(report, base_ms, cells)
+        return Needs(base_ms, *counted, cells.partitions, unknown_rows=cells.uncounted_rows)
     # A watermark of 0 is Spark's before it has seen a row.
     if report.batch_id < FIRST_JUDGED_BATCH or report.late_watermark_ms == 0:
         return Needs(None, early_rows=timed_rows)

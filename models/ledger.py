@@ -9,18 +9,18 @@ the watermark cuts (an interval).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tidemark.models.cells import cells_of
+from tidemark.models.cells import Cells, cells_of
 from tidemark.models.coverage import Coverage, coverage_of
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
 
-__all__ = ["Completeness", "Judgement", "Ledger", "Tally", "judge"]
+__all__ = ["Completeness", "Judgement", "Ledger", "Tally", "joined", "judge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,42 +43,97 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What became of one report's rows."""
+    """What became of the rows of a report, or of more of them.
 
-    tallies: dict[tuple[str, int], Tally]
-    """By (partition, key in microseconds): for windows the window's end, else the latest key of the granule."""
+    Arrays are int64, shape (cells,); a cell is a partition and a key, and more than one may be of the same.
+    """
+
+    partitions: tuple[str, ...]
+    """Names of partitions."""
+    parts: Int64s
+    """Position of each cell's partition in ``partitions``."""
+    keys_us: Int64s
+    """Key of each in microseconds: for windows the window's end, else the latest key of the granule."""
+    counts: Int64s
+    """(Row, key) pairs of each, shape (3, cells): that arrived, that were late for sure, that may have been late."""
     unjudged_rows: int
     """Rows whose fate is unknown: not counted by granule, or the watermark they met is not known."""
 
+    @property
+    def total(self) -> Tally:
+        """The sum of all."""
+        return Tally(*self.counts.sum(axis=1).tolist())
 
-def judge(report: Report) -> Judgement:
-    """Return what Spark did with the rows of ``report``."""
+    @property
+    def first_key_us(self) -> int | None:
+        """Least key in microseconds; None without any."""
+        return int(self.keys_us.min()) if len(self.keys_us) else None
+
+    @property
+    def tallies(self) -> dict[tuple[str, int], Tally]:
+        """Sums by (partition, key in microseconds), in the order of the partitions and keys."""
+        summed = self.in_order(np.lexsort((self.keys_us, self.parts))).runs()
+        cells = zip(summed.parts.tolist(), summed.keys_us.tolist(), summed.counts.T.tolist(), strict=True)
+        return {(self.partitions[part], key_us): Tally(*counts) for part, key_us, counts in cells}
+
+    @property
+    def by_key(self) -> dict[int, Tally]:
+        """Sums over all partitions by key in microseconds, ascending."""
+        together = replace(self, parts=np.zeros_like(self.parts))
+        summed = together.in_order(np.argsort(self.keys_us, kind="stable")).runs()
+        cells = zip(summed.keys_us.tolist(), summed.counts.T.tolist(), strict=True)
+        return {key_us: Tally(*counts) for key_us, counts in cells}
+
+    def in_order(self, order: Int64s) -> Judgement:
+        """Return the same with its cells in another order, or some of them."""
+        return replace(
+            self, parts=self.parts[order], keys_us=self.keys_us[order], counts=self.counts[:, order]
+        )
+
+    def runs(self) -> Judgement:
+        """Return the same with neighbours of one partition and key added up."""
+        if not len(self.parts):
+            return self
+        changed = (np.diff(self.parts) != 0) | (np.diff(self.keys_us) != 0)
+        starts = np.flatnonzero(np.r_[True, changed])
+        counts = np.add.reduceat(self.counts, starts, axis=1)
+        return replace(self, parts=self.parts[starts], keys_us=self.keys_us[starts], counts=counts)
+
+
+def joined(many: Sequence[Judgement]) -> Judgement:
+    """Return ``many``, at least one, as one."""
+    names = {name: None for each in many for name in each.partitions}
+    number = {name: index for index, name in enumerate(names)}
+    parts = [np.array([number[name] for name in each.partitions], np.int64)[each.parts] for each in many]
+    return Judgement(
+        tuple(names),
+        np.concatenate(parts),
+        np.concatenate([each.keys_us for each in many]),
+        np.concatenate([each.counts for each in many], axis=1),
+        sum(each.unjudged_rows for each in many),
+    )
+
+
+def judge(report: Report, cells: Cells | None = None) -> Judgement:
+    """Return what Spark did with the rows of ``report``; ``cells`` are its counts where they are at hand."""
     complete_mode = report.output_mode == "complete"
+    cells = cells_of(report) if cells is None else cells
     if report.late_watermark_ms is None and not complete_mode:
-        return Judgement({}, report.rows - report.null_rows)
-    late_us = None if complete_mode else (report.late_watermark_ms or 0) * SPARK_TICK_US
-    cells = cells_of(report)
+        nothing = np.empty(0, np.int64)
+        unjudged = report.rows - report.null_rows
+        return Judgement(cells.partitions, nothing, nothing, np.empty((3, 0), np.int64), unjudged)
     row, last_key = report.operator.keys(granule_last_us(cells.granules, report.granule_us, report.closed))
-    _, first_key = report.operator.keys(granule_first_us(cells.granules, report.granule_us, report.closed))
     pairs = cells.counts[row]
-    late_least = pairs * (last_key <= late_us) if late_us is not None else np.zeros_like(pairs)
-    late_most = pairs * (first_key <= late_us) if late_us is not None else late_least
-    tallies = {
-        (report.partitions[part].partition, key): tally
-        for part, key, tally in _sums(cells.parts[row], last_key, (pairs, late_least, late_most))
-    }
-    return Judgement(tallies, report.uncounted_rows)
-
-
-def _sums(part: Int64s, key: Int64s, counts: tuple[Int64s, ...]) -> Iterable[tuple[int, int, Tally]]:
-    """Return the sums of ``counts`` by (part, key), in that order."""
-    if not len(key):
-        return []
-    order = np.lexsort((key, part))
-    part, key = part[order], key[order]
-    starts = np.flatnonzero(np.r_[True, (np.diff(part) != 0) | (np.diff(key) != 0)])
-    sums = [np.add.reduceat(values[order], starts).tolist() for values in counts]
-    return zip(part[starts].tolist(), key[starts].tolist(), map(Tally, *sums), strict=True)
+    late_least = late_most = np.zeros_like(pairs)
+    if not complete_mode:
+        _, first_key = report.operator.keys(
+            granule_first_us(cells.granules, report.granule_us, report.closed)
+        )
+        late_us = (report.late_watermark_ms or 0) * SPARK_TICK_US
+        late_least, late_most = pairs * (last_key <= late_us), pairs * (first_key <= late_us)
+    # Granules ascend, so that those of one key mostly are neighbours.
+    counts = np.stack([pairs, late_least, late_most])
+    return Judgement(cells.partitions, cells.parts[row], last_key, counts, cells.uncounted_rows).runs()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ would admit; it is the sample that a controller must quantify, not the row's lat
 
 from __future__ import annotations
 
-from tidemark.models.cells import cells_of
+from tidemark.models.cells import Cells
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
@@ -21,21 +21,20 @@ def needs_us(key_us: Int64s, base_us: Int64s | int, tick_us: int) -> Int64s:
     return ((base_us - key_us) // tick_us + 1) * tick_us
 
 
-def needs_of_report(report: Report, late_base_ms: int) -> dict[str, tuple[Int64s, Int64s]]:
-    """Return by partition ``(need_us, count)`` of all counted (row, key) pairs of a batch.
+def needs_of_report(report: Report, late_base_ms: int, cells: Cells) -> tuple[Int64s, Int64s, Int64s]:
+    """Return ``(need_us, count, part)`` of all counted (row, key) pairs of a batch, shape (counts,) each.
 
-    ``late_base_ms`` is the base that the batch's late filter used, of the whole stream and over restarts. Where a
-    granule's rows have different keys (row-level, sessions) the earliest one is taken, so a need is never too small.
+    Where a granule's rows have different keys (row-level, sessions) the earliest one is taken, so a need is never too
+    small.
+
+    Args:
+        report: the report.
+        late_base_ms: the base that the batch's late filter used, of the whole stream and over restarts.
+        cells: the report's counts.
     """
-    cells = cells_of(report)
     row, key = report.operator.keys(granule_first_us(cells.granules, report.granule_us, report.closed))
-    order, slices = cells.by_part(row, len(report.partitions))
-    need_us = needs_us(key[order], late_base_ms * SPARK_TICK_US, SPARK_TICK_US)
-    count = cells.counts[row[order]]
-    return {
-        part.partition: (need_us[where], count[where])
-        for part, where in zip(report.partitions, slices, strict=True)
-    }
+    need_us = needs_us(key, late_base_ms * SPARK_TICK_US, SPARK_TICK_US)
+    return need_us, cells.counts[row], cells.parts[row]
 
 
 class BaseTracker:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.models.late_base import Needs
 from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM, Sketch
 from tidemark.models.target import PPM
 
@@ -58,6 +59,19 @@ class PartitionNeeds:
         return cls(names, _joined(keys), _joined([weights.astype(np.int64) for _, weights in counts]))
 
     @classmethod
+    def counted(cls, needs: Needs) -> PartitionNeeds:
+        """Return the needs of a report, as they were counted; partitions without any are left out."""
+        names = sorted(needs.partitions)
+        number = {name: index for index, name in enumerate(names)}
+        moved = np.array([number[name] for name in needs.partitions], np.int64)
+        keys = _keys_of(moved[needs.parts], Sketch().buckets_of(needs.need_us))
+        if not len(keys):
+            return cls((), keys, keys)
+        # Times ascend within a partition, so that those of one bucket mostly are neighbours.
+        starts = np.flatnonzero(np.r_[True, np.diff(keys) != 0])
+        return _counted(names, keys[starts], np.add.reduceat(needs.counts, starts))
+
+    @classmethod
     def merged(cls, many: Iterable[PartitionNeeds]) -> PartitionNeeds:
         """Return the counts of all of ``many``."""
         parts = list(many)
@@ -85,6 +99,11 @@ class PartitionNeeds:
         return counted.astype(np.int64)
 
     @property
+    def size(self) -> int:
+        """Roughly how many bytes it takes."""
+        return 100 * len(self.names) + self._keys.nbytes + self._weights.nbytes
+
+    @property
     def whole(self) -> Sketch:
         """The needs of all partitions as one sketch."""
         buckets, where = np.unique(self._buckets, return_inverse=True)
@@ -97,6 +116,17 @@ class PartitionNeeds:
             return Sketch()
         first, last = np.searchsorted(self._keys, [number << _SHIFT, (number + 1) << _SHIFT])
         return Sketch.of_counts(self._buckets[first:last], self._weights[first:last].astype(np.float64))
+
+    def sketches(self) -> dict[str, Sketch]:
+        """Return the needs of each partition by name."""
+        edges = np.searchsorted(self._keys, np.arange(len(self.names) + 1) << _SHIFT).tolist()
+        buckets, weights = self._buckets, self._weights.astype(np.float64)
+        return {
+            name: Sketch.of_counts(
+                buckets[edges[number] : edges[number + 1]], weights[edges[number] : edges[number + 1]]
+            )
+            for number, name in enumerate(self.names)
+        }
 
     def needs_at(self, share_ppm: int) -> NDArray[np.float64]:
         """Return for each partition a need in microseconds that ``share_ppm`` of its pairs surely do not exceed."""
@@ -198,7 +228,7 @@ class PartitionNeeds:
         return buckets
 
 
-def _keys_of(number: int, buckets: NDArray[np.int32]) -> Int64s:
+def _keys_of(number: int | Int64s, buckets: NDArray[np.int32]) -> Int64s:
     return (number << _SHIFT) | (buckets.astype(np.int64) + _MIDDLE)
 
 
@@ -216,8 +246,12 @@ def _summed(parts: list[tuple[PartitionNeeds, int]]) -> PartitionNeeds:
         own = part._keys  # noqa: SLF001 - its own kind
         keys.append((moved[own >> _SHIFT] << _SHIFT) | (own & (2**_SHIFT - 1)))
         weights.append(part._weights * sign)  # noqa: SLF001 - its own kind
-    found, where = np.unique(_joined(keys), return_inverse=True)
-    summed = np.bincount(where, _joined(weights), len(found)).astype(np.int64)
+    return _counted(names, _joined(keys), _joined(weights))
+
+
+def _counted(names: list[str], keys: Int64s, weights: Int64s) -> PartitionNeeds:
+    found, where = np.unique(keys, return_inverse=True)
+    summed = np.bincount(where, weights, len(found)).astype(np.int64)
     there = summed != 0
     return _without_empty(names, found[there], summed[there])
 

@@ -29,7 +29,7 @@ def takes_json(accept: str) -> bool:
     return not accept.strip() or next((weights[name] > 0 for name in _RANGES if name in weights), False)
 
 
-def _check(accept: Annotated[list[str] | None, Header(include_in_schema=False)] = None) -> None:
+async def _check(accept: Annotated[list[str] | None, Header(include_in_schema=False)] = None) -> None:
     told = ", ".join(accept or ())
     if not takes_json(told):
         raise NotAcceptableError(f"the answer is {_JSON}, and Accept is {told!r}; send {_JSON} or */*")

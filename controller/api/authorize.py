@@ -52,7 +52,7 @@ async def authorize(request: Request) -> Principal | None:
     return principal
 
 
-def _principal(principal: Annotated[Principal | None, Depends(authorize)]) -> Principal:
+async def _principal(principal: Annotated[Principal | None, Depends(authorize)]) -> Principal:
     assert principal is not None, "an operation that is open to everybody does not ask who it is"
     return principal
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from fastapi import APIRouter, Response, status
-from fastapi.concurrency import run_in_threadpool
 
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
@@ -58,7 +58,7 @@ async def _answer(
     service: Service, which: StreamPath, if_none_match: str | None, wait: int
 ) -> tuple[BoundAnswer | None, str]:
     """Return the answer and its version; None once the caller holds it and ``wait`` seconds are over."""
-    answer, version = await run_in_threadpool(_read, service, which)
+    answer, version = await service.reads.read(("bound", which), partial(_read, service, which))
     if not is_current(if_none_match, etag(version)):
         return answer, version
     clock = asyncio.get_running_loop().time
@@ -74,7 +74,7 @@ async def _answer(
             while clock() < until:
                 # It may have changed before anybody watched, and what changed may still be what the caller holds.
                 waiter.forget()
-                answer, version = await run_in_threadpool(_read, service, which)
+                answer, version = await service.reads.read(("bound", which), partial(_read, service, which))
                 if not is_current(if_none_match, etag(version)):
                     return answer, version
                 if not await waiter.changed(version, until - clock()):

@@ -13,7 +13,7 @@ from tidemark.controller.service import Service
 __all__ = ["CountedRefusals", "TheService"]
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 

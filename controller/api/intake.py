@@ -70,7 +70,7 @@ async def post_report(
     )
 
 
-def _acknowledgement_of(body: JsonBody) -> Acknowledgement:
+async def _acknowledgement_of(body: JsonBody) -> Acknowledgement:
     told = parse_body(_ACKNOWLEDGEMENT, body)
     check_acknowledgement(told)
     return told

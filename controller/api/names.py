@@ -73,12 +73,12 @@ def _checked(**names: str) -> None:
         raise InvalidParameterError(errors[0].detail, errors=errors)
 
 
-def _which_job(job: JobName) -> str:
+async def _which_job(job: JobName) -> str:
     _checked(job=job)
     return job
 
 
-def _which_stream(request: Request, job: JobName, stream: StreamName) -> StreamPath:
+async def _which_stream(request: Request, job: JobName, stream: StreamName) -> StreamPath:
     if stream.endswith(ACTS) and request.url.path.endswith(ACTS):
         # Another route has this path, for another method.
         raise HTTPException(status.HTTP_405_METHOD_NOT_ALLOWED)

@@ -100,7 +100,7 @@ def read_policy(which: WhichStream, service: TheService, response: Response) -> 
     return policy_answer(policy)
 
 
-def _policy_of(body: JsonBody) -> Policy:
+async def _policy_of(body: JsonBody) -> Policy:
     policy = parse_body(_POLICY, body)
     for name in ("least_bound_ms", "greatest_bound_ms"):
         if (getattr(policy, name) or 0) > MAX_DURATION_MS:

@@ -17,7 +17,7 @@ MAX_LENGTH = 500
 """Greatest length of a reason in characters."""
 
 
-def _dry_run(
+async def _dry_run(
     dry_run: Annotated[
         Literal["All"] | None,
         Query(
@@ -33,7 +33,7 @@ DryRun = Annotated[bool, Depends(_dry_run)]
 """Whether the write is only tried."""
 
 
-def _reason(
+async def _reason(
     reason: Annotated[
         str | None,
         Query(

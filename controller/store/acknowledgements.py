@@ -8,7 +8,8 @@ from dataclasses import asdict
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
-from tidemark.controller.store.intake import Receipt, canonical_json, fingerprint
+from tidemark.controller.store.canonical import canonical_json, fingerprint
+from tidemark.controller.store.intake import Receipt
 from tidemark.controller.store.tables import AcknowledgementRow, ReportRow
 from tidemark.models.wire import Acknowledgement
 

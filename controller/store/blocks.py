@@ -92,8 +92,7 @@ def make_block(session: Session, rollup: RollupRow, width_us: int, until_us: int
             session, stream_id, of.slot_us >= slot_us, of.slot_us < end_us, of.width_us <= width_us
         )
     cells = cells_of(needs, share_ppm)
-    row = {
-        "stream_id": stream_id,
+    block = {
         "width_us": width_us,
         "slot_us": slot_us,
         "share_ppm": share_ppm,
@@ -102,7 +101,8 @@ def make_block(session: Session, rollup: RollupRow, width_us: int, until_us: int
         ),
         "needs": needs.to_bytes() if width_us == HOUR_US else None,
     }
-    upsert_many(session, NeedBlockRow, [row], replaced=("share_ppm", "cells", "needs"))
+    key = {"stream_id": [stream_id]}
+    upsert_many(session, NeedBlockRow, key, same=block, replaced=("share_ppm", "cells", "needs"))
     setattr(rollup, mark, end_us)
     return True
 

@@ -24,6 +24,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from tidemark.controller.errors import StoreUnusableError
+from tidemark.controller.store.counted import COUNTED_REPORTS, NEWLY_COUNTED, CountedReports
 from tidemark.controller.store.limits import LIMITS, NO_LIMITS, Limits
 
 __all__ = ["ANSWERS_CHANGED", "Database"]
@@ -59,6 +60,7 @@ class Database:
 
     def __init__(self, url: str, limits: Limits = NO_LIMITS) -> None:
         self.limits = limits
+        self.counted = CountedReports()
         try:
             parsed = make_url(url)
             self.name = parsed.render_as_string(hide_password=True)
@@ -112,13 +114,15 @@ class Database:
     @contextmanager
     def write(self, *, keep: bool = True) -> Iterator[Session]:
         """Open a session that commits at the end; it rolls back when the block raises, or is not to be kept."""
-        with self._turn, Session(self._writer, info={LIMITS: self.limits}) as session:
+        info: dict[Any, Any] = {LIMITS: self.limits, COUNTED_REPORTS: self.counted}
+        with self._turn, Session(self._writer, info=info) as session:
             with session.begin() as transaction:
                 yield session
                 if not keep:
                     transaction.rollback()
                     return
             changed = session.info.get(ANSWERS_CHANGED, False)
+            self.counted.add(session.info.get(NEWLY_COUNTED, {}))
         if changed:
             for callback in self._told:
                 callback()

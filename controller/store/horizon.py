@@ -12,13 +12,14 @@ from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.store.hours import sums_in
 from tidemark.controller.store.needs import Span
-from tidemark.controller.store.tables import LedgerRow, PartitionRow, QueryRow, ReportRow
+from tidemark.controller.store.tables import LedgerKeyRow, PartitionRow, QueryRow, ReportRow
 from tidemark.models.curve import Emissions
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.horizon import Facts, emission_steps, facts_of, horizon_from_us
 from tidemark.models.late_base import effective_bound_ms, late_base_ms
 
 __all__ = [
+    "NEWEST_FIRST",
     "Horizon",
     "base_before_ms",
     "effective_ms",
@@ -64,13 +65,14 @@ def newest_report_id(session: Session, stream_id: int) -> int:
     return session.scalars(select(func.max(ReportRow.id)).where(ReportRow.stream_id == stream_id)).one() or 0
 
 
+NEWEST_FIRST = (ReportRow.seen_us.desc(), ReportRow.batch_id.desc(), ReportRow.query_id.desc())
+"""The order of reports in which the newest batch comes first."""
+
+
 def horizon_of(session: Session, stream_id: int, horizon_ms: int) -> Horizon | None:
     """Return the stream's horizon of ``horizon_ms``; None without reports."""
     newest = session.scalars(
-        select(ReportRow)
-        .where(ReportRow.stream_id == stream_id)
-        .order_by(ReportRow.seen_us.desc(), ReportRow.batch_id.desc(), ReportRow.query_id.desc())
-        .limit(1)
+        select(ReportRow).where(ReportRow.stream_id == stream_id).order_by(*NEWEST_FIRST).limit(1)
     ).one_or_none()
     if newest is None:
         return None
@@ -100,7 +102,9 @@ def greatest_before_us(session: Session, stream_id: int, query_id: str, last_bat
     """Return the greatest event time of a query's batches up to ``last_batch``, aged out ones too; None without any."""
     asked = {"stream": stream_id, "query": query_id, "last": last_batch}
     stored = session.scalars(_GREATEST, asked).one()
-    return with_gone(stored, session.get(QueryRow, (stream_id, query_id)), last_batch)
+    query = session.get(QueryRow, (stream_id, query_id))
+    gone = (None, None) if query is None else (query.gone_batch, query.gone_max_event_time_us)
+    return with_gone(stored, *gone, last_batch)
 
 
 def greatest_up_to(last: str) -> ScalarSelect[int | None]:
@@ -126,12 +130,20 @@ def greatest_up_to(last: str) -> ScalarSelect[int | None]:
 _GREATEST = select(greatest_up_to("last"))
 
 
-def with_gone(stored: int | None, query: QueryRow | None, last_batch: int) -> int | None:
-    """Return the greater of ``stored`` and what the query's aged out batches had, if all came before."""
-    if query is None or query.gone_batch is None or query.gone_batch > last_batch:
+def with_gone(
+    stored: int | None, gone_batch: int | None, gone_max_us: int | None, last_batch: int
+) -> int | None:
+    """Return the greater of ``stored`` and what a query's aged out batches had, if all came before.
+
+    Args:
+        stored: greatest event time of the batches that are there, in microseconds.
+        gone_batch: greatest id of the aged out ones; None without any.
+        gone_max_us: greatest event time of those, in microseconds.
+        last_batch: greatest id that counts.
+    """
+    if gone_batch is None or gone_batch > last_batch:
         return stored
-    known = [time_us for time_us in (stored, query.gone_max_event_time_us) if time_us is not None]
-    return max(known, default=None)
+    return max((time_us for time_us in (stored, gone_max_us) if time_us is not None), default=None)
 
 
 def base_before_ms(session: Session, report: ReportRow) -> int | None:
@@ -150,8 +162,8 @@ def open_keys(session: Session, newest: ReportRow) -> bool:
     watermark_us = newest.watermark_ms * SPARK_TICK_US
     return session.scalars(
         select(
-            select(LedgerRow.key_us)
-            .where(LedgerRow.stream_id == newest.stream_id, LedgerRow.key_us > watermark_us)
+            select(LedgerKeyRow.key_us)
+            .where(LedgerKeyRow.stream_id == newest.stream_id, LedgerKeyRow.key_us > watermark_us)
             .exists()
         )
     ).one()
@@ -192,14 +204,7 @@ def emissions_in(session: Session, span: Span, newest: ReportRow) -> Emissions |
 
 
 def _keys_in(session: Session, stream_id: int, after_us: int, until_us: int) -> list[int]:
-    """Return the keys of the ledger in (``after_us``, ``until_us``], ascending.
-
-    From each key the index leads to the next, however many partitions there are; a scan would read all of them.
-    """
-    held = (LedgerRow.stream_id == stream_id, LedgerRow.key_us <= until_us)
-    first = select(func.min(LedgerRow.key_us).label("key_us")).where(*held, LedgerRow.key_us > after_us)
-    keys = first.cte("keys", recursive=True)
-    following = select(func.min(LedgerRow.key_us)).where(*held, LedgerRow.key_us > keys.c.key_us)
-    keys = keys.union_all(select(following.scalar_subquery()).where(keys.c.key_us.is_not(None)))
-    wanted = select(keys.c.key_us).where(keys.c.key_us.is_not(None)).order_by(keys.c.key_us)
-    return list(session.scalars(wanted))
+    """Return the keys of the ledger in (``after_us``, ``until_us``], ascending."""
+    key_us = LedgerKeyRow.key_us
+    wanted = select(key_us).where(LedgerKeyRow.stream_id == stream_id, key_us > after_us, key_us <= until_us)
+    return list(session.scalars(wanted.order_by(key_us)))

@@ -7,39 +7,35 @@ counted against too low a base are taken back and counted again, so that the res
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-from pydantic_core import to_json
-from sqlalchemy import Table, and_, bindparam, insert, or_, select
+from sqlalchemy import ColumnElement, Table, bindparam, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.errors import ReportConflictError, ReportTooOldError
 from tidemark.controller.store.bodies import packed, stored_report
+from tidemark.controller.store.canonical import canonical_json, fingerprint
+from tidemark.controller.store.counted import NEWLY_COUNTED, Counted
 from tidemark.controller.store.database import ANSWERS_CHANGED
-from tidemark.controller.store.horizon import greatest_up_to, with_gone
 from tidemark.controller.store.hours import add_to_hours, move_in_hours
-from tidemark.controller.store.ledger import add_judgement
+from tidemark.controller.store.known import Known, known_of
+from tidemark.controller.store.ledger import add_by_key
+from tidemark.controller.store.limits import check_room_for_partitions
 from tidemark.controller.store.live import keep_live
-from tidemark.controller.store.needs import add_needs, levels_of, move_needs
-from tidemark.controller.store.partitions import add_partitions
+from tidemark.controller.store.needs import add_needs, move_needs
+from tidemark.controller.store.partitions import add_partitions, arrived_in, base_after_us
 from tidemark.controller.store.streams import add_event, lock_stream
-from tidemark.controller.store.tables import (
-    NeedSlotRow,
-    QueryRow,
-    ReportBodyRow,
-    ReportRow,
-    RollupRow,
-    StreamRow,
-)
-from tidemark.models.horizon import batch_facts
-from tidemark.models.late_base import Needs, floor_ms, late_base_ms, needs_against
-from tidemark.models.ledger import Judgement, judge
-from tidemark.models.need_slots import SLOT_US, edge_us
-from tidemark.models.wire import Acknowledgement, Report, to_json_object
+from tidemark.controller.store.tables import QueryRow, ReportBodyRow, ReportRow, StreamRow
+from tidemark.controller.store.upsert import Excluded, greater, lesser, upsert_many
+from tidemark.models.cells import cells_of
+from tidemark.models.horizon import BatchFacts, batch_facts
+from tidemark.models.late_base import floor_ms, late_base_ms, needs_against
+from tidemark.models.ledger import judge
+from tidemark.models.partition_needs import PartitionNeeds
+from tidemark.models.wire import Report
 
-__all__ = ["Receipt", "canonical_json", "fingerprint", "stored_report", "take_report"]
+__all__ = ["Receipt", "take_report"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +48,10 @@ class Receipt:
     """Whether it had been received before; then nothing was changed."""
 
 
-def canonical_json(value: Report | Acknowledgement) -> bytes:
-    """Return the one JSON text of ``value``: sorted keys, no spaces."""
-    return to_json(_sorted(to_json_object(value)))
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _sorted(value[name]) for name in sorted(value)}
-    if isinstance(value, tuple) and value and isinstance(value[0], dict):
-        return tuple(map(_sorted, value))
-    return value
-
-
-def fingerprint(content: bytes) -> str:
-    """Return a digest of ``content`` by which equal contents are told, 64 characters."""
-    return hashlib.sha256(content).hexdigest()
-
-
 def take_report(session: Session, report: Report, now_us: int) -> Receipt:
     """Store a report and what follows from it, once.
+
+    It reads and writes past the session, so nothing may wait to be written there.
 
     Raises:
         ReportConflictError: when the batch was reported before with other content; the first report stays.
@@ -79,160 +59,130 @@ def take_report(session: Session, report: Report, now_us: int) -> Receipt:
     """
     content = canonical_json(report)
     digest = fingerprint(content)
-    # Each flush costs as much as all that is counted here: what is changed waits for the commit, unless it is read.
-    with session.no_autoflush:
-        return _take(session, report, content, digest, now_us)
-
-
-def _take(session: Session, report: Report, content: bytes, digest: str, now_us: int) -> Receipt:
-    stream = lock_stream(session, report.job, report.stream, now_us)
-    if stream in session.dirty:
-        session.flush()
-    known = _known(session, stream.id, report, min(report.started_us, now_us))
+    stream_id, registered = _locked(session, report, now_us)
+    known = known_of(session, stream_id, report)
     if known.received_us is not None:
         if known.fingerprint != digest:
             raise ReportConflictError(
                 f"batch {report.batch_id} of query {report.query_id} was reported before with other content; "
                 "the first report stays"
             )
-        stream.duplicates += 1
+        session.connection().execute(_COUNT_DUPLICATE, {"which": stream_id})
         return Receipt(known.received_us, duplicate=True)
-    rollup = known.rollup
-    if rollup is not None and report.started_us < rollup.reports_from_us:
+    if report.started_us < known.reports_from_us:
         raise ReportTooOldError(
             f"/started_us: batch {report.batch_id} of query {report.query_id} started before "
-            f"{rollup.reports_from_us}, from when on reports are kept: whether it came before cannot be told any "
+            f"{known.reports_from_us}, from when on reports are kept: whether it came before cannot be told any "
             "more; drop it (TIDEMARK_RETENTION_REPORTS_DAYS)"
         )
-    if stream.registered_us is None:
-        stream.registered_us = now_us
-        add_event(session, stream.id, now_us, kind="StreamRegistered", reason="its first report was received")
+    if not registered:
+        add_event(session, stream_id, now_us, kind="StreamRegistered", reason="its first report was received")
+        session.flush()
         session.info[ANSWERS_CHANGED] = True
-    _store(session, stream, report, known, content=content, digest=digest, now_us=now_us)
+    _store(session, stream_id, report, known, content=content, digest=digest, now_us=now_us)
     return Receipt(now_us, duplicate=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What the store holds that a report is taken by, read at once."""
-
-    received_us: int | None
-    """When the batch was received before; None when it was not."""
-    fingerprint: str | None
-    rollup: RollupRow | None
-    query: QueryRow | None
-    late_max_us: int | None
-    """Greatest event time of the batches that its late filter knew."""
-    before_max_us: int | None
-    """Greatest event time of all batches before it."""
-    slot: NeedSlotRow | None
-    """The needs of its minute, so that the session has them when they are added to."""
-
-
-# Made once: making it takes longer than running it.
-_KNOWN = (
-    select(
-        ReportRow.received_us,
-        ReportRow.fingerprint,
-        RollupRow,
-        QueryRow,
-        NeedSlotRow,
-        greatest_up_to("late").label("late_max_us"),
-        greatest_up_to("before").label("before_max_us"),
-    )
-    .select_from(StreamRow)
-    .outerjoin(
-        ReportRow,
-        and_(
-            ReportRow.stream_id == StreamRow.id,
-            ReportRow.query_id == bindparam("query"),
-            ReportRow.batch_id == bindparam("batch"),
-        ),
-    )
-    .outerjoin(RollupRow, RollupRow.stream_id == StreamRow.id)
-    .outerjoin(QueryRow, and_(QueryRow.stream_id == StreamRow.id, QueryRow.query_id == bindparam("query")))
-    .outerjoin(
-        NeedSlotRow, and_(NeedSlotRow.stream_id == StreamRow.id, NeedSlotRow.slot_us == bindparam("slot"))
-    )
-    .where(StreamRow.id == bindparam("stream"))
+# Statements are made once: making one takes longer than running it.
+_STREAMS = cast("Table", StreamRow.__table__)
+_LOCK = (
+    select(_STREAMS.c.id, _STREAMS.c.registered_us)
+    .where(_STREAMS.c.job == bindparam("job"), _STREAMS.c.stream == bindparam("stream"))
+    .with_for_update()
 )
-
-
-def _known(session: Session, stream_id: int, report: Report, seen_us: int) -> _Known:
-    row = session.execute(
-        _KNOWN,
-        {
-            "stream": stream_id,
-            "query": report.query_id,
-            "batch": report.batch_id,
-            "late": report.batch_id - 2,
-            "before": report.batch_id - 1,
-            "slot": edge_us(seen_us, SLOT_US),
-        },
-    ).one()
-    query = row.QueryRow
-    return _Known(
-        row.received_us,
-        row.fingerprint,
-        row.RollupRow,
-        query,
-        with_gone(row.late_max_us, query, report.batch_id - 2),
-        with_gone(row.before_max_us, query, report.batch_id - 1),
-        row.NeedSlotRow,
+_COUNT_DUPLICATE = (
+    update(_STREAMS).where(_STREAMS.c.id == bindparam("which")).values(duplicates=_STREAMS.c.duplicates + 1)
+)
+_TOTALS = ("pairs", "late_least", "late_most", "unjudged_rows")
+_COUNT = (
+    update(_STREAMS)
+    .where(_STREAMS.c.id == bindparam("which"))
+    .values(
+        registered_us=func.coalesce(_STREAMS.c.registered_us, bindparam("now")),
+        reports=_STREAMS.c.reports + 1,
+        **{name: _STREAMS.c[name] + bindparam(f"more_{name}") for name in _TOTALS},
     )
-
-
-# Made once, and not by the unit of work, which would ask for each row's id by itself.
+)
 _INSERT_REPORT = insert(cast("Table", ReportRow.__table__))
 _INSERT_BODY = insert(cast("Table", ReportBodyRow.__table__))
 
 
+def _locked(session: Session, report: Report, now_us: int) -> tuple[int, bool]:
+    """Lock the stream; return its id, and whether a report was received before."""
+    named = {"job": report.job, "stream": report.stream}
+    found = session.connection().execute(_LOCK, named).one_or_none()
+    if found is None:
+        return lock_stream(session, report.job, report.stream, now_us).id, False
+    return found.id, found.registered_us is not None
+
+
 def _store(
     session: Session,
-    stream: StreamRow,
+    stream_id: int,
     report: Report,
-    known: _Known,
+    known: Known,
     *,
     content: bytes,
     digest: str,
     now_us: int,
 ) -> None:
-    rollup = known.rollup
-    levels = levels_of(rollup)
-    judgement = judge(report)
-    needs = needs_against(report, late_base_ms(report.late_base_ms, known.late_max_us))
-    values = _report_values(stream.id, report, judgement, needs, now_us)
+    cells, levels, connection = cells_of(report), known.levels, session.connection()
+    judgement = judge(report, cells)
+    needs = needs_against(report, late_base_ms(report.late_base_ms, known.late_max_us), cells)
+    counted = Counted(report.operator, judgement, needs.base_ms, PartitionNeeds.counted(needs))
+    facts = batch_facts(report, cells, judgement, needs, now_us)
+    arrived = arrived_in(report, cells)
+    check_room_for_partitions(session, stream_id, arrived.names, known.partitions)
+    values = _report_values(stream_id, report, facts, needs.base_ms, now_us)
     values["fingerprint"] = digest
-    inserted: Any = session.execute(_INSERT_REPORT, values)
+    inserted: Any = connection.execute(_INSERT_REPORT, values)
     (report_id,) = inserted.inserted_primary_key
-    session.execute(_INSERT_BODY, {"report_id": report_id, "body": packed(content)})
-    row = ReportRow(id=report_id, **values)
-    add_judgement(
-        session, stream.id, report.operator, judgement, None if rollup is None else rollup.ledger_from_us
-    )
-    add_needs(session, stream.id, levels, row.seen_us, needs)
-    if row.seen_us < levels.hours_until_us:
-        add_to_hours(session, [row])
-    add_partitions(session, row, report, late_base_ms(report.late_base_ms, known.before_max_us))
-    keep_live(session, row, report)
-    # Only batches that are stored already can have been counted without it.
-    later = known.query is not None and known.query.last_batch >= report.batch_id + 2
-    _add_to_query(session, stream.id, known.query, report)
-    stream.reports += 1
-    stream.pairs += row.pairs
-    stream.late_least += row.late_least
-    stream.late_most += row.late_most
-    stream.unjudged_rows += row.unjudged_rows
-    if later and report.max_event_time_us is not None:
+    connection.execute(_INSERT_BODY, {"report_id": report_id, "body": packed(content)})
+    session.info.setdefault(NEWLY_COUNTED, {})[report_id] = digest, counted
+    add_by_key(session, stream_id, (report.operator, judgement), known.ledger_from_us)
+    add_needs(session, stream_id, levels, facts.seen_us, counted.needs)
+    if facts.seen_us < levels.hours_until_us:
+        add_to_hours(session, [ReportRow(id=report_id, **values)])
         session.flush()
-        _raise_later_bases(session, stream.id, report, floor_ms(report.max_event_time_us), rollup)
+    base_us = base_after_us(report, late_base_ms(report.late_base_ms, known.before_max_us))
+    add_partitions(session, stream_id, arrived, facts.seen_us, base_us)
+    keep_live(session, stream_id, report_id, report)
+    upsert_many(
+        session,
+        QueryRow,
+        {"query_id": [report.query_id]},
+        same={
+            "stream_id": stream_id,
+            "first_batch": report.batch_id,
+            "last_batch": report.batch_id,
+            "reports": 1,
+        },
+        added=("reports",),
+        changes=_batches,
+    )
+    totals = {f"more_{name}": getattr(facts, name) for name in _TOTALS}
+    connection.execute(_COUNT, {"which": stream_id, "now": now_us, **totals})
+    # Only batches that are stored already can have been counted without it.
+    later = known.last_batch is not None and known.last_batch >= report.batch_id + 2
+    if later and report.max_event_time_us is not None:
+        # The session may hold rows as they were before one of these statements.
+        session.expire_all()
+        _raise_later_bases(session, stream_id, report, floor_ms(report.max_event_time_us), known)
+        session.flush()
+
+
+def _batches(new: Excluded) -> dict[str, ColumnElement[Any]]:
+    return {
+        "first_batch": lesser(QueryRow.first_batch, new.first_batch),
+        "last_batch": greater(QueryRow.last_batch, new.last_batch),
+    }
 
 
 def _report_values(
-    stream_id: int, report: Report, judgement: Judgement, needs: Needs, now_us: int
+    stream_id: int, report: Report, facts: BatchFacts, need_base_ms: int | None, now_us: int
 ) -> dict[str, Any]:
     return {
-        **asdict(batch_facts(report, judgement, needs, now_us)),
+        **asdict(facts),
         "stream_id": stream_id,
         "query_id": report.query_id,
         "run_id": report.run_id,
@@ -254,30 +204,11 @@ def _report_values(
         "dropped_by_spark": report.dropped_by_spark,
         "given_up_reports": report.given_up_reports,
         "future_rows": sum(part.future_rows for part in report.partitions),
-        "need_base_ms": needs.base_ms,
+        "need_base_ms": need_base_ms,
     }
 
 
-def _add_to_query(session: Session, stream_id: int, query: QueryRow | None, report: Report) -> None:
-    if query is None:
-        session.add(
-            QueryRow(
-                stream_id=stream_id,
-                query_id=report.query_id,
-                first_batch=report.batch_id,
-                last_batch=report.batch_id,
-                reports=1,
-            )
-        )
-        return
-    query.first_batch = min(query.first_batch, report.batch_id)
-    query.last_batch = max(query.last_batch, report.batch_id)
-    query.reports += 1
-
-
-def _raise_later_bases(
-    session: Session, stream_id: int, report: Report, max_ms: int, rollup: RollupRow | None
-) -> None:
+def _raise_later_bases(session: Session, stream_id: int, report: Report, max_ms: int, known: Known) -> None:
     # A report whose body is aged out stays counted against the base that was known while it was there.
     too_low = session.execute(
         select(ReportRow, ReportBodyRow.body)
@@ -290,14 +221,13 @@ def _raise_later_bases(
         )
         .order_by(ReportRow.id)
     ).all()
-    levels = levels_of(rollup)
-    split_id = 0 if rollup is None else rollup.split_report_id
+    levels = known.levels
     for row, body in too_low:
         stored = stored_report(body)
         before, after = needs_against(stored, row.need_base_ms), needs_against(stored, max_ms)
         if row.seen_us < levels.hours_until_us:
             move_in_hours(session, row, before, after)
-        move_needs(session, row, levels, before, after, split=row.id <= split_id)
+        move_needs(session, row, levels, before, after, split=row.id <= known.split_report_id)
         row.need_base_ms = max_ms
         row.need_pairs, row.need_unknown_rows, row.early_rows = (
             after.pairs,

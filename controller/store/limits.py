@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.errors import ErrorItem, TooManyPartitionsError, TooManyStreamsError
 from tidemark.controller.store.tables import PartitionRow, StreamRow
 
-__all__ = ["LIMITS", "NO_LIMITS", "Limits", "check_room_for_partitions", "check_room_for_stream"]
+__all__ = [
+    "LIMITS",
+    "NO_LIMITS",
+    "Limits",
+    "check_room_for_partitions",
+    "check_room_for_stream",
+    "count_of_partitions",
+]
 
 LIMITS = "tidemark_limits"
 """Key of ``Session.info`` under which a writing session has the limits."""
@@ -45,23 +52,24 @@ def check_room_for_stream(session: Session) -> None:
         )
 
 
-# Made once: making it takes longer than running it.
-_PARTITIONS = (
-    select(func.count()).select_from(PartitionRow).where(PartitionRow.stream_id == bindparam("stream"))
-)
+def count_of_partitions(stream: str) -> ScalarSelect[int]:
+    """Return the query for how many partitions the stream has that the parameter called ``stream`` names."""
+    return (
+        select(func.count())
+        .select_from(PartitionRow)
+        .where(PartitionRow.stream_id == bindparam(stream))
+        .scalar_subquery()
+    )
 
 
-def check_room_for_partitions(session: Session, stream_id: int, names: Collection[str]) -> None:
-    """Check that a stream can take these partitions, those that it has included.
+def check_room_for_partitions(session: Session, stream_id: int, names: Collection[str], known: int) -> None:
+    """Check that a stream can take these partitions, those of its ``known`` ones included.
 
     Raises:
         TooManyPartitionsError: when it cannot.
     """
     most = _limits(session).partitions
-    if most is None:
-        return
-    known = session.scalars(_PARTITIONS, {"stream": stream_id}).one()
-    if known + len(names) <= most:
+    if most is None or known + len(names) <= most:
         return
     stored = set(session.scalars(select(PartitionRow.partition).where(PartitionRow.stream_id == stream_id)))
     new = sum(name not in stored for name in names)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.store.horizon import horizon_of
+from tidemark.controller.store.horizon import NEWEST_FIRST
 from tidemark.controller.store.tables import LiveRow, ReportRow
+from tidemark.controller.store.upsert import upsert_many
 from tidemark.models.wire import AppendDelay, LiveState, Pin, Report
 
 __all__ = ["KeptLive", "NewestState", "keep_live", "live_of", "newest_state"]
@@ -48,22 +50,30 @@ class NewestState:
     """How late rows were appended; None when the job names no column for it."""
 
 
-def keep_live(session: Session, row: ReportRow, report: Report) -> None:
-    """Keep what ``report``, stored as ``row``, said, unless a newer one is stored already."""
+def keep_live(session: Session, stream_id: int, report_id: int, report: Report) -> None:
+    """Keep what ``report`` said, unless a newer one is stored already."""
     if report.live is None and report.append_delay is None:
         return
-    newest = horizon_of(session, row.stream_id, 0)
-    if newest is None or newest.newest.id != row.id:
+    newest = session.connection().execute(_NEWEST, {"stream": stream_id}).scalar_one()
+    if newest != report_id:
         return
     live, delay = report.live, report.append_delay
-    session.merge(
-        LiveRow(
-            stream_id=row.stream_id,
-            report_id=row.id,
-            live=None if live is None else json.dumps(asdict(_kept(live))),
-            append_delay=None if delay is None else json.dumps(asdict(delay)),
-        )
+    upsert_many(
+        session,
+        LiveRow,
+        {
+            "live": [None if live is None else json.dumps(asdict(_kept(live)))],
+            "append_delay": [None if delay is None else json.dumps(asdict(delay))],
+        },
+        same={"stream_id": stream_id, "report_id": report_id},
+        replaced=("report_id", "live", "append_delay"),
     )
+
+
+# Made once: making it takes longer than running it.
+_NEWEST = (
+    select(ReportRow.id).where(ReportRow.stream_id == bindparam("stream")).order_by(*NEWEST_FIRST).limit(1)
+)
 
 
 def newest_state(session: Session, newest: ReportRow) -> NewestState:

@@ -2,24 +2,22 @@
 
 A slot spans a minute, an hour or a day; what is older is in wider ones (``rollups``). Those of the whole stream are
 counted with each report. Those of the partitions, which are many and seldom asked for, are counted later from the
-stored reports, up to one report after another (``RollupRow.split_report_id``); whoever reads them counts the rest.
+stored reports (``waiting``); whoever reads them counts the rest.
 Over the horizon they are kept added up too (``partition_sums``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy import ColumnElement, Select, bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.store.blocks import undo_blocks
 from tidemark.controller.store.bodies import stored_report
 from tidemark.controller.store.partition_sums import (
     add_to_sums,
-    counted_needs,
     move_in_sums,
     needs_in_slots,
     stored_sums,
@@ -28,13 +26,13 @@ from tidemark.controller.store.tables import NeedSketchRow, NeedSlotRow, ReportB
 from tidemark.controller.store.upsert import upsert_many
 from tidemark.models.late_base import Needs, needs_against
 from tidemark.models.need_slots import Levels, merge_all
-from tidemark.models.operators import Int64s
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.sketch import Sketch
 
 __all__ = [
     "SketchCache",
     "Span",
+    "add_by_partition",
     "add_needs",
     "levels_of",
     "move_needs",
@@ -42,7 +40,6 @@ __all__ = [
     "partition_needs",
     "partition_sketches",
     "rest_by_slot",
-    "split_needs",
 ]
 
 
@@ -75,14 +72,38 @@ def levels_of(row: RollupRow | None) -> Levels:
     return Levels() if row is None else Levels(row.hours_until_us, row.days_until_us)
 
 
-def add_needs(session: Session, stream_id: int, levels: Levels, seen_us: int, needs: Needs) -> None:
+# Made once: making it takes longer than running it.
+_SLOT = select(NeedSlotRow.version, NeedSlotRow.sketch).where(
+    NeedSlotRow.stream_id == bindparam("stream"), NeedSlotRow.slot_us == bindparam("slot")
+)
+
+
+def add_needs(session: Session, stream_id: int, levels: Levels, seen_us: int, needs: PartitionNeeds) -> None:
     """Merge one report's needs into its slot of the whole stream, which is locked."""
-    if not needs.by_partition:
-        return
-    row = _slot(session, stream_id, levels, seen_us)
-    sketch = Sketch.from_bytes(row.sketch)
-    sketch.add(*needs.whole)
-    row.sketch, row.version = sketch.to_bytes(), row.version + 1
+    if needs.names:
+        _change(session, stream_id, levels, seen_us, lambda sketch: sketch.merge(needs.whole))
+
+
+def _change(
+    session: Session, stream_id: int, levels: Levels, seen_us: int, change: Callable[[Sketch], None]
+) -> None:
+    """Change the sketch of a slot of the whole stream, past the session."""
+    slot_us = levels.slot_us(seen_us)
+    held = session.connection().execute(_SLOT, {"stream": stream_id, "slot": slot_us}).one_or_none()
+    sketch = Sketch() if held is None else Sketch.from_bytes(held.sketch)
+    change(sketch)
+    upsert_many(
+        session,
+        NeedSlotRow,
+        {"sketch": [sketch.to_bytes()]},
+        same={
+            "stream_id": stream_id,
+            "slot_us": slot_us,
+            "version": 1 if held is None else held.version + 1,
+            "width_us": levels.width_us(seen_us),
+        },
+        replaced=("sketch", "version"),
+    )
 
 
 def move_needs(
@@ -98,55 +119,41 @@ def move_needs(
         after: what is right.
         split: whether it is counted in the needs of its partitions too.
     """
-    row = _slot(session, report.stream_id, levels, report.seen_us)
-    sketch = Sketch.from_bytes(row.sketch)
-    if before.by_partition:
-        sketch.subtract(*before.whole)
-    if after.by_partition:
-        sketch.add(*after.whole)
-    row.sketch, row.version = sketch.to_bytes(), row.version + 1
+
+    def moved(sketch: Sketch) -> None:
+        sketch.subtract(before.need_us, before.counts)
+        sketch.add(after.need_us, after.counts)
+
+    _change(session, report.stream_id, levels, report.seen_us, moved)
     if not split:
         return
-    held = _partition_rows(session, report.stream_id, row.slot_us)
+    slot_us = levels.slot_us(report.seen_us)
+    held = _partition_rows(session, report.stream_id, slot_us)
     for name, (need_us, count) in before.by_partition.items():
         held[name].subtract(need_us, count)
     for name, (need_us, count) in after.by_partition.items():
         held.setdefault(name, Sketch()).add(need_us, count)
-    _write_partitions(session, report.stream_id, row.slot_us, row.width_us, held)
-    move_in_sums(session, report.stream_id, row.slot_us, before, after)
+    _write_partitions(session, report.stream_id, slot_us, levels.width_us(report.seen_us), held)
+    move_in_sums(session, report.stream_id, slot_us, before, after)
     undo_blocks(session.get_one(RollupRow, report.stream_id), report.seen_us)
 
 
-def split_needs(session: Session, stream_id: int, rollup: RollupRow, limit: int) -> int:
-    """Count the next reports, ``limit`` at most, in the needs of their partitions; return how many.
-
-    The stream is locked.
-    """
-    levels = levels_of(rollup)
-    reports = session.execute(_unsplit(stream_id, rollup.split_report_id).limit(limit)).all()
-    by_slot: dict[int, dict[str, list[tuple[Int64s, Int64s]]]] = {}
-    for report, body in reports:
-        needs = needs_against(stored_report(body), report.need_base_ms)
-        into = by_slot.setdefault(levels.slot_us(report.seen_us), {})
-        undo_blocks(rollup, report.seen_us)
-        for name, counted in needs.by_partition.items():
-            into.setdefault(name, []).append(counted)
-    sums: list[tuple[int, PartitionNeeds]] = []
-    for slot_us, added in sorted(by_slot.items()):
+def add_by_partition(session: Session, rollup: RollupRow, many: Sequence[tuple[int, PartitionNeeds]]) -> None:
+    """Count the needs of reports, each with when it was seen, in those of their partitions; the stream is locked."""
+    stream_id, levels = rollup.stream_id, levels_of(rollup)
+    by_slot: dict[int, list[PartitionNeeds]] = {}
+    for seen_us, needs in many:
+        by_slot.setdefault(levels.slot_us(seen_us), []).append(needs)
+        undo_blocks(rollup, seen_us)
+    sums = [(slot_us, PartitionNeeds.merged(added)) for slot_us, added in sorted(by_slot.items())]
+    for slot_us, new in sums:
         held = _partition_rows(session, stream_id, slot_us)
-        new: dict[str, Sketch] = {}
-        for name, all_counted in added.items():
-            needs_us, counts = (np.concatenate(column) for column in zip(*all_counted, strict=True))
-            new[name] = Sketch()
-            new[name].add(needs_us, counts)
-            held.setdefault(name, Sketch()).merge(new[name])
-        sums.append((slot_us, PartitionNeeds.of(new)))
-        changed = {name: held[name] for name in added}
+        changed = new.sketches()
+        for name, sketch in changed.items():
+            if name in held:
+                sketch.merge(held[name])
         _write_partitions(session, stream_id, slot_us, levels.width_us(slot_us), changed)
     add_to_sums(session, stream_id, sums)
-    if reports:
-        rollup.split_report_id = reports[-1][0].id
-    return len(reports)
 
 
 class SketchCache:
@@ -210,36 +217,21 @@ def rest_by_slot(
     """Return the needs of each report of a span that is not counted in its partitions yet, with when it was seen."""
     rollup = session.get(RollupRow, stream_id)
     levels = levels_of(rollup)
-    rest = _unsplit(stream_id, 0 if rollup is None else rollup.split_report_id)
+    rest = _waiting(stream_id, 0 if rollup is None else rollup.split_report_id)
     return [
-        (report.seen_us, counted_needs(needs_against(stored_report(body), report.need_base_ms)))
+        (report.seen_us, PartitionNeeds.counted(needs_against(stored_report(body), report.need_base_ms)))
         for report, body in session.execute(rest).all()
         if levels.slot_us(report.seen_us) >= from_us and (until_us is None or report.seen_us < until_us)
     ]
 
 
-def _unsplit(stream_id: int, after_id: int) -> Select[ReportRow, bytes]:
+def _waiting(stream_id: int, after_id: int) -> Select[ReportRow, bytes]:
     return (
         select(ReportRow, ReportBodyRow.body)
         .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
         .where(ReportRow.stream_id == stream_id, ReportRow.id > after_id)
         .order_by(ReportRow.id)
     )
-
-
-def _slot(session: Session, stream_id: int, levels: Levels, seen_us: int) -> NeedSlotRow:
-    slot_us = levels.slot_us(seen_us)
-    row = session.get(NeedSlotRow, (stream_id, slot_us))
-    if row is None:
-        row = NeedSlotRow(
-            stream_id=stream_id,
-            slot_us=slot_us,
-            version=0,
-            sketch=Sketch().to_bytes(),
-            width_us=levels.width_us(seen_us),
-        )
-        session.add(row)
-    return row
 
 
 def _partition_rows(session: Session, stream_id: int, slot_us: int) -> dict[str, Sketch]:
@@ -254,18 +246,11 @@ def _partition_rows(session: Session, stream_id: int, slot_us: int) -> dict[str,
 def _write_partitions(
     session: Session, stream_id: int, slot_us: int, width_us: int, sketches: Mapping[str, Sketch]
 ) -> None:
+    names = sorted(sketches)
     upsert_many(
         session,
         NeedSketchRow,
-        [
-            {
-                "stream_id": stream_id,
-                "slot_us": slot_us,
-                "partition": name,
-                "sketch": sketch.to_bytes(),
-                "width_us": width_us,
-            }
-            for name, sketch in sorted(sketches.items())
-        ],
+        {"partition": names, "sketch": [sketches[name].to_bytes() for name in names]},
+        same={"stream_id": stream_id, "slot_us": slot_us, "width_us": width_us},
         replaced=("sketch", "width_us"),
     )

@@ -17,22 +17,12 @@ from tidemark.models.sketch import Sketch
 
 __all__ = [
     "add_to_sums",
-    "counted_needs",
     "move_in_sums",
     "needs_in_slots",
     "needs_of_slots",
     "slide_sums",
     "stored_sums",
 ]
-
-
-def counted_needs(needs: Needs) -> PartitionNeeds:
-    """Return the needs of one report by partition."""
-    sketches = {}
-    for name, (need_us, count) in needs.by_partition.items():
-        sketches[name] = Sketch()
-        sketches[name].add(need_us, count)
-    return PartitionNeeds.of(sketches)
 
 
 def stored_sums(session: Session, stream_id: int) -> tuple[int, PartitionNeeds] | None:
@@ -72,8 +62,8 @@ def move_in_sums(session: Session, stream_id: int, slot_us: int, before: Needs, 
     row = session.get(PartitionSumsRow, stream_id)
     if row is None or slot_us < row.from_us:
         return
-    left = PartitionNeeds.from_bytes(row.needs).minus(counted_needs(before))
-    row.needs = PartitionNeeds.merged([left, counted_needs(after)]).to_bytes()
+    left = PartitionNeeds.from_bytes(row.needs).minus(PartitionNeeds.counted(before))
+    row.needs = PartitionNeeds.merged([left, PartitionNeeds.counted(after)]).to_bytes()
 
 
 def slide_sums(session: Session, stream_id: int, from_us: int) -> bool:

@@ -6,21 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sqlalchemy import BigInteger, ColumnElement, and_, bindparam, case, func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm import Session
 
 from tidemark.controller.store.horizon import Horizon
-from tidemark.controller.store.limits import check_room_for_partitions
 from tidemark.controller.store.tables import PartitionRow, ReportRow
-from tidemark.controller.store.upsert import Excluded, upsert_many
+from tidemark.controller.store.upsert import Excluded, greater, lesser, upsert_many
+from tidemark.models.cells import Cells
 from tidemark.models.granules import SPARK_TICK_US, granule_last_us
 from tidemark.models.progress import PartitionTimes
 from tidemark.models.wire import Report
 
 __all__ = [
+    "Arrived",
     "FutureRows",
     "Skew",
     "add_partitions",
+    "arrived_in",
+    "base_after_us",
     "future_rows_in",
     "last_event_time_us",
     "list_partitions",
@@ -48,44 +52,61 @@ class FutureRows:
     """Which partitions they are of, by name."""
 
 
-def add_partitions(session: Session, stored: ReportRow, report: Report, base_before_ms: int | None) -> None:
-    """Add the rows of ``report``, stored as ``stored``, to its partitions; the stream is locked.
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What a batch held of each of its partitions, in the order of their names."""
+
+    names: list[str]
+    """Names of the partitions that had a row."""
+    rows: list[int]
+    """Counted rows of each."""
+    last_event_time_us: list[int]
+    """Greatest event time of each in microseconds, to the granule."""
+    future_rows: list[int]
+    """Rows of each that were dated ahead of the clock."""
+
+
+def arrived_in(report: Report, cells: Cells) -> Arrived:
+    """Return what ``report``, whose counts are ``cells``, held of each partition."""
+    if not len(cells.parts):
+        return Arrived([], [], [], [])
+    present, starts = np.unique(cells.parts, return_index=True)
+    ends = np.append(starts[1:], len(cells.parts)) - 1
+    last_us = granule_last_us(cells.granules[ends], report.granule_us, report.closed)
+    if report.max_event_time_us is not None:
+        last_us = np.minimum(last_us, report.max_event_time_us)
+    found = zip(
+        [cells.partitions[part] for part in present.tolist()],
+        np.add.reduceat(cells.counts, starts).tolist(),
+        last_us.tolist(),
+        [report.partitions[part].future_rows for part in present.tolist()],
+        strict=True,
+    )
+    return Arrived(*map(list, zip(*sorted(found), strict=True)))
+
+
+def add_partitions(session: Session, stream_id: int, arrived: Arrived, seen_us: int, base_us: int) -> None:
+    """Add what a batch held to its partitions; the stream is locked.
 
     Args:
         session: the session.
-        stored: the stored report.
-        report: the report.
-        base_before_ms: the base of all batches before it, in milliseconds; None when none is known.
+        stream_id: the stream.
+        arrived: what it held.
+        seen_us: when it was seen.
+        base_us: the stream's greatest event time after it, in microseconds.
     """
-    rows = []
-    base_us, seen_us = _base_us(stored, base_before_ms), stored.seen_us
-    for part in sorted(report.partitions, key=lambda part: part.partition):
-        if not part.granules:
-            continue
-        last_us = granule_last_us(part.granules[-1], report.granule_us, report.closed)
-        if report.max_event_time_us is not None:
-            last_us = min(last_us, report.max_event_time_us)
-        rows.append(
-            {
-                "stream_id": stored.stream_id,
-                "partition": part.partition,
-                "rows": part.rows,
-                "last_event_time_us": last_us,
-                "last_seen_us": seen_us,
-                "first_seen_us": seen_us,
-                "batches": 1,
-                "behind_us": max(base_us - last_us, 0),
-                "future_rows": part.future_rows,
-                "last_future_us": seen_us if part.future_rows else None,
-            }
-        )
-    check_room_for_partitions(
-        session, stored.stream_id, [part.partition for part in report.partitions if part.granules]
-    )
     upsert_many(
         session,
         PartitionRow,
-        rows,
+        {
+            "partition": arrived.names,
+            "rows": arrived.rows,
+            "last_event_time_us": arrived.last_event_time_us,
+            "behind_us": [max(base_us - last_us, 0) for last_us in arrived.last_event_time_us],
+            "future_rows": arrived.future_rows,
+            "last_future_us": [seen_us if rows else None for rows in arrived.future_rows],
+        },
+        same={"stream_id": stream_id, "last_seen_us": seen_us, "first_seen_us": seen_us, "batches": 1},
         added=("rows", "batches", "future_rows"),
         changes=_changes,
         parameters={"base_us": base_us},
@@ -93,13 +114,13 @@ def add_partitions(session: Session, stored: ReportRow, report: Report, base_bef
 
 
 def _changes(new: Excluded) -> dict[str, ColumnElement[Any]]:
-    last = _greater(PartitionRow.last_event_time_us, new.last_event_time_us)
+    last = greater(PartitionRow.last_event_time_us, new.last_event_time_us)
     base_us = bindparam("base_us", type_=BigInteger())
     behind = case((last < base_us, base_us - last), else_=0)
     return {
         "last_event_time_us": last,
-        "last_seen_us": _greater(PartitionRow.last_seen_us, new.last_seen_us),
-        "first_seen_us": _lesser(PartitionRow.first_seen_us, new.first_seen_us),
+        "last_seen_us": greater(PartitionRow.last_seen_us, new.last_seen_us),
+        "first_seen_us": lesser(PartitionRow.first_seen_us, new.first_seen_us),
         # Reports may come late; the newest batch says how far behind it is.
         "behind_us": case(
             (new.last_seen_us >= PartitionRow.last_seen_us, behind), else_=PartitionRow.behind_us
@@ -117,24 +138,19 @@ def _changes(new: Excluded) -> dict[str, ColumnElement[Any]]:
     }
 
 
-def _base_us(stored: ReportRow, before_ms: int | None) -> int:
+def base_after_us(report: Report, before_ms: int | None) -> int:
     """Return the stream's greatest event time after a batch, in microseconds.
 
     Not beyond the end of the batch: what is dated ahead of the clock must not make every honest partition look late.
+
+    Args:
+        report: the batch's report.
+        before_ms: the base of all batches before it, in milliseconds; None when none is known.
     """
     known = [] if before_ms is None else [before_ms * SPARK_TICK_US]
-    if stored.max_event_time_us is not None:
-        known.append(stored.max_event_time_us)
-    return min(max(known, default=0), stored.started_us + stored.duration_ms * 1_000)
-
-
-def _greater(old: InstrumentedAttribute[int], new: ColumnElement[int]) -> ColumnElement[int]:
-    # The two databases name the greater of two values differently.
-    return case((new > old, new), else_=old)
-
-
-def _lesser(old: InstrumentedAttribute[int], new: ColumnElement[int]) -> ColumnElement[int]:
-    return case((new < old, new), else_=old)
+    if report.max_event_time_us is not None:
+        known.append(report.max_event_time_us)
+    return min(max(known, default=0), report.started_us + report.duration_ms * 1_000)
 
 
 def list_partitions(

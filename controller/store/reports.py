@@ -8,7 +8,7 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from tidemark.controller.errors import ReportNotFoundError
-from tidemark.controller.store.intake import stored_report
+from tidemark.controller.store.bodies import stored_report
 from tidemark.controller.store.tables import ReportBodyRow, ReportRow, StreamRow
 from tidemark.models.wire import Report
 

@@ -14,12 +14,12 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tidemark.controller.store.blocks import TEN_MINUTES_US, forget_blocks, make_block
 from tidemark.controller.store.hours import add_to_hours
-from tidemark.controller.store.needs import levels_of, split_needs
 from tidemark.controller.store.partition_sums import slide_sums
-from tidemark.controller.store.series import add_to_series, forget_series
+from tidemark.controller.store.series import forget_series
 from tidemark.controller.store.specs import horizon_ms_of, share_ppm_of
 from tidemark.controller.store.tables import (
     EventRow,
+    LedgerKeyRow,
     LedgerRow,
     NeedSketchRow,
     NeedSlotRow,
@@ -31,16 +31,14 @@ from tidemark.controller.store.tables import (
     StreamRow,
 )
 from tidemark.controller.store.upsert import insert_into
+from tidemark.controller.store.waiting import MOST_REPORTS, count_waiting
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.horizon import horizon_from_us
 from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us, merge_all
 from tidemark.models.retention import Retention
 from tidemark.models.sketch import Sketch
 
-__all__ = ["STEPS", "Step", "count_waiting", "locked_rollup", "move_horizon"]
-
-MOST_REPORTS = 500
-"""How many reports one step reads or deletes: some tenths of a second."""
+__all__ = ["STEPS", "Step", "locked_rollup", "move_horizon"]
 
 MOST_ROWS = 20_000
 """How many rows of the ledger one step deletes."""
@@ -67,6 +65,7 @@ def locked_rollup(session: Session, stream_id: int) -> tuple[RollupRow, int] | N
             hours_until_us=0,
             days_until_us=0,
             split_report_id=0,
+            ledger_report_id=0,
             needs_from_us=0,
             reports_from_us=0,
             bodies_from_us=0,
@@ -77,7 +76,7 @@ def locked_rollup(session: Session, stream_id: int) -> tuple[RollupRow, int] | N
 
 
 def count_partitions(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
-    """Count reports in the needs of their partitions, once their minute is over or many wait."""
+    """Count reports by partition, once their minute is over or many wait."""
     waiting = session.execute(
         select(func.count(), func.min(ReportRow.seen_us)).where(
             ReportRow.stream_id == rollup.stream_id, ReportRow.id > rollup.split_report_id
@@ -86,18 +85,6 @@ def count_partitions(session: Session, rollup: RollupRow, newest_us: int, _: Ret
     if not waiting[0] or (waiting[0] < MOST_REPORTS and waiting[1] >= edge_us(newest_us, SLOT_US) - SLOT_US):
         return False
     return count_waiting(session, rollup)
-
-
-def count_waiting(session: Session, rollup: RollupRow) -> bool:
-    """Count the next reports in the needs of their partitions and in the series; return False without any."""
-    reports = session.scalars(
-        select(ReportRow)
-        .where(ReportRow.stream_id == rollup.stream_id, ReportRow.id > rollup.split_report_id)
-        .order_by(ReportRow.id)
-        .limit(MOST_REPORTS)
-    ).all()
-    add_to_series(session, levels_of(rollup), reports)
-    return split_needs(session, rollup.stream_id, rollup, MOST_REPORTS) > 0
 
 
 def move_horizon(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
@@ -237,8 +224,11 @@ def forget_ledger(session: Session, rollup: RollupRow, newest_us: int, retention
         select(LedgerRow.key_us).where(*old).order_by(LedgerRow.key_us).offset(MOST_ROWS).limit(1)
     ).one_or_none()
     until_us = until_us if last_us is None else last_us + 1
-    deleted = session.execute(
+    session.execute(
         delete(LedgerRow).where(LedgerRow.stream_id == rollup.stream_id, LedgerRow.key_us < until_us)
+    )
+    deleted = session.execute(
+        delete(LedgerKeyRow).where(LedgerKeyRow.stream_id == rollup.stream_id, LedgerKeyRow.key_us < until_us)
     )
     if not _count(deleted):
         return False

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.store.bodies import stored_report
 from tidemark.controller.store.horizon import Horizon
-from tidemark.controller.store.intake import stored_report
-from tidemark.controller.store.tables import LedgerRow, PartitionRow, ReportBodyRow, ReportRow
+from tidemark.controller.store.tables import LedgerKeyRow, PartitionRow, ReportBodyRow, ReportRow
 from tidemark.models.curve import Curve
 from tidemark.models.defaults import PACE_BATCHES, SAMPLED_BATCHES
 from tidemark.models.granules import SPARK_TICK_US
@@ -52,13 +52,12 @@ def situation_in(
     operator = stored_report(session.get_one(ReportBodyRow, newest.id).body).operator
     windows = (
         session.execute(
-            select(LedgerRow.key_us, func.sum(LedgerRow.rows - LedgerRow.late_most))
+            select(LedgerKeyRow.key_us, LedgerKeyRow.rows - LedgerKeyRow.late_most)
             .where(
-                LedgerRow.stream_id == horizon.stream_id,
-                LedgerRow.key_us > newest.watermark_ms * SPARK_TICK_US,
+                LedgerKeyRow.stream_id == horizon.stream_id,
+                LedgerKeyRow.key_us > newest.watermark_ms * SPARK_TICK_US,
             )
-            .group_by(LedgerRow.key_us)
-            .order_by(LedgerRow.key_us)
+            .order_by(LedgerKeyRow.key_us)
         ).all()
         if isinstance(operator, TimeWindow) and newest.watermark_ms
         else []
@@ -77,8 +76,7 @@ def situation_in(
         state_rows=newest.state_rows,
         state_bytes=newest.state_bytes,
         open_end_us=np.array([key for key, _ in windows], np.int64),
-        # PostgreSQL sums to an exact decimal.
-        open_rows=np.array([int(rows) for _, rows in windows], np.int64),
+        open_rows=np.array([rows for _, rows in windows], np.int64),
         curve=curve,
         confidence_ppm=confidence_ppm,
     )
@@ -95,8 +93,8 @@ def share_below(session: Session, horizon: Horizon, cut: CutBucket, bound_us: in
     )
     inside = below = 0
     for base_ms, body in stored:
-        for need_us, count in needs_against(stored_report(body), base_ms).by_partition.values():
-            in_bucket = (need_us > cut.low_us) & (need_us <= cut.high_us)
-            inside += int(count[in_bucket].sum())
-            below += int(count[in_bucket & (need_us <= bound_us)].sum())
+        needs = needs_against(stored_report(body), base_ms)
+        in_bucket = (needs.need_us > cut.low_us) & (needs.need_us <= cut.high_us)
+        inside += int(needs.counts[in_bucket].sum())
+        below += int(needs.counts[in_bucket & (needs.need_us <= bound_us)].sum())
     return below / inside if inside else None

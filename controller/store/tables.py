@@ -25,6 +25,7 @@ __all__ = [
     "FailedBoundRow",
     "LeaseRow",
     "LeaseTermRow",
+    "LedgerKeyRow",
     "LedgerRow",
     "LiveRow",
     "NeedBlockRow",
@@ -209,14 +210,27 @@ class LiveRow(Base):
     """How late rows were appended to the source, as JSON; null when the job names no column for it."""
 
 
+class LedgerKeyRow(Base):
+    """What was admitted and what was late, by key, over all partitions and batches."""
+
+    __tablename__ = "ledger_keys"
+
+    stream_id: Mapped[OfStream]
+    key_us: Mapped[KeyNumber]
+    """The window's end; for row-level and session keys the end of the minute (..., end] that holds them."""
+    rows: Mapped[Whole]
+    late_least: Mapped[Whole]
+    late_most: Mapped[Whole]
+
+
 class LedgerRow(Base):
-    """What was admitted and what was late, by key and partition, over all batches."""
+    """What was admitted and what was late, by key and partition, over the batches that are counted by partition."""
 
     __tablename__ = "ledger"
 
     stream_id: Mapped[OfStream]
     key_us: Mapped[KeyNumber]
-    """The window's end; for row-level and session keys the end of the minute (..., end] that holds them."""
+    """As in ``LedgerKeyRow``."""
     partition: Mapped[KeyName]
     rows: Mapped[Whole]
     late_least: Mapped[Whole]
@@ -339,7 +353,9 @@ class RollupRow(Base):
     days_until_us: Mapped[Counter]
     """What was seen before is kept by the day."""
     split_report_id: Mapped[Counter]
-    """Reports up to this one are counted in the needs of their partitions."""
+    """Reports up to this one are counted by partition, and in the series (``waiting``)."""
+    ledger_report_id: Mapped[Counter]
+    """Reports up to this one were counted in the ledger's partitions by an earlier release, as they came."""
     needs_from_us: Mapped[Counter]
     """Needs and hourly sums of what was seen before are gone."""
     reports_from_us: Mapped[Counter]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from operator import itemgetter
+from itertools import repeat
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, func, select
+from sqlalchemy import ColumnElement, bindparam, case, func, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tidemark.controller.store.tables import Base
 
-__all__ = ["Excluded", "insert_into", "upsert_many"]
+__all__ = ["Excluded", "greater", "insert_into", "lesser", "upsert_many"]
 
 Excluded = Any
 """The row that was to be inserted, by column."""
@@ -30,36 +30,49 @@ def insert_into(session: Session, table: type[Base]) -> sqlite.Insert | postgres
 def upsert_many(
     session: Session,
     table: type[Base],
-    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, Sequence[Any]],
     *,
+    same: Mapping[str, Any],
     replaced: tuple[str, ...] = (),
     added: tuple[str, ...] = (),
     changes: Changes | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> None:
-    """Insert ``rows``, all with the same columns; where one is there by its key already, change it.
+    """Insert rows; where one is there by its key already, change it.
 
     Args:
         session: the session.
         table: the table.
-        rows: in one order for all writers, by the key: they are locked in it.
+        columns: by name a value for each row, in one order for all writers, by the key: rows are locked in it.
+        same: columns that all rows have the same value in.
         replaced: columns that take the new value.
         added: columns that the new value is added to.
         changes: what other columns become; a function that lives as long as the module.
         parameters: values of the named parameters in ``changes``.
     """
-    if not rows:
+    size = len(next(iter(columns.values())))
+    if not size:
         return
-    names, given = tuple(rows[0]), parameters or {}
+    names, given = (*columns, *same), parameters or {}
     if session.get_bind().dialect.name == "postgresql":
-        arrays = {name: [row[name] for row in rows] for name in names}
+        arrays = {**columns, **{name: [value] * size for name, value in same.items()}}
         session.execute(_of_arrays(table, names, replaced, added, changes), {**arrays, **given})
     else:
         # Straight to the driver: rows by the thousand are not worth looking at one by one.
         sql, order, literals = _of_rows(table, names, replaced, added, changes)
-        in_order, same = itemgetter(*order), {**literals, **given}
-        values = [in_order({**row, **same} if same else row) for row in rows]
-        session.connection().exec_driver_sql(sql, values)
+        once = {**same, **literals, **given}
+        values = zip(*(columns.get(name) or repeat(once[name], size) for name in order), strict=True)
+        session.connection().exec_driver_sql(sql, list(values))
+
+
+def greater(old: InstrumentedAttribute[int], new: ColumnElement[int]) -> ColumnElement[int]:
+    """Return the greater of two values, which the two databases name differently."""
+    return case((new > old, new), else_=old)
+
+
+def lesser(old: InstrumentedAttribute[int], new: ColumnElement[int]) -> ColumnElement[int]:
+    """Return the lesser of two values."""
+    return case((new < old, new), else_=old)
 
 
 def _insert(dialect: str, table: type[Base]) -> sqlite.Insert | postgresql.Insert:

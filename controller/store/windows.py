@@ -6,7 +6,7 @@ from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.store.horizon import Horizon
-from tidemark.controller.store.tables import LedgerRow, ReportRow
+from tidemark.controller.store.tables import LedgerKeyRow, ReportRow
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.slo import Slo
 from tidemark.models.target import PPM
@@ -30,13 +30,18 @@ def closed_windows(
     session: Session, stream_id: int, target_ppm: int, from_us: int, until_us: int
 ) -> WindowCounts:
     """Return how the windows came out that end in (``from_us``, ``until_us``], which the watermark has passed."""
+    # Sums of one row each: PostgreSQL makes exact decimals of them, whose products do not overflow.
     rows, least, most = (
-        func.sum(column) for column in (LedgerRow.rows, LedgerRow.late_least, LedgerRow.late_most)
+        func.sum(column) for column in (LedgerKeyRow.rows, LedgerKeyRow.late_least, LedgerKeyRow.late_most)
     )
     by_window = (
         select(rows.label("rows"), least.label("least"), most.label("most"))
-        .where(LedgerRow.stream_id == stream_id, LedgerRow.key_us > from_us, LedgerRow.key_us <= until_us)
-        .group_by(LedgerRow.key_us)
+        .where(
+            LedgerKeyRow.stream_id == stream_id,
+            LedgerKeyRow.key_us > from_us,
+            LedgerKeyRow.key_us <= until_us,
+        )
+        .group_by(LedgerKeyRow.key_us)
         .subquery()
     )
     window = by_window.c

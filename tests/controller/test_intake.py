@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
+from tidemark.controller.store.canonical import canonical_json
 from tidemark.controller.store.horizon import horizon_of
-from tidemark.controller.store.intake import canonical_json
 from tidemark.controller.store.needs import SketchCache
-from tidemark.controller.store.tables import Base, LedgerRow, ReportRow, StreamRow
+from tidemark.controller.store.tables import Base, LedgerKeyRow, LedgerRow, ReportRow, StreamRow
 from tidemark.models.ledger import Ledger
 from tidemark.models.operators import row_level, session, sliding, tumbling
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
@@ -28,6 +28,7 @@ from tidemark.models.wire import Acknowledgement, Report, to_json_object
 from support.controller_app import STREAM, Controller
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import SECOND, report_of
+from support.waiting import count_by_partition
 
 REPORTS = query_reports(exponential_batches(6, 40))
 ACK = Acknowledgement(
@@ -55,6 +56,7 @@ def test_the_canonical_text_of_a_report_is_sorted_json_without_spaces_on_which_i
 
 
 def ledger_of(controller: Controller) -> dict[tuple[str, int], tuple[int, int, int]]:
+    count_by_partition(controller.service.database)
     with controller.service.database.read() as session:
         return {
             (row.partition, row.key_us): (row.rows, row.late_least, row.late_most)
@@ -191,12 +193,17 @@ def test_the_sums_of_reports_stream_and_ledger_agree(controller: Controller) -> 
     with controller.service.database.read() as session:
         stream = session.scalars(select(StreamRow)).one()
         reports = session.scalars(select(ReportRow)).all()
-        cells = session.scalars(select(LedgerRow)).all()
+        keys = session.scalars(select(LedgerKeyRow)).all()
+    cells = ledger_of(controller)
+    by_key: dict[int, tuple[int, ...]] = {}
+    for (_, key_us), counts in cells.items():
+        by_key[key_us] = tuple(map(sum, zip(by_key.get(key_us, (0, 0, 0)), counts, strict=True)))
+    assert {row.key_us: (row.rows, row.late_least, row.late_most) for row in keys} == by_key
     for name, of_cell in (("pairs", "rows"), ("late_least", "late_least"), ("late_most", "late_most")):
         sums = {
             getattr(stream, name),
             sum(getattr(row, name) for row in reports),
-            sum(getattr(row, of_cell) for row in cells),
+            sum(getattr(row, of_cell) for row in keys),
         }
         assert len(sums) == 1, name
     assert stream.pairs == 240
@@ -503,7 +510,7 @@ def test_a_drivers_clock_that_runs_ahead_does_not_hide_later_batches(controller:
 
 
 def test_a_report_equals_what_is_stored_for_audit(controller: Controller) -> None:
-    from tidemark.controller.store.intake import stored_report
+    from tidemark.controller.store.bodies import stored_report
     from tidemark.controller.store.tables import ReportBodyRow
 
     controller.report_all(REPORTS)

@@ -10,13 +10,12 @@ from alembic import command
 from sqlalchemy import MetaData, Table, create_engine, func, inspect, select, text
 
 from tidemark.controller.store.database import Database, _migrations
-from tidemark.controller.store.needs import split_needs
-from tidemark.controller.store.rollups import locked_rollup
 from tidemark.controller.store.tables import NeedSketchRow, RollupRow
 
 from support.controller_app import Controller
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import SECOND
+from support.waiting import count_by_partition
 
 REPORTS = query_reports(exponential_batches(24, 50, slow=3))
 
@@ -112,10 +111,7 @@ def test_a_database_of_the_first_migration_opens_with_its_data_and_goes_on(
             },
         )
         # The first release counted the needs of partitions with each report.
-        with controller.service.database.write() as session:
-            found = locked_rollup(session, 1)
-            assert found is not None
-            split_needs(session, 1, found[0], 1_000)
+        count_by_partition(controller.service.database)
         first_database(old_url)
         copied = copy_to_first(new_url, old_url)
         wanted = told(controller)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.models.needs import BaseTracker, needs_of_report, needs_us
+from tidemark.models.late_base import needs_against
+from tidemark.models.needs import BaseTracker, needs_us
 from tidemark.models.operators import Operator, RowLevel, tumbling
 
 from support.streams import operators, report_of, slow_keys
@@ -49,7 +50,7 @@ def test_at_millisecond_granules_needs_are_those_of_the_rows(
 ) -> None:
     """Spark's bound and watermark have whole milliseconds, so a finer grid could tell no more."""
     base_ms = 7
-    found = needs_of_report(report_of(rows, operator, late_watermark_ms=0), base_ms)
+    found = needs_against(report_of(rows, operator, late_watermark_ms=0), base_ms).by_partition
     for partition in "ab":
         keys = [key for name, time in rows if name == partition for key in slow_keys(operator, time)]
         expected = sorted(needs_us(np.array(keys, np.int64), base_ms * 1_000, 1_000).tolist())
@@ -64,7 +65,7 @@ def test_a_coarse_granule_never_makes_a_need_too_small(rows: list[int], granule_
     report = report_of(
         [("p", time) for time in rows], RowLevel(), late_watermark_ms=0, granule_us=granule_ms * 1_000
     )
-    need, count = needs_of_report(report, 0)["p"]
+    need, count = needs_against(report, 0).by_partition["p"]
     exact = np.sort(needs_us(np.array(rows, np.int64), 0, 1_000))
     coarse = np.sort(np.repeat(need, count))
     assert (coarse >= exact).all()
@@ -73,7 +74,8 @@ def test_a_coarse_granule_never_makes_a_need_too_small(rows: list[int], granule_
 
 def test_the_needs_of_windows_are_against_the_windows_end() -> None:
     """At a base of 25 s, a row at 3 s of a window of 10 s needs 15 s and a millisecond, not 22 s."""
-    needs = needs_of_report(report_of([("p", 3_000_000)], tumbling("10s"), late_watermark_ms=0), 25_000)
+    report = report_of([("p", 3_000_000)], tumbling("10s"), late_watermark_ms=0)
+    needs = needs_against(report, 25_000).by_partition
     assert {name: (need.tolist(), count.tolist()) for name, (need, count) in needs.items()} == {
         "p": ([15_001_000], [1])
     }

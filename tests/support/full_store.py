@@ -17,11 +17,12 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.store.blocks import cells_of
 from tidemark.controller.store.bodies import packed
+from tidemark.controller.store.canonical import canonical_json
 from tidemark.controller.store.database import Database
-from tidemark.controller.store.intake import canonical_json
 from tidemark.controller.store.tables import (
     AcknowledgementRow,
     Base,
+    LedgerKeyRow,
     LedgerRow,
     NeedBlockRow,
     NeedSketchRow,
@@ -240,6 +241,20 @@ def _stream(session: Session, number: int, filling: Filling, pools: _Pools) -> N
             if full or slot % 10 == 0
         ),
     )
+    kept = [at_us for at_us in minutes if full or at_us >= END_US - 10 * SLOT_US]
+    of_key = {"rows": ROWS_A_MINUTE, "late_least": 2, "late_most": 2}
+    _put(
+        session,
+        LedgerKeyRow,
+        (
+            {
+                "stream_id": stream_id,
+                "key_us": at_us,
+                **{name: count * len(pools.names) for name, count in of_key.items()},
+            }
+            for at_us in kept
+        ),
+    )
     _put(
         session,
         LedgerRow,
@@ -248,13 +263,10 @@ def _stream(session: Session, number: int, filling: Filling, pools: _Pools) -> N
                 "stream_id": stream_id,
                 "key_us": at_us,
                 "partition": name,
-                "rows": ROWS_A_MINUTE,
-                "late_least": 2,
-                "late_most": 2,
+                **of_key,
             }
-            for at_us in minutes
+            for at_us in kept
             for name in pools.names
-            if full or at_us >= END_US - 10 * SLOT_US
         ),
     )
     _put(

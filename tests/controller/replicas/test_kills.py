@@ -32,6 +32,7 @@ from tidemark.models.wire import Report, to_json_object
 
 from support.postgres import Postgres, find_postgres, restartable_postgres
 from support.reports import exponential_batches, query_reports
+from support.waiting import count_by_partition
 
 pytestmark = pytest.mark.slow
 
@@ -285,6 +286,7 @@ def make_trouble(server: Postgres, replicas: list[Replica]) -> Trouble:
 def totals(database: Database) -> dict[str, Any]:
     """Everything that the reports of a store add up to, by stream."""
     found: dict[str, Any] = {}
+    count_by_partition(database)
     with database.read() as session:
         for row in session.scalars(select(StreamRow)):
             ledger = session.execute(

@@ -1,0 +1,168 @@
+"""What reports add by partition is kept in memory until it is counted; from the bodies it comes out the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from alembic import command
+from sqlalchemy import func, select
+
+from tidemark.controller.store.counted import Counted, CountedReports, counted_from
+from tidemark.controller.store.database import Database, _migrations
+from tidemark.controller.store.intake import take_report
+from tidemark.controller.store.tables import (
+    LedgerKeyRow,
+    LedgerRow,
+    NeedSketchRow,
+    PartitionSumsRow,
+    ReportRow,
+    SeriesRow,
+)
+from tidemark.models.operators import Operator, row_level, sliding, tumbling
+from tidemark.models.wire import Report
+
+from support.reports import START_US, exponential_batches, query_reports
+from support.streams import report_of
+from support.waiting import count_by_partition
+
+COUNTED = (LedgerRow, NeedSketchRow, PartitionSumsRow, SeriesRow)
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[tuple[Database, Database]]:
+    made = [Database(f"sqlite:///{tmp_path / name}") for name in ("keeps.db", "forgets.db")]
+    for database in made:
+        database.migrate()
+    yield made[0], made[1]
+    for database in made:
+        database.close()
+
+
+def take(database: Database, reports: list[Report]) -> None:
+    with database.write() as session:
+        for report in reports:
+            take_report(session, report, START_US + 10**10)
+
+
+def tables(database: Database) -> dict[str, list[Any]]:
+    with database.read() as session:
+        return {
+            table.__tablename__: [tuple(row) for row in session.execute(select(*table.__table__.columns))]
+            for table in COUNTED
+        }
+
+
+def kept(database: Database) -> int:
+    return len(database.counted._held)
+
+
+@pytest.mark.parametrize("operator", [tumbling("10s"), sliding("10s", "5s"), row_level()], ids=str)
+def test_what_is_kept_and_what_is_read_again_count_the_same(
+    stores: tuple[Database, Database], operator: Operator
+) -> None:
+    keeps, forgets = stores
+    batches = query_reports(exponential_batches(9, 60), operator)
+    for some in (batches[:5], batches[5:]):
+        for database in stores:
+            take(database, some)
+        forgets.counted = CountedReports()
+        assert (kept(keeps), kept(forgets)) == (len(some), 0)
+        for database in stores:
+            count_by_partition(database)
+        assert kept(keeps) == 0
+        assert tables(keeps) == tables(forgets)
+    assert all(tables(keeps)[name] for name in ("ledger", "need_sketches", "series"))
+
+
+def test_what_was_counted_against_too_low_a_base_is_read_again(stores: tuple[Database, Database]) -> None:
+    """A batch that comes late raises the base of later ones, whose needs were kept already."""
+    keeps, forgets = stores
+    batches = [replace(report, late_base_ms=None) for report in query_reports(exponential_batches(6, 60))]
+    late = Random(3).sample(batches, len(batches))
+    for database in stores:
+        for report in late:
+            take(database, [report])
+    with keeps.read() as session:
+        rows = session.execute(select(ReportRow.id, ReportRow.need_base_ms)).all()
+    moved = [report_id for report_id, base in rows if keeps.counted._held[report_id][1].base_ms != base]
+    assert moved
+    forgets.counted = CountedReports()
+    for database in stores:
+        count_by_partition(database)
+    assert tables(keeps) == tables(forgets)
+
+
+def test_what_is_not_committed_is_not_kept(stores: tuple[Database, Database]) -> None:
+    """The id of a row that was rolled back may be given to another report."""
+    database, _ = stores
+    first, second = query_reports(exponential_batches(2, 60))
+    with database.write(keep=False) as session:
+        take_report(session, first, START_US)
+    assert kept(database) == 0
+    with pytest.raises(InterruptedError), database.write() as session:  # noqa: PT012
+        take_report(session, first, START_US)
+        raise InterruptedError
+    assert kept(database) == 0
+    take(database, [second])
+    assert kept(database) == 1
+
+
+def test_what_an_earlier_release_had_in_the_ledger_is_not_added_again(
+    stores: tuple[Database, Database],
+) -> None:
+    """It counted the ledger by partition with each report, and needs later."""
+    database, _ = stores
+    reports = query_reports(exponential_batches(9, 60))
+    take(database, reports[:5])
+    with database.connect() as connection:
+        command.downgrade(_migrations(connection), "0007")
+        connection.commit()
+    database.migrate()
+    database.counted = CountedReports()
+    take(database, reports[5:])
+    count_by_partition(database)
+    with database.read() as session:
+        by_key = session.execute(
+            select(
+                LedgerRow.key_us,
+                func.sum(LedgerRow.rows),
+                func.sum(LedgerRow.late_least),
+                func.sum(LedgerRow.late_most),
+            ).group_by(LedgerRow.key_us)
+        ).all()
+        keys = session.execute(
+            select(
+                LedgerKeyRow.key_us, LedgerKeyRow.rows, LedgerKeyRow.late_least, LedgerKeyRow.late_most
+            ).order_by(LedgerKeyRow.key_us)
+        ).all()
+    assert sorted(map(tuple, by_key)) == list(map(tuple, keys))
+    assert sum(row.rows for row in keys) == sum(len(batch) for batch in exponential_batches(9, 60))
+
+
+def counted(number: int) -> Counted:
+    return counted_from(report_of([("p", number)], tumbling("10s"), late_watermark_ms=0), number)
+
+
+def test_what_is_kept_is_of_one_report_and_one_base_and_taken_once() -> None:
+    reports = CountedReports()
+    reports.add({1: ("digest", counted(5)), 2: ("digest", counted(5)), 3: ("digest", counted(5))})
+    assert reports.take(1, "digest", 5) is not None
+    assert reports.take(1, "digest", 5) is None
+    assert reports.take(2, "another digest", 5) is None
+    assert reports.take(3, "digest", 6) is None
+    assert reports._bytes == 0
+
+
+def test_what_came_first_goes_first_when_too_much_is_kept() -> None:
+    size = counted(0).size
+    reports = CountedReports(most_bytes=3 * size)
+    for number in range(10):
+        reports.add({number: ("digest", counted(number))})
+    assert [reports.take(number, "digest", number) is not None for number in range(10)] == [False] * 7 + [
+        True
+    ] * 3
