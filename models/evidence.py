@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tidemark.models.cells import cells_of
 from tidemark.models.coverage import Range
 from tidemark.models.curve import Curve, Emissions
 from tidemark.models.defaults import PACE_BATCHES
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.horizon import (
+    STEP_COLUMNS,
     SUMMED,
+    UNKNOWN,
     BatchFacts,
     Facts,
     batch_facts,
@@ -233,7 +237,11 @@ class StreamEvidence:
             key=lambda batch: batch.batch_id,
         )
         before_ms = late_base_ms(batches[0].late_base_ms, self._queries[newest.query_id].forgotten_max_us)
-        steps = emission_steps(batches, None if before_ms is None else before_ms * SPARK_TICK_US)
+        columns = [[getattr(batch, name) for name in STEP_COLUMNS] for batch in batches]
+        table = np.array(
+            [[UNKNOWN if value is None else value for value in row] for row in columns], np.int64
+        )
+        steps = emission_steps(table, None if before_ms is None else before_ms * SPARK_TICK_US)
         return steps.emissions(sorted(key for key in self._keys_us if steps.after_us < key <= steps.until_us))
 
     def _forget(self) -> None:

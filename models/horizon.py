@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -17,21 +16,21 @@ from tidemark.models.cells import Cells
 from tidemark.models.coverage import Coverage, Range, coverage_of_ranges
 from tidemark.models.curve import Emissions, NeedDistribution
 from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.late_base import Needs, floor_ms
+from tidemark.models.late_base import Needs
 from tidemark.models.ledger import Completeness, Judgement
 from tidemark.models.need_slots import HOUR_US, SLOT_US, edge_us
 from tidemark.models.operators import Int64s, Operator, TimeWindow
-from tidemark.models.progress import BatchTimes
 from tidemark.models.recommendation import Evidence
 from tidemark.models.wire import Report
 
 __all__ = [
     "LONGEST_BY_MINUTE_MS",
+    "STEP_COLUMNS",
     "SUMMED",
+    "UNKNOWN",
     "BatchFacts",
     "EmissionSteps",
     "Facts",
-    "Step",
     "batch_facts",
     "bucket_keys_us",
     "emission_steps",
@@ -221,13 +220,11 @@ def facts_of(
     )
 
 
-class Step(BatchTimes, Protocol):
-    """What emission needs to know of one batch; the store's rows have it."""
+STEP_COLUMNS = ("started_us", "duration_ms", "late_base_ms", "max_event_time_us", "first_key_us")
+"""What emission needs to know of a batch, in this order; the store's rows of reports have it."""
 
-    @property
-    def first_key_us(self) -> int | None:
-        """Least key of its judged pairs; None without any."""
-        ...
+UNKNOWN = -(2**62)
+"""Stands for what is not known in a table of integers: further from 0 than any time or base."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,46 +233,41 @@ class EmissionSteps:
 
     after_us: int
     """Windows that ended up to here were emitted before the first of the batches, under any bound."""
-    emit_base_us: list[int]
-    """Base by which each batch emits, non-decreasing."""
-    wall_us: list[int]
-    """Wall time at the end of each batch."""
+    emit_base_us: Int64s
+    """Base by which each batch emits, non-decreasing, shape (batches,)."""
+    wall_us: Int64s
+    """Wall time at the end of each batch, shape (batches,)."""
 
     @property
     def until_us(self) -> int:
         """Windows that end later are not emitted by the last of the batches, under any bound."""
-        return self.emit_base_us[-1]
+        return int(self.emit_base_us[-1])
 
     def emissions(self, ends_us: Sequence[int]) -> Emissions:
         """Return when the windows would have been emitted that end at ``ends_us``, ascending, in (after, until]."""
-        return Emissions(
-            np.array(ends_us, np.int64),
-            np.array(self.emit_base_us, np.int64),
-            np.array(self.wall_us, np.int64),
-        )
+        return Emissions(np.array(ends_us, np.int64), self.emit_base_us, self.wall_us)
 
 
-def emission_steps(steps: Iterable[Step], before_us: int | None) -> EmissionSteps:
-    """Return the steps by which the batches of one query emit, at least one, in the order of their ids.
+def emission_steps(batches: Int64s, before_us: int | None) -> EmissionSteps:
+    """Return the steps by which the batches of one query emit.
 
     Batch n emits by the base of the batches before it, at the end of the batch. Windows that ended before the first
     batch's base were emitted before the horizon and windows that end after the last one's not within it, under any
     bound: both are left out, since they tell bounds apart by nothing.
 
     Args:
-        steps: the batches.
+        batches: ``STEP_COLUMNS`` of the batches in the order of their ids, ``UNKNOWN`` where something is not known,
+            shape (batches, 5), at least one.
         before_us: the base of the query's batches before the first, in microseconds; None when none is known.
     """
-    base_us = _NO_BASE if before_us is None else before_us
-    emit_base_us, wall_us, first_keys = [], [], []
-    for step in steps:
-        if step.late_base_ms is not None:
-            base_us = max(base_us, step.late_base_ms * SPARK_TICK_US)
-        emit_base_us.append(base_us)
-        wall_us.append(step.started_us + step.duration_ms * 1_000)
-        if step.max_event_time_us is not None:
-            base_us = max(base_us, floor_ms(step.max_event_time_us) * SPARK_TICK_US)
-        if step.first_key_us is not None:
-            first_keys.append(step.first_key_us)
-    after_us = min(first_keys, default=_NO_BASE) - 1 if before_us is None else before_us
-    return EmissionSteps(after_us, emit_base_us, wall_us)
+    started_us, duration_ms, told_ms, max_us, first_key_us = batches.T
+    told_us = np.where(told_ms == UNKNOWN, _NO_BASE, told_ms * SPARK_TICK_US)
+    seen_us = np.where(max_us == UNKNOWN, _NO_BASE, max_us // SPARK_TICK_US * SPARK_TICK_US)
+    earlier_us = np.r_[_NO_BASE if before_us is None else before_us, seen_us[:-1]]
+    emit_base_us = np.maximum.accumulate(np.maximum(told_us, earlier_us))
+    if before_us is None:
+        keys = first_key_us[first_key_us != UNKNOWN]
+        after_us = int(keys.min() if len(keys) else _NO_BASE) - 1
+    else:
+        after_us = before_us
+    return EmissionSteps(after_us, emit_base_us, started_us + duration_ms * 1_000)

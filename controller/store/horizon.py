@@ -6,7 +6,9 @@ The database finds and adds up; what counts, and as what, is said in ``tidemark.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
+import numpy as np
 from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
@@ -15,7 +17,7 @@ from tidemark.controller.store.needs import Span
 from tidemark.controller.store.tables import LedgerKeyRow, PartitionRow, QueryRow, ReportRow
 from tidemark.models.curve import Emissions
 from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.horizon import Facts, emission_steps, facts_of, horizon_from_us
+from tidemark.models.horizon import STEP_COLUMNS, UNKNOWN, Facts, emission_steps, facts_of, horizon_from_us
 from tidemark.models.late_base import effective_bound_ms, late_base_ms
 
 __all__ = [
@@ -184,22 +186,20 @@ def emissions_in(session: Session, span: Span, newest: ReportRow) -> Emissions |
     """
     if newest.operator != WINDOW:
         return None
-    batches = session.execute(
-        select(
-            ReportRow.batch_id,
-            ReportRow.started_us,
-            ReportRow.duration_ms,
-            ReportRow.late_base_ms,
-            ReportRow.max_event_time_us,
-            ReportRow.first_key_us,
-        )
+    columns = (func.coalesce(getattr(ReportRow, name), UNKNOWN) for name in STEP_COLUMNS)
+    # Thousands of rows: the session would wrap each of them.
+    rows = session.connection().execute(
+        select(ReportRow.batch_id, *columns)
         .where(*span.reports, ReportRow.query_id == newest.query_id)
         .order_by(ReportRow.batch_id)
-    ).all()
-    first = batches[0]
-    before_us = greatest_before_us(session, span.stream_id, newest.query_id, first.batch_id - 1)
-    before_ms = late_base_ms(first.late_base_ms, before_us)
-    steps = emission_steps(batches, None if before_ms is None else before_ms * SPARK_TICK_US)
+    )
+    # numpy would ask each row, one by one, whether it is an array.
+    flat = np.fromiter(chain.from_iterable(rows.fetchall()), np.int64)
+    batches = flat.reshape(-1, 1 + len(STEP_COLUMNS))
+    first, told_ms = int(batches[0, 0]), int(batches[0, 1 + STEP_COLUMNS.index("late_base_ms")])
+    before_us = greatest_before_us(session, span.stream_id, newest.query_id, first - 1)
+    before_ms = late_base_ms(None if told_ms == UNKNOWN else told_ms, before_us)
+    steps = emission_steps(batches[:, 1:], None if before_ms is None else before_ms * SPARK_TICK_US)
     return steps.emissions(_keys_in(session, span.stream_id, steps.after_us, steps.until_us))
 
 
