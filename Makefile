@@ -20,6 +20,9 @@ POLICY       ?= /usr/sbin/policy-rc.d
 ALERTMANAGER ?= $(and $(shell command -v prometheus-alertmanager),$(shell command -v amtool))
 ARGS   ?=
 
+# Where the environment forbids byte code, each process of the tests would compile every file again.
+unexport PYTHONDONTWRITEBYTECODE
+
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # Sets $$python to the first interpreter that is new enough, or says what was found and what to do.
@@ -62,12 +65,13 @@ $(STAMP): pyproject.toml setup.py $(LOCKS)/build.txt $(LOCKS)/dev.txt $(LOCKS)/j
 demo: $(STAMP) ## run the whole loop on a real Spark stream (ARGS="--keep")
 	@$(BIN)/tidemark demo $(ARGS)
 
-# Files stay whole: what stands in one shares its Spark session and its servers.
+# Files stay whole: what stands in one shares its Spark session and its servers. They run in the order in which
+# tests/conftest.py puts them; left to itself, pytest-xdist would begin the few tests that take longest last.
 test: $(STAMP) ## run every test, in two processes
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile $(ARGS)
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-fast: $(STAMP) ## run the tests that take no more than a few seconds each
-	@$(BIN)/pytest -m "not slow" $(ARGS)
+test-fast: $(STAMP) ## run the tests that are not marked slow, in two processes
+	@$(BIN)/pytest -m "not slow" --numprocesses 2 --dist loadfile $(ARGS)
 
 # mypy sees the folders under the names users import, through links.
 lint: $(STAMP) ## ruff, format check and mypy (strict)

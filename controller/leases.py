@@ -126,8 +126,7 @@ class LeaseKeeper:
         with self._lock:
             try:
                 with self._database.write() as session:
-                    for shard in sorted(self._held):
-                        store.give_back(session, shard, self.holder)
+                    store.give_back(session, self._held, self.holder)
                     store.forget_replica(session, self.holder)
             except Exception:  # noqa: BLE001 - they run out by themselves
                 _log.exception("leases could not be given back; they run out by themselves")
@@ -143,16 +142,16 @@ class LeaseKeeper:
             live = self._live(signs)
             found = store.shards(session)
             moves = share_out(found, live, self.holder)
-            for shard in moves.give:
-                store.give_back(session, shard, self.holder)
-            taken = [store.take(session, shard, self.holder, self._clock()) for shard in moves.take]
+            if moves.give:
+                store.give_back(session, moves.give, self.holder)
+            taken = store.take(session, moves.take, self.holder, self._clock()) if moves.take else []
         kept = [
             Lease(shard.number, shard.fencing)
             for shard in found
             if shard.holder == self.holder and shard.number not in moves.give
         ]
         # Only once it is committed; until then what was held before is what confirms.
-        self._held = {lease.shard: lease for lease in [*kept, *taken] if lease is not None}
+        self._held = {lease.shard: lease for lease in [*kept, *taken]}
         # Apart, one by one: two processes that take each other for dead would wait for each other's row.
         for holder in sorted(set(signs) - live):
             with self._database.write() as session:

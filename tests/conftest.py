@@ -9,11 +9,48 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidemark.spark_jobs.kafka.broker import KafkaBroker
+
+
+STARTING = frozenset({"browser", "kafka", "kafka_spark", "postgres_url", "spark"})
+"""Fixtures that start another program."""
+
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that ends after minutes: its second compiler and its collector's threads cost more than they give."""
+
+
+# Tests share the cores with each other, so how long an example takes says nothing; `timeout` ends what hangs.
+settings.register_profile("shared cores", deadline=None)
+settings.load_profile("shared cores")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what starts another program, put files with slow tests first, and let JVMs start fast.
+
+    A long file that begins last would leave the other processes idle; those of ``e2e`` take longest.
+    """
+    slow = set()
+    for item in items:
+        if _starts_another_program(item):
+            item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("slow"):
+            slow.add(item.path)
+    items.sort(key=lambda item: ("e2e" not in item.path.parts, item.path not in slow))
+    if not any(item.get_closest_marker("bench") for item in items):
+        os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
+
+
+def _starts_another_program(item: pytest.Item) -> bool:
+    # What runs on both databases asks for PostgreSQL when it runs, and says so by its parameter.
+    parameters: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
+    texts = (each for each in parameters.values() if isinstance(each, str))
+    return not STARTING.isdisjoint(getattr(item, "fixturenames", ())) or "postgresql" in texts
 
 
 @pytest.fixture(scope="session")

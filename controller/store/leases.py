@@ -8,9 +8,10 @@ past its lease can write nothing, whatever any clock says.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.errors import LeaseLostError
@@ -34,6 +35,8 @@ __all__ = [
 
 SHARDS = 64
 """Into how many shards streams are dealt: several for each of more replicas than one store can serve."""
+
+_IN_ORDER = select(LeaseRow.shard, LeaseRow.holder, LeaseRow.fencing).order_by(LeaseRow.shard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +71,19 @@ def make_shards(session: Session) -> None:
     there = set(session.scalars(select(LeaseRow.shard)))
     missing = [{"shard": shard, "fencing": 0} for shard in range(SHARDS) if shard not in there]
     if missing:
-        insert = insert_into(session, LeaseRow)
-        session.execute(insert.on_conflict_do_nothing(index_elements=["shard"]), missing)
+        rows = insert_into(session, LeaseRow)
+        session.execute(rows.on_conflict_do_nothing(index_elements=["shard"]), missing)
 
 
 def shards(session: Session) -> list[Shard]:
     """Return all shards in their order."""
-    rows = session.execute(select(LeaseRow.shard, LeaseRow.holder, LeaseRow.fencing).order_by(LeaseRow.shard))
-    return [Shard(*row) for row in rows]
+    return [Shard(*row) for row in session.execute(_IN_ORDER)]
 
 
 def beat(session: Session, holder: str, count: int) -> None:
     """Give a sign of life of a process, its ``count``-th, and make it known when it is new or was forgotten."""
-    insert = insert_into(session, ReplicaRow).values(holder=holder, beats=count)
-    session.execute(
-        insert.on_conflict_do_update(index_elements=["holder"], set_={"beats": insert.excluded.beats})
-    )
+    row = insert_into(session, ReplicaRow).values(holder=holder, beats=count)
+    session.execute(row.on_conflict_do_update(index_elements=["holder"], set_={"beats": row.excluded.beats}))
 
 
 def beats(session: Session) -> dict[str, int]:
@@ -96,31 +96,54 @@ def forget_replica(session: Session, holder: str) -> None:
     session.execute(delete(ReplicaRow).where(ReplicaRow.holder == holder))
 
 
-def take(session: Session, shard: Shard, holder: str, now_us: int) -> Lease | None:
-    """Take a shard as it was read; None when another process took it meanwhile."""
-    taken = session.scalars(
+def take(session: Session, wanted: Collection[Shard], holder: str, now_us: int) -> list[Lease]:
+    """Take shards as they were read, and return the leases; those that another process took meanwhile are left."""
+    read = {shard.number: shard.fencing for shard in wanted}
+    leases = [
+        Lease(found.number, found.fencing + 1)
+        for found in _locked(session, read)
+        if found.fencing == read[found.number]
+    ]
+    if not leases:
+        return []
+    numbers = [lease.shard for lease in leases]
+    session.execute(
         update(LeaseRow)
-        .where(LeaseRow.shard == shard.number, LeaseRow.fencing == shard.fencing)
-        .values(holder=holder, fencing=shard.fencing + 1)
-        .returning(LeaseRow.fencing)
-    ).one_or_none()
-    if taken is None:
-        return None
-    session.add(LeaseTermRow(shard=shard.number, fencing=taken, holder=holder, taken_us=now_us))
+        .where(LeaseRow.shard.in_(numbers))
+        .values(holder=holder, fencing=LeaseRow.fencing + 1)
+        .execution_options(synchronize_session=False)
+    )
+    terms = [
+        {"shard": lease.shard, "fencing": lease.fencing, "holder": holder, "taken_us": now_us}
+        for lease in leases
+    ]
+    session.execute(insert(LeaseTermRow), terms)
     # Who held it under numbers long past tells nobody anything.
+    newest = select(LeaseRow.fencing).where(LeaseRow.shard == LeaseTermRow.shard).scalar_subquery()
     session.execute(
-        delete(LeaseTermRow).where(
-            LeaseTermRow.shard == shard.number, LeaseTermRow.fencing <= taken - TERMS_KEPT
-        )
+        delete(LeaseTermRow)
+        .where(LeaseTermRow.shard.in_(numbers), LeaseTermRow.fencing <= newest - TERMS_KEPT)
+        .execution_options(synchronize_session=False)
     )
-    return Lease(shard.number, taken)
+    return leases
 
 
-def give_back(session: Session, shard: int, holder: str) -> None:
-    """Give a shard back, if ``holder`` still has it."""
+def give_back(session: Session, numbers: Collection[int], holder: str) -> None:
+    """Give shards back, those that ``holder`` still has."""
+    held = [shard.number for shard in _locked(session, numbers) if shard.holder == holder]
     session.execute(
-        update(LeaseRow).where(LeaseRow.shard == shard, LeaseRow.holder == holder).values(holder=None)
+        update(LeaseRow)
+        .where(LeaseRow.shard.in_(held))
+        .values(holder=None)
+        .execution_options(synchronize_session=False)
     )
+
+
+def _locked(session: Session, numbers: Collection[int]) -> list[Shard]:
+    """Return shards as they are and as they stay until this transaction ends."""
+    # Locked in their order: two processes that want the same ones must not wait for each other.
+    these = _IN_ORDER.where(LeaseRow.shard.in_(list(numbers)))
+    return [Shard(*row) for row in session.execute(these.with_for_update(key_share=True))]
 
 
 def confirm(session: Session, stream_id: int, lease: Lease) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
 
 from support.controller_app import Controller
+from support.empty_store import bare_postgres, new_postgres
 from support.postgres import find_postgres, running_postgres
 
 
@@ -27,23 +26,20 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.fixture
 def new_postgres_url(postgres_url: str) -> str:
-    """Return the URL of a database of its own on the PostgreSQL that tests share."""
-    return _new_database(postgres_url)
+    """Return the URL of an empty store of its own on the PostgreSQL that tests share."""
+    return new_postgres(postgres_url)
+
+
+@pytest.fixture
+def bare_postgres_url(postgres_url: str) -> str:
+    """Return the URL of a database of its own without any table."""
+    return bare_postgres(postgres_url)
 
 
 @pytest.fixture(scope="module")
 def module_postgres_url(postgres_url: str) -> str:
-    """Return the URL of a database that the tests of a module have to themselves."""
-    return _new_database(postgres_url)
-
-
-def _new_database(postgres_url: str) -> str:
-    name = f"tidemark_{uuid4().hex}"
-    engine = create_engine(postgres_url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    return make_url(postgres_url).set(database=name).render_as_string(hide_password=False)
+    """Return the URL of an empty store that the tests of a module have to themselves."""
+    return new_postgres(postgres_url)
 
 
 @pytest.fixture

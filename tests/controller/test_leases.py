@@ -17,7 +17,16 @@ from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.leases import LeaseKeeper, share_out
 from tidemark.controller.loop import Turn, run_once
 from tidemark.controller.store.database import Database
-from tidemark.controller.store.leases import SHARDS, Shard, confirm, shard_of, shards
+from tidemark.controller.store.leases import (
+    SHARDS,
+    Lease,
+    Shard,
+    confirm,
+    give_back,
+    shard_of,
+    shards,
+    take,
+)
 from tidemark.controller.store.tables import (
     EventRow,
     LeaseTermRow,
@@ -42,7 +51,7 @@ class Steady:
         return self.now
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a database of the test's own, of each kind."""
     if request.param == "sqlite":
@@ -172,6 +181,36 @@ def test_the_length_of_a_lease_is_by_ones_own_clock_so_that_one_that_is_wrong_co
         there.now += 1
     assert (one.held, two.held) == (SHARDS // 2, SHARDS // 2)
     assert max(numbers(database)) == 2
+
+
+def test_what_another_took_meanwhile_is_left_to_it_and_not_given_back_for_it(database: Database) -> None:
+    keeper(database, "a", Steady()).keep(now=True)
+    with database.read() as session:
+        read = shards(session)
+    with database.write() as session:
+        assert take(session, read[:2], "b", 0) == [Lease(0, 2), Lease(1, 2)]
+    with database.write() as session:
+        taken = take(session, read, "c", 0)
+        assert taken == [Lease(number, 2) for number in range(2, SHARDS)]
+        assert take(session, read, "d", 0) == []
+    with database.write() as session:
+        give_back(session, range(SHARDS), "c")
+    with database.read() as session:
+        assert [shard.holder for shard in shards(session)] == ["b", "b", *[None] * (SHARDS - 2)]
+
+
+def test_of_who_held_a_shard_only_the_newest_are_kept(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemark.controller.store.leases.TERMS_KEPT", 3)
+    for name in "abcde":
+        one = keeper(database, name, Steady())
+        one.keep(now=True)
+        one.stop()
+    with database.read() as session:
+        kept = session.execute(select(LeaseTermRow.shard, LeaseTermRow.fencing, LeaseTermRow.holder)).all()
+    wanted = [(shard, *term) for shard in range(SHARDS) for term in ((3, "c"), (4, "d"), (5, "e"))]
+    assert sorted(map(tuple, kept)) == wanted
 
 
 # -- deciding ------------------------------------------------------------------------------------------------------

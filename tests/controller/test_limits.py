@@ -11,12 +11,11 @@ import httpx
 import pytest
 
 from tidemark.controller.access.rate import RateLimits
-from tidemark.controller.app import create_app
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
 from tidemark.models.wire import Report, to_json_object
 
-from support.controller_app import STREAM, Controller
+from support.controller_app import STREAM, Controller, make_app
 from support.reports import exponential_batches, query_reports
 from support.tokens import bearer, make_token
 
@@ -156,7 +155,7 @@ def test_a_report_with_partitions_beyond_the_limit_is_refused_whole(
 
 
 def test_no_more_requests_wait_for_a_bound_than_are_allowed(database_url: str) -> None:
-    app = create_app(Settings(database_url=database_url, max_open_polls=2, tick_seconds=3_600))
+    app = make_app(Settings(database_url=database_url, max_open_polls=2, tick_seconds=3_600))
     watch = app.state.service.watch
 
     async def ask() -> tuple[list[int], httpx.Response, int]:

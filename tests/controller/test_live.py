@@ -41,7 +41,7 @@ STATE = LiveState(
 )
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
     """A controller on each database that is there."""
     if request.param == "sqlite":

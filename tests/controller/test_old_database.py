@@ -84,13 +84,13 @@ def told(controller: Controller) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_a_database_of_the_first_migration_opens_with_its_data_and_goes_on(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     old_url = f"sqlite:///{tmp_path / 'old.db'}"
     if kind == "postgresql":
-        old_url = request.getfixturevalue("new_postgres_url")
+        old_url = request.getfixturevalue("bare_postgres_url")
     new_url = f"sqlite:///{tmp_path / 'new.db'}"
     with Controller(new_url) as controller:
         assert controller.put("/slo", {"target": "0.9"}).status_code == 200

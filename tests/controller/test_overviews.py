@@ -22,12 +22,14 @@ from support.controller_app import Controller
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import SECOND, Row
 
+pytestmark = pytest.mark.slow
+
 BATCHES = exponential_batches(40, 400, slow=3, partitions=8)
 REPORTS = query_reports(BATCHES)
 FINE = query_reports(exponential_batches(40, 400, partitions=8))
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
     """A controller on each database that is there."""
     url = f"sqlite:///{tmp_path / 'tidemark.db'}"

@@ -29,7 +29,7 @@ CEILING = {"to": "Ceiling", "reason": "INC-2"}
 CEILING_MS = 1_800_000
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
     """A controller on each database that is there."""
     if request.param == "sqlite":

@@ -25,13 +25,15 @@ from support.controller_app import STREAM, Controller
 from support.reports import START_US, exponential_batches, query_reports, restarted_reports
 from support.streams import Row
 
+pytestmark = pytest.mark.slow
+
 ROWS = 120
 BATCHES = exponential_batches(150, ROWS)
 LEARNT = query_reports(BATCHES[:40], bound_ms=1_000, state_rows=500, state_bytes=64_000)
 POLICY = {"mode": "OnRestart"}
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database of each kind that is there."""
     if request.param == "sqlite":
@@ -135,7 +137,6 @@ def test_a_published_bound_is_predicted_and_scored_by_the_rows_that_met_it_in_ef
     assert {**scored, "realised": None} == {**made, "realised": None}
 
 
-@pytest.mark.slow
 def test_on_stationary_streams_the_median_error_of_predicted_completeness_is_at_most_a_tenth_of_a_point(
     tmp_path: Path,
 ) -> None:

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from sqlalchemy import create_engine, make_url, select, text
+from sqlalchemy import select, text
 
 from tidemark.controller.store.tables import EventRow, FailedBoundRow, PublishedRow, RolloutRow
 from tidemark.models.rollout.states import OPEN, TRANSITIONS
@@ -250,15 +250,8 @@ def test_whatever_happens_on_sqlite_rollouts_keep_their_promises() -> None:
 
 
 @pytest.mark.slow
-def test_whatever_happens_on_postgresql_rollouts_keep_their_promises(postgres_url: str) -> None:
-    name = f"tidemark_{uuid4().hex}"
-    engine = create_engine(postgres_url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    with machine_on(
-        make_url(postgres_url).set(database=name).render_as_string(hide_password=False)
-    ) as machine:
+def test_whatever_happens_on_postgresql_rollouts_keep_their_promises(new_postgres_url: str) -> None:
+    with machine_on(new_postgres_url) as machine:
         run(machine, examples=5, steps=20)
 
 

@@ -17,6 +17,8 @@ from support.controller_app import Controller
 from support.rolled_job import RolledJob
 from support.streams import SECOND
 
+pytestmark = pytest.mark.slow
+
 STRICT = {"target": "0.95"}
 LOOSE = {"target": "0.8"}
 STRICTER = {"target": "0.999"}
@@ -24,7 +26,7 @@ HOUR = 3_600
 UNDER_WAY = {"Published", "Acknowledged", "Effective"}
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
     """A controller on each database that is there."""
     if request.param == "sqlite":
@@ -325,7 +327,6 @@ def test_in_onrestart_a_bound_waits_for_the_next_start(controller: Controller) -
     assert states(job)[0] == "Expired"
 
 
-@pytest.mark.slow
 def test_a_fleet_is_narrowed_a_share_at_a_time(tmp_path: Path) -> None:
     with Controller(f"sqlite:///{tmp_path / 'fleet.db'}", rollout_share_ppm=150_000) as controller:
         jobs = [RolledJob(controller, bound_ms=120_000, job=f"job-{n:02}", seed=n) for n in range(20)]

@@ -47,6 +47,8 @@ from support.controller_app import Controller
 from support.reports import START_US, query_reports
 from support.streams import SECOND
 
+pytestmark = pytest.mark.slow
+
 EVERYTHING = Retention(minutes_days=2, hours_days=32, days_days=4_000, reports_days=4_000, bodies_days=4_000)
 AGEING = Retention(
     minutes_days=2, hours_days=32, days_days=60, reports_days=32, bodies_days=1, ledger_days=32
@@ -236,7 +238,6 @@ def test_what_ages_out_is_gone_whole_and_the_rest_stays_exact(seed: int) -> None
             assert slots >= rollup.needs_from_us
 
 
-@pytest.mark.slow
 def test_on_postgresql_too_with_replicas_that_really_run_at_once(new_postgres_url: str) -> None:
     store = Store(new_postgres_url, EVERYTHING)
     reports = spread_reports(5, 120, 50)
@@ -369,7 +370,6 @@ def test_any_past_span_has_its_curve_and_says_which_span_it_covers(tmp_path: Pat
         assert controller.get("/curve", params={"horizon_ms": 0}).status_code == 422
 
 
-@pytest.mark.slow
 def test_a_change_on_one_replica_reaches_a_long_poll_on_another_within_its_second(
     new_postgres_url: str,
 ) -> None:

@@ -14,12 +14,11 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from tidemark.controller.api.prefer import wait_seconds
-from tidemark.controller.app import create_app
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
 from tidemark.models.wire import to_json_object
 
-from support.controller_app import STREAM, Controller
+from support.controller_app import STREAM, Controller, make_app
 from support.reports import exponential_batches, query_reports
 
 BOUND = STREAM + "/bound"
@@ -42,7 +41,7 @@ class Replica:
 
     def __init__(self, url: str) -> None:
         # Far more than a test waits: only what wakes a watch can end it early.
-        self.app = create_app(Settings(database_url=url, tick_seconds=3_600))
+        self.app = make_app(Settings(database_url=url, tick_seconds=3_600))
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(self.app), base_url="http://controller", timeout=None
         )
@@ -70,7 +69,7 @@ async def replica(url: str) -> AsyncIterator[Replica]:
         yield running
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database of each kind that is there."""
     if request.param == "sqlite":

@@ -147,6 +147,7 @@ def made_secrets(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_secrets_are_made_once_and_fit_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = made_secrets(tmp_path / "s")
     assert made == made_secrets(tmp_path / "s")
@@ -175,6 +176,7 @@ def test_secrets_are_made_once_and_fit_each_other(tmp_path: Path, monkeypatch: p
     assert made_secrets(tmp_path / "other")["postgres/password"] != password
 
 
+@pytest.mark.slow
 def test_secrets_are_for_their_readers_alone(tmp_path: Path) -> None:
     made_secrets(tmp_path / "s")
     assert [
@@ -182,6 +184,7 @@ def test_secrets_are_for_their_readers_alone(tmp_path: Path) -> None:
     ] == []
 
 
+@pytest.mark.slow
 def test_a_start_that_was_cut_off_is_taken_up_again(tmp_path: Path) -> None:
     made = made_secrets(tmp_path / "s")
     (tmp_path / "s" / "controller" / "tidemark.toml").unlink()
@@ -196,6 +199,7 @@ def test_the_environment_of_the_controller_is_settings_of_its_own() -> None:
     assert names - {"config"} <= set(Settings.model_fields)
 
 
+@pytest.mark.slow
 def test_the_objectives_are_set_by_its_own_commands(tmp_path: Path) -> None:
     with Controller(f"sqlite:///{tmp_path / 't.db'}") as controller, served(controller.app) as url:
         admin = tmp_path / "admin"

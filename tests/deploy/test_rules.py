@@ -19,6 +19,8 @@ from support.prometheus import RULES, TESTS, alert_rules, names_in, program, rec
 from support.tree import ROOT
 from support.whole_stream import whole_controller
 
+pytestmark = pytest.mark.slow
+
 CASES = sorted(TESTS.glob("*.yaml"))
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 SCRAPED = {"instance", "job"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 import tomllib
@@ -16,7 +17,7 @@ import pytest
 from support.tree import FOLDERS, ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 # fmt: off
 IMPURE = frozenset({
@@ -76,6 +77,13 @@ def normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+@functools.cache
+def distributions() -> Mapping[str, list[str]]:
+    """Which distributions a top-level name comes from. It reads the records of all that is installed."""
+    return packages_distributions()
+
+
+@functools.cache
 def requirements(extras: tuple[str, ...]) -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     lines = [
@@ -89,7 +97,6 @@ def violations(folder: str, source: str, package: str) -> list[str]:
     """Say, line by line, what a module of ``folder`` imports against the rule."""
     rule = RULES[folder]
     allowed = requirements(rule.extras)
-    distributions = packages_distributions()
     found = []
     for line, name in imported_names(source, package):
         top, *rest = name.split(".")
@@ -101,7 +108,7 @@ def violations(folder: str, source: str, package: str) -> list[str]:
         elif top in rule.impure:
             found.append(f"line {line}: {folder} is pure and must not import {name}")
         elif top not in sys.stdlib_module_names:
-            owners = {normalised(owner) for owner in distributions.get(top, [top])}
+            owners = {normalised(owner) for owner in distributions().get(top, [top])}
             if not {FOUNDATIONS.get(owner, owner) for owner in owners} & allowed:
                 found.append(
                     f"line {line}: {name} is not among what {folder} installs: {', '.join(sorted(allowed))}"

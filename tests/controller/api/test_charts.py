@@ -41,7 +41,7 @@ REPORTS = reports()
 TODAY = {"from_us": START_US, "to_us": START_US + 100 * SLOT_US}
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
     """A stream with all of the reports, decided, looked at, and looked after."""
     url = f"sqlite:///{tmp_path_factory.mktemp('charts') / 'tidemark.db'}"

@@ -22,7 +22,7 @@ SLOW = {("shop-1", "b"): 20.0, ("bank", "a"): 5.0, ("shop-2", "z"): 1.0}
 """Mean delay in seconds of the streams that report; the others are only expected."""
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
     """A fleet of five streams, of which three report, looked at once."""
     url = f"sqlite:///{tmp_path_factory.mktemp('fleet') / 'tidemark.db'}"

@@ -21,6 +21,8 @@ from support.reports import exponential_batches, query_reports
 from support.rolled_job import RolledJob
 from support.whole_stream import run_partitions, whole_controller
 
+pytestmark = pytest.mark.slow
+
 Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 

@@ -28,6 +28,8 @@ from support.backtests import (
     random_rows,
 )
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000
 SLOT = 20 * MS
 OPERATORS: tuple[Operator, ...] = (

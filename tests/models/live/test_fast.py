@@ -23,6 +23,8 @@ from tidemark.models.wire import PartitionCounts, Report
 from support.reports import exponential_batches, query_reports
 from support.streams import SECOND, Row, operators, report_of, slow_keys
 
+pytestmark = pytest.mark.slow
+
 NOW_US = 1_767_225_600 * SECOND
 CEILING_US = 7_200 * SECOND
 TEN_SECONDS = tumbling("10 s")

@@ -13,6 +13,8 @@ from tidemark.models.defaults import COHORTS_AHEAD, COHORTS_KEPT, FORECAST_HALF_
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.missing import Missing
 
+pytestmark = pytest.mark.slow
+
 SECOND = 1_000_000
 SPAN = 10
 """Triggers of 1 s in a span; cohorts last 1 s too."""

@@ -22,6 +22,8 @@ from tidemark.models.policies.tidemark import Tidemark
 from support.seen import drawn_batches
 from support.synthetic import KINDS, Trace, synthetic
 
+pytestmark = pytest.mark.slow
+
 SECOND = 1_000_000
 DAY_US = 86_400 * SECOND
 TICK_US = 1_000
@@ -246,14 +248,12 @@ def judged(
     return arrivals, found, score(arrivals, asked, found), hindsight, least
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_the_target_is_met_on_every_kind_of_delay(kind: str) -> None:
     found = judged(kind, 3)[2]
     assert meets(setup(), found), f"{found.completeness:.4%} of the rows were counted"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bursts", "stalls", "night", "future"])
 def test_where_a_constant_bound_pays_for_the_worst_all_the_time_the_latency_is_less(kind: str) -> None:
     _, _, found, hindsight, _ = judged(kind, 3)
@@ -261,7 +261,6 @@ def test_where_a_constant_bound_pays_for_the_worst_all_the_time_the_latency_is_l
     assert found.latency_mean_us < hindsight
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_no_latency_is_below_the_clairvoyant_s(kind: str) -> None:
     """Else the yardstick or the account of late rows would be wrong."""
@@ -271,7 +270,6 @@ def test_no_latency_is_below_the_clairvoyant_s(kind: str) -> None:
     assert found.latency_mean_us >= least
 
 
-@pytest.mark.slow
 def test_with_time_slices_nearly_every_window_reaches_the_target() -> None:
     """Over two hours: of half an hour's windows a single one may miss, and the first ones know nothing yet."""
     _, _, found, _, least = judged("bursts", 3, "timeslices", 7_200)
@@ -404,7 +402,6 @@ def test_the_window_may_be_anywhere_on_the_grid() -> None:
 # -- row-level keys, and a cap -------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["stalls", "bursts", "step"])
 def test_rows_judged_by_their_own_time_meet_the_target_too(kind: str) -> None:
     """On Spark they are counted by the trigger."""

@@ -1,0 +1,59 @@
+"""Empty stores in no time: the migrations run once in a process, and each test is given a copy of what they made."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+from uuid import uuid4
+
+from sqlalchemy import create_engine, make_url, text
+
+from tidemark.controller.store.database import Database
+
+__all__ = ["bare_postgres", "new_postgres", "put_sqlite"]
+
+
+def put_sqlite(url: str) -> None:
+    """Put an empty store where ``url`` names a SQLite file that is not there yet; leave any other database alone."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite" and parsed.database and not Path(parsed.database).exists():
+        Path(parsed.database).write_bytes(_empty_sqlite())
+
+
+def new_postgres(server_url: str) -> str:
+    """Make an empty store on the PostgreSQL at ``server_url`` and return its URL."""
+    return bare_postgres(server_url, f" TEMPLATE {_empty_postgres(server_url)}")
+
+
+def bare_postgres(server_url: str, options: str = "") -> str:
+    """Make a database without any table on the PostgreSQL at ``server_url`` and return its URL."""
+    name = f"tidemark_{uuid4().hex}"
+    engine = create_engine(server_url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}{options}"))
+    engine.dispose()
+    return make_url(server_url).set(database=name).render_as_string(hide_password=False)
+
+
+@functools.cache
+def _empty_sqlite() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "empty.db"
+        _migrate(f"sqlite:///{path}")
+        return path.read_bytes()
+
+
+@functools.cache
+def _empty_postgres(server_url: str) -> str:
+    url = bare_postgres(server_url)
+    _migrate(url)
+    name = make_url(url).database
+    assert name is not None
+    return name
+
+
+def _migrate(url: str) -> None:
+    store = Database(url)
+    store.migrate()
+    store.close()
