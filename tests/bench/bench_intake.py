@@ -144,7 +144,7 @@ def test_reports_committed_a_second(store_url: str, tmp_path: Path) -> None:
             took, used = time.perf_counter() - began, busy_seconds(process) - used
             stored += count
             print(
-                f"\n{store_url.partition(':')[0]:10} {name:9}: {count / took:6.0f} reports/s of {STREAMS} streams, "
+                f"\n{store_url.partition(':')[0]:10} {name:10}: {count / took:6.0f} reports/s of {STREAMS} streams, "
                 f"{1e3 * percentile(seconds, 0.5):6.1f} ms 50th, {1e3 * percentile(seconds, 0.99):6.1f} ms 99th; "
                 f"{1e3 * used / count:5.2f} ms of the server's core each; "
                 f"RSS {status_of(process, 'VmRSS') // 1024} MB (aim {AIM_PER_SECOND}/s, {AIM_P99_MS} ms)",
@@ -154,9 +154,8 @@ def test_reports_committed_a_second(store_url: str, tmp_path: Path) -> None:
 
         run("first", REPORTS, None)
         rate = run("flat out", REPORTS, None)
-        # Half of what it can do: how long one waits when it is not a matter of how many wait before.
-        run("half", REPORTS, rate / 2)
-        run("long", int(rate * 0.7 * LONG_SECONDS), rate * 0.7)
+        # Half of what it can do, for longer: how long one waits when it is not a matter of how many wait before.
+        run("half, long", int(rate / 2 * LONG_SECONDS), rate / 2)
         metrics = httpx.get(f"{url}/metrics", timeout=60).text
     counted = sum(
         float(line.split()[-1])

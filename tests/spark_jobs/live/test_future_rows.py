@@ -20,7 +20,7 @@ from support.live_faults import LiveJob, Logged, files
 from support.spark_streams import iso
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -168,6 +168,36 @@ def test_in_live_rows_dated_a_day_ahead_cost_no_honest_row_and_are_counted(
     )
     query.awaitTermination()
     assert sorted(found) == [9_000, 9_001, 9_002]
+
+
+def test_a_batch_that_is_run_again_sets_a_row_back_to_the_clock_it_had_the_first_time(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    arrived_us = time.time_ns() // 1_000
+    _write(
+        tmp_path / "in",
+        [[_Event(1, 0, arrived_us, arrived_us), _Event(2, 0, arrived_us + DAY_US, arrived_us)]],
+    )
+    source = files(spark, tmp_path / "in", "id long, partition int, ts timestamp, arrival timestamp")
+    rule = FutureRows("ts", 60 * SECOND)
+    checkpoint = tmp_path / "checkpoint"
+    seen: list[dict[int, int]] = []
+
+    def look(df: DataFrame, _: int) -> None:
+        seen.append({row["id"]: row["us"] for row in df.selectExpr("id", "unix_micros(ts) AS us").collect()})
+
+    def run() -> None:
+        query = rule.take_out(rule.mark(source())).writeStream.foreachBatch(look)
+        started = query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        started.awaitTermination()
+
+    run()
+    for name in ("0", ".0.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+    run()
+    logged_ms = json.loads((checkpoint / "offsets" / "0").read_text().splitlines()[1])["batchTimestampMs"]
+
+    assert seen == [{1: arrived_us, 2: logged_ms * 1_000}] * 2
 
 
 def test_rows_cannot_be_set_aside_without_the_time_of_their_arrival() -> None:
