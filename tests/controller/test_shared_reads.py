@@ -60,7 +60,8 @@ def test_other_keys_are_read_apart() -> None:
     reads = SharedReads()
 
     async def ask() -> tuple[str, str]:
-        return await asyncio.gather(reads.read("a", lambda: "of a"), reads.read("b", lambda: "of b"))
+        a, b = await asyncio.gather(reads.read("a", lambda: "of a"), reads.read("b", lambda: "of b"))
+        return a, b
 
     assert asyncio.run(ask()) == ("of a", "of b")
 
