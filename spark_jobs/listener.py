@@ -195,12 +195,13 @@ class TidemarkListener(StreamingQueryListener):
                 _log.error("stream %s: %s", binding.stream, told)
 
     def _catch_up(self, run_id: str) -> None:
-        """Take the batch that has ended, before Spark tells of it: the next one is being planned."""
+        """Take the batches that have ended, before Spark tells of them: the next one is being planned."""
         with self._telling:
             run = self._runs.get(run_id)
-            progress = None if run is None else run.query.newer_progress(run.told)
-            if run is not None and progress is not None:
-                self._tell(run, progress)
+            # None may be left out: what Spark tells of a batch before the one told last is taken for a repetition.
+            if run is not None:
+                for progress in run.query.newer_progress(run.told):
+                    self._tell(run, progress)
 
     def _tell(self, run: _Run, progress: StreamingQueryProgress) -> None:
         """Report a batch for each tap in it, once."""

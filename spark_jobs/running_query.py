@@ -114,21 +114,23 @@ class RunningQuery:
             _log.warning("the checkpoint's conf cannot be read: %s", error)
             return None
 
-    def newer_progress(self, than_batch: int) -> StreamingQueryProgress | None:
-        """Return the newest progress if its batch comes after ``than_batch``.
+    def newer_progress(self, than_batch: int) -> list[StreamingQueryProgress]:
+        """Return the progress of the batches after ``than_batch``, in their order, as far back as Spark remembers.
 
         Spark has it here before the next batch is planned; a listener is told of it later, on another thread.
         """
         try:
-            progress = None if self._execution is None else self._execution.lastProgress()
-            if progress is None or progress.batchId() <= than_batch:
-                return None
-            told = json.loads(progress.json())
-            # While nothing comes Spark tells of a batch that has not been run, under the number of the one to come.
-            return StreamingQueryProgress.fromJson(told) if "addBatch" in told["durationMs"] else None
+            last = None if self._execution is None else self._execution.lastProgress()
+            if self._execution is None or last is None or last.batchId() <= than_batch:
+                return []
+            # Most often it is the next one; after a time in which nobody asked there are more.
+            some = [last] if last.batchId() == than_batch + 1 else list(self._execution.recentProgress())
+            told = [json.loads(progress.json()) for progress in some if progress.batchId() > than_batch]
         except Py4JError as error:
             _log.warning("the progress cannot be read: %s", error)
-            return None
+            return []
+        # While nothing comes Spark tells of a batch that has not been run, under the number of the one to come.
+        return [StreamingQueryProgress.fromJson(each) for each in told if "addBatch" in each["durationMs"]]
 
 
 def _names(plan: str) -> tuple[str, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from tidemark.spark_jobs import adaptive, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
@@ -124,6 +126,43 @@ def test_when_the_control_stream_dies_the_query_goes_on_and_the_ceiling_takes_ov
         query.stop()
         assert flush()
     assert job.watermarks_ms() == _by_spark(job), "within one batch"
+    assert _rows_lost(job) == 0
+
+
+class _Slow(StreamingQueryListener):
+    """Holds Spark's listeners up, so that they are told of batches long after these have ended."""
+
+    def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802 - Spark's name
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: ARG002, N802 - Spark's name
+        time.sleep(0.7)
+
+    def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802 - Spark's name
+
+    def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802 - Spark's name
+
+
+def test_when_the_control_speaks_again_before_spark_has_told_of_the_silence_no_batch_is_left_out(
+    job: LiveJob, channel: FaultyChannel, spark: SparkSession
+) -> None:
+    slow = _Slow()
+    spark.streams.addListener(slow)
+    query = job.start()
+    try:
+        _write(job, 0, 4)
+        query.processAllAvailable()
+        channel.fall_silent()
+        _write(job, 4, 10)
+        query.processAllAvailable()
+        channel.speak()
+        _write(job, 10, 14)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+        told = flush(60)
+        spark.streams.removeListener(slow)
+    assert told
+    assert job.watermarks_ms() == _by_spark(job)
     assert _rows_lost(job) == 0
 
 
