@@ -1,6 +1,6 @@
 """Reads of the store that many wait for at once: each is answered by one that begins after it was asked for.
 
-A thousand requests that wait for one bound are woken together; each reading for itself would take seconds of a core.
+A thousand requests that wait for one bound are woken together, and one read answers them all.
 """
 
 from __future__ import annotations

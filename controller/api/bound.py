@@ -58,7 +58,7 @@ async def _answer(
     service: Service, which: StreamPath, if_none_match: str | None, wait: int
 ) -> tuple[BoundAnswer | None, str]:
     """Return the answer and its version; None once the caller holds it and ``wait`` seconds are over."""
-    answer, version = await service.reads.read(("bound", which), partial(_read, service, which))
+    answer, version = await _shared(service, which)
     if not is_current(if_none_match, etag(version)):
         return answer, version
     clock = asyncio.get_running_loop().time
@@ -74,12 +74,17 @@ async def _answer(
             while clock() < until:
                 # It may have changed before anybody watched, and what changed may still be what the caller holds.
                 waiter.forget()
-                answer, version = await service.reads.read(("bound", which), partial(_read, service, which))
+                answer, version = await _shared(service, which)
                 if not is_current(if_none_match, etag(version)):
                     return answer, version
                 if not await waiter.changed(version, until - clock()):
                     break
     return None, version
+
+
+async def _shared(service: Service, which: StreamPath) -> tuple[BoundAnswer, str]:
+    """Return the answer and its version as they are from now on, read once for all who ask at the same time."""
+    return await service.reads.read(("bound", which), partial(_read, service, which))
 
 
 def _read(service: Service, which: StreamPath) -> tuple[BoundAnswer, str]:

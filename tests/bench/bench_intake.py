@@ -34,7 +34,8 @@ STREAMS = int(os.environ.get("TIDEMARK_BENCH_STREAMS", "20"))
 REPORTS = 300
 LONG_SECONDS = 75
 """Longer than upkeep waits (60 seconds), so that all that follows from a report is done within."""
-AT_A_TIME = 8
+AT_A_TIME, AT_A_RATE = 8, 64
+"""Requests under way at the most: flat out, and at a steady rate."""
 POLLS = 1_000
 AIM_PER_SECOND, AIM_P99_MS = 300, 50
 
@@ -92,9 +93,7 @@ def bodies(first: int, count: int) -> Iterator[tuple[str, bytes]]:
         yield f"s{stream}", text.replace(b"STREAM", f"s{stream}".encode())
 
 
-async def send_all(
-    url: str, sent: Iterator[tuple[str, bytes]], per_second: float | None, at_a_time: int = 64
-) -> list[float]:
+async def send_all(url: str, sent: Iterator[tuple[str, bytes]], per_second: float | None) -> list[float]:
     """Send every body; return how long each took, in seconds. As fast as answers come, or at a steady rate."""
     seconds: list[float] = []
     numbered = enumerate(sent)
@@ -117,7 +116,7 @@ async def send_all(
 
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits) as client:
-        await asyncio.gather(*(sender(client) for _ in range(AT_A_TIME if per_second is None else at_a_time)))
+        await asyncio.gather(*(sender(client) for _ in range(AT_A_TIME if per_second is None else AT_A_RATE)))
     return seconds
 
 
