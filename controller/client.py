@@ -269,27 +269,36 @@ class Client:
         """Return a rollout and how it came to where it is."""
         return self._get(stream_path(job, stream, f"/rollouts/{rollout_id}"), schemas.RolloutDetail)
 
-    def approve(self, job: str, stream: str, rollout_id: int, reason: str) -> schemas.Rollout:
-        """Approve a rollout; it is published as soon as nothing else holds it."""
-        return self._act(stream_path(job, stream, f"/rollouts/{rollout_id}:approve"), reason, schemas.Rollout)
+    def approve(
+        self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
+    ) -> schemas.Rollout:
+        """Approve a rollout; it is published once nothing holds it. With ``dry_run`` only say what would follow."""
+        where = stream_path(job, stream, f"/rollouts/{rollout_id}:approve")
+        return self._act(where, reason, schemas.Rollout, dry_run=dry_run)
 
-    def discard(self, job: str, stream: str, rollout_id: int, reason: str) -> schemas.Rollout:
-        """Turn down a rollout that no job was told of."""
-        return self._act(stream_path(job, stream, f"/rollouts/{rollout_id}:discard"), reason, schemas.Rollout)
+    def discard(
+        self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
+    ) -> schemas.Rollout:
+        """Turn down a rollout that no job was told of. With ``dry_run`` only say what would follow."""
+        where = stream_path(job, stream, f"/rollouts/{rollout_id}:discard")
+        return self._act(where, reason, schemas.Rollout, dry_run=dry_run)
 
-    def roll_back(self, job: str, stream: str, rollout_id: int, reason: str) -> schemas.Rollout:
-        """Tell jobs again what they were told before a rollout, verified or not."""
-        return self._act(
-            stream_path(job, stream, f"/rollouts/{rollout_id}:rollback"), reason, schemas.Rollout
-        )
+    def roll_back(
+        self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
+    ) -> schemas.Rollout:
+        """Tell jobs again what they were told before a rollout. With ``dry_run`` only say what would follow."""
+        where = stream_path(job, stream, f"/rollouts/{rollout_id}:rollback")
+        return self._act(where, reason, schemas.Rollout, dry_run=dry_run)
 
-    def pause(self, job: str, stream: str, reason: str) -> schemas.PolicyAnswer:
-        """Roll nothing new for a stream; what is under way is still watched."""
-        return self._act(stream_path(job, stream, ":pause"), reason, schemas.PolicyAnswer)
+    def pause(self, job: str, stream: str, reason: str, *, dry_run: bool = False) -> schemas.PolicyAnswer:
+        """Roll nothing new; what is under way is still watched. With ``dry_run`` only say what would follow."""
+        where = stream_path(job, stream, ":pause")
+        return self._act(where, reason, schemas.PolicyAnswer, dry_run=dry_run)
 
-    def resume(self, job: str, stream: str, reason: str) -> schemas.PolicyAnswer:
-        """Take a pause back."""
-        return self._act(stream_path(job, stream, ":resume"), reason, schemas.PolicyAnswer)
+    def resume(self, job: str, stream: str, reason: str, *, dry_run: bool = False) -> schemas.PolicyAnswer:
+        """Take a pause back. With ``dry_run`` only say what would follow."""
+        where = stream_path(job, stream, ":resume")
+        return self._act(where, reason, schemas.PolicyAnswer, dry_run=dry_run)
 
     def events(
         self, job: str | None = None, stream: str | None = None, *, kind: str | None = None
@@ -423,9 +432,9 @@ class Client:
             if cursor is None:
                 return
 
-    def _act(self, path: str, reason: str, kind: type[T]) -> T:
+    def _act(self, path: str, reason: str, kind: type[T], *, dry_run: bool) -> T:
         # Every act is one that may be made twice.
-        answer = self._asker.ask("POST", path, body={"reason": reason}, twice=True)
+        answer = self._asker.ask("POST", path, body={"reason": reason}, params=_tried(dry_run), twice=True)
         return _checked(kind, answer.content)
 
     def _read_or_none(self, path: str) -> bytes | None:

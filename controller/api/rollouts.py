@@ -22,6 +22,7 @@ from tidemark.controller.api.rollout_views import event_answer, rollout_answer
 from tidemark.controller.api.schemas import PolicyAnswer, Rollout, RolloutDetail, RolloutPage
 from tidemark.controller.api.views import policy_answer
 from tidemark.controller.api.visible import in_reach
+from tidemark.controller.api.writes import DryRun
 from tidemark.controller.rollout_acts import approve, discard, get_rollout, roll_back
 from tidemark.controller.service import Service
 from tidemark.controller.store.events import history_of
@@ -133,9 +134,11 @@ def read(which: WhichStream, rollout_id: RolloutId, service: TheService) -> Roll
     responses=answers("Rollout", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
     openapi_extra=takes("ReasonBody"),
 )
-def approve_one(which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService) -> Rollout:
+def approve_one(
+    which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
+) -> Rollout:
     """Approve a rollout; it is published as soon as nothing else holds it. Approved before: nothing changes."""
-    return _act(service, which, rollout_id, body, approve)
+    return _act(service, which, rollout_id, body, approve, dry_run=dry_run)
 
 
 @of_stream.post(
@@ -145,9 +148,11 @@ def approve_one(which: WhichStream, rollout_id: RolloutId, body: JsonBody, servi
     responses=answers("Rollout", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
     openapi_extra=takes("ReasonBody"),
 )
-def discard_one(which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService) -> Rollout:
+def discard_one(
+    which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
+) -> Rollout:
     """Turn down a rollout that no job was told of; it, and what goes further, is not proposed again for a while."""
-    return _act(service, which, rollout_id, body, discard)
+    return _act(service, which, rollout_id, body, discard, dry_run=dry_run)
 
 
 @of_stream.post(
@@ -157,9 +162,11 @@ def discard_one(which: WhichStream, rollout_id: RolloutId, body: JsonBody, servi
     responses=answers("Rollout", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
     openapi_extra=takes("ReasonBody"),
 )
-def roll_one_back(which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService) -> Rollout:
+def roll_one_back(
+    which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
+) -> Rollout:
     """Tell jobs again what they were told before a rollout, verified or not; it is not tried again for a while."""
-    return _act(service, which, rollout_id, body, roll_back)
+    return _act(service, which, rollout_id, body, roll_back, dry_run=dry_run)
 
 
 @of_stream.post(
@@ -169,9 +176,11 @@ def roll_one_back(which: WhichStream, rollout_id: RolloutId, body: JsonBody, ser
     responses=answers("PolicyAnswer", 400, 404, 413, 415, 422, 503),
     openapi_extra=takes("ReasonBody"),
 )
-def pause(which: WhichStream, body: JsonBody, service: TheService, response: Response) -> PolicyAnswer:
+def pause(
+    which: WhichStream, body: JsonBody, service: TheService, response: Response, *, dry_run: DryRun
+) -> PolicyAnswer:
     """Set the policy's paused, and nothing else of it: nothing new is rolled; what is under way is still watched."""
-    return _set_paused(service, which, body, response, paused=True)
+    return _set_paused(service, which, body, response, paused=True, dry_run=dry_run)
 
 
 @of_stream.post(
@@ -181,9 +190,11 @@ def pause(which: WhichStream, body: JsonBody, service: TheService, response: Res
     responses=answers("PolicyAnswer", 400, 404, 413, 415, 422, 503),
     openapi_extra=takes("ReasonBody"),
 )
-def resume(which: WhichStream, body: JsonBody, service: TheService, response: Response) -> PolicyAnswer:
+def resume(
+    which: WhichStream, body: JsonBody, service: TheService, response: Response, *, dry_run: DryRun
+) -> PolicyAnswer:
     """Take the policy's paused back, and change nothing else of it."""
-    return _set_paused(service, which, body, response, paused=False)
+    return _set_paused(service, which, body, response, paused=False, dry_run=dry_run)
 
 
 router.include_router(of_stream)
@@ -197,10 +208,12 @@ def _page(pairs: Sequence[tuple[RolloutRow, StreamRow]], limit: int) -> RolloutP
     )
 
 
-def _act(service: Service, which: StreamPath, rollout_id: int, body: bytes, act: _Act) -> Rollout:
+def _act(
+    service: Service, which: StreamPath, rollout_id: int, body: bytes, act: _Act, *, dry_run: bool
+) -> Rollout:
     reason = parse_body(_REASON, body).reason
     now_us = service.clock()
-    with service.database.write() as session:
+    with service.database.write(keep=not dry_run) as session:
         stream = _locked(session, which, now_us)
         row = act(session, stream.id, rollout_id, reason, now_us, share_ppm=service.decider.rollout_share_ppm)
         session.flush()
@@ -208,14 +221,15 @@ def _act(service: Service, which: StreamPath, rollout_id: int, body: bytes, act:
 
 
 def _set_paused(
-    service: Service, which: StreamPath, body: bytes, response: Response, *, paused: bool
+    service: Service, which: StreamPath, body: bytes, response: Response, *, paused: bool, dry_run: bool
 ) -> PolicyAnswer:
     reason = parse_body(_REASON, body).reason
     now_us = service.clock()
-    with service.database.write() as session:
+    with service.database.write(keep=not dry_run) as session:
         stream_id = _locked(session, which, now_us).id
         stored = set_paused(session, stream_id, paused=paused, reason=reason, now_us=now_us)
-    decide_now(service, stream_id)
+    if not dry_run:
+        decide_now(service, stream_id)
     response.headers["ETag"] = etag(stored.generation)
     return policy_answer(stored)
 

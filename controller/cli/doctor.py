@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from json import dumps
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +14,7 @@ from tidemark.controller.cli.fail import fail
 from tidemark.controller.cli.remote import (
     DEFAULT_URL,
     TOKEN_VARIABLE,
+    JsonOption,
     TokenFileOption,
     UrlOption,
     connect,
@@ -19,6 +23,8 @@ from tidemark.controller.client_errors import CannotAskError, RefusedError, Toke
 from tidemark.controller.paths import stream_path
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tidemark.controller.client import Client
 
 __all__ = ["register"]
@@ -37,38 +43,41 @@ def register(app: typer.Typer) -> None:
             str | None, typer.Argument(metavar="[STREAM]", help="Stream of the job; else all of them.")
         ] = None,
         *,
+        json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
         """Say what is fine and what is missing, and what to do next; exit code 1 when something is missing."""
         try:
             with connect(url, token_file) as tidemark:
-                missing = _examine(tidemark, job, stream)
+                found = _examine(tidemark, job, stream)
         except TokenRefusedError as error:
             fail(f"{error}; next: name a token of this controller by --token-file or {TOKEN_VARIABLE}")
         except CannotAskError as error:
             fail(f"{error}; next: `tidemark serve`, or name its address by --url")
         except RefusedError as error:
             fail(str(error))
-        if missing:
+        if json:
+            fields = ("job", "stream", "fine", "text", "next")
+            rows = [(job, name, one.fine, one.text, one.step) for name, one in found]
+            typer.echo(dumps({"findings": [dict(zip(fields, row, strict=True)) for row in rows]}, indent=2))
+        else:
+            _show(job, found)
+        if not all(finding.fine for _, finding in found):
             raise typer.Exit(SOMETHING_MISSING)
 
 
-def _examine(tidemark: Client, job: str, stream: str | None) -> int:
-    """Print what is found and return how much is missing."""
+def _examine(tidemark: Client, job: str, stream: str | None) -> list[tuple[str | None, Finding]]:
+    """Return what is found, each with the stream that it is about; None for the job."""
     tidemark.ready()
-    _show(Finding(f"the controller at {tidemark.url} answers"))
     names = [told.stream for told in tidemark.streams(job)] if stream is None else [stream]
-    missing = 0
-    for name in names:
-        typer.echo(f"{job}/{name}")
-        for finding in _look(tidemark, Place.of(tidemark, job, name)):
-            _show(finding)
-            missing += not finding.fine
+    found: list[tuple[str | None, Finding]] = [(None, Finding(f"the controller at {tidemark.url} answers"))]
     if not names:
         start = Place.of(tidemark, job, "").start()
-        _show(Finding(f"nothing is known of job {job}: no report has come", start))
-    return missing + (not names)
+        found.append((None, Finding(f"nothing is known of job {job}: no report has come", start)))
+    for name in names:
+        found += [(name, finding) for finding in _look(tidemark, Place.of(tidemark, job, name))]
+    return found
 
 
 def _look(tidemark: Client, place: Place) -> list[Finding]:
@@ -82,7 +91,11 @@ def _look(tidemark: Client, place: Place) -> list[Finding]:
     return checkup(status, place)
 
 
-def _show(finding: Finding) -> None:
-    typer.echo(f"  {'ok     ' if finding.fine else 'missing'}  {finding.text}")
-    if finding.step is not None:
-        typer.echo(f"           next: {finding.step}")
+def _show(job: str, found: Iterable[tuple[str | None, Finding]]) -> None:
+    for stream, findings in groupby(found, key=itemgetter(0)):
+        if stream is not None:
+            typer.echo(f"{job}/{stream}")
+        for _, finding in findings:
+            typer.echo(f"  {'ok     ' if finding.fine else 'missing'}  {finding.text}")
+            if finding.step is not None:
+                typer.echo(f"           next: {finding.step}")

@@ -10,6 +10,7 @@ import typer
 from tidemark.controller.cli.fail import refused
 from tidemark.controller.cli.remote import (
     DEFAULT_URL,
+    DryRunOption,
     JobArgument,
     JsonOption,
     SomeJobArgument,
@@ -93,6 +94,7 @@ def _register_approve(app: typer.Typer) -> None:
         rollout: IdArgument,
         *,
         reason: WhyOption,
+        dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
@@ -100,8 +102,8 @@ def _register_approve(app: typer.Typer) -> None:
         """Approve a rollout; it is published as soon as nothing else holds it."""
         with asking(url, token_file) as tidemark:
             found = _find(tidemark, rollout)
-            told = tidemark.approve(found.job, found.stream, rollout, reason)
-        as_json(told) if json else _show("approved", told)
+            told = tidemark.approve(found.job, found.stream, rollout, reason, dry_run=dry_run)
+        as_json(told) if json else _show("would approve" if dry_run else "approved", told)
 
 
 def _register_discard(app: typer.Typer) -> None:
@@ -110,6 +112,7 @@ def _register_discard(app: typer.Typer) -> None:
         rollout: IdArgument,
         *,
         reason: WhyOption,
+        dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
@@ -117,8 +120,8 @@ def _register_discard(app: typer.Typer) -> None:
         """Turn down a rollout that no job was told of."""
         with asking(url, token_file) as tidemark:
             found = _find(tidemark, rollout)
-            told = tidemark.discard(found.job, found.stream, rollout, reason)
-        as_json(told) if json else _show("discarded", told)
+            told = tidemark.discard(found.job, found.stream, rollout, reason, dry_run=dry_run)
+        as_json(told) if json else _show("would discard" if dry_run else "discarded", told)
 
 
 def _register_rollback(app: typer.Typer) -> None:
@@ -128,6 +131,7 @@ def _register_rollback(app: typer.Typer) -> None:
         stream: StreamArgument,
         *,
         reason: WhyOption,
+        dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
@@ -139,8 +143,8 @@ def _register_rollback(app: typer.Typer) -> None:
                 refused(
                     f"{job}/{stream} has no rollout to go back from; `tidemark rollouts --all` lists them"
                 )
-            told = tidemark.roll_back(job, stream, newest.id, reason)
-        as_json(told) if json else _show("rolled back", told)
+            told = tidemark.roll_back(job, stream, newest.id, reason, dry_run=dry_run)
+        as_json(told) if json else _show("would roll back" if dry_run else "rolled back", told)
 
 
 def _register_pause(app: typer.Typer) -> None:
@@ -150,14 +154,16 @@ def _register_pause(app: typer.Typer) -> None:
         stream: StreamArgument,
         *,
         reason: WhyOption,
+        dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
         """Roll nothing new for a stream; what is under way is still watched."""
         with asking(url, token_file) as tidemark:
-            told = tidemark.pause(job, stream, reason)
-        as_json(told) if json else typer.echo(f"paused {job}/{stream}: nothing new is rolled: {reason}")
+            told = tidemark.pause(job, stream, reason, dry_run=dry_run)
+        verb = "would pause" if dry_run else "paused"
+        as_json(told) if json else typer.echo(f"{verb} {job}/{stream}: nothing new is rolled: {reason}")
 
     @app.command("resume")
     def resume(
@@ -165,14 +171,16 @@ def _register_pause(app: typer.Typer) -> None:
         stream: StreamArgument,
         *,
         reason: WhyOption,
+        dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
         """Take a pause back."""
         with asking(url, token_file) as tidemark:
-            told = tidemark.resume(job, stream, reason)
-        as_json(told) if json else typer.echo(f"resumed {job}/{stream}: {reason}")
+            told = tidemark.resume(job, stream, reason, dry_run=dry_run)
+        verb = "would resume" if dry_run else "resumed"
+        as_json(told) if json else typer.echo(f"{verb} {job}/{stream}: {reason}")
 
 
 def _states(names: Sequence[str]) -> tuple[State, ...]:
@@ -209,5 +217,6 @@ def _change(row: Rollout) -> str:
 
 
 def _show(verb: str, told: Rollout) -> None:
-    typer.echo(f"{verb} rollout {told.id} of {told.job}/{told.stream}, {_change(told)}: now {told.state}")
+    when = "then" if verb.startswith("would") else "now"
+    typer.echo(f"{verb} rollout {told.id} of {told.job}/{told.stream}, {_change(told)}: {when} {told.state}")
     typer.echo(f"  {told.reason}")

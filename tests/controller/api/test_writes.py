@@ -1,4 +1,4 @@
-"""Writes of specifications and pins: versions, reasons, dry runs, on both databases."""
+"""Writes of specifications and pins, and what a person does: versions, reasons, dry runs, on both databases."""
 
 from __future__ import annotations
 
@@ -166,6 +166,35 @@ def test_a_dry_run_answers_as_the_write_does_and_changes_nothing(either: Control
     assert tried.headers.get("etag") == done.headers.get("etag")
     assert {**tried.json(), "dry_run": False} == done.json()
     assert tried.json()["dry_run"] is True
+    assert everything(either) != before
+
+
+@pytest.mark.parametrize("act", [":approve", ":discard", ":rollback", ":pause", ":resume"])
+def test_a_dry_run_of_what_a_person_does_answers_as_that_does_and_changes_nothing(
+    either: Controller, act: str
+) -> None:
+    put(either, "/slo", TARGET)
+    put(either, "/policy", {"mode": "OnRestart", "approval": "all"})
+    either.report_all(REPORTS)
+    either.turn()
+    told: list[None] = []
+    why = {"reason": "why"}
+    (rollout,) = either.get("/rollouts").json()["rollouts"]
+    path = f"/rollouts/{rollout['id']}"
+    if act == ":rollback":
+        assert either.http.post(STREAM + path + ":approve", json=why).status_code == 200
+    if act in {":pause", ":resume"}:
+        path = ""
+    if act == ":resume":
+        assert either.http.post(STREAM + ":pause", json=why).status_code == 200
+    before = everything(either)
+    either.service.database.when_answers_change(lambda: told.append(None))
+    tried = either.http.post(STREAM + path + act + "?dryRun=All", json=why)
+    assert tried.status_code == 200, tried.text
+    assert (everything(either), told) == (before, [])
+    done = either.http.post(STREAM + path + act, json=why)
+    assert tried.json() == done.json()
+    assert tried.headers.get("etag") == done.headers.get("etag")
     assert everything(either) != before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, get_args
@@ -112,6 +113,25 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     assert fine(result)[0] == "the controller at URL answers"
     assert "the SLO asks for 0.99 of the rows at a confidence of 0.95" in fine(result)
     assert "there is enough evidence: 1,520 rows, and 299 are needed" in fine(result)
+
+
+def test_programs_get_the_same_findings_as_people(controller: Controller, doctor: Doctor) -> None:
+    unknown = json.loads(doctor("job", "--json").stdout)["findings"]
+    assert unknown[-1] == {
+        "job": "job",
+        "stream": None,
+        "fine": False,
+        "text": "nothing is known of job job: no report has come",
+        "next": START,
+    }
+    controller.report_all(REPORTS[:6])
+    controller.put("/slo", {"target": "0.99"})
+    result, people = doctor("job", "--json"), doctor("job")
+    found = json.loads(result.stdout)["findings"]
+    assert (result.exit_code, people.exit_code) == (1, 1)
+    assert {one["text"]: one["next"] for one in found if not one["fine"]} == missing(people)
+    assert [one["text"] for one in found if one["fine"]] == fine(people)
+    assert [one["stream"] for one in found] == [None, *["stream"] * (len(found) - 1)]
 
 
 def test_every_stream_of_a_job_is_looked_at(controller: Controller, doctor: Doctor) -> None:

@@ -97,6 +97,27 @@ def test_a_rollout_is_listed_approved_and_rolled_back(
     assert "not this week" in "\n".join(said(tidemark("events", "shop")))
 
 
+def test_a_dry_run_says_what_would_become_of_a_rollout_and_leaves_it_alone(
+    tidemark: Tidemark, job: HttpJob
+) -> None:
+    ((number, _),) = states(tidemark)
+
+    def tried(*command: str) -> str:
+        before = states(tidemark, "--all")
+        found = said(tidemark(*command, "--reason", "why", "--dry-run"))[0]
+        assert states(tidemark, "--all") == before
+        return found
+
+    assert tried("discard", str(number)).endswith(": then Discarded")
+    told = tried("approve", str(number))
+    assert told.startswith(f"would approve rollout {number} of shop/clicks, own -> ")
+    assert told.endswith(": then Published")
+    said(tidemark("approve", str(number), "--reason", "why"))
+    assert tried("rollback", "shop", "clicks").startswith(f"would roll back rollout {number} of ")
+    assert tried("pause", "shop", "clicks") == "would pause shop/clicks: nothing new is rolled: why"
+    assert tried("resume", "shop", "clicks") == "would resume shop/clicks: why"
+
+
 def test_a_rollout_is_discarded_before_anybody_is_told(tidemark: Tidemark, job: HttpJob) -> None:
     ((number, _),) = states(tidemark, "shop", "clicks")
     lines = said(tidemark("discard", str(number), "--reason", "too narrow"))
