@@ -88,6 +88,7 @@ def create_app(settings: Settings | None = None, clock: Clock = system_clock) ->
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.database.migrate()
+        service.database.start()
         service.door.refresh()
         service.decider.leases.start()
         service.ticker.start()

@@ -13,6 +13,7 @@ from structlog.contextvars import bind_contextvars, unbind_contextvars
 from tidemark.controller.clock import Clock
 from tidemark.controller.decision import Decider
 from tidemark.controller.errors import LeaseLostError
+from tidemark.controller.giving_way import GiveWay, at_once
 from tidemark.controller.metrics.process import LoopCounters
 from tidemark.controller.overviews import Overviews
 from tidemark.controller.pinning import mend_pins
@@ -40,7 +41,9 @@ class Turn:
     """Streams that could not be decided; their last decision stays."""
 
 
-def run_once(database: Database, decider: Decider, counters: LoopCounters, now_us: int) -> Turn:
+def run_once(
+    database: Database, decider: Decider, counters: LoopCounters, now_us: int, give_way: GiveWay = at_once
+) -> Turn:
     """Decide every stream that has an SLO and that this process holds the lease of.
 
     One that fails is logged and counted and does not stop the others.
@@ -64,6 +67,7 @@ def run_once(database: Database, decider: Decider, counters: LoopCounters, now_u
     for stream_id, job, stream in streams:
         # Every line that is logged meanwhile says of which stream it is.
         bind_contextvars(job=job, stream=stream)
+        give_way()
         begun = perf_counter()
         try:
             worked = decider.decide(stream_id, now_us)
@@ -95,6 +99,7 @@ class Ticker:
         counters: counts what turns do.
         clock: the wall time in microseconds.
         tick_seconds: time between two turns in seconds.
+        give_way: called before each stream is decided.
     """
 
     def __init__(
@@ -107,6 +112,7 @@ class Ticker:
         counters: LoopCounters,
         clock: Clock,
         tick_seconds: float,
+        give_way: GiveWay,
     ) -> None:
         self._database = database
         self._decider = decider
@@ -115,6 +121,7 @@ class Ticker:
         self._counters = counters
         self._clock = clock
         self._tick_seconds = tick_seconds
+        self._give_way = give_way
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tidemark-loop", daemon=True)
         self.turns = 0
@@ -140,7 +147,7 @@ class Ticker:
         while not self._stop.is_set():
             begun = perf_counter()
             try:
-                run_once(self._database, self._decider, self._counters, self._clock())
+                run_once(self._database, self._decider, self._counters, self._clock(), self._give_way)
                 with self._counters.upkeep_seconds.time():
                     self._upkeep.turn(self._clock())
                 self._overviews.turn(self._clock())

@@ -20,6 +20,7 @@ from tidemark.controller.api.schemas import Condition
 from tidemark.controller.api.views import Known, conditions_now
 from tidemark.controller.clock import SteadyClock
 from tidemark.controller.errors import LeaseLostError
+from tidemark.controller.giving_way import GiveWay, at_once
 from tidemark.controller.leases import LeaseKeeper
 from tidemark.controller.store.database import Database
 from tidemark.controller.store.horizon import effective_ms, facts, horizon_of, open_keys
@@ -66,6 +67,7 @@ class Overviews:
         retention: how long data are kept.
         rule: from when on a partition is skewed.
         steady: a clock that never jumps, in seconds.
+        give_way: called before each piece of work.
     """
 
     def __init__(
@@ -74,7 +76,9 @@ class Overviews:
         leases: LeaseKeeper,
         retention: Retention,
         rule: SkewRule,
+        *,
         steady: SteadyClock = time.monotonic,
+        give_way: GiveWay = at_once,
     ) -> None:
         self._database = database
         self._leases = leases
@@ -82,6 +86,7 @@ class Overviews:
         self.rule = rule
         """From when on a partition is skewed."""
         self._steady = steady
+        self._give_way = give_way
         self._done: dict[int, tuple[int, tuple[object, ...]]] = {}
 
     def turn(self, now_us: int, most_seconds: float = MOST_SECONDS) -> int:
@@ -125,14 +130,17 @@ class Overviews:
         lease = self._leases.lease_of(stream_id)
         if lease is None:
             return
+        self._give_way()
         with self._database.write() as session:
             found = locked_rollup(session, stream_id)
             if found is not None:
                 rollup, newest_us = found
                 count_waiting(session, rollup)
                 move_horizon(session, rollup, newest_us, self._retention)
+        self._give_way()
         with self._database.read() as session:
             look = self._look(session, stream_id, now_us)
+        self._give_way()
         with self._database.write() as session:
             stream = session.get_one(StreamRow, stream_id)
             lock_stream(session, stream.job, stream.stream, now_us)

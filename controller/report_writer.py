@@ -26,6 +26,9 @@ _log = logging.getLogger(__name__)
 MOST_TOGETHER = 32
 """How many reports are committed together at the most: what the last one of them waits for."""
 
+MOST_WAY_SECONDS = 0.1
+"""How long work that can wait gives way to reports at one time: where they never end, it still gets on."""
+
 STOP_TIMEOUT_SECONDS = 10.0
 """How long a shutdown waits for the reports that wait."""
 
@@ -47,6 +50,8 @@ class ReportWriter:
         self._clock = clock
         self._counters = counters
         self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        self._idle = threading.Event()
+        self._idle.set()
         self._thread = threading.Thread(target=self._run, name="tidemark-reports", daemon=True)
         self.groups = 0
         """Groups committed so far."""
@@ -72,13 +77,24 @@ class ReportWriter:
         The future raises what ``store.intake.take_report`` raises, or what the database does.
         """
         future: Future[Receipt] = Future()
+        self._idle.clear()
         self._queue.put((report, future, perf_counter()))
         return future
+
+    def give_way(self) -> None:
+        """Wait until no report waits or is being taken, but not for long.
+
+        For work that can wait, between its pieces: it shares the store's one writer and the interpreter with reports.
+        """
+        self._idle.wait(MOST_WAY_SECONDS)
 
     def _run(self) -> None:
         last = False
         while not last:
+            if self._queue.empty():
+                self._idle.set()
             each, group = self._queue.get(), []
+            self._idle.clear()
             while each is not None:
                 # Who has gone away is not waited for, and needs no acknowledgement.
                 if each[1].set_running_or_notify_cancel():
@@ -90,6 +106,7 @@ class ReportWriter:
             if group:
                 # One order for all replicas: streams are locked in it.
                 self._write(sorted(group, key=_order))
+        self._idle.set()
 
     def _write(self, waiting: list[Waiting]) -> None:
         try:

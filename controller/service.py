@@ -84,9 +84,12 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     registry = CollectorRegistry()
     scrape = Scrape(database, registry, settings.metrics_partitions)
     intake, loop = IntakeCounters(registry), LoopCounters(registry)
-    upkeep = Upkeep(database, leases, settings.retention)
+    reports = ReportWriter(database, clock, intake)
+    upkeep = Upkeep(database, leases, settings.retention, reports.give_way)
     rule = SkewRule(settings.skew_share_ppm, settings.skew_amount_ms)
-    overviews = Overviews(database, leases, settings.retention, rule, steady)
+    overviews = Overviews(
+        database, leases, settings.retention, rule, steady=steady, give_way=reports.give_way
+    )
     ticker = Ticker(
         database,
         decider,
@@ -95,8 +98,8 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         counters=loop,
         clock=clock,
         tick_seconds=settings.tick_seconds,
+        give_way=reports.give_way,
     )
-    reports = ReportWriter(database, clock, intake)
     watch = Watch(database)
     database.when_answers_change(watch.wake)
     measure(registry, "tidemark_bounds_watched", lambda: watch.waiting)

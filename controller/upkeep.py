@@ -6,6 +6,7 @@ import logging
 
 from sqlalchemy import select
 
+from tidemark.controller.giving_way import GiveWay, at_once
 from tidemark.controller.leases import LeaseKeeper
 from tidemark.controller.store.database import Database
 from tidemark.controller.store.rollups import STEPS, locked_rollup
@@ -32,12 +33,16 @@ class Upkeep:
         database: the store.
         leases: which streams are this process's.
         retention: how long data are kept.
+        give_way: called before each step.
     """
 
-    def __init__(self, database: Database, leases: LeaseKeeper, retention: Retention) -> None:
+    def __init__(
+        self, database: Database, leases: LeaseKeeper, retention: Retention, give_way: GiveWay = at_once
+    ) -> None:
         self._database = database
         self._leases = leases
         self._retention = retention
+        self._give_way = give_way
         self._done_us: dict[int, int] = {}
 
     def turn(self, now_us: int, most_steps: int = MOST_STEPS) -> int:
@@ -77,6 +82,7 @@ class Upkeep:
 
     def step(self, stream_id: int) -> bool:
         """Take the next step that one stream needs, in one transaction; return False when there is none."""
+        self._give_way()
         with self._database.write() as session:
             found = locked_rollup(session, stream_id)
             return found is not None and any(step(session, *found, self._retention) for step in STEPS)

@@ -24,6 +24,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from tidemark.controller.errors import StoreUnusableError
+from tidemark.controller.store.checkpoints import MOST_PAGES, Checkpoints
 from tidemark.controller.store.counted import COUNTED_REPORTS, NEWLY_COUNTED, CountedReports
 from tidemark.controller.store.limits import LIMITS, NO_LIMITS, Limits
 
@@ -99,6 +100,9 @@ class Database:
             self._writer = self._engine
         # SQLite lets one writer in and has others poll; a queue of our own is fair and does not sleep.
         self._turn = threading.Lock() if self.dialect == "sqlite" else nullcontext()
+        self.checkpoints = (
+            Checkpoints(self._engine.raw_connection, self._turn) if self.dialect == "sqlite" else None
+        )
         self._told: list[Callable[[], None]] = []
 
     def when_answers_change(self, callback: Callable[[], None]) -> None:
@@ -123,6 +127,8 @@ class Database:
                     return
             changed = session.info.get(ANSWERS_CHANGED, False)
             self.counted.add(session.info.get(NEWLY_COUNTED, {}))
+            if self.checkpoints is not None:
+                self.checkpoints.due()
         if changed:
             for callback in self._told:
                 callback()
@@ -167,8 +173,15 @@ class Database:
         with self._writer.connect() as connection:
             yield connection
 
+    def start(self) -> None:
+        """Begin what a server does for its database beside transactions: on SQLite, checkpoints."""
+        if self.checkpoints is not None:
+            self.checkpoints.start()
+
     def close(self) -> None:
-        """Close all connections."""
+        """End that, and close all connections."""
+        if self.checkpoints is not None:
+            self.checkpoints.stop()
         self._engine.dispose()
 
 
@@ -191,6 +204,7 @@ def _tune_sqlite(engine: Engine) -> None:
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute(f"PRAGMA wal_autocheckpoint={MOST_PAGES}")
         cursor.close()
 
     @event.listens_for(engine, "begin")

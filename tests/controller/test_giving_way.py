@@ -1,0 +1,76 @@
+"""Giving way: what can wait lets reports go first, and is not held up by them for ever."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tidemark.controller import report_writer
+from tidemark.controller.loop import run_once
+
+from support.controller_app import Controller
+from support.reports import START_US, query_reports
+from support.streams import SECOND
+
+REPORTS = query_reports([[("p", START_US + batch * SECOND)] for batch in range(3)])
+
+
+def test_it_waits_until_the_reports_that_wait_are_committed(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_writer, "MOST_WAY_SECONDS", 30)
+    reports = controller.service.reports
+    with controller.service.database.write():
+        futures = [reports.take(report) for report in REPORTS]
+        waits = threading.Thread(target=reports.give_way)
+        waits.start()
+        waits.join(0.2)
+        assert waits.is_alive()
+    waits.join(30)
+    assert not waits.is_alive()
+    assert all(future.done() for future in futures)
+
+
+def test_reports_that_never_end_hold_it_up_for_a_moment_only(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_writer, "MOST_WAY_SECONDS", 0.01)
+    with controller.service.database.write():
+        future = controller.service.reports.take(REPORTS[0])
+        controller.service.reports.give_way()
+        assert not future.done()
+    assert not future.result(30).duplicate
+
+
+def test_nothing_waits_where_there_are_no_reports(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the server stopped, too: what still works then must not wait at each piece."""
+    monkeypatch.setattr(report_writer, "MOST_WAY_SECONDS", 0)
+    reports = controller.service.reports
+    for report in REPORTS:
+        reports.take(report).result(30)
+    reports.stop()
+    assert reports._idle.is_set()
+    reports.give_way()
+
+
+def test_decisions_upkeep_and_looks_give_way_before_each_piece(controller: Controller) -> None:
+    controller.put("/slo", {"target": "0.95"})
+    controller.report_all(REPORTS)
+    service, given = controller.service, []
+    service.decider.leases.keep(now=True)
+
+    def give_way() -> None:
+        # Nothing is held meanwhile: the store's one writer is free.
+        with service.database.write():
+            given.append(1)
+
+    service.overviews._give_way = service.ticker._upkeep._give_way = give_way
+    run_once(service.database, service.decider, service.loop, controller.clock(), give_way)
+    assert len(given) == 1
+    service.overviews.look(1, controller.clock())
+    assert len(given) == 4
+    service.ticker._upkeep.step(1)
+    assert len(given) == 5
