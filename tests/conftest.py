@@ -31,17 +31,16 @@ settings.load_profile("shared cores")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what starts another program, put files with slow tests first, and let JVMs start fast.
+    """Mark as slow what starts another program, put files with such tests first, and let JVMs start fast.
 
     A long file that begins last would leave the other processes idle; those of ``e2e`` take longest.
     """
-    slow = set()
+    long = set()
     for item in items:
         if _starts_another_program(item):
             item.add_marker(pytest.mark.slow)
-        if item.get_closest_marker("slow"):
-            slow.add(item.path)
-    items.sort(key=lambda item: ("e2e" not in item.path.parts, item.path not in slow))
+            long.add(item.path)
+    items.sort(key=lambda item: ("e2e" not in item.path.parts, item.path not in long))
     if not any(item.get_closest_marker("bench") for item in items):
         os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
 

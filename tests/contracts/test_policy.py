@@ -196,6 +196,7 @@ def test_bounds_are_whole_milliseconds(made: Made) -> None:
         assert all(bound % 1_000 == 0 for bound in bounds_us or ())
 
 
+@pytest.mark.slow
 @every_policy
 def test_the_state_does_not_grow_with_the_rows(made: Made) -> None:
     """A driver runs for months: at most 4 kB a partition, and for rings of rows their stated 32 kB more."""

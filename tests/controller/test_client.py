@@ -42,6 +42,7 @@ def client(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 # -- answers -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_stream_from_its_first_report_to_an_adopted_bound(controller: Controller, client: Client) -> None:
     for report in REPORTS:
         assert not client.send_report(report).duplicate
@@ -82,6 +83,7 @@ def test_a_stream_from_its_first_report_to_an_adopted_bound(controller: Controll
     client.ready()
 
 
+@pytest.mark.slow
 def test_lists_are_asked_for_page_by_page(controller: Controller, client: Client) -> None:
     for number in range(205):
         controller.http.put(f"/v1/jobs/{number:03}/pin", json={"to": "Off", "reason": "why"})
@@ -139,6 +141,7 @@ def test_who_changes_what_somebody_else_just_changed_is_told_and_nothing_is_lost
 # -- the watch -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_watch_tells_the_bound_at_once_and_each_change_when_it_comes(
     controller: Controller, client: Client
 ) -> None:

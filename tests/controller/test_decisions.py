@@ -105,6 +105,7 @@ def test_the_recommendation_meets_the_target_on_the_exact_needs(controller: Cont
     assert narrower.late > narrower.rows * 0.1
 
 
+@pytest.mark.slow
 def test_the_same_reports_give_the_same_recommendation_in_any_order_and_at_any_time(tmp_path: Path) -> None:
     seen: list[Any] = []
     for number, reports in enumerate((REPORTS, list(reversed(REPORTS)))):
@@ -260,6 +261,7 @@ def test_the_bound_is_answered_304_while_its_etag_is_current(controller: Control
     assert (held.status_code, held.content) == (304, b"")
 
 
+@pytest.mark.slow
 def test_a_generation_grows_exactly_when_mode_or_bound_change_and_names_one_answer_for_good(
     controller: Controller,
 ) -> None:

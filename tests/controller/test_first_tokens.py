@@ -88,6 +88,7 @@ def test_tokens_that_have_all_ended_do_not_come_back_with_a_restart(url: str, tm
         assert controller.http.get("/v1/streams", headers=bearer(made["root"])).status_code == 401
 
 
+@pytest.mark.slow
 def test_of_replicas_that_start_together_one_takes_the_files(url: str, tmp_path: Path) -> None:
     files(tmp_path / "t", root="admin", prometheus="viewer")
     with closing(Database(url)) as database:

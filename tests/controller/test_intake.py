@@ -136,6 +136,7 @@ def test_key_order_and_whitespace_do_not_make_another_content(controller: Contro
     assert controller.send("/reports", json.dumps(shuffled, indent=3).encode()).status_code == 200
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(
     st.randoms(use_true_random=False),
@@ -327,6 +328,7 @@ def test_a_report_without_a_field_is_refused_with_the_pointer_to_it(
     refused(refusing, dropped(path), "/operator" if path == ("operator", "kind") else pointer(path))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(PLACES), st.sampled_from(WRONG))
 def test_a_report_with_anything_of_another_type_is_refused_and_nothing_is_stored(
@@ -487,6 +489,7 @@ def test_rows_that_met_a_filter_which_knew_nothing_are_early_and_not_unknown(con
     assert controller.status()["completeness"]["rows"] == 240
 
 
+@pytest.mark.slow
 def test_rows_whose_base_nobody_knows_are_unknown(controller: Controller) -> None:
     # The first report of a restarted job whose earlier batches were never reported: the watermark was in Spark's log.
     report = report_of(

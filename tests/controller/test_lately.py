@@ -24,6 +24,7 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("looked", [0, 150, 200])
 def test_sums_are_those_of_the_reports_whether_they_are_counted_in_slots_or_not(
     url: str, looked: int

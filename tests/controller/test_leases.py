@@ -80,6 +80,7 @@ def numbers(database: Database) -> list[int]:
 # -- sharing out ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     holders=st.lists(st.sampled_from(["a", "b", "c", "dead", None]), min_size=1, max_size=40),
     live=st.sets(st.sampled_from(["a", "b", "c"]), min_size=1),

@@ -115,6 +115,7 @@ def test_live_is_refused_while_the_ceiling_is_below_the_bound_and_the_slowest_pa
     assert either.put("/policy", {"mode": "Live"}).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_partition_that_has_long_been_silent_takes_no_room_under_the_ceiling(
     controller: Controller,
 ) -> None:

@@ -84,6 +84,7 @@ def told(controller: Controller) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_a_database_of_the_first_migration_opens_with_its_data_and_goes_on(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest

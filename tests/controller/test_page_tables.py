@@ -45,6 +45,7 @@ def charts(controller: Controller) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_a_database_of_the_release_before_shows_the_same_charts(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest

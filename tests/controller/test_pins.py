@@ -106,6 +106,7 @@ def test_a_pin_to_off_takes_the_bound_back_and_unpinning_gives_it_again(either: 
     assert after["generation"] == before["generation"] + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["OnRestart", "Restart", "Live"])
 def test_a_pin_to_ceiling_makes_the_acknowledged_ceiling_the_bound(controller: Controller, mode: str) -> None:
     acknowledge(controller)

@@ -191,6 +191,7 @@ WITHOUT = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("missing", "arguments", "told"),
     [

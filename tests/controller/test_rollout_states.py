@@ -255,6 +255,7 @@ def test_whatever_happens_on_postgresql_rollouts_keep_their_promises(new_postgre
         run(machine, examples=5, steps=20)
 
 
+@pytest.mark.slow
 def test_a_short_way_through_every_kind_of_happening_keeps_its_promises(tmp_path: Path) -> None:
     with machine_on(f"sqlite:///{tmp_path / 'x.db'}") as machine:
         run(machine, examples=2, steps=12)

@@ -118,6 +118,7 @@ def test_the_first_wait_that_can_be_read_counts_up_to_a_minute(
     assert wait_seconds(headers) == seconds
 
 
+@pytest.mark.slow
 def test_an_answer_that_the_caller_does_not_hold_comes_at_once(controller: Controller) -> None:
     first = controller.get("/bound", headers={"Prefer": "wait=60"})
     assert (first.status_code, first.headers["preference-applied"]) == (200, "wait=60")
@@ -131,6 +132,7 @@ def test_without_the_preference_nothing_waits_and_none_is_said_to_be_applied(con
     assert (answer.status_code, "preference-applied" in answer.headers) == (304, False)
 
 
+@pytest.mark.slow
 def test_what_does_not_change_is_304_when_the_time_is_up(controller: Controller) -> None:
     etag = controller.get("/bound").headers["etag"]
     began = time.monotonic()
@@ -194,6 +196,7 @@ def test_a_pin_of_the_fleet_reaches_those_who_wait_for_a_stream_that_nobody_know
     play(url, story)
 
 
+@pytest.mark.slow
 def test_a_change_of_another_stream_ends_no_wait(url: str) -> None:
     async def story(here: Replica) -> None:
         held = here.hold(await here.etag(), 2)
@@ -204,6 +207,7 @@ def test_a_change_of_another_stream_ends_no_wait(url: str) -> None:
     play(url, story)
 
 
+@pytest.mark.slow
 def test_a_change_that_another_replica_writes_is_seen_within_some_seconds(url: str) -> None:
     async def run() -> None:
         async with AsyncExitStack() as both:
@@ -265,6 +269,7 @@ def test_a_list_of_etags_waits_while_any_of_them_is_current(url: str) -> None:
 WATCHERS = 200
 
 
+@pytest.mark.slow
 def test_two_hundred_who_wait_hold_no_connection_and_stop_nobody_else(url: str) -> None:
     async def story(here: Replica) -> None:
         etag = await here.etag()
@@ -294,6 +299,7 @@ def test_two_hundred_who_wait_hold_no_connection_and_stop_nobody_else(url: str) 
     play(url, story)
 
 
+@pytest.mark.slow
 def test_when_nobody_waits_the_store_is_asked_nothing(tmp_path: Path) -> None:
     async def story(here: Replica) -> None:
         watch = here.service.watch

@@ -190,6 +190,7 @@ def test_both_stages_are_pinned_to_one_base() -> None:
     assert tag.count(".") == 2
 
 
+@pytest.mark.slow
 def test_what_is_copied_is_not_ignored_and_the_rest_is() -> None:
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     copied = {

@@ -83,6 +83,7 @@ def test_the_archive_imports_where_only_the_zip_is_on_the_path(tmp_path: Path) -
     assert (found.stdout.split(), found.stderr) == (names, "")
 
 
+@pytest.mark.slow
 def test_every_module_of_models_imports_from_the_archive(tmp_path: Path) -> None:
     """The editable install is in that interpreter too: the zip, first on the path, must win."""
     write_archive(tmp_path / "a.zip")

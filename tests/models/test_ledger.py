@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -112,6 +113,7 @@ def test_at_millisecond_granules_the_ledger_equals_a_judge_of_each_row(
     assert ledger.completeness().exact
 
 
+@pytest.mark.slow
 @given(operators(10_000), rows, watermarks_ms)
 @settings(deadline=None)
 def test_the_interval_contains_the_truth_wherever_the_watermark_cuts(

@@ -100,6 +100,7 @@ def test_the_value_at_a_rank_is_never_below_the_order_statistic_and_at_most_gamm
                 assert exact <= found <= widest + 1e-9 * abs(exact), (size, rank, exact, found)
 
 
+@pytest.mark.slow
 def test_a_value_on_an_edge_and_its_neighbours_fall_on_the_right_sides() -> None:
     """Logarithms miss edges by a last bit: a third of them did before the edges themselves were asked."""
     edges = [edge for bucket in range(1, 2_500) if (edge := high_of_bucket(bucket)) is not None]

@@ -69,6 +69,7 @@ def test_the_planted_partition_is_told_with_what_it_costs() -> None:
     assert effect.beyond == effect.pairs == 1_000
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     partitions=st.integers(3, 40),
@@ -86,6 +87,7 @@ def test_a_partition_far_later_than_all_others_is_always_told_and_alone(
     assert skewed(needs) == {planted}
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(3, 50), st.lists(st.integers(-(10**8), 10**9), min_size=30, max_size=400))
 def test_of_equal_partitions_none_is_ever_told(partitions: int, needs: list[int]) -> None:

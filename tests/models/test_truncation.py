@@ -198,6 +198,7 @@ def test_the_bias_of_p99_is_at_most_3_percent_where_the_plain_quantile_is_a_fift
     assert abs(error["continued"]) <= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Pareto(2 s, shape 1.2)", "Pareto(10 s, shape 2)", "exponential(20 s)"])
 def test_with_its_tail_the_estimate_is_right_for_other_laws_too(name: str) -> None:
     """Nothing is tuned to the lognormal. Oldest age 9.4 times p99; nearer to it one run spreads too far for a test."""

@@ -247,6 +247,7 @@ def test_closing_lets_go_of_everybody_and_does_not_wait_for_the_request(
     assert got == [None]
 
 
+@pytest.mark.slow
 def test_the_watch_goes_on_after_an_outage(server: BoundServer, watch: BoundWatch) -> None:
     held = watch.wait_for(None, 10)
     assert held is not None

@@ -172,6 +172,7 @@ def test_a_heavy_tail_has_delays_of_minutes() -> None:
     assert delay.max() > 120
 
 
+@pytest.mark.slow
 def test_a_few_rows_are_dated_a_day_ahead() -> None:
     delay = delays_s(short("future"))
     ahead = delay[delay < 0]

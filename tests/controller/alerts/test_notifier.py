@@ -64,6 +64,7 @@ FIRING = ("firing", "TidemarkPartitionSkewed")
 ABSENT = ("firing", "TidemarkReportsAbsent")
 
 
+@pytest.mark.slow
 def test_a_skewed_partition_is_told_in_alertmanagers_form_and_told_to_be_over(
     url: str, webhook: Webhook
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_skewed_partition_is_told_in_alertmanagers_form_and_told_to_be_over(
         assert [event["kind"] for event in job.events("AlertResolved")] == ["AlertResolved"]
 
 
+@pytest.mark.slow
 def test_a_restart_tells_nothing_twice_and_still_tells_the_end(url: str, webhook: Webhook) -> None:
     with notified(url, webhook) as controller:
         job = skew(controller)
@@ -137,6 +139,7 @@ def test_a_restart_tells_nothing_twice_and_still_tells_the_end(url: str, webhook
     assert names(webhook) == [FIRING, ("resolved", "TidemarkPartitionSkewed")]
 
 
+@pytest.mark.slow
 def test_what_still_fires_is_told_again_after_a_while_and_not_before(
     database_url: str, webhook: Webhook
 ) -> None:
@@ -155,6 +158,7 @@ def test_what_still_fires_is_told_again_after_a_while_and_not_before(
     assert names(webhook) == [FIRING, FIRING]
 
 
+@pytest.mark.slow
 def test_of_two_replicas_one_tells_and_the_other_goes_on_when_it_is_gone(url: str, webhook: Webhook) -> None:
     with notified(url, webhook, lease_seconds=0.5) as first:
         skew(first)
@@ -185,6 +189,7 @@ def test_of_two_replicas_one_tells_and_the_other_goes_on_when_it_is_gone(url: st
         assert names(webhook).count(FIRING) == 1
 
 
+@pytest.mark.slow
 def test_a_stopped_job_is_told_and_a_paused_stream_is_not(database_url: str, webhook: Webhook) -> None:
     with notified(database_url, webhook) as controller:
         run_partitions(RolledJob(controller), 10)
@@ -196,6 +201,7 @@ def test_a_stopped_job_is_told_and_a_paused_stream_is_not(database_url: str, web
         assert names(webhook)[1:] == [("resolved", "TidemarkReportsAbsent")]
 
 
+@pytest.mark.slow
 def test_a_burst_of_late_rows_pages(url: str, webhook: Webhook) -> None:
     with notified(url, webhook) as controller:
         controller.put("/slo", {"target": "0.99"})
@@ -222,6 +228,7 @@ def test_a_burst_of_late_rows_pages(url: str, webhook: Webhook) -> None:
         }
 
 
+@pytest.mark.slow
 def test_a_receiver_that_is_too_busy_is_asked_again_and_one_that_refuses_is_left_alone_for_a_while(
     database_url: str, webhook: Webhook
 ) -> None:
@@ -234,6 +241,7 @@ def test_a_receiver_that_is_too_busy_is_asked_again_and_one_that_refuses_is_left
     assert names(webhook) == [FIRING]
 
 
+@pytest.mark.slow
 def test_what_is_refused_is_told_later_and_counted(database_url: str, webhook: Webhook) -> None:
     with notified(database_url, webhook) as controller:
         skew(controller)
@@ -248,6 +256,7 @@ def test_what_is_refused_is_told_later_and_counted(database_url: str, webhook: W
         assert sorted(names(webhook)) == [FIRING, ABSENT]
 
 
+@pytest.mark.slow
 def test_the_token_is_read_for_each_message_and_never_logged(
     database_url: str, webhook: Webhook, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -264,6 +273,7 @@ def test_the_token_is_read_for_each_message_and_never_logged(
     assert webhook.url not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_receiver_that_does_not_answer_holds_nobody_up(database_url: str) -> None:
     """Nothing listens there: the turn ends without a message, and the decision loop has never waited."""
     with running_webhook() as gone:
@@ -276,6 +286,7 @@ def test_a_receiver_that_does_not_answer_holds_nobody_up(database_url: str) -> N
         assert controller.turn().failed == 0
 
 
+@pytest.mark.slow
 def test_the_thread_judges_by_itself_and_stops_with_the_controller(
     database_url: str, webhook: Webhook
 ) -> None:

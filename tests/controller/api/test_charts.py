@@ -75,6 +75,7 @@ def told(controller: Controller, path: str, **params: Any) -> dict[str, Any]:
 # -- history -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_slot_without_a_batch_is_a_gap_and_not_a_zero(seen: Controller) -> None:
     found = told(seen, "/history", from_us=START_US + 3 * DAY_US, to_us=START_US + 3 * DAY_US + 10 * SLOT_US)
     assert found["slot_us"] == SLOT_US

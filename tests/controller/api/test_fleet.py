@@ -65,6 +65,7 @@ def test_an_empty_store_has_an_empty_fleet(controller: Controller) -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_least_budget_comes_first_and_the_unknown_last_by_name(fleet: Controller) -> None:
     streams = page(fleet)["streams"]
     assert names(streams) == [

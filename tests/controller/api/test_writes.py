@@ -58,6 +58,7 @@ def reasons(controller: Controller, kind: str) -> list[str]:
 # -- versions ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["slo", "policy"])
 def test_what_is_there_is_replaced_only_by_who_has_read_it(either: Controller, what: str) -> None:
     first, second, third = BODIES[what]
@@ -145,6 +146,7 @@ ATTEMPTS: list[tuple[str, str, Any, dict[str, str]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: f"{attempt[0]} {attempt[1]}")
 def test_a_dry_run_answers_as_the_write_does_and_changes_nothing(either: Controller, attempt: Any) -> None:
     method, path, body, headers = attempt

@@ -297,6 +297,7 @@ def test_json_on_the_standard_output_comes_alone_and_in_a_file_beside_the_table(
     assert [one.name for one in tmp_path.iterdir()] == ["out.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [(), ("--engine", "per-row", "--window", "0"), ("--objective", "timeslices")]
 )

@@ -77,6 +77,7 @@ def acknowledge(controller: Controller, **changes: Any) -> None:
 START = "spark-submit --conf spark.tidemark.job=job --conf spark.tidemark.controller.url=URL ..."
 
 
+@pytest.mark.slow
 def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     controller: Controller, doctor: Doctor
 ) -> None:
@@ -142,6 +143,7 @@ def test_every_stream_of_a_job_is_looked_at(controller: Controller, doctor: Doct
     assert result.exit_code == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "step"),
     [
@@ -178,6 +180,7 @@ def far_ahead(counts: tuple[PartitionCounts, ...]) -> tuple[PartitionCounts, ...
     return (replace(counts[0], future_rows=1), *counts[1:])
 
 
+@pytest.mark.slow
 def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_are_each_said_with_a_step(
     controller: Controller, doctor: Doctor
 ) -> None:

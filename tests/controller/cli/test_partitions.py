@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli import app
@@ -34,6 +35,7 @@ def test_the_partition_that_costs_most_comes_first_and_is_told_in_a_sentence(con
     assert costs == sorted(costs, reverse=True)
 
 
+@pytest.mark.slow
 def test_a_stream_without_partitions_and_an_unknown_one_are_told_in_a_line(controller: Controller) -> None:
     controller.put("/slo", {"target": "0.95"})
     assert "no partition of job/stream is known yet" in run(controller, "job", "stream").stdout

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
 from typer.testing import CliRunner
 
 from tidemark.controller.cli import app
@@ -54,6 +55,7 @@ def running(database_url: str) -> Iterator[tuple[HttpJob, str]]:
             yield HttpJob(controller, client), url
 
 
+@pytest.mark.slow
 def test_the_path_of_the_documents_is_what_its_commands_do(database_url: str) -> None:
     text = document_with(f"{HEADING}\n")
     script = steps(text)
@@ -66,6 +68,7 @@ def test_the_path_of_the_documents_is_what_its_commands_do(database_url: str) ->
                 assert told.split() == printed.split(), f"{line}\n{told}"
 
 
+@pytest.mark.slow
 def test_the_path_ends_where_it_should(database_url: str) -> None:
     text = document_with(f"{HEADING}\n")
     with running(database_url) as (job, url):

@@ -47,6 +47,7 @@ def failed(result: Result, code: int = 1) -> str:
     return line
 
 
+@pytest.mark.slow
 def test_a_pin_is_set_listed_and_taken_away_and_says_what_it_costs(
     controller: Controller, tidemark: Tidemark
 ) -> None:
@@ -108,6 +109,7 @@ def test_a_pin_that_is_not_there_and_options_that_make_no_sense_are_one_line(tid
     assert tidemark("pin", "--to", "live", "--reason", "why").exit_code == 2
 
 
+@pytest.mark.slow
 def test_more_pins_than_a_page_are_all_listed(controller: Controller, tidemark: Tidemark) -> None:
     for number in range(102):
         controller.http.put(f"/v1/jobs/{number:03}/pin", json={"to": "Off", "reason": "why"})

@@ -65,6 +65,7 @@ def states(tidemark: Tidemark, *options: str) -> list[tuple[int, str]]:
     return [(told["id"], told["state"]) for told in found]
 
 
+@pytest.mark.slow
 def test_a_rollout_is_listed_approved_and_rolled_back(
     controller: Controller, tidemark: Tidemark, job: HttpJob
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_dry_run_says_what_would_become_of_a_rollout_and_leaves_it_alone(
     assert tried("resume", "shop", "clicks") == "would resume shop/clicks: why"
 
 
+@pytest.mark.slow
 def test_a_rollout_is_discarded_before_anybody_is_told(tidemark: Tidemark, job: HttpJob) -> None:
     ((number, _),) = states(tidemark, "shop", "clicks")
     lines = said(tidemark("discard", str(number), "--reason", "too narrow"))
@@ -129,6 +131,7 @@ def test_a_rollout_is_discarded_before_anybody_is_told(tidemark: Tidemark, job: 
     )
 
 
+@pytest.mark.slow
 def test_a_stream_is_paused_and_resumed(tidemark: Tidemark, job: HttpJob) -> None:
     assert said(tidemark("pause", "shop", "clicks", "--reason", "migration")) == [
         "paused shop/clicks: nothing new is rolled: migration"
@@ -138,6 +141,7 @@ def test_a_stream_is_paused_and_resumed(tidemark: Tidemark, job: HttpJob) -> Non
     assert (told["paused"], told["approval"]) == (False, "all")
 
 
+@pytest.mark.slow
 def test_the_reasons_of_one_recommendation_are_all_shown(
     controller: Controller, tidemark: Tidemark, job: HttpJob
 ) -> None:

@@ -55,6 +55,7 @@ def line(result: Result, code: int) -> str:
 # -- slo -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_slo_is_set_changed_field_by_field_and_shown(controller: Controller, tidemark: Tidemark) -> None:
     controller.report_all(REPORTS)
     lines = said(tidemark("slo", "set", "job", "stream", "--target", "0.9", "--latency-cap", "15 minutes"))
@@ -90,6 +91,7 @@ def test_an_slo_is_set_changed_field_by_field_and_shown(controller: Controller, 
     assert said(tidemark("slo", "list", "other")) == ["there are no streams yet"]
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_would_follow_and_sets_nothing(
     controller: Controller, tidemark: Tidemark
 ) -> None:
@@ -185,6 +187,7 @@ windows = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(windows)
 def test_a_freeze_window_reads_back_as_it_is_shown(window: dict[str, Any]) -> None:
     whole = {"from_minute": 0, "to_minute": MINUTES_OF_DAY}
@@ -223,6 +226,7 @@ def test_a_share_and_a_number_read_back_to_the_last_part(number: int) -> None:
 # -- status and curve ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_status_shows_the_fleet_a_job_or_a_stream(controller: Controller, tidemark: Tidemark) -> None:
     controller.put("/slo", {"target": "0.9"})
     controller.put("/policy", {"mode": "OnRestart"})
@@ -241,6 +245,7 @@ def test_the_status_shows_the_fleet_a_job_or_a_stream(controller: Controller, ti
     assert "BoundNotAcknowledged: " in text
 
 
+@pytest.mark.slow
 def test_the_curve_of_a_stream_is_shown_where_it_bends_or_where_asked(
     controller: Controller, tidemark: Tidemark
 ) -> None:

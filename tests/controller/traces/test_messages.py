@@ -44,6 +44,7 @@ def rows_of(found: MadeFromTopic) -> list[tuple[int, int, str]]:
 TIMES_MS = st.lists(st.integers(0, 40), max_size=12)
 
 
+@pytest.mark.slow
 @given(st.lists(TIMES_MS, max_size=4), st.integers(1, 7), st.randoms(use_true_random=False))
 def test_rows_are_by_time_partition_and_offset_and_no_row_overtakes_another_of_its_partition(
     times_ms: list[list[int]], part: int, random: Any

@@ -183,6 +183,7 @@ def best_slices(windows: list[Choices], rows: list[Row], setup: Setup) -> int:
     return min(total for met, total in least.items() if met >= slices * len(windows))
 
 
+@pytest.mark.slow
 def test_hindsight_and_clairvoyant_equal_brute_force_on_1000_tiny_random_traces() -> None:
     spent, above_0 = 0, 0
     for seed, rows, setup, partitions in tiny(TRACES):
@@ -214,6 +215,7 @@ def test_hindsight_and_clairvoyant_equal_brute_force_on_1000_tiny_random_traces(
     assert spent > 10
 
 
+@pytest.mark.slow
 def test_no_policy_is_ever_below_the_clairvoyant() -> None:
     judged = 0
     for seed, rows, tiny_setup, partitions in tiny(600):

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ def _keys(*key_us: int) -> OpenKeys:
     return keys
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 3).flatmap(lambda streams: _histories(streams).map(lambda drawn: (streams, drawn))),
     st.integers(1, 20),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -277,6 +278,7 @@ def test_the_order_in_which_partitions_are_told_of_does_not_matter(
     assert _lived(history, timeout_us) == _lived(history, timeout_us, reverse=True)
 
 
+@pytest.mark.slow
 @given(histories, st.none() | st.integers(1, 500))
 @settings(max_examples=300)
 def test_the_base_is_never_above_the_least_of_the_active_partitions(

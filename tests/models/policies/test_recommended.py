@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import pytest
 
 from tidemark.models.backtest.run import run
 from tidemark.models.backtest.setup import Setup
@@ -90,6 +91,7 @@ def test_with_a_base_for_each_partition_a_row_needs_what_its_own_base_asks() -> 
     assert bound_us < 4 * SECOND
 
 
+@pytest.mark.slow
 def test_the_memory_does_not_grow_with_the_stream() -> None:
     policy = Recommended(SETUP, Slo(target_ppm=900_000, horizon_ms=600_000))
     sizes = []

@@ -506,6 +506,7 @@ all_rollouts = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(one=all_rollouts, known=all_facts, now_us=times)
 def test_only_legal_moves_are_made_and_each_has_a_reason(one: Rollout, known: Facts, now_us: int) -> None:
@@ -521,6 +522,7 @@ def test_only_legal_moves_are_made_and_each_has_a_reason(one: Rollout, known: Fa
         assert one.state in UNDER_WAY
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(one=all_rollouts.filter(lambda one: one.state in CANDIDATE), known=all_facts, now_us=times)
 def test_nothing_is_published_while_a_gate_holds(one: Rollout, known: Facts, now_us: int) -> None:
@@ -543,6 +545,7 @@ def test_nothing_is_published_while_a_gate_holds(one: Rollout, known: Facts, now
         assert move.gate is not None or move.state == "Expired"
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(one=all_rollouts.filter(lambda one: one.state in CANDIDATE), known=all_facts, now_us=times)
 def test_a_widening_never_waits_for_what_slows_narrowing(one: Rollout, known: Facts, now_us: int) -> None:

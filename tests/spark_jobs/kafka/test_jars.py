@@ -77,6 +77,7 @@ def names(jars: list[Path]) -> list[str]:
     return [jar.name for jar in jars]
 
 
+@pytest.mark.slow
 def test_the_connector_comes_with_what_it_needs_and_spark_lacks(
     repository: Repository, tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ def test_the_connector_comes_with_what_it_needs_and_spark_lacks(
     assert all(jar.is_relative_to(tmp_path / "jars") for jar in jars)
 
 
+@pytest.mark.slow
 def test_jars_that_are_there_are_taken_with_no_repository(repository: Repository) -> None:
     repository.put("org.apache.spark", TOKENS, SPARK)
     first = connector_jars()
@@ -102,6 +104,7 @@ def test_jars_that_are_there_are_taken_with_no_repository(repository: Repository
     assert [path.name for path in jars_folder().iterdir() if path.name != ".lock"] == [first[0].parent.name]
 
 
+@pytest.mark.slow
 def test_where_the_module_for_tokens_is_missing_the_newest_older_one_is_taken(repository: Repository) -> None:
     """Seen on a mirror: it had the connector, and this module of other versions only."""
     for version in ("3.5.1", "4.0.0", "4.1.0-preview1", "99.0.0"):
@@ -123,6 +126,7 @@ def test_a_local_maven_repository_with_a_pom_and_no_jar_does_no_harm(
     assert len(connector_jars()) == 3
 
 
+@pytest.mark.slow
 def test_two_processes_that_want_the_same_get_it_once(repository: Repository) -> None:
     repository.put("org.apache.spark", TOKENS, SPARK)
     command = [sys.executable, "-m", "tidemark.spark_jobs.kafka.jars"]
@@ -135,6 +139,7 @@ def test_two_processes_that_want_the_same_get_it_once(repository: Repository) ->
     assert "".join(said for _, said in told).count("getting ") == 1
 
 
+@pytest.mark.slow
 def test_what_cannot_be_had_is_one_line_with_a_way_out_and_leaves_no_half_of_it(
     repository: Repository,
 ) -> None:
@@ -196,6 +201,7 @@ def test_a_spark_that_has_the_connector_gets_none(
     assert connector_jars() == []
 
 
+@pytest.mark.slow
 def test_the_folder_is_the_user_s_cache_unless_another_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ def expected_of(columns: dict[str, Any]) -> dict[int, list[dict[str, Any]]]:
 # -- partitions ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-50, 5_000).map(str) | st.text(max_size=4)))
 def test_every_partition_gets_a_number_of_its_own_from_0_on(names: list[str]) -> None:
     found = kafka_partitions(names)
