@@ -5,6 +5,7 @@ On bare Parquet, on JSON files, and on JSON from Kafka, parsed; then how many mo
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from pathlib import Path
@@ -29,6 +30,8 @@ pytestmark = [pytest.mark.bench, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 ROWS = {"parquet": 4_000_000, "json": 500_000, "kafka": 500_000}
 """Rows of one batch."""
+FORMS = os.environ.get("TIDEMARK_BENCH_INPUTS", " ".join(ROWS)).split()
+"""Which of these inputs are measured."""
 BATCHES = 3
 """The first one also starts what a query starts once; the others are measured."""
 FILES = 4
@@ -123,7 +126,8 @@ def test_tap_and_control_cost_little_beside_reading_the_rows(
     """Printed as ratios of medians; nothing is asserted on time."""
     began = time.monotonic()
     lines = []
-    for form, rows in ROWS.items():
+    for form in FORMS:
+        rows = ROWS[form]
         source = _data(kafka_spark, tmp_path, form, kafka)
         taken: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
         for turn in range(TURNS + 1):
