@@ -27,7 +27,7 @@ MOST_TOGETHER = 32
 """How many reports are committed together at the most: what the last one of them waits for."""
 
 MOST_WAY_SECONDS = 0.1
-"""How long work that can wait gives way to reports at one time: where they never end, it still gets on."""
+"""How long work that can wait gives way to reports at one time at the most."""
 
 STOP_TIMEOUT_SECONDS = 10.0
 """How long a shutdown waits for the reports that wait."""
@@ -52,6 +52,7 @@ class ReportWriter:
         self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._idle = threading.Event()
         self._idle.set()
+        self._gave_way = 0.0
         self._thread = threading.Thread(target=self._run, name="tidemark-reports", daemon=True)
         self.groups = 0
         """Groups committed so far."""
@@ -82,11 +83,13 @@ class ReportWriter:
         return future
 
     def give_way(self) -> None:
-        """Wait until no report waits or is being taken, but not for long.
+        """Wait until no report waits or is being taken, but no longer than what was done since the last call took.
 
-        For work that can wait, between its pieces: it shares the store's one writer and the interpreter with reports.
+        For the one thread whose work can wait, between the pieces of it: it shares the store's one writer and the
+        interpreter with reports. Where these never end, it gets half as far.
         """
-        self._idle.wait(MOST_WAY_SECONDS)
+        self._idle.wait(min(perf_counter() - self._gave_way, MOST_WAY_SECONDS))
+        self._gave_way = perf_counter()
 
     def _run(self) -> None:
         last = False

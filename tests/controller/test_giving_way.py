@@ -21,6 +21,7 @@ def test_it_waits_until_the_reports_that_wait_are_committed(
 ) -> None:
     monkeypatch.setattr(report_writer, "MOST_WAY_SECONDS", 30)
     reports = controller.service.reports
+    reports._gave_way = 0.0  # long ago
     with controller.service.database.write():
         futures = [reports.take(report) for report in REPORTS]
         waits = threading.Thread(target=reports.give_way)
@@ -41,6 +42,30 @@ def test_reports_that_never_end_hold_it_up_for_a_moment_only(
         controller.service.reports.give_way()
         assert not future.done()
     assert not future.result(30).duplicate
+
+
+def test_it_waits_no_longer_than_its_last_piece_took(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a thousand quick pieces are not a thousand waits."""
+    reports, waited, now = controller.service.reports, [], [0.0]
+
+    class Clocked:
+        def wait(self, seconds: float) -> None:
+            waited.append(seconds)
+            now[0] += seconds
+
+        def set(self) -> None: ...
+
+    monkeypatch.setattr(report_writer, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(reports, "_idle", Clocked())
+    reports._gave_way = 0.0
+    for took in (5.0, 0.002, 0.02, 1.0):
+        now[0] += took
+        reports.give_way()
+    assert waited == pytest.approx(
+        [report_writer.MOST_WAY_SECONDS, 0.002, 0.02, report_writer.MOST_WAY_SECONDS]
+    )
 
 
 def test_nothing_waits_where_there_are_no_reports(
