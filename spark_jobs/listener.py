@@ -20,13 +20,13 @@ from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
-    StreamingQueryListener,
     StreamingQueryProgress,
 )
 
 from tidemark.models.needs import BaseTracker
 from tidemark.models.operators import Operator
 from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
+from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.live.backlog import backlog_of
 from tidemark.spark_jobs.live.mode_changes import NEEDS_LIVE, NEEDS_MAX, why_refused
 from tidemark.spark_jobs.live.queries import LiveQueries
@@ -94,7 +94,7 @@ class _Run:
     acknowledged: set[str] = field(default_factory=set)
 
 
-class TidemarkListener(StreamingQueryListener):
+class TidemarkListener(JsonListener):
     """Reports every batch of every query that a bound tap feeds.
 
     Args:
@@ -160,6 +160,11 @@ class TidemarkListener(StreamingQueryListener):
             self.live.refuse(run_id, ceiled, NEEDS_LIVE)
         self._runs[run_id].metrics = metrics
         self.live.started(run_id, metrics, query.trigger_ms(), lambda: self._catch_up(run_id))
+
+    def wants(self, run_id: str, batch_id: int) -> bool:
+        """Return whether a batch is yet to be told: in Live most are pulled before Spark tells of them."""
+        run = self._runs.get(run_id)
+        return run is None or batch_id > run.told
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Report the batch for each tap in it, unless it was pulled before."""
