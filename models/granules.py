@@ -28,7 +28,11 @@ def granule_index(event_time_us: Int64s, granule_us: int, closed: Closed) -> Int
     return (event_time_us if closed == "left" else event_time_us - 1) // granule_us
 
 
-def granule_first_us(index: Int64s, granule_us: int, closed: Closed) -> Int64s:
+@overload
+def granule_first_us(index: int, granule_us: int, closed: Closed) -> int: ...
+@overload
+def granule_first_us(index: Int64s, granule_us: int, closed: Closed) -> Int64s: ...
+def granule_first_us(index: Int64s | int, granule_us: int, closed: Closed) -> Int64s | int:
     """Return the least whole microsecond of each granule."""
     return index * granule_us + (closed == "right")
 

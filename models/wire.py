@@ -178,7 +178,7 @@ class Report:
     min_event_time_us: Time | None
     """Least event time of the batch in microseconds, to the granule, rows dated ahead apart; null without any"""
     max_event_time_us: Time | None
-    """Greatest event time of the batch in microseconds, rows dated ahead apart; null without any."""
+    """Greatest event time of the batch in microseconds, to the granule if rows were dated ahead; null without any."""
     partitions: Annotated[tuple[PartitionCounts, ...], MaxLen(100_000)]
     """Counts by partition and granule. Empty when they could not be counted exactly (then rows says how many)."""
     state_rows: Count

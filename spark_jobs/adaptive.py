@@ -106,7 +106,8 @@ def adaptive_watermark(
             never idle.
         future_rows: in Live, what becomes of rows dated ahead of the clock: ``clamp`` sets their event time back to it,
             ``aside`` takes them out (``live.future_rows.future_rows`` returns them to a query of their own).
-        future_allowance: how far ahead a row may be dated and still be taken as it is.
+        future_allowance: how far ahead a row may be dated and still be taken as it is; by the batch's clock up to a
+            granule more.
         arrival_time: column with the source's own timestamp, as Kafka's source has it; it is used where the column is
             there, and with ``aside`` it must be.
         granule: width of the event-time grid on which rows are counted; an exact one for the operator unless given.
@@ -234,7 +235,13 @@ class _Live:
             listener.bind(metric, replace(binding, on_start=restore))
             tapped = binding.tap.observe(df, metric)
             return steered(tapped, binding.tap.event_time, binding.bound_ms, path, metric)
-        tap = replace(binding.tap, ahead=AHEAD, takes_out=self.future.treatment == "aside")
+        future = self.future
+        tap = replace(
+            binding.tap,
+            ahead=AHEAD if future.marks else None,
+            takes_out=future.treatment == "aside",
+            allowance_us=future.allowance_us,
+        )
         listener.bind(
             metric, replace(binding, tap=tap, on_start=self._started(restore), on_end=self.orders.ended)
         )
@@ -249,7 +256,7 @@ class _Live:
                 heard_us=self.orders.heard_us,
             ),
         )
-        tapped = self.future.take_out(tap.observe(self.future.mark(df), metric))
+        tapped = future.set_back(tap.observe(future.mark(df), metric), tap.granule_us, tap.closed)
         return steered(tapped, tap.event_time, self.ceiling_ms, path, metric)
 
     def _started(self, restore: Callable[[], None]) -> Callable[[], None]:

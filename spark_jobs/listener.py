@@ -233,7 +233,7 @@ class TidemarkListener(JsonListener):
         if metric not in run.acknowledged:
             run.acknowledged.add(metric)
             binding.sink.acknowledge(binding.job, binding.stream, self._acknowledgement(binding, progress))
-        counts = binding.tap.decode(observed)
+        counts = binding.tap.decode(observed, self._clock_of(run, binding.tap, progress))
         report = self._report(run, metric, binding, progress, counts)
         if metric in self.live:
             state = self.live.observe(
@@ -252,6 +252,14 @@ class TidemarkListener(JsonListener):
                 "raise max_keys",
             )
         binding.sink.report(report)
+
+    def _clock_of(self, run: _Run, tap: Tap, progress: StreamingQueryProgress) -> int | None:
+        """Return the batch's clock in microseconds, None where the tap does not ask for it."""
+        if tap.allowance_us is None:
+            return None
+        logged_ms = run.query.logged_clock_ms(progress.batchId)
+        # Spark reads the clock as it plans the batch, some milliseconds after the trigger.
+        return _micros(progress.timestamp) if logged_ms is None else logged_ms * 1_000
 
     def _acknowledgement(self, binding: Binding, progress: StreamingQueryProgress) -> Acknowledgement:
         return Acknowledgement(

@@ -59,14 +59,21 @@ class RunningQuery:
 
     def logged_watermark_ms(self, batch_id: int) -> int | None:
         """Return the watermark in force in ``batch_id`` as the checkpoint logged it; None when it is not there."""
+        return self._logged(batch_id, "batchWatermarkMs")
+
+    def logged_clock_ms(self, batch_id: int) -> int | None:
+        """Return what ``current_timestamp()`` is in ``batch_id``; None when the checkpoint does not have it."""
+        return self._logged(batch_id, "batchTimestampMs")
+
+    def _logged(self, batch_id: int, what: str) -> int | None:
         if self._execution is None or batch_id < 0:
             return None
         try:
             entry = self._execution.offsetLog().get(batch_id)
             metadata = entry.get().metadataOpt() if entry.isDefined() else entry
-            return int(metadata.get().batchWatermarkMs()) if metadata.isDefined() else None
+            return int(getattr(metadata.get(), what)()) if metadata.isDefined() else None
         except Py4JError as error:
-            _log.warning("the watermark of batch %d cannot be read from the checkpoint: %s", batch_id, error)
+            _log.warning("%s of batch %d cannot be read from the checkpoint: %s", what, batch_id, error)
             return None
 
     def metrics(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, IntegerType, ShortType, TimestampType
 
+from tidemark.models.granules import granule_first_us, granule_last_us
 from tidemark.models.operators import Closed
 from tidemark.models.wire import AppendDelay, PartitionCounts
 
@@ -43,17 +44,20 @@ _PARTITIONS = 1 << (63 - _GRANULE_BITS)
 _RESIDUE = (1 << 20) - 1
 _COLUMN = "tap"
 _KEY = "__tidemark_key"
-_AHEAD_MARK, _ASIDE_MARK, _BEYOND_MARK = "!", "!!", "~"
-_ASIDE_INDEX, _BEYOND_INDEX = 0, 1
-"""Granules that no time is counted in: they stand for rows that are taken out, and for times out of range."""
+_AHEAD_MARK, _ASIDE_MARK, _BEFORE_MARK, _AFTER_MARK = "!", "!!", "~", "~~"
+_ASIDE_INDEX, _BEFORE_INDEX, _AFTER_INDEX, _FIRST_INDEX = range(4)
+"""Granules that no time is counted in, for rows that are taken out and for times out of range, and the first other."""
 
 TAKEN, SET_BACK, SET_ASIDE = 0, 1, 2
 """What the column ``ahead`` says of a row: taken as it is, set back to the clock, or to be taken out."""
 
-_FARTHEST_US = 1 << 60
+FARTHEST_US = 1 << 60
 """Times further from the epoch are not counted, and told as this far: no calendar and no controller goes there."""
 
 _LONGEST_NAME = 200
+
+_Key = tuple[str, int | None, int]
+"""A partition, the index of a granule (None where there is none) and what became of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,10 @@ class TapCounts:
     min_event_time_us: int | None
     """Least event time in microseconds, to the granule; None without rows. Rows dated ahead do not count."""
     max_event_time_us: int | None
-    """Greatest event time in microseconds; None without rows. Rows dated ahead do not count."""
+    """Greatest event time in microseconds; None without rows. Rows dated ahead do not count.
+
+    In a batch that has rows ahead of its clock it is told to the granule, and not at all when they were not counted.
+    """
     partitions: tuple[PartitionCounts, ...]
     """Exact counts; empty when the distinct keys did not fit."""
     newest_granules: dict[str, int] = field(default_factory=dict)
@@ -86,11 +93,13 @@ class Tap:
         granule_us: width of a granule in microseconds.
         closed: which edge belongs to a granule.
         max_keys: distinct (partition, granule) pairs to count exactly in a batch.
-        ahead: name of the column that tells rows dated ahead of the clock; None when none are told apart.
+        ahead: name of the column that tells rows dated ahead of their own arrival; None when none are told apart.
         takes_out: whether some of those rows are taken out after the tap: they are counted as dated ahead, and are no
             rows of the stream.
         arrival_time: name of the column with the source's own timestamp; None when there is none.
         arrival_type: name of the column that is 1 where that timestamp is the broker's, as Kafka's source has it.
+        allowance_us: how far ahead of the batch's clock a row may be dated, in microseconds; None when that is not
+            asked. What is further, by ``first_ahead_us``, is set back to the clock above the tap.
     """
 
     event_time: str
@@ -102,6 +111,7 @@ class Tap:
     takes_out: bool = False
     arrival_time: str | None = None
     arrival_type: str | None = None
+    allowance_us: int | None = None
 
     def observe(self, df: DataFrame, metric: str) -> DataFrame:
         """Return ``df``, unchanged, with its batches counted under the name ``metric``."""
@@ -149,6 +159,8 @@ class Tap:
             return []
         # Times a quarter of a million years apart have no difference; one that failed would end the user's query.
         delay = F.try_subtract(F.unix_micros(F.col(quoted(self.arrival_time)).cast("timestamp")), times)
+        if self.allowance_us is not None:
+            delay = F.when(delay >= -self.allowance_us, delay)  # a row dated ahead tells of no delay
         kind = F.lit(0) if self.arrival_type is None else F.col(quoted(self.arrival_type))
         return [
             F.count(delay).alias("appended"),
@@ -173,8 +185,18 @@ class Tap:
                 f"event-time column {self.event_time!r} is a {kind.simpleString()}; cast it to timestamp"
             )
 
-    def decode(self, observed: str) -> TapCounts:
-        """Return the counts in what ``column`` produced."""
+    def first_ahead_us(self, clock_us: int) -> int:
+        """Return the least event time that is ahead of a batch's clock: the first granule's beyond the allowance."""
+        allowance_us = FARTHEST_US if self.allowance_us is None else min(self.allowance_us, FARTHEST_US)
+        return granule_last_us(self._granule(clock_us + allowance_us), self.granule_us, self.closed) + 1
+
+    def decode(self, observed: str, clock_us: int | None = None) -> TapCounts:
+        """Return the counts in what ``column`` produced.
+
+        Args:
+            observed: what Spark tells of the batch.
+            clock_us: the batch's clock, as its checkpoint has it; without it no row is told to be ahead of that.
+        """
         seen = json.loads(observed)
         top = [entry for entry in seen["top"] if entry.get("item") is not None]
         packed = not top or isinstance(top[0]["item"], int)
@@ -185,8 +207,14 @@ class Tap:
         exact = sum(count for _, count in named) - aside + null_rows == seen["rows"] and (
             sum(entry["count"] * _residue(entry["item"], packed) for entry in top) == seen.get("check", 0)
         )
+        first_ahead_us = (
+            None if clock_us is None or self.allowance_us is None else self.first_ahead_us(clock_us)
+        )
+        named = [(self._set_back(key, first_ahead_us, clock_us), count) for key, count in named]
         partitions, newest = self._partitions(named) if exact else ((), {})
         last_us = _clamped(seen.get("last"))
+        if last_us is not None and first_ahead_us is not None and last_us >= first_ahead_us:
+            last_us = granule_first_us(max(newest.values()), self.granule_us, self.closed) if newest else None
         return TapCounts(
             rows=seen["rows"],
             null_rows=null_rows,
@@ -196,6 +224,18 @@ class Tap:
             newest_granules=newest,
             append_delay=_append_delay(seen),
         )
+
+    def _set_back(self, key: _Key, first_ahead_us: int | None, clock_us: int | None) -> _Key:
+        """Return a key as it is above the tap, where times ahead of the clock are set back to it."""
+        name, granule, ahead = key
+        if granule is None or ahead == SET_ASIDE:
+            return key
+        if first_ahead_us is not None and clock_us is not None and granule >= self._granule(first_ahead_us):
+            return name, self._granule(clock_us), SET_BACK
+        return key if granule < self._half else (name, None, ahead)
+
+    def _granule(self, time_us: int) -> int:
+        return (time_us - (self.closed == "right")) // self.granule_us
 
     def _first_us(self, partitions: tuple[PartitionCounts, ...], last_us: int | None) -> int | None:
         """Return the least time of the oldest granule, which is no later than ``last_us``."""
@@ -218,11 +258,17 @@ class Tap:
         half = self._half
         shift = half * self.granule_us - (self.closed == "right")
         index = F.expr(f"(unix_micros({quoted(self.event_time)}) + {shift}L) div {self.granule_us}L")
-        inside = (times >= F.lit(-shift + 2 * self.granule_us)) & (times < F.lit(shift))
+        before = times < F.lit(-shift + _FIRST_INDEX * self.granule_us)
+        after = times >= F.lit(shift)
         if not self._packed(df):
-            granule = F.when(inside, (index - half).cast("string")).otherwise(F.lit(_BEYOND_MARK))
+            granule = F.when(before, F.lit(_BEFORE_MARK)).when(after, F.lit(_AFTER_MARK))
+            granule = granule.otherwise((index - half).cast("string"))
             return F.when(times.isNotNull(), F.concat_ws(":", granule, self._name()))
-        index = F.when(inside, index).otherwise(F.lit(_BEYOND_INDEX).cast("long"))
+        index = (
+            F.when(before, F.lit(_BEFORE_INDEX).cast("long"))
+            .when(after, F.lit(_AFTER_INDEX).cast("long"))
+            .otherwise(index)
+        )
         return F.when(times.isNotNull(), self._with_granule(index))
 
     def _name(self) -> Column:
@@ -239,10 +285,10 @@ class Tap:
 
     @property
     def _half(self) -> int:
-        return min(_HALF, _FARTHEST_US // self.granule_us)
+        return min(_HALF, FARTHEST_US // self.granule_us)
 
     def _partitions(
-        self, named: list[tuple[tuple[str, int | None, int], int]]
+        self, named: list[tuple[_Key, int]]
     ) -> tuple[tuple[PartitionCounts, ...], dict[str, int]]:
         """Return the counts, and the newest granule of each partition's rows that are not dated ahead."""
         by_name: dict[str, Counter[int]] = defaultdict(Counter)
@@ -264,24 +310,26 @@ class Tap:
             )
         return tuple(result), newest
 
-    def _read(self, item: int | str, packed: bool) -> tuple[str, int | None, int]:
-        """Return partition, granule (None where there is none), and what became of the rows of a key."""
+    def _read(self, item: int | str, packed: bool) -> _Key:
+        """Return what a key stands for; a time after all granules has the granule after the last."""
         if packed:
             number = int(item)
             ahead = TAKEN if number >= 0 else SET_BACK
             number = number if number >= 0 else -number - 1
             name, index = self._name_of(number >> _GRANULE_BITS), number & ((1 << _GRANULE_BITS) - 1)
-            if index == _BEYOND_INDEX:
-                return name, None, ahead
+            if index == _AFTER_INDEX:
+                return name, self._half, ahead
             if ahead == SET_BACK and index == _ASIDE_INDEX:
                 return name, None, SET_ASIDE
-            return name, index - self._half, ahead
+            return name, None if index < _FIRST_INDEX else index - self._half, ahead
         text, _, name = str(item).partition(":")
         if text == _ASIDE_MARK:
             return _short(name), None, SET_ASIDE
         ahead = SET_BACK if text.startswith(_AHEAD_MARK) else TAKEN
         granule = text.removeprefix(_AHEAD_MARK)
-        return _short(name), None if granule == _BEYOND_MARK else int(granule), ahead
+        if granule == _AFTER_MARK:
+            return _short(name), self._half, ahead
+        return _short(name), None if granule == _BEFORE_MARK else int(granule), ahead
 
     def _name_of(self, number: int) -> str:
         if self.partition is None:
@@ -324,7 +372,7 @@ def _append_delay(seen: dict[str, Any]) -> AppendDelay | None:
 
 
 def _clamped(time_us: int | None) -> int | None:
-    return None if time_us is None else max(-_FARTHEST_US, min(time_us, _FARTHEST_US))
+    return None if time_us is None else max(-FARTHEST_US, min(time_us, FARTHEST_US))
 
 
 def _residue(item: int | str, packed: bool) -> int:

@@ -7,14 +7,19 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from tidemark.models.granules import default_granule_us, granule_index
 from tidemark.models.ledger import Ledger
-from tidemark.spark_jobs.live.future_rows import FutureRows, Treatment, future_rows
+from tidemark.models.operators import Closed, Operator, session, tumbling
+from tidemark.models.wire import AppendDelay, PartitionCounts
+from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRows, Treatment, future_rows
+from tidemark.spark_jobs.tap import Tap, TapCounts
 
 from support.live_faults import LiveJob, Logged, files
 from support.spark_streams import iso
@@ -187,7 +192,7 @@ def test_a_batch_that_is_run_again_sets_a_row_back_to_the_clock_it_had_the_first
         seen.append({row["id"]: row["us"] for row in df.selectExpr("id", "unix_micros(ts) AS us").collect()})
 
     def run() -> None:
-        query = rule.take_out(rule.mark(source())).writeStream.foreachBatch(look)
+        query = rule.set_back(rule.mark(source()), SECOND, "left").writeStream.foreachBatch(look)
         started = query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         started.awaitTermination()
 
@@ -195,9 +200,140 @@ def test_a_batch_that_is_run_again_sets_a_row_back_to_the_clock_it_had_the_first
     for name in ("0", ".0.crc"):
         (checkpoint / "commits" / name).unlink(missing_ok=True)
     run()
-    logged_ms = json.loads((checkpoint / "offsets" / "0").read_text().splitlines()[1])["batchTimestampMs"]
 
-    assert seen == [{1: arrived_us, 2: logged_ms * 1_000}] * 2
+    assert seen == [{1: arrived_us, 2: _clock_us(checkpoint)}] * 2
+
+
+def _clock_us(checkpoint: Path) -> int:
+    """Return the clock of the first batch."""
+    told = json.loads((checkpoint / "offsets" / "0").read_text().splitlines()[1])
+    return int(told["batchTimestampMs"]) * 1_000
+
+
+ALLOWANCE_US = 30 * SECOND
+STEP_US = 100_000
+OPERATORS: dict[Closed, Operator] = {"left": tumbling("10 seconds"), "right": session("10 seconds")}
+
+
+def _around_the_allowance(folder: Path, closed: str) -> dict[int, int]:
+    """Write rows a tenth of a second apart, dated from the begin to the end of what a clock may allow, by their ids.
+
+    Some stand on the edges of granules, and a microsecond beside them; two are so far away that they have no granule.
+    """
+    begin_us = time.time_ns() // 1_000_000_000 * SECOND + ALLOWANCE_US
+    times = [begin_us + k * STEP_US + (k % 3 - 1) for k in range(1_800)]
+    times += [-(1 << 61), (1 << 61)] if closed == "left" else []
+    rows = dict(enumerate(times))
+    folder.mkdir()
+    lines = [json.dumps({"id": number, "us": us}) for number, us in rows.items()]
+    (folder / "rows.json").write_text("\n".join(lines))
+    return rows
+
+
+def _tap_and_set_back(
+    df: DataFrame, rule: FutureRows, tap: Tap, folder: Path
+) -> tuple[dict[int, int], TapCounts, int]:
+    """Run one batch; return the event times above the tap by id, what the tap told, and the batch's clock."""
+    after: dict[int, int] = {}
+
+    def look(df: DataFrame, _: int) -> None:
+        after.update({row["id"]: row["us"] for row in df.selectExpr("id", "unix_micros(ts) AS us").collect()})
+
+    query = (
+        rule.set_back(tap.observe(rule.mark(df), "seen"), tap.granule_us, tap.closed)
+        .writeStream.foreachBatch(look)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    progress = query.lastProgress
+    assert progress is not None
+    clock_us = _clock_us(folder / "checkpoint")
+    return after, tap.decode(progress["observedMetrics"]["seen"]["tap"], clock_us), clock_us
+
+
+@pytest.mark.parametrize("kind", ["int", "string"])
+@pytest.mark.parametrize("closed", OPERATORS)
+def test_the_tap_tells_just_the_rows_that_are_set_back(
+    spark: SparkSession, tmp_path: Path, closed: Closed, kind: str
+) -> None:
+    """It counts them before they are: both find the same granules by the clock that the checkpoint has."""
+    rows = _around_the_allowance(tmp_path / "in", closed)
+    read = files(spark, tmp_path / "in", "id long, us long")
+    tap = Tap("ts", "partition", default_granule_us(OPERATORS[closed]), closed, allowance_us=ALLOWANCE_US)
+    timed = read().selectExpr("id", f"cast(id % 2 as {kind}) as partition", "timestamp_micros(us) as ts")
+    after, counts, clock_us = _tap_and_set_back(timed, FutureRows("ts", ALLOWANCE_US), tap, tmp_path)
+
+    back = {number for number, us in rows.items() if after[number] != us}
+    beyond = {number for number, us in rows.items() if us > clock_us + ALLOWANCE_US}
+    kept_of_them = [rows[number] for number in beyond - back]
+    assert len(beyond) > 100
+    assert back <= beyond
+    assert all(us < clock_us + ALLOWANCE_US + tap.granule_us for us in kept_of_them)
+    assert {after[number] for number in back} == {clock_us}
+    assert {part.partition: part.future_rows for part in counts.partitions} == {
+        str(which): sum(number % 2 == which for number in back) for which in (0, 1)
+    }
+    # The rest of a report is what is seen above the tap.
+    told = {
+        (part.partition, granule): count
+        for part in counts.partitions
+        for granule, count in zip(part.granules, part.counts, strict=True)
+    }
+    inside = {number: us for number, us in after.items() if abs(us) < 1 << 60}
+    expected = granule_index(np.array(list(inside.values())), tap.granule_us, closed).tolist()
+    assert told == Counter(
+        (str(number % 2), granule) for number, granule in zip(inside, expected, strict=True)
+    )
+    newest = max(inside[number] for number in inside.keys() - back)
+    assert counts.max_event_time_us is not None
+    assert 0 <= newest - counts.max_event_time_us < tap.granule_us
+
+
+@pytest.mark.parametrize("kind", ["int", "string"])
+def test_by_the_brokers_own_time_a_row_is_set_back_to_that_and_by_a_producers_to_the_clock(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    """And none of them says how late the broker had its rows."""
+    now_us, hour_us = time.time_ns() // 1_000, 3_600 * SECOND
+    appended_us = now_us - 3 * hour_us
+    rows = [  # by the broker or not, event time
+        (1, appended_us - 5 * SECOND),
+        (1, appended_us + hour_us),
+        (0, appended_us + hour_us),
+        (0, now_us + hour_us),
+    ]
+    (tmp_path / "in").mkdir()
+    lines = [json.dumps({"id": number, "by": by, "us": us}) for number, (by, us) in enumerate(rows)]
+    (tmp_path / "in" / "rows.json").write_text("\n".join(lines))
+    df = files(spark, tmp_path / "in", "id long, by int, us long")().selectExpr(
+        "id",
+        f"cast(id as {kind}) as partition",
+        "timestamp_micros(us) as ts",
+        f"timestamp_micros({appended_us}) as timestamp",
+        "by as timestampType",
+    )
+    rule = FutureRows("ts", ALLOWANCE_US, arrival_time="timestamp", arrival_type="timestampType")
+    tap = replace(
+        Tap("ts", "partition", SECOND, "left", ahead=AHEAD, allowance_us=ALLOWANCE_US),
+        arrival_time=rule.arrival_time,
+        arrival_type=rule.arrival_type,
+    )
+    after, counts, clock_us = _tap_and_set_back(df, rule, tap, tmp_path)
+
+    expected = [rows[0][1], appended_us, rows[2][1], clock_us]
+    assert after == dict(enumerate(expected))
+    assert counts.partitions == tuple(
+        PartitionCounts(
+            partition=str(number), granules=(us // SECOND,), counts=(1,), future_rows=int(number in {1, 3})
+        )
+        for number, us in enumerate(expected)
+    )
+    assert counts.max_event_time_us == rows[2][1] // SECOND * SECOND
+    assert counts.append_delay == AppendDelay(
+        rows=1, least_us=5 * SECOND, mean_us=5 * SECOND, most_us=5 * SECOND, by_broker=False
+    )
 
 
 def test_rows_cannot_be_set_aside_without_the_time_of_their_arrival() -> None:
