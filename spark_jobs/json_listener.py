@@ -2,8 +2,8 @@
 
 PySpark (4.2, ``StreamingQueryProgress.fromJObject``) copies every map of a progress over Py4J. The end of a Java
 iterator reaches Python as an exception, and to find its Python class PySpark asks the JVM a dozen times for names that
-Py4J then looks for in every jar of Spark: six maps or so a batch, some tens of milliseconds of the driver's processor
-each. The JVM's own JSON is one call, and is what ``query.lastProgress`` gives.
+Py4J then looks for in every jar of Spark. For a windowed count on two cores that took 110 to 200 ms a batch, which a
+query beside it lacks; the JVM's own JSON, which is what ``query.lastProgress`` gives, takes 0.5 to 1.5 ms.
 """
 
 from __future__ import annotations
