@@ -185,10 +185,15 @@ class Tap:
                 f"event-time column {self.event_time!r} is a {kind.simpleString()}; cast it to timestamp"
             )
 
-    def first_ahead_us(self, clock_us: int) -> int:
-        """Return the least event time that is ahead of a batch's clock: the first granule's beyond the allowance."""
-        allowance_us = FARTHEST_US if self.allowance_us is None else min(self.allowance_us, FARTHEST_US)
-        return granule_last_us(self._granule(clock_us + allowance_us), self.granule_us, self.closed) + 1
+    def first_ahead_us(self, clock_us: int | None) -> int | None:
+        """Return the least event time that is ahead of a batch's clock: the first granule's beyond the allowance.
+
+        None when the clock is not known, or not asked.
+        """
+        if clock_us is None or self.allowance_us is None:
+            return None
+        latest_us = clock_us + min(self.allowance_us, FARTHEST_US)
+        return granule_last_us(self._granule(latest_us), self.granule_us, self.closed) + 1
 
     def decode(self, observed: str, clock_us: int | None = None) -> TapCounts:
         """Return the counts in what ``column`` produced.
@@ -207,10 +212,10 @@ class Tap:
         exact = sum(count for _, count in named) - aside + null_rows == seen["rows"] and (
             sum(entry["count"] * _residue(entry["item"], packed) for entry in top) == seen.get("check", 0)
         )
-        first_ahead_us = (
-            None if clock_us is None or self.allowance_us is None else self.first_ahead_us(clock_us)
-        )
-        named = [(self._set_back(key, first_ahead_us, clock_us), count) for key, count in named]
+        first_ahead_us = self.first_ahead_us(clock_us)
+        if clock_us is not None and first_ahead_us is not None:
+            first, clock = self._granule(first_ahead_us), self._granule(clock_us)
+            named = [(_set_back(key, first, clock), count) for key, count in named]
         partitions, newest = self._partitions(named) if exact else ((), {})
         last_us = _clamped(seen.get("last"))
         if last_us is not None and first_ahead_us is not None and last_us >= first_ahead_us:
@@ -224,15 +229,6 @@ class Tap:
             newest_granules=newest,
             append_delay=_append_delay(seen),
         )
-
-    def _set_back(self, key: _Key, first_ahead_us: int | None, clock_us: int | None) -> _Key:
-        """Return a key as it is above the tap, where times ahead of the clock are set back to it."""
-        name, granule, ahead = key
-        if granule is None or ahead == SET_ASIDE:
-            return key
-        if first_ahead_us is not None and clock_us is not None and granule >= self._granule(first_ahead_us):
-            return name, self._granule(clock_us), SET_BACK
-        return key if granule < self._half else (name, None, ahead)
 
     def _granule(self, time_us: int) -> int:
         return (time_us - (self.closed == "right")) // self.granule_us
@@ -298,7 +294,7 @@ class Tap:
             cells = by_name[name]
             if ahead != TAKEN:
                 future[name] += count
-            if granule is not None:
+            if granule is not None and granule < self._half:
                 cells[granule] += count
                 if ahead == TAKEN:
                     newest[name] = max(granule, newest.get(name, granule))
@@ -357,6 +353,12 @@ def _short(name: str) -> str:
     if len(name) <= _LONGEST_NAME:
         return name
     return f"{name[: _LONGEST_NAME - 17]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def _set_back(key: _Key, first_ahead: int, clock: int) -> _Key:
+    """Return a key as it is above the tap, where granules ahead of the clock are set back to the clock's."""
+    name, granule, _ = key
+    return key if granule is None or granule < first_ahead else (name, clock, SET_BACK)
 
 
 def _append_delay(seen: dict[str, Any]) -> AppendDelay | None:

@@ -215,8 +215,8 @@ STEP_US = 100_000
 OPERATORS: dict[Closed, Operator] = {"left": tumbling("10 seconds"), "right": session("10 seconds")}
 
 
-def _around_the_allowance(folder: Path, closed: str) -> dict[int, int]:
-    """Write rows a tenth of a second apart, dated from the begin to the end of what a clock may allow, by their ids.
+def _around_the_allowance(folder: Path, closed: Closed) -> dict[int, int]:
+    """Write rows a tenth of a second apart, dated around what the clock will allow, and return them by their ids.
 
     Some stand on the edges of granules, and a microsecond beside them; two are so far away that they have no granule.
     """
