@@ -20,7 +20,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -37,7 +36,7 @@ from tidemark.spark_jobs.live.channel import ControlChannel
 from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRows, Treatment
 from tidemark.spark_jobs.live.orders import Orders, mode_of
 from tidemark.spark_jobs.live.queries import LiveStream
-from tidemark.spark_jobs.live.steering import ask_for_max_policy, restore_policy, steered
+from tidemark.spark_jobs.live.steering import steered
 from tidemark.spark_jobs.sender import Sender
 from tidemark.spark_jobs.settings import JobSettings
 from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, MOST_KEYS, Tap
@@ -227,12 +226,9 @@ class _Live:
 
     def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:
         """Return ``df`` with tap, ceiling and control stream."""
-        spark = df.sparkSession
-        ask_for_max_policy(spark)
-        restore = partial(restore_policy, spark)
-        path = _channel(spark, listener).path
+        path = _channel(df.sparkSession, listener).path
         if binding.mode != "Live":
-            listener.bind(metric, replace(binding, on_start=restore))
+            listener.bind(metric, binding)
             tapped = binding.tap.observe(df, metric)
             return steered(tapped, binding.tap.event_time, binding.bound_ms, path, metric)
         future = self.future
@@ -243,7 +239,7 @@ class _Live:
             allowance_us=future.allowance_us,
         )
         listener.bind(
-            metric, replace(binding, tap=tap, on_start=self._started(restore), on_end=self.orders.ended)
+            metric, replace(binding, tap=tap, on_start=self.orders.started, on_end=self.orders.ended)
         )
         listener.live.add(
             metric,
@@ -258,13 +254,6 @@ class _Live:
         )
         tapped = future.set_back(tap.observe(future.mark(df), metric), tap.granule_us, tap.closed)
         return steered(tapped, tap.event_time, self.ceiling_ms, path, metric)
-
-    def _started(self, restore: Callable[[], None]) -> Callable[[], None]:
-        def started() -> None:
-            restore()
-            self.orders.started()
-
-        return started
 
 
 def flush(timeout_s: float = 10.0) -> bool:

@@ -27,8 +27,8 @@ from tidemark.models.needs import BaseTracker
 from tidemark.models.operators import Operator
 from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
 from tidemark.spark_jobs.json_listener import JsonListener
-from tidemark.spark_jobs.live.backlog import backlog_of
-from tidemark.spark_jobs.live.mode_changes import NEEDS_LIVE, NEEDS_MAX, why_refused
+from tidemark.spark_jobs.live.backlog import backlog_of, control_offsets_of
+from tidemark.spark_jobs.live.mode_changes import why_refused
 from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.tap import Tap, TapCounts
@@ -139,27 +139,21 @@ class TidemarkListener(JsonListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Take hold of the query while it is surely active. Synchronous with ``start()``: must be quick."""
         run_id, query = str(event.runId), RunningQuery(self._spark, str(event.id))
-        self._runs[run_id] = _Run(query)
-        metrics = query.metrics()
-        for metric in metrics:
-            if metric in self._bindings:
-                self._bindings[metric].on_start()
-        if any(metric in self._bindings for metric in metrics) and query.is_real_time():
+        run = self._runs[run_id] = _Run(query)
+        plan = query.plan()
+        if plan is None:
+            _log.error(
+                "query %s: its plan cannot be read; its streams are recognised, and steered, from its first batch on",
+                event.id,
+            )
+            return
+        taps = tuple(name for name in plan.observations if name in self._bindings)
+        if taps and query.is_real_time():
             _log.error("query %s is stopped: %s", event.id, _NO_REAL_TIME)
             # Spark waits for this callback before the query's thread goes on, and stop() waits for that thread.
             threading.Thread(target=query.stop, name="tidemark-stop", daemon=True).start()
             return
-        ceiled = [
-            name for name in metrics if name in self._bindings and self._bindings[name].ceiling_ms is not None
-        ]
-        if ceiled and query.logged_policy() not in {None, "max"}:
-            _log.error("query %s: %s", event.id, NEEDS_MAX)
-            self.live.refuse(run_id, ceiled, NEEDS_MAX)
-        elif len(metrics) > 1 and any(name not in self.live for name in ceiled):
-            _log.error("query %s: %s", event.id, NEEDS_LIVE)
-            self.live.refuse(run_id, ceiled, NEEDS_LIVE)
-        self._runs[run_id].metrics = metrics
-        self.live.started(run_id, metrics, query.trigger_ms(), lambda: self._catch_up(run_id))
+        self._begin(run_id, run, taps, plan.watermarks)
 
     def wants(self, run_id: str, batch_id: int) -> bool:
         """Return whether a batch is yet to be told: in Live most are pulled before Spark tells of them."""
@@ -191,6 +185,20 @@ class TidemarkListener(JsonListener):
 
     # -- inside -------------------------------------------------------------------------------------------------
 
+    def _begin(self, run_id: str, run: _Run, metrics: tuple[str, ...], watermark_nodes: int | None) -> None:
+        """Take note of the taps of a run."""
+        run.metrics = metrics
+        for metric in metrics:
+            self._bindings[metric].on_start()
+        self.live.started(
+            run_id,
+            metrics,
+            run.query.trigger_ms(),
+            lambda: self._catch_up(run_id),
+            policy=run.query.watermark_policy,
+            watermark_nodes=watermark_nodes,
+        )
+
     def _explain(self, run: _Run, error: str) -> None:
         """Say what to do where Spark's own words do not."""
         for metric in run.metrics:
@@ -219,6 +227,10 @@ class TidemarkListener(JsonListener):
             return
         run.told = progress.batchId
         run.watermark_ms[progress.batchId] = _watermark_ms(progress, run)
+        run_id = str(progress.runId)
+        if not run.metrics:
+            self._begin(run_id, run, tuple(taps), None)
+        self.live.recognise(run_id, control_offsets_of(progress), run.watermark_ms[progress.batchId])
         for metric, observed in taps.items():
             binding = self._bindings[metric]
             try:

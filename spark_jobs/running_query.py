@@ -1,4 +1,4 @@
-"""What Spark knows of a running query but does not tell its listeners: its plan's taps, trigger and logged watermarks.
+"""What Spark knows of a running query and does not pass to its listeners: its plan, trigger and logged watermarks.
 
 The offset log of a checkpoint holds the watermark of every batch, also of those before a restart, which the late rule
 needs for the first batch of a run (Spark 4.2, ``MicroBatchExecution``, ``OffsetSeqMetadata.batchWatermarkMs``). There
@@ -9,24 +9,31 @@ from __future__ import annotations
 
 import json
 import logging
-import re
+from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from tidemark.models.live.control import WatermarkPolicy
 from tidemark.models.wire import OutputMode
 
-__all__ = ["MULTIPLE_WATERMARKS_KEY", "RunningQuery"]
+__all__ = ["QueryPlan", "RunningQuery"]
 
 _log = logging.getLogger("tidemark.spark")
-MULTIPLE_WATERMARKS_KEY = "spark.sql.streaming.multipleWatermarkPolicy"
-"""The conf that says how the watermarks of a query's inputs make one; a checkpoint keeps it for good."""
-
-_METRIC = re.compile(r"CollectMetrics (tidemark:.*?:\d+),")
-_INTERVAL = re.compile(r"ProcessingTimeTrigger\((\d+)\)")
+_POLICY_KEY = "spark.sql.streaming.multipleWatermarkPolicy"
 _OUTPUT_MODES: dict[str, OutputMode] = {"Append": "append", "Update": "update", "Complete": "complete"}
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """What the analysed plan of a query holds."""
+
+    observations: tuple[str, ...]
+    """Names of its observed metrics, each once."""
+    watermarks: int
+    """How many watermark nodes it has."""
 
 
 class RunningQuery:
@@ -39,6 +46,7 @@ class RunningQuery:
 
     def __init__(self, spark: SparkSession, query_id: str) -> None:
         self._execution: Any = None
+        self._policy: WatermarkPolicy | None = None
         try:
             wrapper = spark._jsparkSession.streams().get(query_id)  # noqa: SLF001 - see the module's docstring
             self._execution = None if wrapper is None else wrapper.streamingQuery()
@@ -76,22 +84,45 @@ class RunningQuery:
             _log.warning("%s of batch %d cannot be read from the checkpoint: %s", what, batch_id, error)
             return None
 
-    def metrics(self) -> tuple[str, ...]:
-        """Return the names of the taps in the query's plan; empty when it cannot be read."""
+    def plan(self) -> QueryPlan | None:
+        """Return what the query's plan holds; None when it cannot be read."""
+        if self._execution is None:
+            return None
+        names: dict[str, None] = {}
+        watermarks = 0
         try:
-            return () if self._execution is None else _names(self._execution.analyzedPlan().toString())
+            nodes = [self._execution.analyzedPlan()]
+            while nodes:
+                node = nodes.pop()
+                kind = node.nodeName()
+                if kind == "CollectMetrics":
+                    names[node.name()] = None
+                watermarks += kind == "EventTimeWatermark"
+                children = node.children()
+                nodes += [children.apply(index) for index in range(children.length())]
         except Py4JError as error:
             _log.warning("the query's plan cannot be read: %s", error)
-            return ()
+            return None
+        return QueryPlan(tuple(names), watermarks)
 
     def trigger_ms(self) -> int | None:
         """Return the interval of the processing-time trigger in milliseconds, 0 for back to back; None for others."""
-        found = _INTERVAL.fullmatch(self._trigger())
-        return None if found is None else int(found.group(1))
+        if self._trigger_class() != "ProcessingTimeTrigger":
+            return None
+        return int(self._execution.trigger().intervalMs())
 
     def is_real_time(self) -> bool:
         """Return whether the query runs in real-time mode."""
-        return self._trigger().startswith("RealTimeTrigger")
+        return self._trigger_class() == "RealTimeTrigger"
+
+    def _trigger_class(self) -> str:
+        try:
+            return (
+                "" if self._execution is None else str(self._execution.trigger().getClass().getSimpleName())
+            )
+        except Py4JError as error:
+            _log.warning("the trigger cannot be read: %s", error)
+            return ""
 
     def stop(self) -> None:
         """Stop the query. It waits for the query's thread, so it must not be called on that."""
@@ -101,25 +132,16 @@ class RunningQuery:
         except Py4JError as error:
             _log.warning("the query cannot be stopped: %s", error)
 
-    def _trigger(self) -> str:
-        try:
-            return "" if self._execution is None else str(self._execution.trigger().toString())
-        except Py4JError as error:
-            _log.warning("the trigger cannot be read: %s", error)
-            return ""
-
-    def logged_policy(self) -> str | None:
-        """Return the policy for several watermarks that the checkpoint holds the query to; None for a new one."""
-        if self._execution is None:
-            return None
-        try:
-            latest = self._execution.offsetLog().getLatest()
-            metadata = latest.get().productElement(1).metadataOpt() if latest.isDefined() else latest
-            policy = metadata.get().conf().get(MULTIPLE_WATERMARKS_KEY) if metadata.isDefined() else metadata
-            return str(policy.get()) if policy.isDefined() else None
-        except Py4JError as error:
-            _log.warning("the checkpoint's conf cannot be read: %s", error)
-            return None
+    def watermark_policy(self) -> WatermarkPolicy:
+        """Return how Spark makes one watermark of those of the query's inputs; from the first batch's planning on."""
+        if self._policy is None and self._execution is not None:
+            try:
+                policy = str(self._execution.sparkSessionForStream().conf().get(_POLICY_KEY))
+                self._policy = "max" if policy.lower() == "max" else "min"
+            except Py4JError as error:
+                _log.warning("%s cannot be read, min is assumed: %s", _POLICY_KEY, error)
+                self._policy = "min"
+        return self._policy or "min"
 
     def newer_progress(self, than_batch: int) -> list[StreamingQueryProgress]:
         """Return the progress of the batches after ``than_batch``, in their order, as far back as Spark remembers.
@@ -138,7 +160,3 @@ class RunningQuery:
             return []
         # While nothing comes Spark tells of a batch that has not been run, under the number of the one to come.
         return [StreamingQueryProgress.fromJson(each) for each in told if "addBatch" in each["durationMs"]]
-
-
-def _names(plan: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_METRIC.findall(plan)))

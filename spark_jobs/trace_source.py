@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from tidemark.spark_jobs.python_source import register_source
 
 __all__ = ["TRACE_COLUMNS", "TraceSource", "TraceStreamReader", "read_arrivals", "register_trace_source"]
 
@@ -45,8 +45,7 @@ class _Rows(InputPartition):
 
 def register_trace_source(spark: SparkSession) -> None:
     """Make the format ``tidemark_trace`` known to a session."""
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-    spark.dataSource.register(TraceSource)
+    register_source(spark, TraceSource)
 
 
 class TraceSource(DataSource):

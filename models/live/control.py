@@ -1,4 +1,4 @@
-"""The control of one query: the least watermark that its streams want, offered when that closes something.
+"""The control of one query: the watermark that its streams want together, offered when that closes something.
 
 A new offer costs a batch when no rows are waiting, and a no-data batch after it. So the control moves when a key that
 has arrived closes. Beyond the last of them something may still wait downstream (a wider window of a chain, the time
@@ -7,13 +7,17 @@ range of a join, a timer): for that it moves in steps that double, up to the cei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tidemark.models.live.open_keys import OpenKeys
 from tidemark.models.policies.policy import NO_BASE_US
 
-__all__ = ["Control", "StreamWants"]
+__all__ = ["Control", "StreamWants", "WatermarkPolicy"]
+
+WatermarkPolicy = Literal["min", "max"]
+"""How Spark makes one watermark of those of a query's inputs (``multipleWatermarkPolicy``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +36,15 @@ class Control:
     Args:
         step_us: least step beyond the last key, in microseconds.
         ceiling_us: how far beyond the last key the control goes at the most, in microseconds.
+        policy: returns how the watermarks of the inputs make one, which the control does alike.
     """
 
-    def __init__(self, step_us: int, ceiling_us: int) -> None:
+    def __init__(
+        self, step_us: int, ceiling_us: int, policy: Callable[[], WatermarkPolicy] = lambda: "min"
+    ) -> None:
         self._least_step_us = self._step_us = max(step_us, 1)
         self._ceiling_us = ceiling_us
+        self._policy = policy
         self.offered_us = NO_BASE_US
         """The last offer, ``NO_BASE_US`` before the first."""
 
@@ -46,24 +54,24 @@ class Control:
 
     def offer(self, streams: Sequence[StreamWants]) -> int:
         """Return the watermark to be offered now: a new one, or the last one when there is no cause to move."""
-        wanted = [stream.watermark_us for stream in streams]
-        if not wanted or None in wanted:
+        wanted = [stream.watermark_us for stream in streams if stream.watermark_us is not None]
+        if not wanted or len(wanted) < len(streams):
             return self.offered_us
-        least_us = min(watermark for watermark in wanted if watermark is not None)
-        if least_us <= self.offered_us:
+        offer_us = max(wanted) if self._policy() == "max" else min(wanted)
+        if offer_us <= self.offered_us:
             return self.offered_us
         greatest_us = max(stream.keys.greatest_us for stream in streams)
-        if any(stream.keys.closes(least_us) for stream in streams):
+        if any(stream.keys.closes(offer_us) for stream in streams):
             self._step_us = self._least_step_us
-        elif self._is_worth_a_step(least_us, greatest_us):
+        elif self._is_worth_a_step(offer_us, greatest_us):
             self._step_us *= 2
-            least_us = min(least_us, max(greatest_us + self._ceiling_us, self.offered_us + 1_000))
+            offer_us = min(offer_us, max(greatest_us + self._ceiling_us, self.offered_us + 1_000))
         else:
             return self.offered_us
-        self.offered_us = least_us
+        self.offered_us = offer_us
         for stream in streams:
-            stream.keys.close(least_us)
-        return least_us
+            stream.keys.close(offer_us)
+        return offer_us
 
     def _is_worth_a_step(self, watermark_us: int, greatest_key_us: int) -> bool:
         if self.offered_us == NO_BASE_US or greatest_key_us > watermark_us:

@@ -1,4 +1,4 @@
-"""The backlog: what the sources of a query have and the query has not read, as Spark's progress tells it."""
+"""What Spark's progress says of a query's sources: where the control streams are, and the backlog of the others."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.spark_jobs.kafka.backlog import rows_behind
+from tidemark.spark_jobs.live.control_source import Offset
 
-__all__ = ["backlog_of"]
+__all__ = ["backlog_of", "control_offsets_of"]
+
+
+def control_offsets_of(progress: StreamingQueryProgress) -> list[Offset]:
+    """Return where the batch read its control streams to."""
+    ends = (_parsed(source.endOffset) for source in progress.sources)
+    return [end for end in ends if _is_control(end)]
 
 
 def backlog_of(progress: StreamingQueryProgress) -> Mapping[str, int] | None:
@@ -24,14 +31,18 @@ def backlog_of(progress: StreamingQueryProgress) -> Mapping[str, int] | None:
     behind: Counter[str] = Counter()
     for source in progress.sources:
         end, latest = _parsed(source.endOffset), _parsed(source.latestOffset)
-        if isinstance(end, dict) and "watermark_ms" in end:
-            continue  # the control stream
+        if _is_control(end):
+            continue
         by_partition = rows_behind(source.startOffset, source.endOffset, source.latestOffset)
         if by_partition is not None:
             behind.update(by_partition)
         elif latest is None or latest != end:
             return None
     return behind
+
+
+def _is_control(offset: object) -> bool:
+    return isinstance(offset, dict) and "watermark_ms" in offset
 
 
 def _parsed(offset: str | None) -> Any:

@@ -18,20 +18,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CannotSteer", "ControlChannel"]
+__all__ = ["ControlChannel"]
 
 Offset = dict[str, Any]
 _log = logging.getLogger("tidemark.spark")
 _LONGEST_PATH = 100
 
 
-class CannotSteer(Exception):
-    """The query must not go on: its watermark cannot be steered, and would stand still."""
-
-
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
-    answer: Callable[[str, Offset, bool], Offset]
+    answer: Callable[[str, Offset], Offset]
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - socketserver's signature
         """Log it: a source that hung up asks again, over a new connection."""
@@ -45,15 +41,12 @@ class _Handler(socketserver.StreamRequestHandler):
         """Answer one source for as long as it asks."""
         while size := int.from_bytes(self.rfile.read(4), "big"):
             asked = json.loads(self.rfile.read(size))
-            told = {}
             try:
-                offset = self.server.answer(asked["stream"], asked["start"], asked["first"])
-            except CannotSteer as error:
-                offset, told = asked["start"], {"refused": str(error)}
+                offset = self.server.answer(asked["stream"], asked["start"])
             except Exception:  # noqa: BLE001 - without an answer the ceiling holds, which is safe
                 _log.exception("the control of %s could not be decided; the ceiling holds", asked["stream"])
                 offset = asked["start"]
-            answer = json.dumps({"offset": offset, **told}, separators=(",", ":")).encode()
+            answer = json.dumps(offset, separators=(",", ":")).encode()
             self.wfile.write(len(answer).to_bytes(4, "big") + answer)
 
 
@@ -61,11 +54,11 @@ class ControlChannel:
     """Listens for control sources in threads of its own.
 
     Args:
-        answer: returns the offset for ``(stream, start offset, whether the source asks for the first time)``; the start
-            offset itself leaves the watermark where it is.
+        answer: returns the offset for ``(stream, start offset)``; the start offset itself leaves the watermark where it
+            is.
     """
 
-    def __init__(self, answer: Callable[[str, Offset, bool], Offset]) -> None:
+    def __init__(self, answer: Callable[[str, Offset], Offset]) -> None:
         folder = tempfile.mkdtemp(prefix="tidemark-")
         if len(folder) > _LONGEST_PATH:  # what a socket's address can hold, whatever TMPDIR says
             Path(folder).rmdir()

@@ -1,9 +1,11 @@
-"""The control stream: a streaming source whose offset carries a watermark and whose only row has it as event time.
+"""The control stream: a streaming source whose offset carries the wanted watermark, and whose only row is that number.
 
-The offset is ``{"watermark_ms": …, "partitions": {name: base_us}}``. Spark writes it into the checkpoint before the
-batch runs, so a replayed batch moves the watermark exactly as the first try did, and a driver that starts again finds
-in it how far each partition had come. When the driver has nothing new, or does not answer, the offset stays as it is:
-then no batch is run for it, and the plan's ceiling alone moves the watermark.
+The offset is ``{"source": id, "watermark_ms": …, "partitions": {name: base_us}}``. The id is made with a checkpoint and
+stays in it: two queries of one plan have two sources of one name, and the driver tells them apart by it. Spark writes
+the offset into the checkpoint before the batch runs, so a replayed batch moves the watermark exactly as the first try
+did, and a driver that starts again finds in it how far each partition had come. When the driver has nothing new, or
+does not answer, the offset stays as it is: then no batch is run for it, and the plan's ceiling alone moves the
+watermark.
 
 Spark plans the source in a Python process of its own beside the driver, which reaches the driver through the Unix
 socket that ``channel`` listens on. The class travels there by value: it needs pyspark and nothing of ours.
@@ -15,31 +17,22 @@ import json
 import os
 import socket
 import sys
+import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyspark import cloudpickle
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-__all__ = ["CONTROL_COLUMN", "ControlReader", "ControlSource", "Offset", "register_control_source"]
+__all__ = ["CONTROL_COLUMN", "ControlReader", "ControlSource", "Offset"]
 
-CONTROL_COLUMN = "watermark"
-"""The one column of the control stream: a timestamp."""
+CONTROL_COLUMN = "watermark_ms"
+"""The one column of the control stream: the wanted watermark, in milliseconds since the epoch."""
 
 Offset = dict[str, Any]
 
 _PATIENCE_S = 2.0
 _IMPATIENCE_S = 0.05
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def register_control_source(spark: SparkSession) -> None:
-    """Make the format ``tidemark_control`` known to a session."""
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-    spark.dataSource.register(ControlSource)
 
 
 class ControlSource(DataSource):
@@ -57,7 +50,7 @@ class ControlSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns that come out."""
-        return f"{CONTROL_COLUMN} timestamp"
+        return f"{CONTROL_COLUMN} long"
 
     def simpleStreamReader(self, schema: Any) -> SimpleDataSourceStreamReader:  # noqa: ARG002, N802 - Spark's signature
         """Return the reader."""
@@ -77,27 +70,30 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stream = stream
         self._connection: socket.socket | None = None
         self._patience_s = _PATIENCE_S
-        self._asked = False
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Return the offset of a query that has no watermark yet."""
-        return {"watermark_ms": None, "partitions": {}}
+        """Return the offset of a query that has no watermark yet, with an id of its own."""
+        return {"source": uuid.uuid4().hex, "watermark_ms": None, "partitions": {}}
 
-    def read(self, start: Offset) -> tuple[Iterator[tuple[datetime]], Offset]:
+    def read(self, start: Offset) -> tuple[Iterator[tuple[int]], Offset]:
         """Return the row of the newest watermark and its offset, or nothing and ``start``. Never stalls.
 
-        An error here would end the user's query, and one without an answer must go on with its ceiling.
+        An error here would end the user's query, and one without an answer goes on with its ceiling.
 
         Raises:
-            RuntimeError: when the driver refuses the query: its checkpoint cannot be steered, and without steering its
-                watermark would stand still for ever.
+            RuntimeError: when the checkpoint has the offset of another source in this one's place.
         """
+        if not start.keys() >= {"watermark_ms", "partitions"}:
+            raise RuntimeError(
+                f"tidemark: the checkpoint holds the offset of another source here, {json.dumps(start)}: it was written "
+                "by a plan with other inputs or without a ceiling; the query needs a new checkpoint"
+            )
         end = self._ask(start)
         if end is None or not _is_news(end, start):
             return iter(()), start
         return _row(end), end
 
-    def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[tuple[datetime]]:  # noqa: ARG002, N802 - Spark's
+    def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[tuple[int]]:  # noqa: ARG002, N802 - Spark's
         """Return the row of ``end``: what a replayed batch had the first time."""
         return _row(end)
 
@@ -109,15 +105,14 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ask(self, start: Offset) -> Offset | None:
         try:
-            request = json.dumps({"stream": self._stream, "start": start, "first": not self._asked}).encode()
+            request = json.dumps({"stream": self._stream, "start": start}).encode()
             if self._connection is None:
                 self._connection = socket.socket(socket.AF_UNIX)
                 self._connection.settimeout(self._patience_s)
                 self._connection.connect(self._path)
             self._connection.settimeout(self._patience_s)
             self._connection.sendall(len(request).to_bytes(4, "big") + request)
-            answer = json.loads(self._receive(int.from_bytes(self._receive(4), "big")))
-            end, refused = answer["offset"], answer.get("refused")
+            end = dict(json.loads(self._receive(int.from_bytes(self._receive(4), "big"))))
         except (OSError, ValueError, KeyError, TypeError) as error:
             # A late answer to this question must not be taken for the answer to the next one.
             self.close()
@@ -125,11 +120,8 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
                 print(f"tidemark: no control, the ceiling holds: {error}", file=sys.stderr)  # noqa: T201
             self._patience_s = _IMPATIENCE_S
             return None
-        if refused is not None:
-            raise RuntimeError(f"tidemark: {refused}")
-        self._asked = True
         self._patience_s = _PATIENCE_S
-        return dict(end)
+        return end
 
     def _receive(self, size: int) -> bytes:
         received = b""
@@ -157,6 +149,6 @@ def _is_news(end: Offset, start: Offset) -> bool:
     return bool(watermark != before or end["partitions"].keys() != start["partitions"].keys())
 
 
-def _row(offset: Offset) -> Iterator[tuple[datetime]]:
+def _row(offset: Offset) -> Iterator[tuple[int]]:
     watermark = offset["watermark_ms"]
-    return iter(() if watermark is None else ((_EPOCH + timedelta(milliseconds=watermark),),))
+    return iter(() if watermark is None else ((watermark,),))

@@ -1,8 +1,8 @@
-"""Which changes of mode an existing checkpoint bears (Spark 4.2.0, measured; ``tests/spark_jobs/live/`` has the tests).
+"""Which changes of mode an existing checkpoint supports (Spark 4.2.0, measured; ``tests/spark_jobs/live/`` has the tests).
 
 What counts is whether the plan has the control stream, that is, whether the call has a ceiling. A checkpoint keeps the
-number of its sources and the policy for several watermarks for good, unless it was begun in the second format of the
-offset log (conf ``spark.sql.streaming.offsetLog.formatVersion=2``) with the policy ``max``, and is of one input.
+number of its sources for good, unless it was begun in the second format of the offset log (conf
+``spark.sql.streaming.offsetLog.formatVersion=2``) and is of one input.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["MODE_CHANGES", "NEEDS_LIVE", "NEEDS_MAX", "ModeChange", "why_refused"]
+__all__ = ["MODE_CHANGES", "ModeChange", "why_refused"]
 
 Verdict = Literal["works", "new checkpoint"]
 
@@ -31,10 +31,7 @@ class ModeChange:
 
 PLAIN, TAPPED, CEILED = "plain withWatermark", "without a ceiling", "with a ceiling"
 
-_TO_CEILED = (
-    "unless it was begun with offsetLog.formatVersion=2 and multipleWatermarkPolicy=max, and has one input"
-)
-_FROM_CEILED = "unless it was begun with offsetLog.formatVersion=2, and has one input"
+_OTHERWISE = "unless it was begun with offsetLog.formatVersion=2, and has one input"
 
 MODE_CHANGES = (
     ModeChange(PLAIN, TAPPED, "works", "in every mode but Live, which needs the ceiling"),
@@ -43,27 +40,12 @@ MODE_CHANGES = (
     ModeChange(
         CEILED, CEILED, "works", "every mode to every other, another bound or ceiling, at the next start"
     ),
-    ModeChange(PLAIN, CEILED, "new checkpoint", _TO_CEILED),
-    ModeChange(TAPPED, CEILED, "new checkpoint", _TO_CEILED),
-    ModeChange(CEILED, TAPPED, "new checkpoint", _FROM_CEILED),
-    ModeChange(CEILED, PLAIN, "new checkpoint", _FROM_CEILED),
+    ModeChange(PLAIN, CEILED, "new checkpoint", _OTHERWISE),
+    ModeChange(TAPPED, CEILED, "new checkpoint", _OTHERWISE),
+    ModeChange(CEILED, TAPPED, "new checkpoint", _OTHERWISE),
+    ModeChange(CEILED, PLAIN, "new checkpoint", _OTHERWISE),
 )
 """The table; deploy/docs/live.md shows it."""
-
-NEEDS_MAX = (
-    "the checkpoint was begun with multipleWatermarkPolicy=min and keeps it: under it the control stream would hold "
-    "the watermark still for ever. From a checkpoint written by a plan without a ceiling to one with a ceiling a new "
-    "checkpoint is needed (see the table of mode changes in deploy/docs/live.md); or take ceiling= out of the call"
-)
-"""What a query is refused with whose checkpoint has the other policy."""
-
-NEEDS_LIVE = (
-    "a query of several inputs with a ceiling runs in mode Live only: the checkpoint holds it to "
-    "multipleWatermarkPolicy=max, so with a silent control stream its watermark would be that of its fastest input. "
-    'Use mode Live (without an SLO each partition keeps to the bound; the pin "off" follows the slowest input), or '
-    "take ceiling= out of the calls, which needs a new checkpoint"
-)
-"""What a query is refused with whose control streams would be silent beside one another."""
 
 _OTHER_SOURCES = "sources in the checkpoint offsets"
 

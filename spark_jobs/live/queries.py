@@ -11,19 +11,18 @@ import logging
 import statistics
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark.models.defaults import CEILING_ALARM_PPM
 from tidemark.models.duration import format_duration
 from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.live.control import Control, StreamWants
+from tidemark.models.live.control import Control, StreamWants, WatermarkPolicy
 from tidemark.models.live.fast import FastPolicy, Order, Wanted
 from tidemark.models.operators import Operator, TimeWindow
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.target import PPM
 from tidemark.models.wire import LiveState, Report
-from tidemark.spark_jobs.live.channel import CannotSteer
 from tidemark.spark_jobs.live.control_source import Offset
 
 __all__ = ["LiveQueries", "LiveStream"]
@@ -68,8 +67,15 @@ class _Query:
     started_us: int
     control: Control
     streams: dict[str, _Stream]
+    governed: bool
+    """Whether every watermark of the query is one of these streams', so that it must follow what they ask."""
+    sources: set[object] = field(default_factory=set)
+    """Ids of its control sources, each known from the first batch on."""
     seen: set[str] = field(default_factory=set)
-    asked: set[str] = field(default_factory=set)
+    asked_ms: int | None = None
+    """Watermark that the newest batch asked for, in milliseconds; None when it asked for none."""
+    ignored: bool = False
+    """Whether Spark did not do what a batch had asked for."""
     looked_us: dict[str, int] = field(default_factory=dict)
     """When each source was asked before the batch that is being planned."""
     triggered_us: deque[int] = field(default_factory=lambda: deque(maxlen=_PACE_BATCHES))
@@ -101,7 +107,8 @@ class LiveQueries:
         self._lock = threading.RLock()
         self._streams: dict[str, LiveStream] = {}
         self._queries: dict[str, _Query] = {}
-        self._refused: dict[str, tuple[frozenset[str], str]] = {}
+        self._metrics: dict[object, str] = {}
+        """The tap of each control source that has asked, by the source's id."""
 
     def add(self, metric: str, stream: LiveStream) -> None:
         """Let the tap of name ``metric`` be the one of a live stream."""
@@ -113,15 +120,24 @@ class LiveQueries:
         return metric in self._streams
 
     def started(
-        self, run_id: str, metrics: tuple[str, ...], trigger_ms: int | None, pull: Callable[[], None]
-    ) -> bool:
-        """Take a new run of a query; return whether any of its streams is live.
+        self,
+        run_id: str,
+        metrics: Sequence[str],
+        trigger_ms: int | None,
+        pull: Callable[[], None],
+        *,
+        policy: Callable[[], WatermarkPolicy] = lambda: "min",
+        watermark_nodes: int | None = None,
+    ) -> None:
+        """Take a new run of a query, if any of its streams is live.
 
         Args:
             run_id: Spark's id of the run.
             metrics: the taps in its plan.
             trigger_ms: interval of its trigger in milliseconds, None or 0 where there is none.
             pull: observes the batches that have ended and not been observed yet.
+            policy: returns how Spark combines the watermarks of the query's inputs, once a batch is planned.
+            watermark_nodes: watermarks in its plan; None when that is not known.
         """
         with self._lock:
             streams = {
@@ -132,26 +148,57 @@ class LiveQueries:
                 if (stream := self._streams.get(metric)) is not None
             }
             if not streams:
-                return False
+                return
             every = [entry.stream for entry in streams.values()]
             control = Control(
-                min(_step_us(stream.operator) for stream in every), max(stream.ceiling_us for stream in every)
+                min(_step_us(stream.operator) for stream in every),
+                max(stream.ceiling_us for stream in every),
+                policy,
             )
             trigger_us = None if trigger_ms is None else trigger_ms * 1_000
-            self._queries[run_id] = _Query(pull, trigger_us, self._clock_us(), control, streams)
-            return True
-
-    def refuse(self, run_id: str, metrics: Iterable[str], reason: str) -> None:
-        """Let a run fail with ``reason`` when it plans its next batch."""
-        with self._lock:
-            self._refused[run_id] = frozenset(metrics), reason
+            governed = watermark_nodes == len(streams)
+            self._queries[run_id] = _Query(
+                pull, trigger_us, self._clock_us(), control, streams, governed=governed
+            )
 
     def ended(self, run_id: str) -> tuple[str, ...]:
         """Forget a run; return the taps of its live streams."""
         with self._lock:
             query = self._queries.pop(run_id, None)
-            self._refused.pop(run_id, None)
-            return () if query is None else tuple(query.streams)
+            if query is None:
+                return ()
+            for source in query.sources:
+                self._metrics.pop(source, None)
+            return tuple(query.streams)
+
+    def recognise(self, run_id: str, offsets: Sequence[Offset], watermark_ms: int) -> None:
+        """Learn from a batch which control sources are the run's, and what an earlier run left in them.
+
+        Called before the batch is observed. It also checks that Spark did what the batch before had asked for.
+
+        Args:
+            run_id: Spark's id of the run.
+            offsets: where the batch read its control sources to.
+            watermark_ms: the watermark in force in the batch, in milliseconds.
+        """
+        with self._lock:
+            query = self._queries.get(run_id)
+            if query is None:
+                return
+            for offset in offsets:
+                source = offset.get("source")
+                entry = query.streams.get(self._metrics.get(source, ""))
+                if entry is None or source in query.sources:
+                    continue
+                query.sources.add(source)
+                asked_us = None if offset["watermark_ms"] is None else offset["watermark_ms"] * SPARK_TICK_US
+                entry.policy.restore(offset["partitions"], asked_us, self._clock_us())
+                if asked_us is not None:
+                    query.control.restore(asked_us)
+            if query.governed and query.asked_ms is not None and watermark_ms < query.asked_ms:
+                self._warn_ignored(query, watermark_ms)
+            asked = [offset["watermark_ms"] for offset in offsets]
+            query.asked_ms = None if None in asked else min(asked, default=None)
 
     def observe(
         self,
@@ -180,61 +227,74 @@ class LiveQueries:
             query.seen.add(metric)
             return self._state(query, entry, order, report)
 
-    def answer(self, metric: str, start: Offset, first: bool) -> Offset:
+    def answer(self, metric: str, start: Offset) -> Offset:
         """Return the offset for a source that asks while a batch is planned; ``start`` when nothing is to move.
 
-        Raises:
-            CannotSteer: when a run with that stream is refused.
+        A source is one query's. Which one is known once the query's first batch has shown the source's id, and until
+        then nothing moves: what that query may still read is not known either.
         """
+        source = start.get("source")
         with self._lock:
-            for metrics, reason in self._refused.values():
-                if metric in metrics:
-                    raise CannotSteer(reason)
-            queries = [query for query in self._queries.values() if metric in query.streams]
-        offers = [self._offer(query, metric, start, first) for query in queries]
-        if not offers or None in offers:
+            self._metrics[source] = metric
+            candidates = [query for query in self._queries.values() if metric in query.streams]
+        mine = [query for query in candidates if source in query.sources]
+        for query in mine or candidates:
+            query.pull()
+        with self._lock:
+            offers = [
+                (offer, query)
+                for query in candidates
+                if source in query.sources and (offer := self._offer(query, metric)) is not None
+            ]
+        if not offers:
             return start
-        # A plan that feeds two queries has two sources of one name, and no way to tell them apart: the least is safe.
-        offered_us, query = min(
-            ((offer, query) for offer, query in zip(offers, queries, strict=True) if offer is not None),
-            key=lambda pair: pair[0],
-        )
+        # Only a copied checkpoint has two queries with one id: the lesser watermark is safe for both.
+        offered_us, query = min(offers, key=lambda pair: pair[0])
         bases_us = query.streams[metric].policy.partitions.bases_us
         kept = {} if len(bases_us) > _MOST_PARTITIONS else bases_us
         watermark_ms = None if offered_us == NO_BASE_US else offered_us // SPARK_TICK_US
         # A partition that is new is written down at once: a driver that starts again must not forget it.
         if watermark_ms == start["watermark_ms"] and kept.keys() == start["partitions"].keys():
             return start
-        return {"watermark_ms": watermark_ms, "partitions": kept}
+        return {"source": source, "watermark_ms": watermark_ms, "partitions": kept}
 
     # -- inside -------------------------------------------------------------------------------------------------
 
-    def _offer(self, query: _Query, metric: str, start: Offset, first: bool) -> int | None:
-        query.pull()
-        with self._lock:
-            now_us = self._clock_us()
-            offered_us = None if start["watermark_ms"] is None else start["watermark_ms"] * SPARK_TICK_US
-            if first:
-                query.streams[metric].policy.restore(start["partitions"], offered_us, now_us)
-            query.asked.add(metric)
-            if offered_us is not None:
-                query.control.restore(offered_us)
-            if len(query.seen) < len(query.streams) or len(query.asked) < len(query.streams):
-                return None  # an input that has shown nothing yet, or is not known again yet, may be the slow one
-            due_us = query.due_us(now_us)
-            looked_us = query.looked_us.get(metric, due_us)
-            query.looked_us[metric] = due_us
-            wants = []
-            for entry in query.streams.values():
-                in_force_us = due_us + (query.trigger_us or 0)
-                entry.wanted = entry.policy.wanted(due_us, entry.stream.order(), looked_us, in_force_us)
-                wants.append(StreamWants(entry.wanted.watermark_us, entry.policy.keys))
-            return query.control.offer(wants)
+    def _offer(self, query: _Query, metric: str) -> int | None:
+        now_us = self._clock_us()
+        if len(query.seen) < len(query.streams) or len(query.sources) < len(query.streams):
+            return None  # an input that has shown nothing yet, or is not known again yet, may be the slow one
+        due_us = query.due_us(now_us)
+        looked_us = query.looked_us.get(metric, due_us)
+        query.looked_us[metric] = due_us
+        wants = []
+        for entry in query.streams.values():
+            in_force_us = due_us + (query.trigger_us or 0)
+            entry.wanted = entry.policy.wanted(due_us, entry.stream.order(), looked_us, in_force_us)
+            wants.append(StreamWants(entry.wanted.watermark_us, entry.policy.keys))
+        return query.control.offer(wants)
+
+    @staticmethod
+    def _warn_ignored(query: _Query, watermark_ms: int) -> None:
+        if not query.ignored:
+            names = ", ".join(sorted(entry.stream.name for entry in query.streams.values()))
+            _log.error(
+                "stream %s is not steered: the watermark is %s ms, though its control stream asked for %s ms; "
+                "the ceiling alone holds. Please report this with the query's plan (df.explain(True))",
+                names,
+                watermark_ms,
+                query.asked_ms,
+            )
+        query.ignored = True
 
     def _state(self, query: _Query, entry: _Stream, order: Order, report: Report) -> LiveState:
         offered_us, stream = query.control.offered_us, entry.stream
         activity = entry.policy.partitions.activity(report.started_us)
-        reached_us = max(offered_us, report.watermark_ms * SPARK_TICK_US)
+        in_force_us = report.watermark_ms * SPARK_TICK_US
+        reached_us = in_force_us if query.ignored else max(offered_us, in_force_us)
+        reason = "nothing has been decided yet" if entry.wanted is None else entry.wanted.reason
+        if query.ignored:
+            reason = "not steered: Spark does not follow the control stream, so the ceiling alone holds"
         used_ppm = _used_ppm(entry.policy.partitions.stream_base_us, reached_us, stream.ceiling_us)
         if offered_us == NO_BASE_US and len(query.triggered_us) < _PACE_BATCHES:
             used_ppm = 0  # until the first offer, and before it is overdue, the ceiling is all there is
@@ -242,7 +302,7 @@ class LiveQueries:
         return LiveState(
             ceiling_ms=stream.ceiling_us // SPARK_TICK_US,
             control_ms=None if offered_us == NO_BASE_US else offered_us // SPARK_TICK_US,
-            reason="nothing has been decided yet" if entry.wanted is None else entry.wanted.reason,
+            reason=reason,
             behind=activity.behind,
             idle=activity.idle,
             ceiling_used_ppm=used_ppm,

@@ -96,10 +96,10 @@ class RestartedJob(LiveJob):
     def __post_init__(self) -> None:
         self.going.set()
 
-    def start(self) -> StreamingQuery:
+    def start(self, frame: DataFrame | None = None) -> StreamingQuery:
         """Start the query with what the controllers say now."""
         with collected_choices() as choices:
-            query = super().start()
+            query = super().start(frame)
         chosen = {choice.stream: choice.chosen.bound_ms for choice in choices}
         self.query = query
         self.bounds_ms[str(query.runId)] = tuple(chosen[entry.name] for entry in self.inputs)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -102,6 +103,76 @@ def rows_by_batch(log: Sequence[LoggedBatch], index: int, batches: Batches) -> l
 def before_ms(log: Sequence[LoggedBatch], number: int) -> int:
     """Return W(n-1), by which batch n judges its rows."""
     return log[number - 1].watermark_ms if number else 0
+
+
+# -- the watermark --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class LiveCompared(Compared):
+    """The same, and what only Live shows."""
+
+    control_only: int = 0
+    """Batches without rows, with a new control."""
+    control_moves: int = 0
+    """Watermarks that the control set."""
+    ceiling_moves: int = 0
+    """Watermarks that the ceiling set."""
+    replays: int = 0
+    """Restarts in the middle of a batch that had rows and a new control."""
+    saved: int = 0
+    """Pairs that were admitted and that Spark's own watermark with the same bound would have dropped."""
+
+
+def asked_ms(logged: LoggedBatch) -> int:
+    """Return what the control streams asked for by then, the least of them; 0 before the first word and without one."""
+    return min((control or 0 for control in logged.controls), default=0)
+
+
+def compare_watermarks(
+    job: LiveJob,
+    streams: Sequence[Batches],
+    compared: LiveCompared,
+    combine: Callable[[Iterable[int]], int] = min,
+) -> list[str]:
+    """Compare the watermark of every batch with what was asked for; return what is wrong.
+
+    What was asked for is read from the checkpoint. The node of input i is at the greatest, over the batches k of the
+    run so far, of m_i(k) - ceiling and the control that batch k read, with m_i(k) the greatest event time of the input
+    in batch k; W(n+1) is the greater of W(n) and the least node, or what ``combine`` makes of the nodes. A job without
+    control streams is compared alike.
+    """
+    log = job.log()
+    read = [rows_by_batch(log, index, batches) for index, batches in enumerate(streams)]
+    recorded = job.recorded.get(job.inputs[0].name)
+    runs = {} if recorded is None else {report.batch_id: report.run_id for report in recorded.reports}
+    wrong = [f"W(0) is {log[0].watermark_ms}"] if log[0].watermark_ms else []
+    nodes = [0] * len(read)
+    before: tuple[object, ...] = ((None, {}),) * len(read)
+    for number, (now, after) in enumerate(itertools.pairwise(log)):
+        if number and runs.get(number) != runs.get(number - 1):
+            nodes = [0] * len(read)  # of a run before only the watermark is left
+        for index, rows in enumerate(read):
+            times_us = [row.event_time_us for row in rows[number]]
+            floor = max(times_us) // 1_000 - job.delay_us(index, number) // 1_000 if times_us else 0
+            nodes[index] = max(nodes[index], floor)
+        offsets = tuple(zip(now.controls, now.partitions, strict=True))
+        for index, (offset, was) in enumerate(zip(offsets, before, strict=False)):
+            if offset != was:  # only what is news has a row
+                nodes[index] = max(nodes[index], offset[0] or 0)
+        before = offsets or before
+        expected = max(now.watermark_ms, combine(nodes))
+        if after.watermark_ms != expected:
+            wrong.append(f"W({number + 1}) is {after.watermark_ms}, not {expected}")
+        asked = asked_ms(now)
+        compared.control_moves += asked == expected > now.watermark_ms
+        compared.ceiling_moves += expected > max(now.watermark_ms, asked)
+        compared.no_data += now.files == after.files and now.controls == after.controls
+        compared.control_only += now.files == after.files and now.controls != after.controls
+    compared.batches += len(log)
+    compared.restarts += job.runs - 1
+    compared.replays += len(job.replayed)
+    return wrong
 
 
 # -- the ledger -----------------------------------------------------------------------------------------------

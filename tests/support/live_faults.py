@@ -325,18 +325,18 @@ class FaultyChannel(ControlChannel):
         answer: as of ``ControlChannel``.
     """
 
-    def __init__(self, answer: Callable[[str, dict[str, Any], bool], dict[str, Any]]) -> None:
+    def __init__(self, answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> None:
         self.asked = 0
         self._silent = False
         self._speak = threading.Event()
         self._connections: list[socket.socket] = []
 
-        def faulty(stream: str, start: dict[str, Any], first: bool) -> dict[str, Any]:
+        def faulty(stream: str, start: dict[str, Any]) -> dict[str, Any]:
             self.asked += 1
             if self._silent:
                 self._speak.wait()
                 return start
-            return answer(stream, start, first)
+            return answer(stream, start)
 
         super().__init__(faulty)
         accept = self._server.get_request
@@ -454,12 +454,12 @@ class Driver:
         )
         self.queries.add("tap", stream)
         self.queries.started("run", ("tap",), trigger_ms, lambda: None)
-        self.offset = dict(offset or {"watermark_ms": None, "partitions": {}})
+        self.offset = dict(offset or {"source": "0", "watermark_ms": None, "partitions": {}})
         self.batches = 0
 
     def ask(self) -> int:
         """Plan a batch; return the watermark offered by now, in microseconds."""
-        self.offset = self.queries.answer("tap", self.offset, self.batches == 0)
+        self.offset = self.queries.answer("tap", self.offset)
         return (self.offset["watermark_ms"] or 0) * 1_000
 
     def run(self, rows: Iterable[Event], backlog: Mapping[str, int] | None, takes_us: int = SECOND) -> None:
@@ -478,6 +478,7 @@ class Driver:
         newest: dict[str, int] = {}
         for part in report.partitions:
             newest[part.partition] = max(part.granules)
+        self.queries.recognise("run", [self.offset], 0)
         self.queries.observe("run", "tap", report, newest, backlog)
         self.batches += 1
         self.now_us += takes_us

@@ -71,6 +71,8 @@ class Input:
     bound: str
     ceiling: str | None
     granule: str | None = None
+    mode: Mode | None = None
+    """Its own mode; the job's unless given."""
 
     @property
     def granule_us(self) -> int:
@@ -176,15 +178,20 @@ class LiveJob:
 
     def delay_us(self, index: int, batch: int) -> int:  # noqa: ARG002 - here it is the same in every batch
         """Return the delay of an input's own watermark in a batch, in microseconds."""
-        return parse_duration(self.inputs[index].ceiling or self.inputs[index].bound)
+        entry = self.inputs[index]
+        live = (entry.mode or self.mode) == "Live" and entry.ceiling is not None and not self.native
+        return parse_duration(str(entry.ceiling) if live else entry.bound)
 
-    def start(self) -> StreamingQuery:
-        """Start the query, from the checkpoint if there is one."""
+    def frame(self) -> DataFrame:
+        """Build the plan."""
+        return self.plan([self._input(entry) for entry in self.inputs])
+
+    def start(self, frame: DataFrame | None = None) -> StreamingQuery:
+        """Start the query, from the checkpoint if there is one; its plan is built now unless it is given."""
         self.runs += 1
         self.folder.mkdir(parents=True, exist_ok=True)
-        frames = [self._input(entry) for entry in self.inputs]
         return (
-            self.plan(frames)
+            (self.frame() if frame is None else frame)
             .writeStream.foreachBatch(self._collect)
             .outputMode(self.output_mode)
             .option("checkpointLocation", str(self.checkpoint))
@@ -241,7 +248,7 @@ class LiveJob:
                 stream=entry.name,
                 granule=entry.granule,
                 ceiling=entry.ceiling,
-                mode=self.mode,
+                mode=entry.mode or self.mode,
                 controller_url=self.controllers.get(entry.name),
                 sink=self.recorded.setdefault(entry.name, RecordingSink()),
             )
@@ -272,13 +279,17 @@ def publish(stage: Path, names: Sequence[str], group: Group) -> None:
 
 def run_side_by_side(jobs: Sequence[LiveJob], groups: Iterable[Group]) -> None:
     """Run jobs that read the same folders at the same time; each works off a group before the next one comes."""
-    queries = [job.start() for job in jobs]
+    work_off(jobs[0], [job.start() for job in jobs], groups)
+
+
+def work_off(publisher: LiveJob, queries: Sequence[StreamingQuery], groups: Iterable[Group]) -> None:
+    """Publish groups to queries that run; all work off a group before the next one comes. Then they are stopped."""
     try:
         for group in groups:
-            jobs[0].publish(group)
+            publisher.publish(group)
             for query in queries:
                 query.processAllAvailable()
     finally:
         for query in queries:
             query.stop()
-    assert flush(), "the listener did not tell all batches"
+    assert flush(), "the listener did not report all batches"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.models.live.control import Control, StreamWants
+from tidemark.models.live.control import Control, StreamWants, WatermarkPolicy
 from tidemark.models.live.open_keys import OpenKeys
 from tidemark.models.policies.policy import NO_BASE_US
 
@@ -43,13 +43,14 @@ def _keys(*key_us: int) -> OpenKeys:
     st.integers(1, 3).flatmap(lambda streams: _histories(streams).map(lambda drawn: (streams, drawn))),
     st.integers(1, 20),
     st.integers(0, 100),
+    st.sampled_from(["min", "max"]),
 )
 @settings(max_examples=300)
-def test_the_offer_moves_forward_to_the_least_that_is_wanted_and_only_if_a_key_closes_or_by_a_doubled_step(
-    drawn: tuple[int, list[_Turn]], step_us: int, ceiling_us: int
+def test_the_offer_moves_forward_to_what_the_policy_makes_of_the_wants_and_only_if_a_key_closes_or_by_a_doubled_step(
+    drawn: tuple[int, list[_Turn]], step_us: int, ceiling_us: int, policy: WatermarkPolicy
 ) -> None:
     streams, history = drawn
-    control, keys = Control(step_us, ceiling_us), [OpenKeys() for _ in range(streams)]
+    control, keys = Control(step_us, ceiling_us, lambda: policy), [OpenKeys() for _ in range(streams)]
     open_: list[set[int]] = [set() for _ in range(streams)]
     greatest, step = NO_BASE_US, step_us
     for turn in history:
@@ -61,15 +62,16 @@ def test_the_offer_moves_forward_to_the_least_that_is_wanted_and_only_if_a_key_c
         wants = [StreamWants(wanted, mine) for wanted, mine in zip(turn.wanted, keys, strict=True)]
         offered = control.offer(wants)
         allowed = [wanted for wanted in turn.wanted if wanted is not None]
-        least = min(allowed) if len(allowed) == streams else NO_BASE_US
+        combined = (min if policy == "min" else max)(allowed, default=NO_BASE_US)
+        wanted = combined if len(allowed) == streams else NO_BASE_US
 
         assert offered == control.offered_us >= before, "it went back"
-        closes = any(key <= least for shadow in open_ for key in shadow)
-        beyond = NO_BASE_US < before < greatest + ceiling_us and greatest <= least
-        stepped = not closes and beyond and least >= before + step
-        assert (offered > before) == (least > before and (closes or stepped))
+        closes = any(key <= wanted for shadow in open_ for key in shadow)
+        beyond = NO_BASE_US < before < greatest + ceiling_us and greatest <= wanted
+        stepped = not closes and beyond and wanted >= before + step
+        assert (offered > before) == (wanted > before and (closes or stepped))
         if offered > before:
-            assert offered == least
+            assert offered == wanted
             step = step_us if closes else 2 * step
             open_ = [{key for key in shadow if key > offered} for shadow in open_]
 

@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SECOND = 1_000_000
 FORMAT = "spark.sql.streaming.offsetLog.formatVersion"
-POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 
 
 @dataclass(frozen=True)
@@ -182,31 +181,10 @@ def test_every_row_of_the_table_is_tested() -> None:
 
 
 @pytest.mark.parametrize("before", [PLAIN, TAPPED])
-def test_a_checkpoint_begun_in_the_second_format_with_max_takes_a_ceiling_and_gives_it_back(
+def test_a_checkpoint_begun_in_the_second_format_takes_a_ceiling_and_gives_it_back(
     spark: SparkSession, tmp_path: Path, before: str
 ) -> None:
     changed = Changed(spark, tmp_path)
-    with conf(spark, **{FORMAT: "2", POLICY: "max"}):
+    with conf(spark, **{FORMAT: "2"}):
         changed.run(Plan(before), range(0))
     goes_on(changed, [Plan(before), Plan(CEILED, "Live"), Plan(before), Plan(CEILED, "Off"), Plan(before)])
-
-
-def test_a_checkpoint_that_holds_the_query_to_min_is_refused_before_its_watermark_could_stand_still(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    changed = Changed(spark, tmp_path)
-    with conf(spark, **{FORMAT: "2"}):
-        changed.run(Plan(TAPPED), range(25))
-    for mode in ("Live", "Off"):
-        with pytest.raises(StreamingQueryException, match="multipleWatermarkPolicy=min"):
-            changed.run(Plan(CEILED, mode), range(25, 50))
-
-
-def test_another_query_of_the_session_keeps_the_policy_it_would_have_had(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    (tmp_path / "one").mkdir()
-    changed = Changed(spark, tmp_path / "one")
-    before = spark.conf.get(POLICY)
-    changed.run(Plan(CEILED, "Live"), range(25))
-    assert spark.conf.get(POLICY) == before == "min"

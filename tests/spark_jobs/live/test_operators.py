@@ -1,12 +1,7 @@
-"""Live on every stateful operator: the watermark is the one that was asked for, and the ledger is what the sink got.
-
-What was asked for is read from the checkpoint: W(n+1) = max(W(n), m(n) - ceiling, the control that batch n read), with
-m(n) the greatest event time of batch n. What became of a row follows from the same watermarks, by Spark's late rule.
-"""
+"""Live on every stateful operator: the watermark is the one that was asked for, and the ledger is what the sink got."""
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import StreamingQueryException
 
 from tidemark.models.duration import parse_duration
 from tidemark.models.operators import row_level, tumbling
@@ -23,11 +17,13 @@ from tidemark.models.wire import Mode
 from support.live_comparisons import (
     OF_DISTINCT,
     OF_JOINS,
-    Compared,
     Fate,
+    LiveCompared,
+    asked_ms,
     compare_ledger,
     compare_pairs,
     compare_sink,
+    compare_watermarks,
     fates_of,
     print_table,
     rows_by_batch,
@@ -39,7 +35,6 @@ from support.live_streams import (
     Group,
     Input,
     LiveJob,
-    LoggedBatch,
     closing_batch,
     groups_of,
     run_side_by_side,
@@ -59,22 +54,6 @@ FILES = 10
 # -- what was compared ----------------------------------------------------------------------------------------
 
 
-@dataclass
-class LiveCompared(Compared):
-    """The same, and what only Live shows."""
-
-    control_only: int = 0
-    """Batches without rows, with a new control."""
-    control_moves: int = 0
-    """Watermarks that the control set."""
-    ceiling_moves: int = 0
-    """Watermarks that the ceiling set."""
-    replays: int = 0
-    """Restarts in the middle of a batch that had rows and a new control."""
-    saved: int = 0
-    """Pairs that were admitted and that Spark's own watermark with the same bound would have dropped."""
-
-
 @pytest.fixture(scope="module")
 def table(request: pytest.FixtureRequest) -> Iterator[dict[str, LiveCompared]]:
     """Return what each test compared, to be printed in the end."""
@@ -83,37 +62,7 @@ def table(request: pytest.FixtureRequest) -> Iterator[dict[str, LiveCompared]]:
     print_table(request, "live", rows)
 
 
-# -- the watermark --------------------------------------------------------------------------------------------
-
-
-def _asked_ms(logged: LoggedBatch) -> int:
-    """Return what the control streams said by then, the greatest of them; 0 before the first word."""
-    return max((control for control in logged.controls if control is not None), default=0)
-
-
-def compare_watermarks(job: LiveJob, streams: Sequence[Batches], compared: LiveCompared) -> list[str]:
-    """Compare the watermark of every batch with what was asked for; return what is wrong."""
-    log = job.log()
-    read = [rows_by_batch(log, index, batches) for index, batches in enumerate(streams)]
-    wrong = [f"W(0) is {log[0].watermark_ms}"] if log[0].watermark_ms else []
-    for number, (now, after) in enumerate(itertools.pairwise(log)):
-        asked = _asked_ms(now)
-        floors = [
-            max(row.event_time_us for row in rows[number]) // 1_000 - job.delay_us(index, number) // 1_000
-            for index, rows in enumerate(read)
-            if rows[number]
-        ]
-        expected = max(now.watermark_ms, asked, *floors)
-        if after.watermark_ms != expected:
-            wrong.append(f"W({number + 1}) is {after.watermark_ms}, not {expected}")
-        compared.control_moves += asked == expected > now.watermark_ms
-        compared.ceiling_moves += expected > max(now.watermark_ms, asked)
-        compared.no_data += now.files == after.files and now.controls == after.controls
-        compared.control_only += now.files == after.files and now.controls != after.controls
-    compared.batches += len(log)
-    compared.restarts += job.runs - 1
-    compared.replays += len(job.replayed)
-    return wrong
+# -- the controls ---------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -153,8 +102,8 @@ def compare_controls(job: LiveJob, streams: Sequence[Batches]) -> list[str]:
             restored = now if number in job.replayed else log[number - 1]
             for newest, partitions in zip(known, restored.partitions, strict=True):
                 newest.bases_us = dict(partitions)
-        asked_us = _asked_ms(now) * 1_000
-        if number and asked_us != _asked_ms(log[number - 1]) * 1_000 and number not in job.replayed:
+        asked_us = asked_ms(now) * 1_000
+        if number and asked_us != asked_ms(log[number - 1]) * 1_000 and number not in job.replayed:
             least_us = min(newest.wants_us for newest in known) - slack_us
             most_us = min(newest.wants_us for newest in true)
             if not least_us < asked_us <= most_us:
@@ -478,26 +427,51 @@ def test_in_other_modes_a_ceiling_leaves_every_batch_and_its_watermark_as_spark_
     groups = [*groups_of(random.Random(mode), [batches]), [[closing]]]
     native, silent = _beside_native(spark, tmp_path, mode, [entry], kind.plan, groups)
     compared = table[f"{name}, {mode}"] = LiveCompared()
-    in_force = LiveJob(spark, silent.folder, [replace(entry, ceiling=None)], kind.plan)
-    in_force.runs, in_force.recorded, in_force.output = silent.runs, silent.recorded, silent.output
-    wrong = compare_watermarks(in_force, [[*batches, closing]], compared)
-    wrong += compare_ledger(in_force, 0, [*batches, closing], compared)
+    wrong = compare_watermarks(silent, [[*batches, closing]], compared)
+    wrong += compare_ledger(silent, 0, [*batches, closing], compared)
     compared.emitted = sum(map(len, native.output.values()))
 
     assert wrong == []
     assert _batches_of(silent) == _batches_of(native)
     assert {logged.controls for logged in silent.log()} == {(None,)}
-    assert spark.conf.get("spark.sql.streaming.multipleWatermarkPolicy") == "min"
     live = ("control_only", "control_moves", "replays", "saved")
     assert compared.missing(*live, *OF_JOINS, *OF_DISTINCT) == []
 
 
-def test_in_mode_off_a_ceiling_on_two_inputs_is_refused_since_the_faster_would_lead(
+def test_in_mode_off_a_ceiling_on_both_inputs_of_a_join_leaves_every_batch_as_spark_has_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A job that is only watched must not lose the rows of its slower input: natively (policy min) that one leads."""
-    streams = [[_rows(0, (0, 100))], [_rows(10, (0, 70))]]
-    job = LiveJob(spark, tmp_path, JOINED, join("inner"), mode="Off")
+    """The slower input leads, as it does without Tidemark."""
+    streams = [
+        trailing_batches("silent join, left", FILES, stray_us=75 * SECOND_US),
+        trailing_batches("silent join, right", FILES, partitions=4, first_id=COPY),
+    ]
+    groups = groups_of(random.Random("silent join"), streams)
+    native, silent = _beside_native(spark, tmp_path, "Off", JOINED, join("inner"), groups)
 
-    with pytest.raises(StreamingQueryException, match="several inputs with a ceiling runs in mode Live only"):
-        job.run([streams])
+    assert _batches_of(silent) == _batches_of(native)
+    assert any(silent.output.values())
+
+
+def test_an_input_in_live_beside_one_that_is_off_moves_its_own_watermark_and_spark_takes_the_lesser(
+    spark: SparkSession, tmp_path: Path, table: dict[str, LiveCompared]
+) -> None:
+    streams = [
+        trailing_batches("mixed, left", FILES, trail_us=20 * SECOND_US),
+        trailing_batches("mixed, right", FILES, partitions=4, first_id=COPY),
+    ]
+    inputs = [JOINED[0], replace(JOINED[1], mode="Off")]
+    job = LiveJob(spark, tmp_path, inputs, join("inner"))
+    closing = [closing_batch(), closing_batch(10**9 + 10, 4)]
+    job.run([*groups_of(random.Random("mixed"), streams), [[rows] for rows in closing]])
+    streams = [[*batches, rows] for batches, rows in zip(streams, closing, strict=True)]
+    compared = table["join, Live and Off"] = LiveCompared()
+    wrong = compare_watermarks(job, streams, compared)
+    for index, batches in enumerate(streams):
+        wrong += compare_ledger(job, index, batches, compared)
+    left, right = (fates_of(job, index, batches) for index, batches in enumerate(streams))
+    wrong += compare_pairs(job, "inner", left, right, compared)
+
+    assert wrong == []
+    assert {logged.controls[0] for logged in job.log()} != {None}
+    assert {logged.controls[1] for logged in job.log()} == {None}
