@@ -85,7 +85,7 @@ def late_base_ms(told_ms: int | None, earlier_us: int | None) -> int | None:
 
 
 def needs_against(report: Report, base_ms: int | None, cells: Cells | None = None) -> Needs:
-    """Return the needs of the report's rows against the base of its late filter.
+    """Return the needs of the report's rows against the base of its late filter; unknown under a contradiction.
 
     Args:
         report: the report.
@@ -93,6 +93,8 @@ def needs_against(report: Report, base_ms: int | None, cells: Cells | None = Non
         cells: the report's counts where they are at hand.
     """
     timed_rows = report.rows - report.null_rows
+    if report.contradiction is not None:
+        return Needs(None, unknown_rows=timed_rows)  # by the keys of another operator they would be wrong
     if base_ms is not None:
         cells = cells_of(report) if cells is None else cells
         counted = needs_of_report(report, base_ms, cells)

@@ -3,8 +3,8 @@
 Spark drops a row of batch n iff ``key_us <= 1000 * W(n-1)``, with W(n-1) the watermark of the batch before it in the
 offset log, no-data batches included and across restarts (Spark 4.2, measured; ``late_watermark_ms`` of a report).
 In complete mode it drops nothing. The ledger, not a model, says whether an SLO was met, so what it does not know it
-calls unknown: rows that could not be counted by granule, batches never reported, and the rows of a granule that
-the watermark cuts (an interval).
+calls unknown: rows that could not be counted by granule, batches never reported, the rows of a granule that the
+watermark cuts (an interval), and every row of a query whose plan contradicts the declared operator.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ def judge(report: Report, cells: Cells | None = None) -> Judgement:
     """Return what Spark did with the rows of ``report``; ``cells`` are its counts where they are at hand."""
     complete_mode = report.output_mode == "complete"
     cells = cells_of(report) if cells is None else cells
-    if report.late_watermark_ms is None and not complete_mode:
+    unknown = report.late_watermark_ms is None and not complete_mode
+    if unknown or report.contradiction is not None:
         nothing = np.empty(0, np.int64)
         unjudged = report.rows - report.null_rows
         return Judgement(cells.partitions, nothing, nothing, np.empty((3, 0), np.int64), unjudged)

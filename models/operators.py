@@ -29,6 +29,7 @@ __all__ = [
     "RowLevel",
     "SessionWindow",
     "TimeWindow",
+    "call_for",
     "row_level",
     "session",
     "sliding",
@@ -161,6 +162,22 @@ def session(gap: str) -> SessionWindow:
 def row_level() -> RowLevel:
     """Return the operator whose key is the event time itself."""
     return RowLevel()
+
+
+def call_for(operator: Operator) -> str:
+    """Return the call that declares ``operator``, to be written in a job."""
+
+    def text(time_us: int) -> str:
+        return f'"{format_duration(time_us)}"'
+
+    if isinstance(operator, SessionWindow):
+        return f"session({text(operator.gap_us)})"
+    if not isinstance(operator, TimeWindow):
+        return "row_level()"
+    size, start = text(operator.size_us), f", start={text(operator.start_us)}" if operator.start_us else ""
+    if operator.slide_us == operator.size_us:
+        return f"tumbling({size}{start})"
+    return f"sliding({size}, {text(operator.slide_us)}{start})"
 
 
 def _window(size_us: int, slide_us: int, start: str) -> TimeWindow:

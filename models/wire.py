@@ -193,6 +193,8 @@ class Report:
     """How late rows were appended to the source; null when the job names no column for it."""
     live: LiveState | None = None
     """What the fast policy did; null unless the job runs in Live."""
+    contradiction: Annotated[str, MaxLen(1_000)] | None = None
+    """How the query's plan contradicts the declared operator; null when nothing of the kind is known."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be judged: the ledger's exactness rests on it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -24,12 +24,13 @@ from pyspark.sql.streaming.listener import (
 )
 
 from tidemark.models.needs import BaseTracker
-from tidemark.models.operators import Operator
+from tidemark.models.operators import Operator, call_for
 from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.live.backlog import backlog_of, control_offsets_of
 from tidemark.spark_jobs.live.mode_changes import why_refused
 from tidemark.spark_jobs.live.queries import LiveQueries
+from tidemark.spark_jobs.query_plan import QueryPlan
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.tap import Tap, TapCounts
 
@@ -76,7 +77,7 @@ class Binding:
     on_start: Callable[[], None] = lambda: None
     """Called when a run that has this tap has started."""
     on_end: Callable[[], None] = lambda: None
-    """Called when a run that has this tap, in Live, has ended."""
+    """Called when a run that has this tap has ended."""
 
 
 @dataclass(slots=True)
@@ -89,6 +90,8 @@ class _Run:
     """Batch that was told last."""
     metrics: tuple[str, ...] = ()
     """Names of the taps in its plan."""
+    contradictions: dict[str, str] = field(default_factory=dict)
+    """By tap how the plan contradicts the operator that the call declares."""
     watermark_ms: dict[int, int] = field(default_factory=dict)
     bases: dict[str, BaseTracker] = field(default_factory=dict)
     acknowledged: set[str] = field(default_factory=set)
@@ -147,12 +150,13 @@ class TidemarkListener(JsonListener):
                 event.id,
             )
             return
-        taps = tuple(name for name in plan.observations if name in self._bindings)
+        taps = tuple(name for name in plan.operators if name in self._bindings)
         if taps and query.is_real_time():
             _log.error("query %s is stopped: %s", event.id, _NO_REAL_TIME)
             # Spark waits for this callback before the query's thread goes on, and stop() waits for that thread.
             threading.Thread(target=query.stop, name="tidemark-stop", daemon=True).start()
             return
+        run.contradictions = self._contradictions(plan, taps)
         self._begin(run_id, run, taps, plan.watermarks)
 
     def wants(self, run_id: str, batch_id: int) -> bool:
@@ -176,9 +180,10 @@ class TidemarkListener(JsonListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Note that all batches of the run have been told."""
         # Forgotten as well: a run holds on to Spark's own object, and a driver may start one every minute.
-        for metric in self.live.ended(str(event.runId)):
-            self._bindings[metric].on_end()
+        self.live.ended(str(event.runId))
         run = self._runs.pop(str(event.runId), None)
+        for metric in () if run is None else run.metrics:
+            self._bindings[metric].on_end()
         if run is not None:
             self._explain(run, event.exception or "")
             run.ended.set()
@@ -192,12 +197,28 @@ class TidemarkListener(JsonListener):
             self._bindings[metric].on_start()
         self.live.started(
             run_id,
-            metrics,
+            [metric for metric in metrics if metric not in run.contradictions],
             run.query.trigger_ms(),
             lambda: self._catch_up(run_id),
             policy=run.query.watermark_policy,
             watermark_nodes=watermark_nodes,
         )
+
+    def _contradictions(self, plan: QueryPlan, taps: Iterable[str]) -> dict[str, str]:
+        """Return by tap what the plan does instead of what the call declares; what is not recognised is believed."""
+        found = {}
+        for tap in taps:
+            binding, actual = self._bindings[tap], plan.operators[tap]
+            if actual is None or actual == binding.operator:
+                continue
+            found[tap] = f"the call declares a {binding.operator}, but the query has a {actual}"
+            _log.error(
+                "stream %s: %s; its rows are not judged and it is not steered; declare %s",
+                binding.stream,
+                found[tap],
+                call_for(actual),
+            )
+        return found
 
     def _explain(self, run: _Run, error: str) -> None:
         """Say what to do where Spark's own words do not."""
@@ -244,7 +265,10 @@ class TidemarkListener(JsonListener):
     ) -> None:
         if metric not in run.acknowledged:
             run.acknowledged.add(metric)
-            binding.sink.acknowledge(binding.job, binding.stream, self._acknowledgement(binding, progress))
+            # What is not steered does not run in Live, whatever it was asked to do.
+            mode = "Off" if binding.mode == "Live" and metric in run.contradictions else binding.mode
+            acknowledgement = self._acknowledgement(replace(binding, mode=mode), progress)
+            binding.sink.acknowledge(binding.job, binding.stream, acknowledgement)
         counts = binding.tap.decode(observed, self._clock_of(run, binding.tap, progress))
         report = self._report(run, metric, binding, progress, counts)
         if metric in self.live:
@@ -292,6 +316,7 @@ class TidemarkListener(JsonListener):
         bases = run.bases.setdefault(metric, BaseTracker())
         bases.add(batch, counts.max_event_time_us)
         states = progress.stateOperators
+        output_mode = run.query.output_mode()
         return Report(
             schema_version=1,
             job=binding.job,
@@ -302,10 +327,11 @@ class TidemarkListener(JsonListener):
             started_us=_micros(progress.timestamp),
             duration_ms=int(progress.durationMs.get("triggerExecution", progress.batchDuration)),
             operator=binding.operator,
-            output_mode=run.query.output_mode() or "append",
+            output_mode=output_mode or "append",
             bound_ms=binding.bound_ms,
             generation=binding.generation,
-            late_watermark_ms=self._late_watermark_ms(run, batch),
+            # In a mode that cannot be read nobody knows what became of the rows.
+            late_watermark_ms=self._late_watermark_ms(run, batch) if output_mode is not None else None,
             watermark_ms=run.watermark_ms[batch],
             late_base_ms=bases.late_base_ms(batch),
             granule_us=binding.tap.granule_us,
@@ -320,6 +346,7 @@ class TidemarkListener(JsonListener):
             dropped_by_spark=sum(state.numRowsDroppedByWatermark for state in states),
             given_up_reports=binding.sink.given_up,
             append_delay=counts.append_delay,
+            contradiction=run.contradictions.get(metric),
         )
 
     def _late_watermark_ms(self, run: _Run, batch: int) -> int | None:

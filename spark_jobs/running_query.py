@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -18,22 +17,13 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.live.control import WatermarkPolicy
 from tidemark.models.wire import OutputMode
+from tidemark.spark_jobs.query_plan import QueryPlan, read_plan
 
-__all__ = ["QueryPlan", "RunningQuery"]
+__all__ = ["RunningQuery"]
 
 _log = logging.getLogger("tidemark.spark")
 _POLICY_KEY = "spark.sql.streaming.multipleWatermarkPolicy"
 _OUTPUT_MODES: dict[str, OutputMode] = {"Append": "append", "Update": "update", "Complete": "complete"}
-
-
-@dataclass(frozen=True, slots=True)
-class QueryPlan:
-    """What the analysed plan of a query holds."""
-
-    observations: tuple[str, ...]
-    """Names of its observed metrics, each once."""
-    watermarks: int
-    """How many watermark nodes it has."""
 
 
 class RunningQuery:
@@ -86,24 +76,11 @@ class RunningQuery:
 
     def plan(self) -> QueryPlan | None:
         """Return what the query's plan holds; None when it cannot be read."""
-        if self._execution is None:
-            return None
-        names: dict[str, None] = {}
-        watermarks = 0
         try:
-            nodes = [self._execution.analyzedPlan()]
-            while nodes:
-                node = nodes.pop()
-                kind = node.nodeName()
-                if kind == "CollectMetrics":
-                    names[node.name()] = None
-                watermarks += kind == "EventTimeWatermark"
-                children = node.children()
-                nodes += [children.apply(index) for index in range(children.length())]
+            return None if self._execution is None else read_plan(self._execution.analyzedPlan())
         except Py4JError as error:
             _log.warning("the query's plan cannot be read: %s", error)
             return None
-        return QueryPlan(tuple(names), watermarks)
 
     def trigger_ms(self) -> int | None:
         """Return the interval of the processing-time trigger in milliseconds, 0 for back to back; None for others."""

@@ -85,8 +85,8 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if not start.keys() >= {"watermark_ms", "partitions"}:
             raise RuntimeError(
-                f"tidemark: the checkpoint holds the offset of another source here, {json.dumps(start)}: it was written "
-                "by a plan with other inputs or without a ceiling; the query needs a new checkpoint"
+                f"tidemark: the checkpoint holds the offset of another source here, {json.dumps(start)}: it was "
+                "written by a plan with other inputs or without a ceiling; the query needs a new checkpoint"
             )
         end = self._ask(start)
         if end is None or not _is_news(end, start):

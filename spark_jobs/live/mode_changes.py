@@ -1,4 +1,4 @@
-"""Which changes of mode an existing checkpoint supports (Spark 4.2.0, measured; ``tests/spark_jobs/live/`` has the tests).
+"""Which changes of mode an existing checkpoint supports (Spark 4.2.0; ``tests/spark_jobs/live/`` has the tests).
 
 What counts is whether the plan has the control stream, that is, whether the call has a ceiling. A checkpoint keeps the
 number of its sources for good, unless it was begun in the second format of the offset log (conf

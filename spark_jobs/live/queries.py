@@ -161,15 +161,12 @@ class LiveQueries:
                 pull, trigger_us, self._clock_us(), control, streams, governed=governed
             )
 
-    def ended(self, run_id: str) -> tuple[str, ...]:
-        """Forget a run; return the taps of its live streams."""
+    def ended(self, run_id: str) -> None:
+        """Forget a run."""
         with self._lock:
             query = self._queries.pop(run_id, None)
-            if query is None:
-                return ()
-            for source in query.sources:
+            for source in () if query is None else query.sources:
                 self._metrics.pop(source, None)
-            return tuple(query.streams)
 
     def recognise(self, run_id: str, offsets: Sequence[Offset], watermark_ms: int) -> None:
         """Learn from a batch which control sources are the run's, and what an earlier run left in them.
@@ -237,20 +234,14 @@ class LiveQueries:
         with self._lock:
             self._metrics[source] = metric
             candidates = [query for query in self._queries.values() if metric in query.streams]
-        mine = [query for query in candidates if source in query.sources]
-        for query in mine or candidates:
+        for query in [query for query in candidates if source in query.sources] or candidates:
             query.pull()
         with self._lock:
-            offers = [
-                (offer, query)
-                for query in candidates
-                if source in query.sources and (offer := self._offer(query, metric)) is not None
-            ]
-        if not offers:
+            mine = next((query for query in candidates if source in query.sources), None)
+            offered_us = None if mine is None else self._offer(mine, metric)
+        if mine is None or offered_us is None:
             return start
-        # Only a copied checkpoint has two queries with one id: the lesser watermark is safe for both.
-        offered_us, query = min(offers, key=lambda pair: pair[0])
-        bases_us = query.streams[metric].policy.partitions.bases_us
+        bases_us = mine.streams[metric].policy.partitions.bases_us
         kept = {} if len(bases_us) > _MOST_PARTITIONS else bases_us
         watermark_ms = None if offered_us == NO_BASE_US else offered_us // SPARK_TICK_US
         # A partition that is new is written down at once: a driver that starts again must not forget it.

@@ -36,7 +36,7 @@ from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
 from tidemark.spark_jobs.local_disk import LOCAL_DISK
 from tidemark.spark_jobs.trace_source import register_trace_source
 
-from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, aggregate
+from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, aggregate, started
 from support.streams import Row as Event
 from support.streams import report_of
 
@@ -89,14 +89,14 @@ class LiveJob:
             adaptive_watermark("ts", self.bound, self.operator, ceiling=self.ceiling, **given)
         )
         trigger = {"availableNow": True} if available_now else {"processingTime": interval}
-        return (
+        writer = (
             aggregate(tapped, self.operator)
             .writeStream.foreachBatch(self._collect)
             .outputMode(self.output_mode)
             .option("checkpointLocation", str(self.checkpoint))
             .trigger(**trigger)
-            .start()
         )
+        return started(writer.start)
 
     def run(self, interval: str = "0 seconds", *, available_now: bool = False) -> None:
         """Run the query over all that is there."""

@@ -22,7 +22,7 @@ from tidemark.models.operators import Operator
 from tidemark.models.wire import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush
 
-from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, write_batch
+from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, started, write_batch
 
 END_US = EPOCH_US + 48 * 3_600_000_000
 """A row this late in event time, in every partition, closes everything before it."""
@@ -190,14 +190,14 @@ class LiveJob:
         """Start the query, from the checkpoint if there is one; its plan is built now unless it is given."""
         self.runs += 1
         self.folder.mkdir(parents=True, exist_ok=True)
-        return (
+        writer = (
             (self.frame() if frame is None else frame)
             .writeStream.foreachBatch(self._collect)
             .outputMode(self.output_mode)
             .option("checkpointLocation", str(self.checkpoint))
             .trigger(processingTime="0 seconds")
-            .start()
         )
+        return started(writer.start)
 
     def run(self, groups: Iterable[Group], *, crash: bool = False) -> None:
         """Run the query once over ``groups``; after each group it idles.

@@ -6,7 +6,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,6 +82,20 @@ def random_batches(seed: int, batches: int, partitions: int = 3) -> list[list[Ro
             identity += 1
         result.append(rows)
     return result
+
+
+def started(start: Callable[[], StreamingQuery], tries: int = 5) -> StreamingQuery:
+    """Start a query, again if the Python process of a source was not up within the 10 s that Spark allows it.
+
+    No batch has been planned by then, so nothing is different the second time. Spark 4.2 has no setting for these 10 s
+    (``PythonWorkerFactory.createSimpleWorker``), and a machine that does much else may need longer.
+    """
+    query = start()
+    while query.isActive and query.status["message"].startswith("Initializing"):
+        time.sleep(0.02)
+    if tries > 1 and not query.isActive and "failed to connect back" in str(query.exception()):
+        return started(start, tries - 1)
+    return query
 
 
 def aggregate(df: DataFrame, operator: Operator, *, dedup: bool = False) -> DataFrame:

@@ -19,7 +19,7 @@ from tidemark.models.wire import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.live.mode_changes import CEILED, MODE_CHANGES, PLAIN, TAPPED, ModeChange
 
-from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, write_batch
+from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, started, write_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,12 +70,12 @@ class Changed:
         self._written += 1
         source = self.spark.readStream.schema(SCHEMA).json(str(self.folder / "in"))
         counted = plan.of(source).groupBy(F.window("ts", "10 seconds")).count()
-        query = (
+        writer = (
             counted.select(F.unix_seconds("window.end").alias("end"), "count")
             .writeStream.foreachBatch(self._keep)
             .option("checkpointLocation", str(self.folder / "checkpoint"))
-            .start()
         )
+        query = started(writer.start)
         try:
             query.processAllAvailable()
         finally:

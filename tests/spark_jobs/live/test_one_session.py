@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import pytest
 
 from tidemark.models.operators import row_level
 from tidemark.spark_jobs import flush
+from tidemark.spark_jobs.running_query import RunningQuery
 
 from support.live_comparisons import (
     LiveCompared,
@@ -203,3 +205,17 @@ def test_a_plan_that_is_started_twice_is_steered_in_each_query_by_what_that_quer
         wrong += wrong_in(replace(job, recorded={"left": mine}), streams)
 
     assert wrong == []
+
+
+def test_a_query_whose_plan_cannot_be_read_is_steered_from_its_first_batch_on_and_the_log_says_so(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What Spark reports of the batch names the taps too."""
+    monkeypatch.setattr(RunningQuery, "plan", lambda _: None)
+    streams, groups = left_and_right("unread")
+    job = join_job(spark, tmp_path, "join")
+    with caplog.at_level(logging.ERROR, "tidemark.spark"):
+        work_off(job, [job.start()], groups)
+
+    assert wrong_in(job, streams) == []
+    assert "its plan cannot be read" in caplog.text
