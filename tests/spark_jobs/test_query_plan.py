@@ -37,10 +37,8 @@ def gap_by_row() -> Column:
 
 
 def joined(df: DataFrame) -> DataFrame:
-    near = "l.id = r.id and l.ts between r.ts - interval 4 seconds and r.ts"
-    return df.alias("l").join(
-        df.sparkSession.readStream.schema(SCHEMA).json("/nowhere").alias("r"), F.expr(near)
-    )
+    other = df.sparkSession.readStream.format("rate").load()
+    return df.join(other, F.expr("id = value and ts between timestamp - interval 4 seconds and timestamp"))
 
 
 PLANS: dict[str, tuple[Query, Operator | None]] = {

@@ -14,11 +14,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.operators import tumbling
+from tidemark.models.operators import row_level, tumbling
 from tidemark.models.wire import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.live.mode_changes import CEILED, MODE_CHANGES, PLAIN, TAPPED, ModeChange
 
+from support.live_operators import join
+from support.live_streams import Input, LiveJob, work_off
 from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, started, write_batch
 
 if TYPE_CHECKING:
@@ -188,3 +190,20 @@ def test_a_checkpoint_begun_in_the_second_format_takes_a_ceiling_and_gives_it_ba
     with conf(spark, **{FORMAT: "2"}):
         changed.run(Plan(before), range(0))
     goes_on(changed, [Plan(before), Plan(CEILED, "Live"), Plan(before), Plan(CEILED, "Off"), Plan(before)])
+
+
+def test_a_checkpoint_of_two_inputs_in_the_second_format_is_refused_before_an_offset_is_taken_for_another_source_s(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark finds sources by their place in the plan, and between the inputs there is a control stream now."""
+    inputs = [
+        Input(name=name, operator=row_level(), bound="3 seconds", ceiling="1 hour")
+        for name in ("left", "right")
+    ]
+    row = [[Row(0, 0, EPOCH_US)]]
+    plain, live = (LiveJob(spark, tmp_path, inputs, join("inner"), native=native) for native in (True, False))
+    with conf(spark, **{FORMAT: "2"}):
+        work_off(plain, [plain.start()], [[row, row]])
+
+    with pytest.raises(StreamingQueryException, match="another source"):
+        work_off(live, [live.start()], [[row, row]])
