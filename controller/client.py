@@ -326,11 +326,17 @@ class Client:
         job: str | None = None,
         stream: str | None = None,
         *,
+        fleet: bool = False,
         dry_run: bool = False,
     ) -> schemas.PinAnswer:
-        """Hold a stream, a job, or without names the whole fleet; the answer says what it costs."""
+        """Hold a stream, a job, or with ``fleet`` all there are; the answer says what it costs.
+
+        Raises:
+            ValueError: when it is not said what to pin.
+        """
         body = {"to": to, "reason": reason}
-        answer = self._asker.ask("PUT", pin_path(job, stream), body=body, params=_tried(dry_run))
+        where = pin_path(job, stream, fleet=fleet)
+        answer = self._asker.ask("PUT", where, body=body, params=_tried(dry_run))
         return _checked(schemas.PinAnswer, answer.content)
 
     def unpin(
@@ -338,12 +344,17 @@ class Client:
         job: str | None = None,
         stream: str | None = None,
         *,
+        fleet: bool = False,
         reason: str | None = None,
         dry_run: bool = False,
     ) -> schemas.PinAnswer:
-        """Take a pin away."""
+        """Take a pin away from a stream, a job, or with ``fleet`` from the fleet.
+
+        Raises:
+            ValueError: when it is not said which.
+        """
         params = {"reason": reason, **_tried(dry_run)}
-        answer = self._asker.ask("DELETE", pin_path(job, stream), params=params)
+        answer = self._asker.ask("DELETE", pin_path(job, stream, fleet=fleet), params=params)
         return _checked(schemas.PinAnswer, answer.content)
 
     # -- what jobs say and hear ----------------------------------------------------------------------------------

@@ -13,14 +13,20 @@ def stream_path(job: str, stream: str | None = None, what: str = "") -> str:
     return (path if stream is None else f"{path}/streams/{quote(stream, safe='')}") + what
 
 
-def pin_path(job: str | None, stream: str | None) -> str:
-    """Return the path of the pin on a stream, a job, or without names the whole fleet.
+def pin_path(job: str | None, stream: str | None, *, fleet: bool = False) -> str:
+    """Return the path of the pin on a stream, a job, or the whole fleet, which has to be asked for.
 
     Raises:
-        ValueError: for a stream without its job.
+        ValueError: for a stream without its job, for the fleet beside a job, and when nothing is named.
     """
-    if job is None:
-        if stream is not None:
-            raise ValueError("a stream goes with its job")
+    if fleet and (job is not None or stream is not None):
+        raise ValueError("a pin is on the fleet, or on a job or a stream: leave one out")
+    if fleet:
         return "/v1/pin"
+    if job is None:
+        raise ValueError(
+            "say what it is on: a job, a job and a stream, or the whole fleet"
+            if stream is None
+            else "a stream goes with its job"
+        )
     return stream_path(job, stream, "/pin")

@@ -16,6 +16,7 @@ from tidemark.controller.cli.remote import (
     asking,
 )
 from tidemark.controller.cli.show import as_json, moment
+from tidemark.models.plural import plural
 from tidemark.models.wire import Pin
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ __all__ = ["register"]
 
 _PIN_NAMES: dict[str, Pin] = {"ceiling": "Ceiling", "off": "Off"}
 
-JobOption = Annotated[str | None, typer.Option(help="Job; without it the whole fleet.")]
+JobOption = Annotated[str | None, typer.Option(help="The job.")]
 StreamOption = Annotated[str | None, typer.Option(help="Stream of the job; without it all of them.")]
+FleetOption = Annotated[bool, typer.Option("--fleet", help="All streams of all jobs, later ones too.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -44,6 +46,7 @@ def register(app: typer.Typer) -> None:
         reason: Annotated[str, typer.Option(help="Why, for whoever finds it.")],
         job: JobOption = None,
         stream: StreamOption = None,
+        fleet: FleetOption = False,
         dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
@@ -51,7 +54,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Hold a stream, a job or the whole fleet to its ceiling or to its own bound, at once."""
         with asking(url, token_file) as tidemark:
-            told = tidemark.pin(_PIN_NAMES[to], reason, job, stream, dry_run=dry_run)
+            _check_scope(job, stream, fleet=fleet)
+            told = tidemark.pin(_PIN_NAMES[to], reason, job, stream, fleet=fleet, dry_run=dry_run)
         if json:
             return as_json(told)
         verb = "would pin" if dry_run else "pinned"
@@ -63,6 +67,7 @@ def register(app: typer.Typer) -> None:
         *,
         job: JobOption = None,
         stream: StreamOption = None,
+        fleet: FleetOption = False,
         reason: ReasonOption = None,
         dry_run: DryRunOption = False,
         json: JsonOption = False,
@@ -71,7 +76,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Take a pin away."""
         with asking(url, token_file) as tidemark:
-            told = tidemark.unpin(job, stream, reason=reason, dry_run=dry_run)
+            _check_scope(job, stream, fleet=fleet)
+            told = tidemark.unpin(job, stream, fleet=fleet, reason=reason, dry_run=dry_run)
         if json:
             return as_json(told)
         verb = "would unpin" if dry_run else "unpinned"
@@ -94,6 +100,18 @@ def register(app: typer.Typer) -> None:
         return None
 
 
+def _check_scope(job: str | None, stream: str | None, *, fleet: bool) -> None:
+    """Refuse what does not say how far it reaches, by the names of the options.
+
+    Raises:
+        ValueError: when it does not.
+    """
+    if stream is not None and job is None:
+        raise ValueError("--stream goes with --job")
+    if fleet == (job is not None):
+        raise ValueError("give --job, --job and --stream, or --fleet for all streams of all jobs")
+
+
 def scope_text(told: PinSummary) -> str:
     """Return what a pin is set on, in words."""
     if told.job is None:
@@ -105,6 +123,6 @@ def _show_streams(told: PinAnswer) -> None:
     for stream in told.streams:
         typer.echo(f"  {stream.text}")
     if told.more_streams:
-        typer.echo(f"  and {told.more_streams:,} more streams, whose cost was not worked out")
+        typer.echo(f"  and {plural(told.more_streams, 'more stream')}, whose cost was not worked out")
     if not told.streams:
         typer.echo("  no stream of it is known yet")

@@ -96,15 +96,25 @@ def test_lists_are_asked_for_page_by_page(controller: Controller, client: Client
 
 
 def test_a_pin_is_set_and_taken_away(client: Client) -> None:
-    assert client.pin("Off", "why", dry_run=True).dry_run
+    assert client.pin("Off", "why", fleet=True, dry_run=True).dry_run
     assert list(client.pins()) == []
     assert client.pin("Off", "why", "a b", "c?").scope == "stream"
     assert client.unpin("a b", "c?", reason="over").reason == "why"
     with pytest.raises(RefusedError, match="there is no pin") as refused:
-        client.unpin()
+        client.unpin(fleet=True)
     assert (refused.value.status, refused.value.kind) == (404, "urn:tidemark:problem:pin-not-set")
     with pytest.raises(ValueError, match="with its job"):
         client.pin("Off", "why", None, "stream")
+
+
+def test_a_pin_on_everything_has_to_be_asked_for(client: Client) -> None:
+    with pytest.raises(ValueError, match="a job, a job and a stream, or the whole fleet"):
+        client.pin("Off", "why")
+    with pytest.raises(ValueError, match="a job, a job and a stream, or the whole fleet"):
+        client.unpin()
+    with pytest.raises(ValueError, match="leave one out"):
+        client.pin("Off", "why", "job", fleet=True)
+    assert list(client.pins()) == []
 
 
 def test_fields_that_are_not_named_stay_as_they_are(client: Client) -> None:

@@ -83,7 +83,7 @@ def test_a_pin_is_set_listed_and_taken_away_and_says_what_it_costs(
 @pytest.mark.parametrize(
     ("options", "path", "scope"),
     [
-        ((), "/v1/pin", "the whole fleet"),
+        (("--fleet",), "/v1/pin", "the whole fleet"),
         (("--job", "a b/c"), None, ""),
         (("--job", "a b"), "/v1/jobs/a%20b/pin", "job a b"),
         (("--job", "a b", "--stream", "c?"), "/v1/jobs/a%20b/streams/c%3F/pin", "a b/c?"),
@@ -102,11 +102,37 @@ def test_options_say_what_is_pinned(
 
 
 def test_a_pin_that_is_not_there_and_options_that_make_no_sense_are_one_line(tidemark: Tidemark) -> None:
-    assert failed(tidemark("unpin")).startswith("tidemark: there is no pin on the whole fleet")
-    assert failed(tidemark("unpin", "--stream", "s"), 2) == "tidemark: a stream goes with its job"
-    assert "reason" in failed(tidemark("pin", "--to", "off", "--reason", " "))
+    assert failed(tidemark("unpin", "--fleet")).startswith("tidemark: there is no pin on the whole fleet")
+    assert "reason" in failed(tidemark("pin", "--fleet", "--to", "off", "--reason", " "))
     assert tidemark("pin", "--to", "off").exit_code == 2
     assert tidemark("pin", "--to", "live", "--reason", "why").exit_code == 2
+
+
+@pytest.mark.parametrize("command", [("pin", "--to", "off", "--reason", "why"), ("unpin",)])
+@pytest.mark.parametrize("given", [(), ("--dry-run",), ("--fleet", "--job", "job"), ("--stream", "s")])
+def test_a_command_that_does_not_say_how_far_it_reaches_is_refused_and_names_the_options(
+    controller: Controller, tidemark: Tidemark, command: tuple[str, ...], given: tuple[str, ...]
+) -> None:
+    controller.report_all(REPORTS[:1])
+    told = failed(tidemark(*command, *given), 2)
+    assert told == (
+        "tidemark: --stream goes with --job"
+        if "--stream" in given
+        else "tidemark: give --job, --job and --stream, or --fleet for all streams of all jobs"
+    )
+    assert controller.get("/bound").json()["pin"] is None
+
+
+def test_the_whole_fleet_is_pinned_when_asked_for_and_a_dry_run_of_it_changes_nothing(
+    controller: Controller, tidemark: Tidemark
+) -> None:
+    controller.report_all(REPORTS[:1])
+    pin = ("pin", "--fleet", "--to", "off", "--reason", "why")
+    assert said(tidemark(*pin, "--dry-run"))[0] == "would pin the whole fleet to Off: why"
+    assert controller.get("/bound").json()["pin"] is None
+    assert said(tidemark(*pin))[0] == "pinned the whole fleet to Off: why"
+    assert controller.get("/bound").json()["pin"] == "Off"
+    assert said(tidemark("unpin", "--fleet"))[0].startswith("unpinned the whole fleet")
 
 
 @pytest.mark.slow
