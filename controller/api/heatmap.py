@@ -14,10 +14,12 @@ from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.spans import FromUs, ToUs, span_of
 from tidemark.controller.store.blocks import Cells
 from tidemark.controller.store.charts import MAP_WIDTHS_US, MOST_MINUTES, map_rows, need_map
+from tidemark.controller.store.horizon import horizon_of
+from tidemark.controller.store.live import working_bound_ms
 from tidemark.controller.store.needs import levels_of
 from tidemark.controller.store.specs import share_ppm_of
 from tidemark.controller.store.streams import get_stream
-from tidemark.controller.store.tables import OverviewRow, PartitionRow, RollupRow
+from tidemark.controller.store.tables import PartitionRow, RollupRow
 from tidemark.models.chart_slots import Slots, slots_of
 from tidemark.models.need_slots import SLOT_US
 from tidemark.models.progress import PartitionState
@@ -62,8 +64,8 @@ def get_heatmap(
         share_ppm = share_ppm_of(session, stream_id)
         rows, total = map_rows(session, stream_id, found, limit)
         cells = _by_partition(need_map(session, stream_id, found, share_ppm))
-        overview = session.get(OverviewRow, stream_id)
-        bound_ms = None if overview is None else overview.bound_ms
+        horizon = horizon_of(session, stream_id, 0)
+        bound_ms = None if horizon is None else working_bound_ms(session, horizon.newest)
         partitions = [_partition(row, found, cells.get(row.partition, {})) for row in rows]
     return schemas.Heatmap(
         job=which.job,

@@ -8,7 +8,7 @@ import { plural, sentence } from "./words.js";
 
 const ROW = 19;
 const FEW = 16;
-/** Upper edges of the colours, as multiples of the bound; the first five are within it, the others beyond. */
+/** Upper edges of the colours, as multiples of the bound in use; the first five are within it, the others beyond. */
 const EDGES = [0.125, 0.25, 0.5, 0.75, 1, 1.5, 3, Infinity];
 const WITHIN = 5;
 const STATES = { Idle: ["idle", "idle"], Behind: ["warn", "behind"], Gone: ["idle", "gone"] };
@@ -123,7 +123,7 @@ export class Heatmap {
                               { class: "heat-step" },
                               el("span", { class: "heat-swatch", style: { "--swatch": `var(--heat-${n + 1})` } }),
                               n === WITHIN - 1
-                                  ? el("strong", { text: `${edges[n]} (bound)` })
+                                  ? el("strong", { text: `${edges[n]} (bound in use)` })
                                   : n === EDGES.length - 1
                                     ? `> ${edges[n - 1]}`
                                     : n % 2
@@ -134,7 +134,7 @@ export class Heatmap {
                   )
                 : el("span", {
                       class: "readout-entry dim",
-                      text: "the darker the more; no bound is known to compare it with",
+                      text: `the darker the more; ${bound === 0 ? "the bound in use is 0" : "no bound in use is known to compare it with"}`,
                   }),
             el("span", { class: "readout-entry" }, el("span", { class: "swatch swatch-gap" }), "nothing seen"),
             unseen > 0 &&

@@ -26,6 +26,7 @@ __all__ = [
     "cells_of",
     "forget_blocks",
     "make_block",
+    "renew_block",
     "stored_cells",
     "undo_blocks",
 ]
@@ -59,18 +60,58 @@ def cells_of(needs: PartitionNeeds, share_ppm: int) -> Cells:
 
 
 def stored_cells(
-    session: Session, stream_id: int, width_us: int, from_us: int, until_us: int
+    session: Session, stream_id: int, width_us: int, *, from_us: int, until_us: int, share_ppm: int
 ) -> dict[int, Cells]:
-    """Return the blocks of one width that begin in a span, by their start."""
+    """Return the blocks of one width that begin in a span, by their start.
+
+    Those that were made for another share, before the target changed, are worked out anew from the needs.
+    """
+    of = NeedBlockRow
     rows = session.execute(
-        select(NeedBlockRow.slot_us, NeedBlockRow.cells).where(
-            NeedBlockRow.stream_id == stream_id,
-            NeedBlockRow.width_us == width_us,
-            NeedBlockRow.slot_us >= from_us,
-            NeedBlockRow.slot_us < until_us,
+        select(of.slot_us, of.share_ppm, of.cells).where(
+            of.stream_id == stream_id, of.width_us == width_us, of.slot_us >= from_us, of.slot_us < until_us
         )
-    )
-    return {slot_us: Cells(*json.loads(cells)) for slot_us, cells in rows}
+    ).all()
+    return {
+        slot_us: Cells(*json.loads(cells))
+        if made_ppm == share_ppm
+        else cells_of(_needs_of(session, stream_id, width_us, slot_us), share_ppm)
+        for slot_us, made_ppm, cells in rows
+    }
+
+
+def renew_block(session: Session, stream_id: int, share_ppm: int) -> bool:
+    """Make the newest block again that was made for another share; return False when there is none.
+
+    Since the newest comes first, the oldest block of a width tells whether any is left.
+    """
+    of = NeedBlockRow
+    for width_us in _MARKS:
+        blocks = select(of).where(of.stream_id == stream_id, of.width_us == width_us)
+        oldest = session.scalars(blocks.order_by(of.slot_us).limit(1)).one_or_none()
+        if oldest is None or oldest.share_ppm == share_ppm:
+            continue
+        row = session.scalars(
+            blocks.where(of.share_ppm != share_ppm).order_by(of.slot_us.desc()).limit(1)
+        ).one()
+        row.cells = _json(cells_of(_needs_of(session, stream_id, width_us, row.slot_us), share_ppm))
+        row.share_ppm = share_ppm
+        return True
+    return False
+
+
+def _needs_of(session: Session, stream_id: int, width_us: int, slot_us: int) -> PartitionNeeds:
+    """Return the needs that a block was made from: kept beside an hour, and by the minute for as long as ten are."""
+    if width_us >= HOUR_US:
+        needs = _of_hours(session, stream_id, slot_us, slot_us + width_us)
+        if needs.names:
+            return needs
+    of = NeedSketchRow
+    return needs_in_slots(session, stream_id, of.slot_us >= slot_us, of.slot_us < slot_us + width_us)
+
+
+def _json(cells: Cells) -> str:
+    return json.dumps([cells.names, cells.need_ms, cells.pairs], separators=(",", ":"), ensure_ascii=False)
 
 
 def make_block(session: Session, rollup: RollupRow, width_us: int, until_us: int, share_ppm: int) -> bool:
@@ -91,14 +132,11 @@ def make_block(session: Session, rollup: RollupRow, width_us: int, until_us: int
         needs = needs_in_slots(
             session, stream_id, of.slot_us >= slot_us, of.slot_us < end_us, of.width_us <= width_us
         )
-    cells = cells_of(needs, share_ppm)
     block = {
         "width_us": width_us,
         "slot_us": slot_us,
         "share_ppm": share_ppm,
-        "cells": json.dumps(
-            [cells.names, cells.need_ms, cells.pairs], separators=(",", ":"), ensure_ascii=False
-        ),
+        "cells": _json(cells_of(needs, share_ppm)),
         "needs": needs.to_bytes() if width_us == HOUR_US else None,
     }
     key = {"stream_id": [stream_id]}

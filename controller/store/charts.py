@@ -174,7 +174,9 @@ def need_map(session: Session, stream_id: int, slots: Slots, share_ppm: int) -> 
     made_us = from_us
     found: dict[int, Cells] = {}
     if rollup is not None and width_us > SLOT_US:
-        found = stored_cells(session, stream_id, width_us, from_us, until_us)
+        found = stored_cells(
+            session, stream_id, width_us, from_us=from_us, until_us=until_us, share_ppm=share_ppm
+        )
         mark = {
             TEN_MINUTES_US: rollup.tens_until_us,
             HOUR_US: rollup.hour_blocks_until_us,

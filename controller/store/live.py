@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.store.horizon import NEWEST_FIRST
+from tidemark.controller.store.horizon import NEWEST_FIRST, effective_ms
 from tidemark.controller.store.tables import LiveRow, ReportRow
 from tidemark.controller.store.upsert import upsert_many
 from tidemark.models.wire import AppendDelay, LiveState, Pin, Report
 
-__all__ = ["KeptLive", "NewestState", "keep_live", "live_of", "newest_state"]
+__all__ = ["KeptLive", "NewestState", "keep_live", "live_of", "newest_state", "working_bound_ms"]
 
 NAMES_KEPT = 100
 """How many names of partitions are kept of each list, the first by name; all of them are counted."""
@@ -106,3 +106,11 @@ def live_of(text: str) -> KeptLive:
     """Return what was kept as JSON."""
     told = json.loads(text)
     return KeptLive(**{**told, "behind": tuple(told["behind"]), "idle": tuple(told["idle"])})
+
+
+def working_bound_ms(session: Session, newest: ReportRow) -> int:
+    """Return the bound in use; in Live the plan has the ceiling, and how far the watermark trails is what counts."""
+    if newest_state(session, newest).live is None:
+        return newest.bound_ms
+    trails_ms = effective_ms(session, newest)
+    return newest.bound_ms if trails_ms is None else max(trails_ms, 0)

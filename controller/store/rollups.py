@@ -12,7 +12,7 @@ from collections.abc import Callable
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from tidemark.controller.store.blocks import TEN_MINUTES_US, forget_blocks, make_block
+from tidemark.controller.store.blocks import TEN_MINUTES_US, forget_blocks, make_block, renew_block
 from tidemark.controller.store.hours import add_to_hours
 from tidemark.controller.store.partition_sums import slide_sums
 from tidemark.controller.store.series import forget_series
@@ -101,6 +101,11 @@ def make_blocks(session: Session, rollup: RollupRow, newest_us: int, _: Retentio
         make_block(session, rollup, width_us, until_us, share_ppm)
         for width_us in (TEN_MINUTES_US, HOUR_US, DAY_US)
     )
+
+
+def renew_blocks(session: Session, rollup: RollupRow, _: int, __: Retention) -> bool:
+    """Make the next block again that is about another share than the target is now."""
+    return renew_block(session, rollup.stream_id, share_ppm_of(session, rollup.stream_id))
 
 
 def roll_hour(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
@@ -282,6 +287,7 @@ STEPS: tuple[Step, ...] = (
     forget_ledger,
     forget_needs,
     forget_events,
+    renew_blocks,
 )
 """All kinds of steps, in an order in which each finds what the ones before it have made ready."""
 

@@ -126,7 +126,7 @@ class Heatmap(Answer):
     share_ppm: int
     """The share that needs are about, in parts per million. Slots of the past keep the share that was asked then."""
     bound_ms: int | None
-    """The bound that all partitions needed together over the horizon, in milliseconds; null when it is not known."""
+    """The bound in use, in milliseconds, in Live how far the watermark trails; null when it is not known."""
     total: int
     """How many partitions may have rows in the span."""
     partitions: list[HeatmapPartition]
