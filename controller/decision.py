@@ -18,7 +18,6 @@ from tidemark.controller.rolling import (
     republish,
     republish_under,
     rules_of,
-    steps_of,
 )
 from tidemark.controller.rollout_facts import Rules
 from tidemark.controller.store.database import Database
@@ -28,8 +27,9 @@ from tidemark.controller.store.live import newest_state
 from tidemark.controller.store.needs import SketchCache
 from tidemark.controller.store.predictions import keep_prediction, newest_prediction, score_predictions
 from tidemark.controller.store.publication import last_published
+from tidemark.controller.store.reasons import steps_json
 from tidemark.controller.store.recent_bounds import keep_bound, recent_bounds_ms
-from tidemark.controller.store.rollouts import open_rollout
+from tidemark.controller.store.rollouts import newest_rollout, open_rollout
 from tidemark.controller.store.situation import progress_in, share_below, situation_in
 from tidemark.controller.store.specs import get_policy, get_slo
 from tidemark.controller.store.streams import add_event, lock_stream
@@ -40,24 +40,18 @@ from tidemark.models.duration import format_about
 from tidemark.models.horizon import Facts
 from tidemark.models.recommendation import Evidence, Inputs, Recommendation, recommend
 from tidemark.models.slo import Slo
-from tidemark.models.transition import Situation, cut_bucket, state_at, transition_to
+from tidemark.models.transition import Situation, cut_bucket, transition_to
 
 __all__ = [
-    "CAPS",
     "Basis",
     "Decider",
     "basis_of",
-    "conflict_in",
     "evidence_of",
     "in_use_ms",
     "is_current",
     "republish",
     "republish_under",
-    "steps_of",
 ]
-
-CAPS = ("latency cap", "state cap")
-"""Steps of a recommendation that hold it against a cap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +79,6 @@ class _Version:
 class _Decided:
     version: _Version
     recommendation: Recommendation
-    conflict: bool
     horizon: Horizon
     slo: Slo
     situation: Situation
@@ -104,19 +97,6 @@ def basis_of(session: Session, stream_id: int, horizon_ms: int, cache: SketchCac
 def evidence_of(basis: Basis) -> Evidence:
     """Return the evidence that a recommendation from ``basis`` rests on."""
     return basis.facts.evidence(basis.curve.needs)
-
-
-def conflict_in(recommendation: Recommendation, slo: Slo, situation: Situation) -> bool:
-    """Return whether the bound that completeness asks for is above the SLO's latency cap or its state cap."""
-    before_caps = [step for step in recommendation.steps if step.name not in CAPS]
-    asked_ms = next((step.bound_ms for step in reversed(before_caps[:2]) if step.bound_ms is not None), None)
-    if asked_ms is None:
-        return False
-    wall_us = situation.curve.at(asked_ms * 1_000).latency_wall_us
-    if slo.latency_cap_ms is not None and wall_us is not None and wall_us > slo.latency_cap_ms * 1_000:
-        return True
-    rows, _ = state_at(situation, asked_ms * 1_000)
-    return slo.state_cap_rows is not None and rows is not None and rows > slo.state_cap_rows
 
 
 def is_current(session: Session, row: RecommendationRow) -> bool:
@@ -242,7 +222,6 @@ class Decider:
         return _Decided(
             version,
             recommendation,
-            conflict_in(recommendation, slo.value, situation),
             basis.horizon,
             slo.value,
             situation,
@@ -310,8 +289,8 @@ def _store(session: Session, stream_id: int, decided: _Decided, now_us: int, sha
             stream_id=stream_id,
             decided_us=now_us,
             bound_ms=recommendation.bound_ms,
-            steps=json.dumps([[step.name, step.bound_ms, step.reason] for step in recommendation.steps]),
-            conflict=decided.conflict,
+            steps=steps_json(recommendation.steps),
+            conflict=recommendation.conflict,
             newest_report_id=version.newest_report_id,
             slo_generation=version.slo_generation,
             policy_generation=version.policy_generation,
@@ -368,6 +347,12 @@ def _predict(session: Session, decided: _Decided, now_us: int) -> None:
     share = None if cut is None else share_below(session, decided.horizon, cut, bound_us)
     predicted = transition_to(situation, bound_us, share_below=share)
     keep_prediction(session, stream_id, published, predicted, now_us)
+    # What a person wrote was rolled out before anything was predicted of it: it is judged by what is predicted now.
+    row = newest_rollout(session, stream_id)
+    if row is not None and row.generation == published.generation and not row.rows:
+        row.rows, row.late = predicted.rows, predicted.late
+        row.least_ppm, row.most_ppm = predicted.least_ppm, predicted.most_ppm
+        row.latency_wall_us, row.state_rows = predicted.latency_wall_us, predicted.state_rows
     session.flush()
 
 

@@ -8,14 +8,14 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.decision import Decider
 from tidemark.controller.store.acknowledgements import own_bound_ms
-from tidemark.controller.store.horizon import effective_ms, horizon_of
-from tidemark.controller.store.live import newest_state
+from tidemark.controller.store.horizon import horizon_of
+from tidemark.controller.store.live import working_bound_ms
 from tidemark.controller.store.pins import PinScope, pin_in_force
 from tidemark.controller.store.publication import Answer, answer_of, last_published
 from tidemark.controller.store.specs import DEFAULT_HORIZON_MS, get_slo
-from tidemark.controller.store.tables import ReportRow, StreamRow
+from tidemark.controller.store.tables import StreamRow
 from tidemark.models.choice import percent_of
-from tidemark.models.curve import Curve
+from tidemark.models.curve import Curve, CurvePoint
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.target import PPM
 
@@ -65,7 +65,7 @@ def cost_of(session: Session, decider: Decider, stream: StreamRow, scope: PinSco
     bound_ms = own_bound_ms(session, stream.id) if answer.bound_ms is None else answer.bound_ms
     if horizon is None:
         return PinCost(NO_REPORTS, bound_ms)
-    in_use_ms = _in_use_ms(session, horizon.newest)
+    in_use_ms = working_bound_ms(session, horizon.newest)
     if bound_ms is None:
         return PinCost("not known: the job never ran with its own bound", None, in_use_ms)
     if bound_ms == in_use_ms:
@@ -79,7 +79,7 @@ def cost_of(session: Session, decider: Decider, stream: StreamRow, scope: PinSco
         bound_ms,
         in_use_ms,
         completeness_ppm=(point.rows - point.late) * PPM // point.rows if point.rows else None,
-        latency_wall_us=_latency_us(basis.curve, bound_ms, in_use_ms),
+        latency_wall_us=_latency_us(point, basis.curve.at(in_use_ms * 1_000)),
     )
 
 
@@ -98,10 +98,10 @@ def cost_text(curve: Curve, bound_ms: int, in_use_ms: int, closes: str | None) -
     else:
         parts = [f"{closes} {by} {'later' if bound_ms > in_use_ms else 'earlier'}"]
     parts[0] += f" than at {_bound(in_use_ms)}"
-    was_us, will_us = _latency_us(curve, in_use_ms, bound_ms), _latency_us(curve, bound_ms, in_use_ms)
+    before, after = curve.at(in_use_ms * 1_000), curve.at(bound_ms * 1_000)
+    was_us, will_us = _latency_us(before, after), _latency_us(after, before)
     if was_us is not None and will_us is not None:
         parts.append(f"mean latency {format_about(was_us)} -> {format_about(will_us)} (predicted)")
-    before, after = curve.at(in_use_ms * 1_000), curve.at(bound_ms * 1_000)
     if after.rows:
         was, will = (percent_of(point.rows - point.late, point.rows) for point in (before, after))
         parts.append(f"completeness {was} -> {will} (predicted)")
@@ -110,25 +110,18 @@ def cost_text(curve: Curve, bound_ms: int, in_use_ms: int, closes: str | None) -
     return "; ".join(parts)
 
 
-def _latency_us(curve: Curve, bound_ms: int, other_ms: int) -> float | None:
-    """Return the mean wall latency under one of two bounds, in microseconds; None when it is not known.
+def _latency_us(point: CurvePoint, other: CurvePoint) -> float | None:
+    """Return the mean wall latency at one of two points of a curve, in microseconds; None when it is not known.
 
-    A wide bound leaves windows open at the end of what was reported, and the curve counts them as closed there. So
-    where it closes fewer than the other, its latency is the other's and what it is wider by.
+    A wide bound leaves windows open at the end of what was reported, so that its latency is not measured: then it is
+    the measured one of the narrower bound and what it is wider by.
     """
-    point, other = curve.at(bound_ms * 1_000), curve.at(other_ms * 1_000)
-    if bound_ms <= other_ms or point.windows_emitted == other.windows_emitted:
-        return point.latency_wall_us
-    narrow_us = other.latency_wall_us
-    return None if narrow_us is None else narrow_us + (bound_ms - other_ms) * 1_000
-
-
-def _in_use_ms(session: Session, newest: ReportRow) -> int:
-    """Return the bound in use; in Live the plan has the ceiling, and how far the watermark trails is what counts."""
-    if newest_state(session, newest).live is None:
-        return newest.bound_ms
-    trails_ms = effective_ms(session, newest)
-    return newest.bound_ms if trails_ms is None else max(trails_ms, 0)
+    if point.latency_wall is None or other.latency_wall is None:
+        return None
+    measured_us, narrow_us = point.latency_wall.measured_us, other.latency_wall.measured_us
+    if measured_us is not None or narrow_us is None or point.bound_us <= other.bound_us:
+        return measured_us
+    return narrow_us + point.bound_us - other.bound_us
 
 
 def _bound(bound_ms: int) -> str:

@@ -27,6 +27,7 @@ from tidemark.controller.store.publication import (
     publish,
     within_limits,
 )
+from tidemark.controller.store.reasons import reason_of
 from tidemark.controller.store.rollouts import envelope_json, envelope_of, model_of, open_rollout
 from tidemark.controller.store.specs import Spec, get_policy, get_slo
 from tidemark.controller.store.streams import Evidence, add_event
@@ -53,7 +54,6 @@ __all__ = [
     "republish",
     "republish_under",
     "rules_of",
-    "steps_of",
 ]
 
 NO_SLO = "no SLO is set"
@@ -82,11 +82,6 @@ class Wanted:
     """The newest report that it rests on; 0 for none."""
     predicted: Transition | None = None
     """What it will do; None when that is not known."""
-
-
-def steps_of(row: RecommendationRow) -> list[tuple[str, int | None, str]]:
-    """Return the stored reasons chain: (name, bound in milliseconds, reason), first to last."""
-    return [(name, bound_ms, reason) for name, bound_ms, reason in json.loads(row.steps)]
 
 
 def rules_of(session: Session, stream_id: int, share_ppm: int) -> Rules | None:
@@ -164,7 +159,7 @@ def _why_none(session: Session, stream_id: int, slo: Spec[Slo] | None) -> str:
     recommended = session.get(RecommendationRow, stream_id)
     if recommended is None:
         return NO_SLO if slo is None else NOT_DECIDED
-    return "; ".join(reason for _, _, reason in steps_of(recommended))
+    return reason_of(recommended)
 
 
 def _envelope(
@@ -245,7 +240,7 @@ def _begin_with(
     wanted = Wanted(
         recommended.bound_ms,
         "Decision",
-        "; ".join(reason for _, _, reason in steps_of(recommended)),
+        reason_of(recommended),
         None if horizon is None else horizon.newest.bound_ms,
         recommended.newest_report_id,
     )
@@ -491,7 +486,7 @@ def _publish(session: Session, row: RolloutRow, rules: Rules, now_us: int) -> No
 def _why_told(session: Session, row: RolloutRow) -> str:
     recommended = session.get(RecommendationRow, row.stream_id)
     if row.cause == "Decision" and recommended is not None:
-        return "; ".join(reason for _, _, reason in steps_of(recommended))
+        return reason_of(recommended)
     return row.reason
 
 

@@ -239,4 +239,5 @@ def _latency_us(session: Session, stream_id: int, under: _Under) -> float | None
         )
         .order_by(LedgerKeyRow.key_us)
     ).all()
-    return Emissions(np.array(ends, np.int64), marks_us, walls_us).latency_us(0)[1]
+    latency = Emissions(np.array(ends, np.int64), marks_us, walls_us).latency(0)[1]
+    return None if latency is None else latency.measured_us

@@ -59,7 +59,7 @@ class Outcome:
     meets_target: bool | None
     """Whether it certifies the target; None without an SLO or with too few rows."""
     meets_latency_cap: bool | None
-    """Whether it is within the latency cap; None without one."""
+    """Whether it is within the latency cap; None without one, and while the latency is not known."""
     meets_state_cap: bool | None
     """Whether it is within the state cap; None without one."""
 
@@ -124,8 +124,9 @@ def outcome_at(ground: Ground, bound_us: int) -> Outcome | None:
     if slo is not None:
         rank = needed_rank(point.rows, slo.target_ppm, slo.confidence_ppm / PPM) if point.rows else None
         meets_target = None if rank is None else point.rows - point.late >= rank
-        if slo.latency_cap_ms is not None and point.latency_wall_us is not None:
-            meets_latency = point.latency_wall_us <= slo.latency_cap_ms * 1_000
+        if slo.latency_cap_ms is not None and point.latency_wall is not None:
+            above = point.latency_wall.is_above(slo.latency_cap_ms * 1_000)
+            meets_latency = None if above is None else not above
         if slo.state_cap_rows is not None and rows is not None:
             meets_state = rows <= slo.state_cap_rows
     return Outcome(kept, rows, size, meets_target, meets_latency, meets_state)

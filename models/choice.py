@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from tidemark.models.curve import CurvePoint
+from tidemark.models.curve import CurvePoint, MeanLatency
 from tidemark.models.duration import format_duration
+from tidemark.models.plural import plural
 from tidemark.models.quantile import certified_rank, least_samples
 from tidemark.models.target import PPM
 
@@ -108,9 +109,7 @@ def choose_bound(
     best = fitting[0]
     value = _of(best, latency)
     kept = f"{format_duration(best.bound_us)} is the least bound that keeps {percent(best)} of the rows"
-    at = (
-        "" if latency_cap_us is None or value is None else f" at a latency of {format_duration(round(value))}"
-    )
+    at = "" if latency_cap_us is None or value is None else f" at a latency of {value.text(exact=True)}"
     return Choice(best, tuple(rejections), kept + at)
 
 
@@ -127,8 +126,14 @@ def percent_of(admitted: int, rows: int) -> str:
     return "99.99 %" if admitted < rows and text == "100.00" else f"{text} %"
 
 
-def _of(point: CurvePoint, latency: Latency) -> float | None:
-    return point.latency_base_us if latency == "base" else point.latency_wall_us
+def _of(point: CurvePoint, latency: Latency) -> MeanLatency | None:
+    if latency == "wall":
+        return point.latency_wall
+    base_us = point.latency_base_us
+    if base_us is not None:
+        return MeanLatency(base_us, censored=False)
+    # Of windows none of which is emitted, the base has still to pass the bound.
+    return None if point.latency_wall is None else MeanLatency(point.bound_us, censored=True)
 
 
 def _completeness(point: CurvePoint, target_ppm: int, confidence: float | None) -> Rejection | None:
@@ -136,7 +141,9 @@ def _completeness(point: CurvePoint, target_ppm: int, confidence: float | None) 
     target = f"{target_ppm / 10_000:g} %"
     if not point.rows or rank is None:
         wanted = least_samples(target_ppm / PPM, confidence) if confidence is not None else 1
-        detail = f"not enough evidence: {point.rows} rows, {wanted} are needed to certify {target}"
+        detail = (
+            f"not enough evidence: {plural(point.rows, 'row')}, {wanted:,} are needed to certify {target}"
+        )
         return Rejection(point.bound_us, "evidence", detail)
     if point.rows - point.late >= rank:
         return None
@@ -148,10 +155,10 @@ def _completeness(point: CurvePoint, target_ppm: int, confidence: float | None) 
 
 def _latency(point: CurvePoint, cap_us: int | None, latency: Latency) -> Rejection | None:
     value = _of(point, latency)
-    if cap_us is None or value is None or value <= cap_us:
+    if cap_us is None or value is None or value.is_above(cap_us) is False:
         return None
     detail = (
-        f"bound {format_duration(point.bound_us)} has a mean latency of {format_duration(round(value))}, "
+        f"bound {format_duration(point.bound_us)} has a mean latency of {value.text(exact=True)}, "
         f"the cap is {format_duration(cap_us)}"
     )
     return Rejection(point.bound_us, "latency", detail)

@@ -2,23 +2,40 @@
 
 Two latencies are in use and both are named here. The *base* latency of a window is the base at its emission minus its
 end (the textbooks'; windows not yet emitted are left out). The *wall* latency is the wall time of the step that emits
-it minus its end, at least 0, where a window that is never emitted counts as emitted by the last step.
+it minus its end, at least 0. Of a window that is still open only the time it has been open is known: while too many
+are, the mean is *censored*, a floor and not a measurement (``MeanLatency``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.models.duration import format_about, format_duration
 from tidemark.models.operators import Int64s, TimeWindow
 from tidemark.models.replay import Replay
 
-__all__ = ["Curve", "CurvePoint", "Emissions", "ExactNeeds", "NeedDistribution"]
+__all__ = [
+    "Curve",
+    "CurvePoint",
+    "Emissions",
+    "ExactNeeds",
+    "LatencyUnknown",
+    "MeanLatency",
+    "NeedDistribution",
+]
+
+LatencyUnknown = Literal["NoWindows", "WindowsOpen"]
+"""Why a mean wall latency is not known. NoWindows: there is no window to measure it on; WindowsOpen: too many are still
+open, so that only the least that it can be is known."""
 
 Float64s = NDArray[np.float64]
+
+SETTLED = 0.9
+"""Share of the windows that must be closed for their mean latency to count as measured."""
 
 
 class NeedDistribution(Protocol):
@@ -71,6 +88,33 @@ class ExactNeeds:
 
 
 @dataclass(frozen=True, slots=True)
+class MeanLatency:
+    """The mean wall latency of windows under one bound."""
+
+    mean_us: float
+    """Measured: the mean over the windows that closed. Censored: over all windows, those that are open counted up to
+    the last step, so that the mean will be this or more. In microseconds."""
+    censored: bool
+    """Whether too many windows are open, or have been for too long, for the mean to be known."""
+
+    @property
+    def measured_us(self) -> float | None:
+        """The mean in microseconds; None while it is censored."""
+        return None if self.censored else self.mean_us
+
+    def is_above(self, cap_us: int) -> bool | None:
+        """Return whether the mean is above a cap in microseconds; None while that cannot be told."""
+        if self.mean_us > cap_us:
+            return True
+        return None if self.censored else False
+
+    def text(self, *, exact: bool = False) -> str:
+        """Return it for people: to the millisecond when it is held against a cap."""
+        mean = format_duration(round(self.mean_us)) if exact else format_about(self.mean_us)
+        return f"at least {mean}" if self.censored else mean
+
+
+@dataclass(frozen=True, slots=True)
 class Emissions:
     """When windows would be emitted under any bound. Arrays are int64, times microseconds."""
 
@@ -81,15 +125,26 @@ class Emissions:
     wall_us: Int64s
     """Wall time of each step, shape (steps,)."""
 
-    def latency_us(self, bound_us: int) -> tuple[float | None, float | None, int]:
-        """Return the mean base latency, the mean wall latency and the number of windows emitted under a bound."""
+    def latency(self, bound_us: int) -> tuple[float | None, MeanLatency | None, int]:
+        """Return the mean base latency in microseconds, the mean wall latency and the windows emitted under a bound."""
         if not len(self.end_us) or not len(self.wall_us):
             return None, None, 0
         step = np.searchsorted(self.emit_base_us, self.end_us + bound_us, side="left")
         emitted = step < len(self.wall_us)
         base = self.emit_base_us[step[emitted]] - self.end_us[emitted]
         wall = np.maximum(self.wall_us[np.minimum(step, len(self.wall_us) - 1)] - self.end_us, 0)
-        return (float(base.mean()) if len(base) else None), float(wall.mean()), int(emitted.sum())
+        return (float(base.mean()) if len(base) else None), _mean_latency(wall, emitted), int(emitted.sum())
+
+
+def _mean_latency(wall_us: Int64s, emitted: NDArray[np.bool_]) -> MeanLatency:
+    floor_us = float(wall_us.mean())
+    if emitted.mean() < SETTLED:
+        return MeanLatency(floor_us, censored=True)
+    measured_us = float(wall_us[emitted].mean())
+    # A few windows that stay open for long, as in a stall, tell more than all that closed.
+    if floor_us * SETTLED > measured_us:
+        return MeanLatency(floor_us, censored=True)
+    return MeanLatency(measured_us, censored=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +159,17 @@ class CurvePoint:
     """Pairs that would have been late (from a sketch: at most this many)."""
     latency_base_us: float | None
     """Mean over emitted windows of the base at emission minus the window's end; None when none was emitted."""
-    latency_wall_us: float | None
+    latency_wall: MeanLatency | None
     """Mean over windows of the wall time of emission minus the window's end; None without windows."""
     windows_emitted: int
     """Windows that were emitted."""
+
+    @property
+    def latency_unknown(self) -> LatencyUnknown | None:
+        """Why the mean wall latency is not known; None when it is."""
+        if self.latency_wall is None:
+            return "NoWindows"
+        return "WindowsOpen" if self.latency_wall.censored else None
 
     @property
     def completeness(self) -> float | None:
@@ -138,8 +200,6 @@ class Curve:
     def at(self, bound_us: int) -> CurvePoint:
         """Return the point of one bound."""
         (admitted,) = self.needs.weight_at_most(np.array([bound_us], np.float64)).tolist()
-        base, wall, emitted = (
-            (None, None, 0) if self.emissions is None else self.emissions.latency_us(bound_us)
-        )
+        base, wall, emitted = (None, None, 0) if self.emissions is None else self.emissions.latency(bound_us)
         rows = round(self.needs.weight)
         return CurvePoint(bound_us, rows, rows - round(admitted), base, wall, emitted)

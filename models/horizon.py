@@ -267,7 +267,8 @@ def emission_steps(batches: Int64s, before_us: int | None) -> EmissionSteps:
     emit_base_us = np.maximum.accumulate(np.maximum(told_us, earlier_us))
     if before_us is None:
         keys = first_key_us[first_key_us != UNKNOWN]
-        after_us = int(keys.min() if len(keys) else _NO_BASE) - 1
+        # What had ended before the query began is a backlog: no bound could have closed it any sooner.
+        after_us = max(int(keys.min() if len(keys) else _NO_BASE) - 1, int(started_us[0]))
     else:
         after_us = before_us
     return EmissionSteps(after_us, emit_base_us, started_us + duration_ms * 1_000)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from tidemark.models.choice import needed_rank, percent
 from tidemark.models.curve import Curve
@@ -22,6 +23,7 @@ from tidemark.models.defaults import (
     UNKNOWN_SHARE_OF_BUDGET_PPM,
 )
 from tidemark.models.duration import format_about, format_duration
+from tidemark.models.plural import plural
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.quantile import least_samples
 from tidemark.models.slo import Policy, Slo
@@ -29,7 +31,10 @@ from tidemark.models.target import PPM, format_target
 from tidemark.models.transition import Situation, state_at
 from tidemark.models.windows import Windows
 
-__all__ = ["Evidence", "Inputs", "Recommendation", "Step", "recommend"]
+__all__ = ["Evidence", "Inputs", "Recommendation", "Step", "StepKind", "recommend"]
+
+StepKind = Literal["Asked", "LatencyCap", "StateCap", "Limits"]
+"""What programs look for among steps: what the rows ask for, what holds it against a cap, and the policy's limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,10 @@ class Step:
     """The bound after the step, in milliseconds; None while there is none."""
     reason: str
     """Why, with the figures."""
+    kind: StepKind | None = None
+    """What it is to programs, which never go by its name; None when it is nothing to them."""
+    crosses_ms: int | None = None
+    """The bound asked for before it, in milliseconds, when that is above this step's cap; None when it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +115,13 @@ class Recommendation:
     @property
     def asked_ms(self) -> int | None:
         """The bound that the rows ask for, before any guard rail or limit, in milliseconds; None without evidence."""
-        return next((step.bound_ms for step in self.steps if step.name == _ASKED), None)
+        return next((step.bound_ms for step in self.steps if step.kind == "Asked"), None)
 
+    @property
+    def conflict(self) -> bool:
+        """Whether the bound that is asked for is above a cap, whichever of the two yields."""
+        return any(step.crosses_ms is not None for step in self.steps)
 
-_ASKED = "round up"
-"""Name of the step whose bound is what the rows ask for."""
 
 _Link = Callable[[Inputs, int], Step]
 
@@ -172,7 +183,8 @@ def _quantile(inputs: Inputs) -> Step:
 
 def _round_up(inputs: Inputs, bound_ms: int) -> Step:  # noqa: ARG001 - one signature for every link
     rounded = _rounded_up(bound_ms)
-    return Step(_ASKED, rounded, f"{format_duration(rounded * 1_000)}, in {BOUND_DIGITS} digits")
+    told = f"{format_duration(rounded * 1_000)}, in {BOUND_DIGITS} digits"
+    return Step("round up", rounded, told, kind="Asked")
 
 
 def _rounded_up(bound_ms: int) -> int:
@@ -186,8 +198,9 @@ def _unknown_rows(inputs: Inputs, bound_ms: int) -> Step:
     every = evidence.rows + unknown
     tolerated = UNKNOWN_SHARE_OF_BUDGET_PPM * (PPM - inputs.slo.target_ppm) * every
     if unknown * PPM * PPM <= tolerated and not evidence.missing_batches:
-        return Step("unknown rows", bound_ms, f"{unknown:,} rows of unknown need, too few to matter")
-    told = f"{unknown:,} rows of unknown need and {evidence.missing_batches:,} batches never reported"
+        return Step("unknown rows", bound_ms, f"{plural(unknown, 'row')} of unknown need, too few to matter")
+    missing = plural(evidence.missing_batches, "batch", "batches")
+    told = f"{plural(unknown, 'row')} of unknown need and {missing} never reported"
     if in_use is None or bound_ms >= in_use:
         return Step(
             "unknown rows", bound_ms, f"{told}: they can only ask for more, so nothing is narrowed on them"
@@ -236,7 +249,8 @@ def _silent_partitions(inputs: Inputs, bound_ms: int) -> Step:
     name, silent = "silent partitions", inputs.progress.silent_partitions
     if not silent:
         return Step(name, bound_ms, "no partition that used to report is silent")
-    told = f"partitions that used to report and are silent, and may come late: {silent:,}"
+    verb = "is" if silent == 1 else "are"
+    told = f"{plural(silent, 'partition')} that used to report {verb} silent, and may come late"
     return _not_narrowed(name, inputs, bound_ms, told)
 
 
@@ -310,32 +324,52 @@ def _percent(share_ppm: int) -> str:
 
 
 def _latency_cap(inputs: Inputs, bound_ms: int) -> Step:
-    cap_ms, curve = inputs.slo.latency_cap_ms, inputs.curve
+    cap_ms = inputs.slo.latency_cap_ms
     if cap_ms is None:
-        return Step("latency cap", bound_ms, "no latency cap is set")
-    wall_us = curve.at(bound_ms * 1_000).latency_wall_us
+        return _held_against("latency", bound_ms, bound_ms, "no latency cap is set")
+    latency = inputs.curve.at(bound_ms * 1_000).latency_wall
     cap = format_duration(cap_ms * 1_000)
-    if wall_us is None:
-        return Step("latency cap", bound_ms, f"no latency is known yet to hold against the cap of {cap}")
-    bound, latency = format_duration(bound_ms * 1_000), format_duration(round(wall_us))
-    if wall_us <= cap_ms * 1_000:
-        return Step("latency cap", bound_ms, f"the mean latency is {latency}, the cap {cap}")
-    return _over_the_cap(inputs, bound_ms, f"{bound} has a mean latency of {latency}, above the cap of {cap}")
+    if latency is None:
+        told = f"no latency is known yet to hold against the cap of {cap}"
+        return _held_against("latency", bound_ms, bound_ms, told)
+    above = latency.is_above(cap_ms * 1_000)
+    if above:
+        bound = format_duration(bound_ms * 1_000)
+        return _over_the_cap(
+            inputs,
+            bound_ms,
+            f"{bound} has a mean latency of {latency.text(exact=True)}, above the cap of {cap}",
+        )
+    told = f"the mean latency is {latency.text(exact=True)}"
+    if above is None:
+        told += f", and too many windows are open yet to hold it against the cap of {cap}"
+        return _held_against("latency", bound_ms, bound_ms, told)
+    return _held_against("latency", bound_ms, bound_ms, f"{told}, the cap {cap}")
+
+
+def _held_against(
+    cap: Literal["latency", "state"], bound_ms: int | None, asked_ms: int, told: str, *, above: bool = False
+) -> Step:
+    """Return the step that holds what is asked for against a cap; ``bound_ms`` is what it leaves."""
+    kind: StepKind = "LatencyCap" if cap == "latency" else "StateCap"
+    return Step(f"{cap} cap", bound_ms, told, kind=kind, crosses_ms=asked_ms if above else None)
 
 
 def _over_the_cap(inputs: Inputs, bound_ms: int, conflict: str) -> Step:
+    left_ms: int | None = bound_ms
     if inputs.slo.yields == "latency":
-        return Step("latency cap", bound_ms, f"{conflict}; the cap yields, as the SLO says")
-    if inputs.slo.yields is None:
-        held = "and the SLO does not say which yields: the bound in use is held"
-        return Step("latency cap", None, f"{conflict}, {held}")
-    capped = _widest_within(inputs.curve, bound_ms, inputs.slo.latency_cap_ms or 0)
-    if capped is None:
+        told = f"{conflict}; the cap yields, as the SLO says"
+    elif inputs.slo.yields is None:
+        left_ms = None
+        told = f"{conflict}, and the SLO does not say which yields: the bound in use is held"
+    else:
+        left_ms = _widest_within(inputs.curve, bound_ms, inputs.slo.latency_cap_ms or 0)
         told = f"{conflict}; completeness yields, and even a bound of 0 is above the cap"
-        return Step("latency cap", 0, told)
-    kept = percent(inputs.curve.at(capped * 1_000))
-    told = f"{conflict}; completeness yields: {format_duration(capped * 1_000)} keeps {kept}"
-    return Step("latency cap", capped, told)
+        if left_ms is not None:
+            kept = percent(inputs.curve.at(left_ms * 1_000))
+            told = f"{conflict}; completeness yields: {format_duration(left_ms * 1_000)} keeps {kept}"
+        left_ms = left_ms or 0
+    return _held_against("latency", left_ms, bound_ms, told, above=True)
 
 
 def _widest_within(curve: Curve, too_wide_ms: int, cap_ms: int) -> int | None:
@@ -343,34 +377,40 @@ def _widest_within(curve: Curve, too_wide_ms: int, cap_ms: int) -> int | None:
     low, high = -1, too_wide_ms
     while high - low > 1:
         middle = (low + high) // 2
-        within = (curve.at(middle * 1_000).latency_wall_us or 0) <= cap_ms * 1_000
+        latency = curve.at(middle * 1_000).latency_wall
+        within = latency is None or not latency.is_above(cap_ms * 1_000)
         low, high = (middle, high) if within else (low, middle)
     return low if low >= 0 else None
 
 
 def _state_cap(inputs: Inputs, bound_ms: int) -> Step:
-    name, cap, situation = "state cap", inputs.slo.state_cap_rows or 0, inputs.situation
+    cap, situation = inputs.slo.state_cap_rows or 0, inputs.situation
     rows = None if situation is None else state_at(situation, bound_ms * 1_000)[0]
     if situation is None or rows is None:
-        return Step(name, bound_ms, f"no state is known yet to hold against the cap of {cap:,} rows")
+        told = f"no state is known yet to hold against the cap of {plural(cap, 'row')}"
+        return _held_against("state", bound_ms, bound_ms, told)
+    state = f"about {plural(rows, 'row')} of state"
     if rows <= cap:
-        return Step(name, bound_ms, f"about {rows:,} rows of state, the cap is {cap:,}")
-    bound = format_duration(bound_ms * 1_000)
-    conflict = f"{bound} would hold about {rows:,} rows of state, above the cap of {cap:,}"
+        return _held_against("state", bound_ms, bound_ms, f"{state}, the cap is {cap:,}")
+    conflict = f"{format_duration(bound_ms * 1_000)} would hold {state}, above the cap of {cap:,}"
+    left_ms: int | None = bound_ms
     if inputs.slo.yields == "state":
-        return Step(name, bound_ms, f"{conflict}; the cap yields, as the SLO says")
-    if inputs.slo.yields != "completeness":
-        held = "and the SLO does not say that either yields: the bound in use is held"
-        return Step(name, None, f"{conflict}, {held}")
-    low, high = -1, bound_ms
-    while high - low > 1:
-        middle = (low + high) // 2
-        within = (state_at(situation, middle * 1_000)[0] or 0) <= cap
-        low, high = (middle, high) if within else (low, middle)
-    if low < 0:
-        return Step(name, 0, f"{conflict}; completeness yields, and even a bound of 0 is above the cap")
-    kept = percent(inputs.curve.at(low * 1_000))
-    return Step(name, low, f"{conflict}; completeness yields: {format_duration(low * 1_000)} keeps {kept}")
+        told = f"{conflict}; the cap yields, as the SLO says"
+    elif inputs.slo.yields != "completeness":
+        left_ms = None
+        told = f"{conflict}, and the SLO does not say that either yields: the bound in use is held"
+    else:
+        low, high = -1, bound_ms
+        while high - low > 1:
+            middle = (low + high) // 2
+            within = (state_at(situation, middle * 1_000)[0] or 0) <= cap
+            low, high = (middle, high) if within else (low, middle)
+        told = f"{conflict}; completeness yields, and even a bound of 0 is above the cap"
+        if low >= 0:
+            kept = percent(inputs.curve.at(low * 1_000))
+            told = f"{conflict}; completeness yields: {format_duration(low * 1_000)} keeps {kept}"
+        left_ms = max(low, 0)
+    return _held_against("state", left_ms, bound_ms, told, above=True)
 
 
 def _directions(inputs: Inputs, bound_ms: int) -> Step:
@@ -395,9 +435,9 @@ def _limits(inputs: Inputs, bound_ms: int) -> Step:
     least, greatest = inputs.policy.least_bound_ms, inputs.policy.greatest_bound_ms
     limited = max(bound_ms, least) if greatest is None else min(max(bound_ms, least), greatest)
     if limited == bound_ms:
-        return Step("limits", bound_ms, "within the policy's limits")
+        return Step("limits", bound_ms, "within the policy's limits", kind="Limits")
     which = f"least bound {least}" if limited > bound_ms else f"greatest bound {greatest}"
-    return Step("limits", limited, f"the policy's {which} ms holds")
+    return Step("limits", limited, f"the policy's {which} ms holds", kind="Limits")
 
 
 def _dead_band(inputs: Inputs, bound_ms: int) -> Step:
@@ -411,11 +451,11 @@ def _dead_band(inputs: Inputs, bound_ms: int) -> Step:
     greatest = inputs.policy.greatest_bound_ms
     if greatest is not None and in_use > greatest:
         return Step("dead band", bound_ms, "the bound in use is above the policy's greatest")
-    cap_ms, wall_us = inputs.slo.latency_cap_ms, inputs.curve.at(in_use * 1_000).latency_wall_us
+    cap_ms, latency = inputs.slo.latency_cap_ms, inputs.curve.at(in_use * 1_000).latency_wall
     if (
         cap_ms is not None
-        and wall_us is not None
-        and wall_us > cap_ms * 1_000
+        and latency is not None
+        and latency.is_above(cap_ms * 1_000)
         and inputs.slo.yields != "latency"
     ):
         return Step("dead band", bound_ms, "the bound in use is above the latency cap")

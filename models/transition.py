@@ -18,10 +18,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tidemark.models.choice import percent_of
-from tidemark.models.curve import Curve, CurvePoint
+from tidemark.models.curve import Curve, CurvePoint, LatencyUnknown
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.interval import interval_ppm
 from tidemark.models.operators import Int64s, Operator, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.plural import plural
 from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
 from tidemark.models.target import PPM
 from tidemark.models.wire import ChangeKind
@@ -130,7 +131,11 @@ class Transition:
     latency_base_us: int | None
     """Mean base at emission minus the window's end, in microseconds."""
     latency_wall_us: int | None
-    """Mean wall time of emission minus the window's end, in microseconds."""
+    """Mean wall time of emission minus the window's end, in microseconds, as measured."""
+    latency_at_least_us: int | None
+    """The least that this mean can be while too many windows are open to measure it, in microseconds."""
+    latency_unknown: LatencyUnknown | None
+    """Why the mean wall latency is not known; None when it is."""
     text: str
     """The same as a sentence for people."""
 
@@ -156,7 +161,7 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
     windows, rows_closing = _closing(situation, bound_us)
     state_rows, state_bytes = state_at(situation, bound_us)
     kept = kept_at(situation.curve, bound_us, situation.confidence_ppm, share_below=share_below)
-    point = kept.point
+    point, wall = kept.point, kept.point.latency_wall
     found = Transition(
         kind=kind,
         from_bound_us=situation.bound_us,
@@ -172,11 +177,17 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
         late=kept.late,
         least_ppm=kept.least_ppm,
         most_ppm=kept.most_ppm,
-        latency_base_us=None if point.latency_base_us is None else round(point.latency_base_us),
-        latency_wall_us=None if point.latency_wall_us is None else round(point.latency_wall_us),
+        latency_base_us=_rounded(point.latency_base_us),
+        latency_wall_us=_rounded(wall.measured_us) if wall is not None else None,
+        latency_at_least_us=_rounded(wall.mean_us) if wall is not None and wall.censored else None,
+        latency_unknown=point.latency_unknown,
         text="",
     )
-    return replace(found, text=_text(situation, found))
+    return replace(found, text=_text(situation, found, point))
+
+
+def _rounded(time_us: float | None) -> int | None:
+    return None if time_us is None else round(time_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +305,7 @@ def cut_bucket(curve: Curve, bound_us: int) -> CutBucket | None:
     return CutBucket(high_us / _BUCKET, high_us, round(within) - surely)
 
 
-def _text(situation: Situation, told: Transition) -> str:
+def _text(situation: Situation, told: Transition, point: CurvePoint) -> str:
     if told.kind == "same":
         parts = [f"the bound stays {format_duration(told.bound_us)}"]
     else:
@@ -303,15 +314,16 @@ def _text(situation: Situation, told: Transition) -> str:
             f"{verb} from {format_duration(told.from_bound_us)} to {format_duration(told.bound_us)} {_moves(told)}"
         ]
     if told.windows_closing and told.kind == "narrow":
-        parts.append(f"{told.windows_closing:,} windows with {told.rows_closing:,} rows so far close at once")
+        windows, rows = plural(told.windows_closing, "window"), plural(told.rows_closing or 0, "row")
+        closes = "closes" if told.windows_closing == 1 else "close"
+        parts.append(f"{windows} with {rows} so far {closes} at once")
     if told.rows:
         kept = percent_of(told.rows - told.late, told.rows)
-        latency = told.latency_wall_us
-        at = "" if latency is None else f" at a mean latency of {format_about(latency)}"
+        at = "" if point.latency_wall is None else f" at a mean latency of {point.latency_wall.text()}"
         parts.append(f"{kept} of the rows will be kept{at}")
     if told.state_rows is not None and told.kind != "same":
         parts.append(
-            f"about {told.state_rows:,} rows of state, where there are {situation.state_rows:,} "
+            f"about {plural(told.state_rows, 'row')} of state, where there are {situation.state_rows:,} "
             "(in proportion to the event time that is open)"
         )
     if told.kind == "narrow" and isinstance(situation.operator, RowLevel):

@@ -8,11 +8,11 @@ from typing import cast
 
 from tidemark.controller.api.schemas import Condition, ConditionType
 from tidemark.controller.ceiling import NO_CEILING, Room
-from tidemark.controller.decision import CAPS, steps_of
 from tidemark.controller.store.live import KeptLive
 from tidemark.controller.store.overviews import Skewed
 from tidemark.controller.store.partitions import FutureRows
 from tidemark.controller.store.pins import StandingPin
+from tidemark.controller.store.reasons import steps_of
 from tidemark.controller.store.specs import Spec
 from tidemark.controller.store.tables import (
     AcknowledgementRow,
@@ -25,8 +25,9 @@ from tidemark.models.adoption import Said, has_taken_up
 from tidemark.models.defaults import CEILING_ALARM_PPM
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.horizon import Facts
+from tidemark.models.plural import plural
 from tidemark.models.progress import Progress
-from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY
+from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, State, rollout_text
 from tidemark.models.slo import Slo
 from tidemark.models.target import PPM
 from tidemark.models.wire import Mode
@@ -34,7 +35,7 @@ from tidemark.models.wire import Mode
 __all__ = ["ALERTS", "WORST_FIRST", "Seen", "conditions_of"]
 
 NAMES_TOLD = 10
-"""How many partitions a condition names; /partitions has all of them."""
+"""How many partitions a condition names; the list of partitions has all of them."""
 
 
 WORST_FIRST: tuple[ConditionType, ...] = (
@@ -108,10 +109,10 @@ def conditions_of(seen: Seen) -> list[Condition]:
     """Return the conditions that hold."""
     return [
         *_expected(seen.stream),
-        *_pinned(seen.pin),
+        *_pinned(seen),
         *_specified(seen.slo),
         *_observed(seen.facts),
-        *_silent(seen.progress),
+        *_silent(seen),
         *_ahead(seen.future),
         *_skewed(seen.skewed),
         *_decided(seen.recommendation),
@@ -127,10 +128,11 @@ def _expected(stream: StreamRow) -> Iterator[Condition]:
         yield Condition(type="NoReportYet", detail="no report has come; the stream is expected")
 
 
-def _pinned(pin: StandingPin | None) -> Iterator[Condition]:
-    if pin is not None:
-        held = "its own bound" if pin.to == "Off" else "its ceiling alone"
-        yield Condition(type="Pinned", detail=f"the job is held to {held} {pin.why}")
+def _pinned(seen: Seen) -> Iterator[Condition]:
+    if seen.pin is not None:
+        held = "its own bound" if seen.pin.to == "Off" else "its ceiling alone"
+        told = [f"the job is held to {held} {seen.pin.why}", *_not_taken_up(seen)]
+        yield Condition(type="Pinned", detail="; ".join(told))
 
 
 def _specified(slo: Spec[Slo] | None) -> Iterator[Condition]:
@@ -142,36 +144,52 @@ def _observed(known: Facts | None) -> Iterator[Condition]:
     if known is None:
         return
     if known.missing_batches:
-        detail = f"{known.missing_batches:,} batches were never reported: completeness is unknown there"
+        batches, were = plural(known.missing_batches, "batch", "batches"), _were(known.missing_batches)
+        detail = f"{batches} {were} never reported: completeness is unknown there"
         yield Condition(type="CoverageGap", detail=detail)
     if known.uncounted_rows:
-        detail = f"{known.uncounted_rows:,} rows were not counted by granule: their fate is unknown"
+        rows, were = plural(known.uncounted_rows, "row"), _were(known.uncounted_rows)
+        detail = f"{rows} {were} not counted by granule, so what became of them is unknown"
         yield Condition(type="RowsNotCounted", detail=detail)
     if known.unknown_rows > known.uncounted_rows:
-        detail = f"the need of {known.unknown_rows:,} rows is not known: no base was known for their batches"
+        rows = plural(known.unknown_rows, "row")
+        detail = f"the need of {rows} is not known: no base was known for what reported them"
         yield Condition(type="NeedsUnknown", detail=detail)
 
 
-def _silent(progress: Progress) -> Iterator[Condition]:
-    silent_us, gap_us = progress.silent_us, progress.batch_gap_us
-    if silent_us is not None and gap_us is not None and progress.fell_silent:
+def _silent(seen: Seen) -> Iterator[Condition]:
+    if not seen.paused:
+        for told in _no_report(seen.progress):
+            detail = (
+                f"{told}: the recommendation is held and nothing is narrowed; is the job running? "
+                "If it ended on purpose, pause the stream"
+            )
+            yield Condition(type="NoRecentReport", detail=detail)
+    silent = seen.progress.silent_partitions
+    if silent:
+        are, their = ("is", "its") if silent == 1 else ("are", "their")
         detail = (
-            f"no report for {format_about(silent_us)}, where {format_about(gap_us)} between batches is typical: "
-            "the recommendation is held and nothing is narrowed; is the job running?"
-        )
-        yield Condition(type="NoRecentReport", detail=detail)
-    if progress.silent_partitions:
-        detail = (
-            f"partitions that used to report and are silent: {progress.silent_partitions:,}; nothing is narrowed, "
-            "because what they hold back may come late; the stream's list of partitions says which"
+            f"{plural(silent, 'partition')} that used to report {are} silent; nothing is narrowed, because {their} "
+            "rows may come late; the stream's list of partitions says which"
         )
         yield Condition(type="PartitionsSilent", detail=detail)
+
+
+def _no_report(progress: Progress) -> Iterator[str]:
+    """Return for how long no report has come, when that is longer than usual."""
+    silent_us, gap_us = progress.silent_us, progress.batch_gap_us
+    if silent_us is not None and gap_us is not None and progress.fell_silent:
+        yield f"no report for {format_about(silent_us)}, where {format_about(gap_us)} between batches is typical"
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
 
 
 def _ahead(future: FutureRows) -> Iterator[Condition]:
     if future.rows:
         detail = (
-            f"{future.rows:,} rows were dated ahead of the clock and set back to it, "
+            f"{plural(future.rows, 'row')} {_were(future.rows)} dated ahead of the clock and set back to it, "
             f"in {_named(future.partitions)}: are the clocks of their senders right?"
         )
         yield Condition(type="FutureRows", detail=detail)
@@ -179,7 +197,8 @@ def _ahead(future: FutureRows) -> Iterator[Condition]:
 
 def _skewed(skewed: Sequence[Skewed]) -> Iterator[Condition]:
     if skewed:
-        others = f"; {len(skewed) - 1:,} more partitions are skewed" if len(skewed) > 1 else ""
+        more, are = len(skewed) - 1, "is" if len(skewed) == 2 else "are"
+        others = f"; {plural(more, 'more partition')} {are} skewed" if more else ""
         yield Condition(type="PartitionSkewed", detail=skewed[0].text + others)
 
 
@@ -195,16 +214,24 @@ def _named(partitions: Sequence[str]) -> str:
 def _decided(recommendation: RecommendationRow | None) -> Iterator[Condition]:
     if recommendation is None:
         return
-    name, bound_ms, reason = steps_of(recommendation)[0]
-    if name == "quantile" and bound_ms is None:
-        yield Condition(type="NotEnoughEvidence", detail=reason)
+    steps = steps_of(recommendation)
     if recommendation.conflict:
-        # The cap that does not fit is the last one that was looked at.
-        detail = next(reason for name, _, reason in reversed(steps_of(recommendation)) if name in CAPS)
-        yield Condition(type="ConstraintsConflict", detail=detail)
+        # Chains of an earlier release do not say which step crosses its cap.
+        crossing = [step for step in steps if step.crosses_ms is not None] or steps
+        yield Condition(type="ConstraintsConflict", detail=crossing[-1].reason)
+    elif recommendation.bound_ms is None:
+        yield Condition(type="NotEnoughEvidence", detail=steps[-1].reason)
 
 
 def _rolled(seen: Seen) -> Iterator[Condition]:
+    # What somebody decided is not news: it is told with the pin or the pause.
+    if seen.pin is None and not seen.paused:
+        for told in _not_taken_up(seen):
+            yield Condition(type="BoundNotAcknowledged", detail=told)
+
+
+def _not_taken_up(seen: Seen) -> Iterator[str]:
+    """Return what is published and not acknowledged, if anything is."""
     published, applied = seen.published, seen.applied
     if published is None or _taken_up(published, seen):
         return
@@ -215,9 +242,7 @@ def _rolled(seen: Seen) -> Iterator[Condition]:
         has = f"the job last acknowledged its own bound, {format_duration(applied.bound_ms * 1_000)}"
     else:
         has = f"the job last acknowledged generation {applied.generation}, {format_duration(applied.bound_ms * 1_000)}"
-    yield Condition(
-        type="BoundNotAcknowledged", detail=f"generation {published.generation}, {what}, is published; {has}"
-    )
+    yield f"generation {published.generation}, {what}, is published; {has}"
 
 
 def _taken_up(published: PublishedRow, seen: Seen) -> bool:
@@ -238,15 +263,18 @@ def _taken_up(published: PublishedRow, seen: Seen) -> bool:
 
 def _paused(seen: Seen) -> Iterator[Condition]:
     if seen.paused:
-        yield Condition(
-            type="Paused", detail=f"nothing new is rolled: {seen.paused_why or 'the policy is set to paused'}"
-        )
+        told = [
+            f"nothing new is rolled: {seen.paused_why or 'the policy is set to paused'}",
+            *_no_report(seen.progress),
+            *(_not_taken_up(seen) if seen.pin is None else ()),
+        ]
+        yield Condition(type="Paused", detail="; ".join(told))
 
 
 def _rolling(rollout: RolloutRow | None) -> Iterator[Condition]:
     if rollout is None:
         return
-    told = f"rollout {rollout.id} is {rollout.state}: {rollout.reason}"
+    told = rollout_text(rollout.id, cast("State", rollout.state), rollout.reason)
     if rollout.state in UNDER_WAY:
         yield Condition(type="Rolling", detail=told)
     elif rollout.state in CANDIDATE:

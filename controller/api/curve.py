@@ -13,7 +13,7 @@ from tidemark.controller.api import schemas
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
-from tidemark.controller.api.views import share_ppm
+from tidemark.controller.api.views import latency_answer, share_ppm
 from tidemark.controller.decision import Basis, in_use_ms
 from tidemark.controller.report_checks import MAX_DURATION_MS, MAX_TIME_US
 from tidemark.controller.store.history import past_of
@@ -200,7 +200,7 @@ def _point(curve: Curve, bound_ms: int, ground: Ground) -> schemas.CurvePoint:
         late=point.late,
         completeness_ppm=share_ppm(point.rows - point.late, point.rows),
         latency_base_ms=_milliseconds(point.latency_base_us),
-        latency_wall_ms=_milliseconds(point.latency_wall_us),
+        **latency_answer(point),
         windows_emitted=point.windows_emitted,
         completeness_least_ppm=kept.least_ppm,
         completeness_most_ppm=kept.most_ppm,

@@ -71,6 +71,8 @@ _TRANSITION = {
     "text": _TEXT,
 }
 
+_MEASURED = {"latency_at_least_ms": None, "latency_unknown": None}
+
 _ENVELOPE = {
     "target_ppm": 995_000,
     "latency_cap_ms": None,
@@ -169,7 +171,7 @@ _EVENT = {
 _CONSEQUENCES = {
     "dry_run": False,
     "recommended": _RECOMMENDED,
-    "transition": {"kind": "widen", "at_us": _STARTED_US + 400_840_000, **_TRANSITION},
+    "transition": {"kind": "widen", "at_us": _STARTED_US + 400_840_000, **_TRANSITION, **_MEASURED},
     "published": _PUBLISHED,
 }
 
@@ -428,7 +430,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "registered_us": _STARTED_US,
         "slo": _SLO,
         "recommended": _RECOMMENDED,
-        "transition": {"kind": "widen", "at_us": _STARTED_US + 400_840_000, **_TRANSITION},
+        "transition": {"kind": "widen", "at_us": _STARTED_US + 400_840_000, **_TRANSITION, **_MEASURED},
         "published": _PUBLISHED,
         "applied": {
             "bound_ms": 300_000,
@@ -523,6 +525,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
                 "completeness_ppm": 996_266,
                 "latency_base_ms": 603_100,
                 "latency_wall_ms": 604_900,
+                **_MEASURED,
                 "windows_emitted": 57,
                 "completeness_least_ppm": 995_905,
                 "completeness_most_ppm": 996_604,
@@ -549,6 +552,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "beyond_evidence": False,
         "latency_base_ms": 603_100,
         "latency_wall_ms": 604_900,
+        **_MEASURED,
         "state_rows": 9_387,
         "state_bytes": 1_922_389,
         "meets_target": True,

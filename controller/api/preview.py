@@ -10,7 +10,7 @@ from tidemark.controller.api import schemas
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
-from tidemark.controller.api.views import milliseconds, share_ppm
+from tidemark.controller.api.views import latency_answer, milliseconds, share_ppm
 from tidemark.controller.report_checks import MAX_DURATION_MS
 from tidemark.controller.store.acknowledgements import last_acknowledgement
 from tidemark.controller.store.specs import get_policy
@@ -19,6 +19,7 @@ from tidemark.controller.what_if import Ground, Outcome, outcome_at
 from tidemark.models.choice import percent_of
 from tidemark.models.curve import Curve
 from tidemark.models.duration import format_about, format_duration
+from tidemark.models.plural import plural
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.target import PPM
 from tidemark.models.transition import transition_to
@@ -31,9 +32,6 @@ DAY_US = 86_400_000_000
 
 LEAST_SPAN_US = 60_000_000
 """Least time reported from which a day is told, in microseconds: what lasted seconds says nothing of a day."""
-
-SETTLED = 0.9
-"""Share of the windows that must be closed under a bound, of those closed under 0, for its latency to be believed."""
 
 BoundMs = Annotated[
     int, Query(ge=0, le=MAX_DURATION_MS, description="The bound to ask about, in milliseconds.")
@@ -80,7 +78,7 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: BoundMs) -> s
         completeness_most_ppm=found.kept.most_ppm,
         beyond_evidence=beyond,
         latency_base_ms=_rounded(point.latency_base_us),
-        latency_wall_ms=_rounded(point.latency_wall_us),
+        **latency_answer(point),
         state_rows=found.state_rows,
         state_bytes=found.state_bytes,
         meets_target=found.meets_target,
@@ -106,6 +104,8 @@ def _unknown(job: str, stream: str, bound_ms: int, ground: Ground) -> schemas.Pr
         beyond_evidence=False,
         latency_base_ms=None,
         latency_wall_ms=None,
+        latency_at_least_ms=None,
+        latency_unknown="NoWindows",
         state_rows=None,
         state_bytes=None,
         meets_target=None,
@@ -129,20 +129,19 @@ def _kept(found: Outcome, curve: Curve, bound_ms: int, a_day: int | None) -> lis
     bound = format_duration(bound_ms * 1_000)
     if not point.rows:
         return [f"what a bound of {bound} would keep is not known: no need of any row is"]
-    lost = f"{late:,} of {point.rows:,} rows would be late"
+    lost = f"{late:,} of {plural(point.rows, 'row')} would be late"
     told = [
         f"a bound of {bound} would keep {percent_of(point.rows - late, point.rows)}: {lost}"
         + ("" if a_day is None else f", about {a_day:,} a day")
     ]
-    if point.latency_wall_us is not None:
-        latency = f"windows would come {format_about(point.latency_wall_us)} after their end on average"
-        at_once = curve.at(0).windows_emitted
-        if point.windows_emitted < at_once * SETTLED:
-            # A window still open counts as closed by the last batch, which is too early.
-            latency += f" or later: {at_once - point.windows_emitted:,} of {at_once:,} would still be open"
+    if point.latency_wall is not None:
+        latency = f"windows would come {point.latency_wall.text()} after their end on average"
+        if point.latency_wall.censored:
+            at_once = curve.at(0).windows_emitted
+            latency += f": {at_once - point.windows_emitted:,} of {at_once:,} would still be open"
         told.append(latency)
     if found.state_rows is not None:
-        told.append(f"about {found.state_rows:,} rows of state")
+        told.append(f"about {plural(found.state_rows, 'row')} of state")
     return told
 
 
@@ -160,7 +159,7 @@ def _verdict(found: Outcome, slo: Slo | None) -> list[str]:
         told.append(f"it is {'within' if found.meets_latency_cap else 'above'} the latency cap of {cap}")
     if found.meets_state_cap is not None:
         within = "within" if found.meets_state_cap else "above"
-        told.append(f"it is {within} the state cap of {slo.state_cap_rows:,} rows")
+        told.append(f"it is {within} the state cap of {plural(slo.state_cap_rows or 0, 'row')}")
     return told
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TypedDict, cast
 
 from sqlalchemy.orm import Session
 
@@ -14,7 +14,7 @@ from tidemark.controller.api.budgets import budget_of
 from tidemark.controller.api.conditions import Seen, conditions_of
 from tidemark.controller.api.rollout_views import rollout_answer
 from tidemark.controller.ceiling import room_in
-from tidemark.controller.decision import is_current, steps_of
+from tidemark.controller.decision import is_current
 from tidemark.controller.store.acknowledgements import last_acknowledgement
 from tidemark.controller.store.horizon import Horizon, effective_ms, facts, horizon_of, open_keys
 from tidemark.controller.store.live import KeptLive, NewestState, newest_state
@@ -22,11 +22,13 @@ from tidemark.controller.store.overviews import Skewed, skewed_in
 from tidemark.controller.store.partitions import FutureRows, future_rows_in
 from tidemark.controller.store.pins import StandingPin, pin_in_force
 from tidemark.controller.store.publication import NO_REPORT, OFF, answer_of, last_published
+from tidemark.controller.store.reasons import steps_of
 from tidemark.controller.store.rollouts import newest_rollout
 from tidemark.controller.store.situation import progress_in
 from tidemark.controller.store.specs import DEFAULT_HORIZON_MS, Spec, get_policy, get_slo, paused_why
 from tidemark.controller.store.tables import AcknowledgementRow, PublishedRow, RecommendationRow, StreamRow
 from tidemark.models.coverage import Coverage
+from tidemark.models.curve import CurvePoint, LatencyUnknown
 from tidemark.models.horizon import Facts
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.quantile import least_samples
@@ -39,6 +41,7 @@ __all__ = [
     "applied_answer",
     "bound_answer",
     "conditions_now",
+    "latency_answer",
     "milliseconds",
     "pin_answer",
     "policy_answer",
@@ -181,6 +184,14 @@ def stream_status(session: Session, row: StreamRow, now_us: int) -> schemas.Stre
     )
 
 
+class Latencies(TypedDict):
+    """What is answered of a mean wall latency."""
+
+    latency_wall_ms: int | None
+    latency_at_least_ms: int | None
+    latency_unknown: LatencyUnknown | None
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What has been read of a stream already."""
@@ -270,8 +281,7 @@ def recommended_answer(
         decided_us=row.decided_us,
         current=is_current(session, row),
         steps=[
-            schemas.Step(name=name, bound_ms=bound_ms, reason=reason)
-            for name, bound_ms, reason in steps_of(row)
+            schemas.Step(name=step.name, bound_ms=step.bound_ms, reason=step.reason) for step in steps_of(row)
         ],
     )
 
@@ -281,9 +291,22 @@ def transition_answer(row: RecommendationRow | None) -> schemas.Transition | Non
     if row is None or row.transition is None:
         return None
     told = json.loads(row.transition)
-    for name in ("from_bound", "bound", "stands_still", "latency_base", "latency_wall"):
+    if "latency_unknown" not in told:
+        # An earlier release told what was measured and what was not as one.
+        told |= {"latency_wall_us": None, "latency_at_least_us": None, "latency_unknown": "NoWindows"}
+    for name in ("from_bound", "bound", "stands_still", "latency_base", "latency_wall", "latency_at_least"):
         told[f"{name}_ms"] = milliseconds(told.pop(f"{name}_us"))
     return schemas.Transition(**told)
+
+
+def latency_answer(point: CurvePoint) -> Latencies:
+    """Return the mean wall latency of a point of a curve, as far as it is known."""
+    wall = point.latency_wall
+    return {
+        "latency_wall_ms": None if wall is None or wall.censored else round(wall.mean_us / 1_000),
+        "latency_at_least_ms": round(wall.mean_us / 1_000) if wall is not None and wall.censored else None,
+        "latency_unknown": point.latency_unknown,
+    }
 
 
 def milliseconds(time_us: int | None) -> int | None:

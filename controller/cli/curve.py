@@ -18,10 +18,11 @@ from tidemark.controller.cli.remote import DEFAULT_URL, TokenFileOption, UrlOpti
 from tidemark.controller.cli.stream_curve import show_stream_curve
 from tidemark.controller.cli.trace import one_line_errors, progress_bar
 from tidemark.models.choice import Choice, Latency, choose_bound, needed_rank, percent
-from tidemark.models.curve import Curve, CurvePoint, NeedDistribution
+from tidemark.models.curve import Curve, CurvePoint, MeanLatency, NeedDistribution
 from tidemark.models.duration import format_duration
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Operator
+from tidemark.models.plural import plural
 from tidemark.models.replay import Engine, Replay, batches_of_slots, replay_per_row, replay_spark
 from tidemark.models.target import parse_target
 
@@ -91,7 +92,8 @@ def curve(
         replayed = Curve.of_replay(_replay(recorded, operator, engine, trigger_us), operator)
         points = [replayed.at(bound) for bound in wanted or _ladder(replayed.needs, target_ppm)]
         choice = choose_bound(points, target_ppm, cap_us, latency=latency)
-    how = f"{len(recorded):,} rows, {len(recorded.partitions):,} partitions; {operator}; {engine} engine"
+    rows, partitions = plural(len(recorded), "row"), plural(len(recorded.partitions), "partition")
+    how = f"{rows}, {partitions}; {operator}; {engine} engine"
     if engine == "spark":
         how += f", trigger {format_duration(trigger_us)}"
     if as_json:
@@ -150,19 +152,27 @@ def _show(how: str, points: Sequence[CurvePoint], choice: Choice, latency: Laten
             percent(point),
             str(point.late),
             _two_decimals(point.latency_base_us),
-            _two_decimals(point.latency_wall_us),
+            _wall(point.latency_wall),
             str(point.windows_emitted),
             style="bold" if point == choice.point else None,
         )
     console = Console(highlight=False, markup=False)
     console.print(how, soft_wrap=True)
     console.print(table)
-    console.print("Latencies are means over windows, in seconds.", soft_wrap=True)
+    console.print(
+        "Latencies are means over windows, in seconds; ≥: too many windows are still open.", soft_wrap=True
+    )
     console.print(
         f"chosen ({latency} latency): {choice.reason}" if choice.point else choice.reason, soft_wrap=True
     )
     for rejection in choice.rejections:
         console.print(f"  not {format_duration(rejection.bound_us)}: {rejection.detail}", soft_wrap=True)
+
+
+def _wall(latency: MeanLatency | None) -> str:
+    if latency is None:
+        return "-"
+    return f"{'≥ ' if latency.censored else ''}{_two_decimals(latency.mean_us)}"
 
 
 def _two_decimals(duration_us: float | None) -> str:
@@ -180,7 +190,12 @@ def _document(how: str, points: Sequence[CurvePoint], choice: Choice) -> dict[st
                 "rows": point.rows,
                 "late": point.late,
                 "latency_base_us": _whole(point.latency_base_us),
-                "latency_wall_us": _whole(point.latency_wall_us),
+                "latency_wall_us": _whole(
+                    None if point.latency_wall is None else point.latency_wall.measured_us
+                ),
+                "latency_at_least_us": _whole(
+                    point.latency_wall.mean_us if point.latency_wall and point.latency_wall.censored else None
+                ),
                 "windows_emitted": point.windows_emitted,
             }
             for point in points

@@ -27,7 +27,9 @@ def show_stream_curve(
             percent(point.completeness_ppm),
             f"{point.late:,}",
             duration(point.latency_base_ms),
-            duration(point.latency_wall_ms),
+            duration(point.latency_wall_ms)
+            if point.latency_at_least_ms is None
+            else f"at least {duration(point.latency_at_least_ms)}",
             f"{point.windows_emitted:,}",
         )
         for point in found.points

@@ -6,7 +6,6 @@ the store while it is written out. What is unknown is None, never 0.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, cast
@@ -16,6 +15,7 @@ from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.store.live import KeptLive, live_of
 from tidemark.controller.store.partition_standing import future_rows_by_stream
+from tidemark.controller.store.reasons import steps_of
 from tidemark.controller.store.tables import (
     AcknowledgementRow,
     LiveRow,
@@ -40,12 +40,6 @@ from tidemark.models.slo import Objective
 from tidemark.models.wire import Mode
 
 __all__ = ["Newest", "Predicted", "Standing", "Told", "Wish", "rollouts_by_state", "standings"]
-
-ASKED = "round up"
-"""Step of a recommendation whose bound is what the rows ask for."""
-
-LIMITED = "limits"
-"""Step of a recommendation that holds it within the policy's limits."""
 
 NEED_SLOTS = 2
 """Newest slots of needs that are merged: the newest one alone may have begun with the newest batch."""
@@ -465,11 +459,12 @@ def _needs(session: Session) -> dict[int, Sketch]:
 
 
 def _wish(row: RecommendationRow) -> Wish:
-    steps = {name: bound_ms for name, bound_ms, _ in json.loads(row.steps)}
-    before_ms = None
+    wanted_ms = before_ms = None
     saturated = False
-    for name, bound_ms in steps.items():
-        if name == LIMITED:
-            saturated = before_ms is not None and bound_ms is not None and bound_ms < before_ms
-        before_ms = bound_ms
-    return Wish(bound_ms=row.bound_ms, wanted_ms=steps.get(ASKED), saturated=saturated, conflict=row.conflict)
+    for step in steps_of(row):
+        if step.kind == "Asked":
+            wanted_ms = step.bound_ms
+        elif step.kind == "Limits":
+            saturated = before_ms is not None and step.bound_ms is not None and step.bound_ms < before_ms
+        before_ms = step.bound_ms
+    return Wish(bound_ms=row.bound_ms, wanted_ms=wanted_ms, saturated=saturated, conflict=row.conflict)

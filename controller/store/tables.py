@@ -581,9 +581,9 @@ class RecommendationRow(Base):
     decided_us: Mapped[Whole]
     bound_ms: Mapped[Whole | None]
     steps: Mapped[Long]
-    """The reasons chain as JSON: [[name, bound_ms, reason], ...]."""
+    """The reasons chain as JSON, as ``tidemark.controller.store.reasons`` has it."""
     conflict: Mapped[bool]
-    """Whether completeness and the latency cap could not both be met."""
+    """Whether the bound that completeness asks for is above a cap."""
     newest_report_id: Mapped[Whole]
     slo_generation: Mapped[Whole]
     policy_generation: Mapped[Whole]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.models.curve import Curve
+from tidemark.models.curve import Curve, MeanLatency
 
 __all__ = ["GracePoint", "with_grace"]
 
@@ -34,7 +34,7 @@ class GracePoint:
     """Pairs later than bound and grace."""
     latency_base_us: float | None
     """Mean over emitted windows of the base at the first emission minus the window's end; None without any."""
-    latency_wall_us: float | None
+    latency_wall: MeanLatency | None
     """Mean over windows of the wall time of the first emission minus the window's end; None without windows."""
 
     @property
@@ -70,5 +70,5 @@ def with_grace(curve: Curve, bound_us: int, grace_us: int) -> GracePoint:
         in_grace=first.late - mended.late,
         side_output=mended.late,
         latency_base_us=first.latency_base_us,
-        latency_wall_us=first.latency_wall_us,
+        latency_wall=first.latency_wall,
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
-__all__ = ["CANDIDATE", "ENDED", "OPEN", "TRANSITIONS", "UNDER_WAY", "State"]
+__all__ = ["CANDIDATE", "ENDED", "OPEN", "TRANSITIONS", "UNDER_WAY", "State", "rollout_text"]
 
 State = Literal[
     "Recommended",
@@ -44,3 +45,13 @@ OPEN = CANDIDATE | UNDER_WAY
 
 ENDED: frozenset[State] = frozenset(state for state, follows in TRANSITIONS.items() if not follows)
 """States that nothing leaves."""
+
+
+def rollout_text(number: int, state: State, reason: str) -> str:
+    """Return where a rollout is and why, without saying its state twice."""
+    words = re.sub("(?<=[a-z])(?=[A-Z])", " ", state).lower()
+    return (
+        f"rollout {number}: {reason}"
+        if reason.startswith(words)
+        else f"rollout {number} is {words}: {reason}"
+    )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from tidemark.controller.loop import Turn
 from tidemark.controller.store.publication import NO_REPORT, OFF
-from tidemark.controller.store.tables import StreamRow
+from tidemark.controller.store.tables import RecommendationRow, StreamRow
 from tidemark.models.curve import Curve
 from tidemark.models.operators import row_level, tumbling
 from tidemark.models.replay import replay_reports
@@ -414,6 +416,40 @@ def test_a_cap_that_completeness_breaks_is_a_conflict_and_the_bound_in_use_is_he
     assert "ConstraintsConflict" in conditions(controller)
 
 
+def test_a_margin_that_crosses_the_cap_is_a_conflict_that_says_so(controller: Controller) -> None:
+    """The rows' own bound is within the cap; with the margin on top it is above, and nothing is named to yield."""
+    controller.report_all(query_reports(exponential_batches(300, 8, slow=3)))
+    controller.put("/slo", {"target": "0.9"})
+    controller.turn()
+    asked_ms = controller.status()["recommended"]["bound_ms"]
+    (point,) = controller.get("/curve", params={"bound_ms": asked_ms}).json()["points"]
+    controller.put("/slo", {"target": "0.9", "latency_cap_ms": point["latency_wall_ms"] + 1})
+    assert "ConstraintsConflict" not in conditions(controller)
+
+    controller.put("/policy", {"margin_ppm": 1_000_000})
+
+    status = controller.status()
+    assert status["recommended"]["bound_ms"] is None
+    assert "NotEnoughEvidence" not in conditions(controller)
+    (told,) = [one["detail"] for one in status["conditions"] if one["type"] == "ConstraintsConflict"]
+    assert "the SLO does not say which yields" in told
+
+
+def test_a_chain_that_an_earlier_release_wrote_is_read(controller: Controller) -> None:
+    controller.put("/slo", TARGET)
+    controller.report_all(REPORTS)
+    controller.turn()
+    with controller.service.database.write() as session:
+        row = session.scalars(select(RecommendationRow)).one()
+        row.steps = json.dumps([["quantile", 7, "why"], ["latency cap", None, "above the cap"]])
+        row.bound_ms, row.conflict = None, True
+    status = controller.status()
+    assert [step["reason"] for step in status["recommended"]["steps"]] == ["why", "above the cap"]
+    assert [one["detail"] for one in status["conditions"] if one["type"] == "ConstraintsConflict"] == [
+        "above the cap"
+    ]
+
+
 def test_the_effective_bound_is_what_the_monotone_watermark_allows(controller: Controller) -> None:
     controller.report_all(REPORTS)
     status = controller.status()
@@ -451,7 +487,9 @@ def test_the_curve_is_never_more_hopeful_than_the_exact_one_and_close_to_it(
         closer = exact.at(round(point["bound_ms"] * 1_000 * 0.98) - 2_000)
         assert point["rows"] == truth.rows - early
         assert truth.late <= point["late"] <= closer.late
-        assert (point["latency_wall_ms"] is None) == (operator == row_level())
+        assert (point["latency_unknown"] == "NoWindows") == (operator == row_level())
+        assert (point["latency_wall_ms"] is None) == (point["latency_unknown"] is not None)
+        assert (point["latency_at_least_ms"] is None) == (point["latency_unknown"] != "WindowsOpen")
 
 
 def test_the_latencies_of_the_curve_are_those_of_the_windows_that_the_horizon_can_tell_of(
@@ -464,6 +502,42 @@ def test_the_latencies_of_the_curve_are_those_of_the_windows_that_the_horizon_ca
     # The base reaches the end in batch 10, batch 11 emits with it, and ends 100 ms after its start.
     assert (zero["latency_base_ms"], zero["latency_wall_ms"]) == (0, 1_100)
     assert (three["latency_base_ms"], three["latency_wall_ms"]) == (3_000, 4_100)
+
+
+def test_windows_that_had_ended_before_the_query_began_are_no_latency_of_any_bound(
+    controller: Controller,
+) -> None:
+    """A replay of last year's rows: its windows close a year after their end, whatever the bound."""
+    year_us = 365 * 86_400_000_000
+    reports = query_reports([[("0", START_US + n * 1_000_000)] for n in range(60)], bound_ms=0)
+    controller.put("/slo", TARGET)
+    controller.report_all([replace(report, started_us=report.started_us + year_us) for report in reports])
+    controller.clock.now_us = START_US + year_us + 60_000_000
+    controller.turn()
+
+    (point,) = controller.get("/curve", params={"bound_ms": 0}).json()["points"]
+    transition = controller.status()["transition"]
+
+    assert (point["latency_wall_ms"], point["latency_at_least_ms"]) == (None, None)
+    assert point["latency_unknown"] == "NoWindows"
+    assert "latency" not in (transition or {"text": ""})["text"]
+
+
+def test_a_latency_of_windows_that_are_still_open_is_said_to_be_no_more_than_a_floor(
+    controller: Controller,
+) -> None:
+    """A minute of rows under a bound of ten: no window has closed yet."""
+    controller.report_all(query_reports([[("0", START_US + n * 1_000_000)] for n in range(60)], bound_ms=0))
+
+    (point,) = controller.get("/curve", params={"bound_ms": 600_000}).json()["points"]
+    preview = controller.get("/preview", params={"bound_ms": 600_000}).json()
+
+    assert (point["windows_emitted"], point["latency_wall_ms"]) == (0, None)
+    assert point["latency_at_least_ms"] < 60_000
+    for name in ("latency_wall_ms", "latency_at_least_ms", "latency_unknown"):
+        assert preview[name] == point[name]
+    assert "windows would come at least " in preview["text"]
+    assert "would still be open" in preview["text"]
 
 
 def test_without_bounds_the_curve_has_a_ladder_around_the_needs(controller: Controller) -> None:

@@ -16,6 +16,7 @@ from tidemark.controller.pin_cost import cost_text
 from tidemark.controller.store.pins import FLEET, StandingPin, put_pin
 from tidemark.controller.store.tables import EventRow
 from tidemark.models.curve import Curve
+from tidemark.models.duration import format_about
 from tidemark.models.replay import replay_reports
 from tidemark.models.wire import Acknowledgement, to_json_object
 
@@ -326,9 +327,11 @@ def test_a_pin_says_what_it_costs_by_the_streams_own_curve(controller: Controlle
     exact = controller.get("/curve", params={"bound_ms": [5_000, CEILING_MS]}).json()["points"]
     assert (told["bound_ms"], told["in_use_bound_ms"]) == (CEILING_MS, 5_000)
     assert told["completeness_ppm"] == exact[1]["completeness_ppm"] == 1_000_000
-    # Half a minute of reports closes no window at 30 min: what is known is how much later than at 5 s they close.
+    # Half a minute of reports closes no window at 30 min, and too few at 5 s: no latency is made of that.
     assert exact[1]["windows_emitted"] == 0
-    assert told["latency_wall_ms"] == exact[0]["latency_wall_ms"] + CEILING_MS - 5_000
+    assert [point["latency_unknown"] for point in exact] == ["WindowsOpen"] * 2
+    assert told["latency_wall_ms"] is None
+    assert "latency" not in told["text"]
     before = exact[0]["completeness_ppm"] / 10_000
     assert told["text"].startswith("job/stream: windows close 29 min 55 s later than at 5 s; ")
     assert f"completeness {before:.2f} % -> 100.00 % (predicted)" in told["text"]
@@ -378,13 +381,23 @@ def test_the_pin_holds_before_its_cost_is_worked_out_and_that_has_a_limit(
 
 
 def test_a_cost_in_words_names_both_bounds_and_what_they_do() -> None:
-    curve = Curve.of_replay(replay_reports(REPORTS), REPORTS[0].operator)
-    wider = cost_text(curve, 40_000, 5_000, "windows close")
-    narrower = cost_text(curve, 5_000, 40_000, "windows close")
-    rows = cost_text(curve, 40_000, 5_000, None)
-    assert wider.startswith("windows close 35 s later than at 5 s; mean latency ")
-    assert narrower.startswith("windows close 35 s earlier than at 40 s; ")
-    assert rows.startswith("the watermark trails 35 s more than at 5 s; ")
+    reports = query_reports(exponential_batches(300, 4))
+    curve = Curve.of_replay(replay_reports(reports), reports[0].operator)
+    wider = cost_text(curve, 65_000, 5_000, "windows close")
+    narrower = cost_text(curve, 5_000, 65_000, "windows close")
+    rows = cost_text(curve, 65_000, 5_000, None)
+    measured = curve.at(5_000_000).latency_wall
+    assert measured is not None
+    assert measured.measured_us is not None
+    # At 65 s too many windows are open to measure a latency: what it is wider by is added to what was measured.
+    was, will = (format_about(measured.measured_us + more_us) for more_us in (0, 60_000_000))
+    assert wider.startswith(
+        f"windows close 60 s later than at 5 s; mean latency {was} -> {will} (predicted); "
+    )
+    assert narrower.startswith(
+        f"windows close 60 s earlier than at 65 s; mean latency {will} -> {was} (predicted); "
+    )
+    assert rows.startswith("the watermark trails 60 s more than at 5 s; ")
     assert (
         wider.split("completeness ")[1].split(" (")[0].split(" -> ")
         == narrower.split("completeness ")[1].split(" (")[0].split(" -> ")[::-1]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.choice import choose_bound, needed_rank, percent
-from tidemark.models.curve import Curve, CurvePoint
+from tidemark.models.curve import Curve, CurvePoint, MeanLatency
 from tidemark.models.operators import tumbling
 from tidemark.models.replay import replay_per_row
 
@@ -16,7 +16,8 @@ from support.streams import SECOND, TEXTBOOK_TABLE, textbook_stream
 
 def point(bound_s: int, rows: int, late: int, latency_s: float | None = None) -> CurvePoint:
     latency_us = None if latency_s is None else latency_s * SECOND
-    return CurvePoint(bound_s * SECOND, rows, late, latency_us, latency_us, 1)
+    wall = None if latency_us is None else MeanLatency(latency_us, censored=False)
+    return CurvePoint(bound_s * SECOND, rows, late, latency_us, wall, 1)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,7 @@ def test_no_rows_are_no_evidence_with_or_without_confidence() -> None:
 
 def test_the_cap_is_on_the_latency_that_was_asked_for() -> None:
     """Base and wall latency differ by the rows' delay."""
-    both = CurvePoint(SECOND, 10, 0, 2.0 * SECOND, 5.0 * SECOND, 1)
+    both = CurvePoint(SECOND, 10, 0, 2.0 * SECOND, MeanLatency(5.0 * SECOND, censored=False), 1)
     assert choose_bound([both], 900_000, 3 * SECOND).point == both
     assert choose_bound([both], 900_000, 3 * SECOND, latency="wall").failing == ("latency",)
 

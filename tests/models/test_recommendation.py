@@ -151,14 +151,14 @@ def test_unknown_rows_within_a_tenth_of_the_budget_are_said_and_let_pass() -> No
     """1 of 1,001 rows is within a tenth of 1 %."""
     found = recommend(inputs(THOUSAND, unknown_rows=1, in_use_ms=5_000))
     assert found.bound_ms == 996
-    assert step(found, "unknown rows").reason == "1 rows of unknown need, too few to matter"
+    assert step(found, "unknown rows").reason == "1 row of unknown need, too few to matter"
 
 
 def test_a_lost_batch_never_narrows() -> None:
     """Nobody knows how many rows it held."""
     found = recommend(inputs(THOUSAND, missing_batches=1, in_use_ms=5_000))
     assert found.bound_ms == 5_000
-    assert "1 batches never reported" in found.reason
+    assert "1 batch never reported" in found.reason
 
 
 @pytest.mark.parametrize("in_use_ms", [None, 500, 996])
@@ -178,7 +178,11 @@ def test_unknown_rows_do_not_keep_a_bound_from_being_widened(in_use_ms: int | No
         ("catching up", {"lag_us": 10_501 * MS}, "event time is 10 s further behind the clock than usual"),
         ("catching up", {"recent_pace_ppm": None}, "too few batches to tell whether the stream keeps up"),
         ("catching up", {"batch_gap_us": None}, "too few batches to tell whether the stream keeps up"),
-        ("silent partitions", {"silent_partitions": 2}, "are silent, and may come late: 2"),
+        (
+            "silent partitions",
+            {"silent_partitions": 2},
+            "2 partitions that used to report are silent, and may come late",
+        ),
     ],
 )
 def test_nothing_is_narrowed_on_delays_that_may_not_be_the_streams_own_but_it_is_widened(
@@ -289,6 +293,70 @@ def test_an_operator_without_windows_breaks_no_cap() -> None:
     found = recommend(inputs(THOUSAND, slo=capped(None), windows=False))
     assert found.bound_ms == 996
     assert step(found, "latency cap").reason == ("no latency is known yet to hold against the cap of 1.5 s")
+
+
+def test_a_margin_that_crosses_the_cap_is_a_conflict_and_not_a_bound_that_is_missing_for_no_reason() -> None:
+    """The rows ask for 996 ms, which wait 1.996 s; with half as much again they wait 2.5 s, and the cap is 2.1 s."""
+    policy = Policy(margin_ppm=500_000)
+    found = recommend(inputs(THOUSAND, slo=capped(None, cap_ms=2_100), policy=policy))
+
+    assert (found.bound_ms, found.asked_ms, found.conflict) == (None, 996, True)
+    assert found.steps[-1].kind == "LatencyCap"
+    assert found.steps[-1].crosses_ms == 1_500
+
+
+@pytest.mark.parametrize("yields", [None, "latency", "completeness"])
+def test_a_cap_that_is_crossed_is_a_conflict_whatever_yields(yields: Any) -> None:
+    """The step that crosses it says so, with what was asked for; nobody has to know what the step is called."""
+    found = recommend(inputs(THOUSAND, slo=capped(yields)))
+
+    assert [step.crosses_ms for step in found.steps if step.kind == "LatencyCap"] == [996]
+    assert found.conflict
+    assert not recommend(inputs(THOUSAND, slo=capped(yields, cap_ms=1_996))).conflict
+
+
+@given(
+    margin=st.integers(0, 2_000_000),
+    cap=st.none() | st.integers(0, 3_000),
+    in_use=st.none() | st.integers(0, 3_000),
+    yields=st.sampled_from([None, "completeness", "latency"]),
+    silent=st.integers(0, 1),
+)
+@settings(deadline=None, max_examples=200)
+def test_with_evidence_there_is_a_bound_or_a_conflict(
+    *, margin: int, cap: int | None, in_use: int | None, yields: Any, silent: int
+) -> None:
+    found = recommend(
+        inputs(
+            THOUSAND,
+            slo=Slo(target_ppm=990_000, latency_cap_ms=cap, yields=yields),
+            policy=Policy(margin_ppm=margin),
+            in_use_ms=in_use,
+            progress=replace(STEADY, silent_partitions=silent),
+        )
+    )
+
+    assert found.bound_ms is not None or found.conflict
+
+
+def test_a_latency_of_windows_that_are_open_is_not_held_against_a_cap_that_it_has_not_crossed() -> None:
+    """A floor of 4 s is above a cap of 3 s for sure; below one of 5 s it says nothing, and that is said."""
+    ends, steps = np.arange(0, 10, 2, dtype=np.int64) * 1_000 * MS, np.arange(9, dtype=np.int64) * 1_000 * MS
+    need = np.full(1_000, 60_000 * MS)
+    open_windows = replace(
+        inputs([1]),
+        curve=Curve(ExactNeeds(need, np.ones_like(need)), Emissions(ends, steps, steps)),
+        evidence=replace(inputs([1]).evidence, rows=1_000),
+    )
+
+    below = recommend(replace(open_windows, slo=capped(None, cap_ms=5_000)))
+    above = recommend(replace(open_windows, slo=capped(None, cap_ms=3_000)))
+
+    assert (below.bound_ms, below.conflict) == (60_000, False)
+    assert step(below, "latency cap").reason == (
+        "the mean latency is at least 4 s, and too many windows are open yet to hold it against the cap of 5 s"
+    )
+    assert (above.bound_ms, above.conflict) == (None, True)
 
 
 # -- limits and dead band ------------------------------------------------------------------------------------

@@ -123,6 +123,7 @@ def test_a_state_cap_that_does_not_fit_is_settled_as_the_slo_says(yields: Any, b
     found = recommend(inputs(slo=slo, state_rows=2_000))
     assert found.bound_ms == bound_ms
     assert "about 2,996 rows of state, above the cap of 2,500" in step(found, "state cap")[1]
+    assert [(one.kind, one.crosses_ms) for one in found.steps if one.crosses_ms] == [("StateCap", 996)]
 
 
 def test_a_state_cap_that_fits_or_cannot_be_told_changes_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
+from tidemark.models.curve import LatencyUnknown
 
 __all__ = ["Curve", "CurveBasis", "CurvePoint", "Operating"]
 
@@ -21,7 +22,14 @@ class CurvePoint(Answer):
     latency_base_ms: int | None
     """Mean over emitted windows of the base at emission minus the window's end, in milliseconds; null when none was."""
     latency_wall_ms: int | None
-    """Mean over windows of the wall time of emission minus the window's end, in milliseconds; null without windows."""
+    """Mean over windows of the wall time of emission minus the window's end, in milliseconds; null when it is not
+    measured."""
+    latency_at_least_ms: int | None
+    """The least that this mean can be while too many windows are open to measure it; null when it is measured."""
+    latency_unknown: LatencyUnknown | None
+    """Why the mean is not known: there is no window to measure it on (``NoWindows``: the operator has none, none that
+    ended since the query began has come to its close, or the reports are not kept any more), or too many are still open
+    (``WindowsOpen``); null when it is measured."""
     windows_emitted: int
     """Windows that would have been emitted."""
     completeness_least_ppm: int | None

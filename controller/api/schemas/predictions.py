@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
+from tidemark.models.curve import LatencyUnknown
 from tidemark.models.wire import ChangeKind
 
 __all__ = ["Expected", "Prediction", "PredictionPage", "Realised", "Transition"]
@@ -40,7 +41,8 @@ class Expected(Answer):
     latency_base_ms: int | None
     """Mean over windows of the base at emission minus the window's end, in milliseconds."""
     latency_wall_ms: int | None
-    """Mean over windows of the wall time of emission minus the window's end, in milliseconds."""
+    """Mean over windows of the wall time of emission minus the window's end, in milliseconds; null when too few
+    windows had closed to measure it."""
     text: str
     """The same as a sentence."""
 
@@ -52,6 +54,12 @@ class Transition(Expected):
     """Whether it widens, narrows or leaves the bound in use."""
     at_us: int
     """From when it is counted: the end of the newest batch, in microseconds since the epoch."""
+    latency_at_least_ms: int | None
+    """The least that this mean can be while too many windows are open to measure it; null when it is measured."""
+    latency_unknown: LatencyUnknown | None
+    """Why the mean is not known: there is no window to measure it on (``NoWindows``: the operator has none, none that
+    ended since the query began has come to its close, or the reports are not kept any more), or too many are still open
+    (``WindowsOpen``); null when it is measured."""
 
 
 class Realised(Answer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
+from tidemark.models.curve import LatencyUnknown
 
 __all__ = ["Preview"]
 
@@ -35,7 +36,13 @@ class Preview(Answer):
     latency_base_ms: int | None
     """Mean base at emission minus the window's end, in milliseconds."""
     latency_wall_ms: int | None
-    """Mean wall time of emission minus the window's end, in milliseconds."""
+    """Mean wall time of emission minus the window's end, in milliseconds; null when it is not measured."""
+    latency_at_least_ms: int | None
+    """The least that this mean can be while too many windows are open to measure it; null when it is measured."""
+    latency_unknown: LatencyUnknown | None
+    """Why the mean is not known: there is no window to measure it on (``NoWindows``: the operator has none, none that
+    ended since the query began has come to its close, or the reports are not kept any more), or too many are still open
+    (``WindowsOpen``); null when it is measured."""
     state_rows: int | None
     """Rows of state once it is in effect, an estimate."""
     state_bytes: int | None
@@ -43,7 +50,7 @@ class Preview(Answer):
     meets_target: bool | None
     """Whether it certifies the target; null without an SLO or with too few rows."""
     meets_latency_cap: bool | None
-    """Whether the mean wall latency is within the cap; null without a cap."""
+    """Whether the mean wall latency is within the cap; null without a cap, and while it cannot be told."""
     meets_state_cap: bool | None
     """Whether the state is within the cap; null without a cap."""
     text: str
