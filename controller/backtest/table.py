@@ -12,6 +12,7 @@ from rich.table import Table
 
 from tidemark.controller.backtest.trial import Outcome, Trial
 from tidemark.models.duration import MICROSECONDS, format_about, format_duration
+from tidemark.models.plural import plural
 from tidemark.models.target import PPM, format_target
 
 __all__ = ["LEGEND", "floor_percent", "format_latency", "heading", "ratio", "show"]
@@ -82,8 +83,8 @@ def heading(trial: Trial, name: str) -> list[str]:
     else:
         asked += " of all rows (occurrences)"
     arrivals = trial.arrivals
-    size = f"{arrivals.rows:,} rows, {arrivals.partitions:,} partitions"
-    span = f"{format_about(arrivals.last_us - arrivals.first_us)}, {arrivals.slots:,} slots"
+    size = f"{plural(arrivals.rows, 'row')}, {plural(arrivals.partitions, 'partition')}"
+    span = f"{format_about(arrivals.last_us - arrivals.first_us)}, {plural(arrivals.slots, 'slot')}"
     fixed = f"bound {format_duration(yardstick.fixed_bound_us)}"
     latency = f"mean latency {format_latency(yardstick.fixed_score.latency_mean_us)}"
     return [

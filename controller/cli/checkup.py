@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark.controller.cli.remote import TOKEN_VARIABLE
 from tidemark.controller.paths import stream_path
 from tidemark.models.duration import format_duration
+from tidemark.models.plural import plural
 from tidemark.models.target import PPM
 
 if TYPE_CHECKING:
@@ -117,8 +118,8 @@ class _Checkup:
                 yield Finding(missing.pop(kind), self._step(kind))
                 return
         yield Finding(
-            f"reports come: {evidence['batches']:,} batches, {evidence['partitions']:,} partitions, "
-            f"{evidence['rows']:,} rows with a known need"
+            f"reports {'came' if 'Paused' in missing else 'come'}: {plural(evidence['batches'], 'batch', 'batches')}, "
+            f"{plural(evidence['partitions'], 'partition')}, {plural(evidence['rows'], 'row')} with a known need"
         )
 
     def _slo(self, missing: dict[str, str]) -> Iterator[Finding]:
@@ -139,7 +140,7 @@ class _Checkup:
         if told is not None:
             yield Finding(told, self._step("NotEnoughEvidence"))
             return
-        yield Finding(f"there is enough evidence: {rows:,} rows, and {needed or 0:,} are needed")
+        yield Finding(f"there is enough evidence: {plural(rows, 'row')}, and {needed or 0:,} are needed")
         recommended = self.status["recommended"]
         if recommended is not None and recommended["bound_ms"] is not None:
             yield Finding(f"recommended is a bound of {_bound(recommended['bound_ms'])}")
@@ -158,7 +159,9 @@ class _Checkup:
         told = missing.pop("BoundNotAcknowledged", None)
         if told is not None:
             yield Finding(told, self._step(f"BoundNotAcknowledged in {mode}"))
-        elif (applied := self.status["applied"]) is not None and applied["generation"] is not None:
+        elif not {"Pinned", "Paused"} & missing.keys() and (
+            (applied := self.status["applied"]) is not None and applied["generation"] is not None
+        ):
             yield Finding(f"the job has taken it up: it acknowledged {_bound(applied['bound_ms'])}")
         live = self.status.get("live")
         if live is not None:
@@ -180,7 +183,7 @@ def _bound(bound_ms: int) -> str:
 
 def _unpin(status: Mapping[str, Any], place: Place) -> str:
     scope = (status.get("pin") or {}).get("scope", "stream")
-    options = {"fleet": [], "job": ["--job", place.job]}.get(
+    options = {"fleet": ["--fleet"], "job": ["--job", place.job]}.get(
         scope, ["--job", place.job, "--stream", place.stream]
     )
     return place.tidemark("unpin", *options)
@@ -204,7 +207,10 @@ def _held(place: Place, what: str) -> str:
 
 STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     "NoReportYet": lambda _, place: place.start(),
-    "NoRecentReport": lambda _, place: f"if the job has ended, {place.start()}; else see the driver's log",
+    "NoRecentReport": lambda _, place: (
+        f"if the job has ended, {place.start()}, or when it should stay so, "
+        f"{place.tidemark('pause', place.job, place.stream, '--reason', '...')}; else see the driver's log"
+    ),
     "NoSlo": lambda _, place: place.tidemark("slo set", place.job, place.stream, "--target", "0.99"),
     "NotEnoughEvidence": lambda _, place: (
         f"let the job run, then {place.tidemark('doctor', place.job, place.stream)}"

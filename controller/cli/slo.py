@@ -22,6 +22,7 @@ from tidemark.controller.cli.remote import (
     asking,
 )
 from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, share, table, told
+from tidemark.models.plural import plural
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import SloAnswer
@@ -174,7 +175,7 @@ def slo_text(slo: SloAnswer) -> str:
     if slo.latency_cap_ms is not None:
         parts.append(f"a mean latency of at most {duration(slo.latency_cap_ms)}")
     if slo.state_cap_rows is not None:
-        parts.append(f"at most {slo.state_cap_rows:,} rows of state")
+        parts.append(f"at most {plural(slo.state_cap_rows, 'row')} of state")
     if slo.worst_window_ppm is not None:
         parts.append(f"{share(slo.worst_window_ppm)} of the rows in every window")
     return ", ".join(parts) + ("" if slo.yields is None else f"; {slo.yields} yields")
@@ -187,7 +188,7 @@ def _facts(slo: SloAnswer) -> dict[str, str]:
         "slices": f"{share(slo.slices_ppm)} of the windows, where the objective is timeslices",
         "window": duration(slo.window_ms),
         "latency cap": duration(slo.latency_cap_ms),
-        "state cap": "-" if slo.state_cap_rows is None else f"{slo.state_cap_rows:,} rows",
+        "state cap": "-" if slo.state_cap_rows is None else plural(slo.state_cap_rows, "row"),
         "worst window": share(slo.worst_window_ppm),
         "yields": slo.yields or "-",
         "confidence": share(slo.confidence_ppm),

@@ -17,6 +17,8 @@ from tidemark.controller.cli.remote import (
 )
 from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, table, told
 from tidemark.controller.cli.slo import slo_text
+from tidemark.models.plural import plural
+from tidemark.models.rollout.states import rollout_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from tidemark.controller.api.schemas import (
         Budget,
         Completeness,
+        Evidence,
         JobStatus,
         JobSummary,
         StreamStatus,
@@ -87,7 +90,7 @@ def _show_job(job: JobStatus, streams: Iterable[StreamSummary]) -> None:
     for condition in job.conditions:
         typer.echo(f"{condition.stream}: {condition.type}: {condition.detail}")
     if job.more_conditions:
-        typer.echo(f"and {job.more_conditions:,} more conditions")
+        typer.echo(f"and {plural(job.more_conditions, 'more condition')}")
 
 
 def _show_stream(found: StreamStatus) -> None:
@@ -102,12 +105,10 @@ def _show_stream(found: StreamStatus) -> None:
         f"at {moment(found.applied.applied_us)}",
         "recommended": _recommended(found),
         "the job is told": _told(found),
-        "evidence": f"{found.evidence.rows:,} rows in {found.evidence.batches:,} batches of "
-        f"{found.evidence.partitions:,} partitions, {moment(found.evidence.from_us)} to "
-        f"{moment(found.evidence.to_us)}",
+        "evidence": _evidence(found.evidence),
     }
     if found.rollout is not None:
-        facts["rollout"] = f"{found.rollout.id} is {found.rollout.state}: {found.rollout.reason}"
+        facts["rollout"] = rollout_text(found.rollout.id, found.rollout.state, found.rollout.reason)
     if found.transition is not None:
         facts["what it will do"] = found.transition.text
     if found.budget is not None:
@@ -117,13 +118,22 @@ def _show_stream(found: StreamStatus) -> None:
         typer.echo(f"{condition.type}: {condition.detail}")
 
 
+def _evidence(seen: Evidence) -> str:
+    if not seen.batches:
+        return "none yet: no report came"
+    return (
+        f"{plural(seen.rows, 'row')} in {plural(seen.batches, 'batch', 'batches')} of "
+        f"{plural(seen.partitions, 'partition')}, {moment(seen.from_us)} to {moment(seen.to_us)}"
+    )
+
+
 def _completeness(seen: Completeness) -> str:
     if seen.least_ppm is None or seen.most_ppm is None:
         return "not known: no rows yet"
     share = percent(seen.least_ppm)
     if seen.least_ppm != seen.most_ppm:
         share = f"{share} to {percent(seen.most_ppm)}"
-    return f"{share} of {seen.rows:,} rows" + (", provisional" if seen.provisional else "")
+    return f"{share} of {plural(seen.rows, 'row')}" + (", provisional" if seen.provisional else "")
 
 
 def _budget(budget: Budget) -> str:

@@ -16,6 +16,7 @@ from rich.table import Table
 from tidemark.controller.cli.fail import fail
 from tidemark.models.duration import format_duration
 from tidemark.models.operators import Int64s
+from tidemark.models.plural import plural
 
 if TYPE_CHECKING:
     from tidemark.controller.traces.format import Trace
@@ -149,7 +150,7 @@ def _trace_files(
     write_trace(output, made.trace)
     say = show_trace(made.trace, output)
     if made.null_rows:
-        say(f"left out: {made.null_rows:,} rows with a null")
+        say(f"left out: {plural(made.null_rows, 'row')} with a null")
     say_early(say, made.trace)
     for column in made.without_zone:
         say(f"note: column {column!r} has times without a zone; they were taken as UTC")
@@ -201,7 +202,7 @@ def say_early(say: Callable[[str], None], trace: Trace, resolution_us: int = 1) 
     """
     early = int((trace.arrival_time_us + resolution_us <= trace.event_time_us).sum())
     if early:
-        say(f"note: {early:,} rows arrived before their event: two clocks disagree")
+        say(f"note: {plural(early, 'row')} arrived before their event: two clocks disagree")
 
 
 def _facts(trace: Trace) -> list[tuple[str, str]]:

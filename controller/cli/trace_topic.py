@@ -11,6 +11,7 @@ from tidemark.controller.cli.trace import progress_bar, say_early, show_trace
 from tidemark.controller.traces.format import write_trace
 from tidemark.controller.traces.messages import Origins, TraceOfTopic
 from tidemark.models.duration import format_duration
+from tidemark.models.plural import plural
 
 if TYPE_CHECKING:
     from tidemark.controller.traces.messages import MadeFromTopic
@@ -81,7 +82,7 @@ def _show(made: MadeFromTopic, origins: Origins, output: Path) -> None:
         say(f"arrival: field {origins.arrival!r} of the value")
     else:
         for kind, rows in made.timestamp_types.items():
-            which = f" of {rows:,} rows" if len(made.timestamp_types) > 1 else ""
+            which = f" of {plural(rows, 'row')}" if len(made.timestamp_types) > 1 else ""
             say(f"arrival: the timestamp{which} is {kind}, {_CLOCKS[kind]}; to the millisecond")
     if made.unreadable:
         say(_left_out(made, "left out: "))
@@ -100,4 +101,4 @@ def _left_out(made: MadeFromTopic, introduction: str) -> str:
     if not made.unreadable:
         return ""
     reasons = "; ".join(f"{fault}: {count:,}" for fault, count in made.unreadable.items())
-    return f"{introduction}{sum(made.unreadable.values()):,} messages ({reasons})"
+    return f"{introduction}{plural(sum(made.unreadable.values()), 'message')} ({reasons})"

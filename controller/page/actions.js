@@ -67,7 +67,7 @@ function confirmRollout(path, rollout, act, shell) {
                 : `It ${back ? "takes" : "will take"} the bound ${back ? "back " : ""}from ${from} to ${to}.`,
             !back &&
                 predicted.rows > 0 &&
-                `Predicted: ${shares(predicted.least_ppm, predicted.most_ppm)} kept, mean latency ${duration(predicted.latency_wall_ms)}, ${about(predicted.state_rows)} rows of state.`,
+                `Predicted: ${shares(predicted.least_ppm, predicted.most_ppm)} kept, mean latency ${predicted.latency_wall_ms === null ? "not known" : duration(predicted.latency_wall_ms)}, ${predicted.state_rows === null ? "state not known" : `${about(predicted.state_rows)} rows of state`}.`,
             told,
         ],
         verb,

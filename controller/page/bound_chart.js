@@ -4,7 +4,7 @@ import { Card, TimeChart, drawMark, durationSteps } from "./chart.js";
 import { el, put } from "./dom.js";
 import { duration, fullMoment, moment, target } from "./format.js";
 import { colour } from "./theme.js";
-import { rolloutState } from "./words.js";
+import { plural, rolloutState } from "./words.js";
 
 const GOES_BEYOND = 2.5;
 const SHOWN_BELOW = 0.3;
@@ -91,7 +91,7 @@ export class BoundChart {
                 );
             }),
             told.length > MARKS_TOLD &&
-                el("li", { class: "dim", text: `and ${told.length - MARKS_TOLD} more rollouts` }),
+                el("li", { class: "dim", text: `and ${plural(told.length - MARKS_TOLD, "more rollout")}` }),
         );
     }
 

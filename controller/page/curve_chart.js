@@ -3,9 +3,9 @@
 import { Away, Refused, get, query } from "./api.js";
 import { AXIS_WIDTH, Card, axis, durationSteps } from "./chart.js";
 import { badge, el, put, say } from "./dom.js";
-import { about, bytes, count, duration, exactDuration, parseDuration, share, shares, target } from "./format.js";
+import { about, bytes, count, duration, exactDuration, latency, parseDuration, share, shares, target } from "./format.js";
 import { colour, onTheme } from "./theme.js";
-import { sentence } from "./words.js";
+import { latencyUnknown, sentence } from "./words.js";
 
 const { uPlot } = globalThis;
 const ASK_AFTER_MS = 150;
@@ -470,7 +470,7 @@ export class CurveChart {
         put(this.#told, previewOf(told));
         this.#slider.setAttribute(
             "aria-valuetext",
-            `${exactDuration(this.#bound)}: ${shares(told.completeness_least_ppm, told.completeness_most_ppm)} kept, mean latency ${duration(told.latency_wall_ms)}`,
+            `${exactDuration(this.#bound)}: ${shares(told.completeness_least_ppm, told.completeness_most_ppm)} kept, mean latency ${latency(told)}`,
         );
     }
 }
@@ -499,8 +499,9 @@ function previewOf(told) {
             figure("late rows a day", about(told.late_a_day), `${count(told.late)} of ${about(told.rows)} seen`),
             figure(
                 "mean latency",
-                duration(told.latency_wall_ms),
-                verdict(told.meets_latency_cap, "within the cap", "above the cap"),
+                latency(told),
+                verdict(told.meets_latency_cap, "within the cap", "above the cap") ??
+                    latencyUnknown(told.latency_unknown),
             ),
             figure(
                 "state",

@@ -34,6 +34,7 @@ export function duration(ms) {
     if (ms === null || ms === undefined) return UNKNOWN;
     const size = Math.abs(ms);
     const sign = ms < 0 ? "−" : "";
+    if (ms === 0) return "0 s";
     if (size < 1_000) return `${sign}${digits(size, 3)} ms`;
     if (size < 120_000) return `${sign}${trimmed(size / 1_000, size < 10_000 ? 2 : 1)} s`;
     const parts = [];
@@ -50,7 +51,7 @@ export function duration(ms) {
 /** A duration to the millisecond, in seconds below two minutes: as the command line takes it. */
 export function exactDuration(ms) {
     if (ms === null || ms === undefined) return UNKNOWN;
-    if (Math.abs(ms) < 1_000) return `${ms} ms`;
+    if (ms !== 0 && Math.abs(ms) < 1_000) return `${ms} ms`;
     if (Math.abs(ms) < 120_000) return `${trimmed(ms / 1_000, 3)} s`;
     const parts = [];
     let rest = ms;
@@ -61,6 +62,13 @@ export function exactDuration(ms) {
     }
     if (rest) parts.push(`${trimmed(rest / 1_000, 3)} s`);
     return parts.join(" ");
+}
+
+/** The mean latency of an answer: as measured, or the least that it can be while too many windows are open. */
+export function latency(told) {
+    return told.latency_at_least_ms === null || told.latency_at_least_ms === undefined
+        ? duration(told.latency_wall_ms)
+        : `at least ${duration(told.latency_at_least_ms)}`;
 }
 
 /** A share in parts per million as a percentage, rounded down: 100 % is all. More digits the nearer it is. */

@@ -2,6 +2,7 @@
 
 import { Card, TimeChart } from "./chart.js";
 import { about, count, trimmed } from "./format.js";
+import { plural } from "./words.js";
 
 /** The card. */
 export class LateChart {
@@ -72,5 +73,5 @@ function labelOf(slots) {
     const seen = slots.filter((slot) => slot.rows !== null);
     if (!seen.length) return "Late rows over time: nothing was reported in this span.";
     const late = seen.reduce((sum, slot) => sum + (slot.late_most ?? 0), 0);
-    return `Late rows over time: ${count(late)} rows at the most came too late in ${seen.length} slots with data of ${slots.length}.`;
+    return `Late rows over time: ${plural(late, "row")} at the most came too late in ${seen.length} slots with data of ${slots.length}.`;
 }

@@ -5,7 +5,7 @@ import { rolloutButtons } from "./actions.js";
 import { Card } from "./chart.js";
 import { badge, button, el, icon, put } from "./dom.js";
 import { about, ago, count, duration, fullMoment, moment, share, shares, trimmed } from "./format.js";
-import { condition, gate, rolloutState, spaced, step } from "./words.js";
+import { condition, gate, plural, rolloutState, spaced, step } from "./words.js";
 
 const WAY = ["Recommended", "AwaitingApproval", "Published", "Acknowledged", "Effective", "Verified"];
 const OLDER = 5;
@@ -106,13 +106,17 @@ function stepper(rollout) {
 function promised(rollout) {
     const { predicted, judged } = rollout;
     const said = predicted.rows
-        ? `Predicted ${shares(predicted.least_ppm, predicted.most_ppm)} kept, latency ${duration(predicted.latency_wall_ms)}.`
+        ? `Predicted ${shares(predicted.least_ppm, predicted.most_ppm)} kept, mean latency ${predicted.latency_wall_ms === null ? "not known" : duration(predicted.latency_wall_ms)}.`
         : "Nothing could be predicted.";
     if (!rollout.effective_us) return said;
     const kept = judged.rows
         ? share(Math.floor(((judged.rows - judged.late_most) / judged.rows) * 1e6))
         : "nothing yet";
-    return `${said} Judged ${count(judged.rows)} of ${count(judged.needed_rows)} rows: ${kept}${judged.rows ? " kept" : ""}.`;
+    const seen =
+        judged.rows < judged.needed_rows
+            ? `${count(judged.rows)} of the ${count(judged.needed_rows)} rows that it takes`
+            : plural(judged.rows, "row");
+    return `${said} Judged ${seen}: ${kept}${judged.rows ? " kept" : ""}.`;
 }
 
 function olderRow(rollout) {

@@ -5,7 +5,7 @@ import { pauseButton } from "./actions.js";
 import { BoundChart } from "./bound_chart.js";
 import { CurveChart } from "./curve_chart.js";
 import { badge, button, el, icon, put, say } from "./dom.js";
-import { about, ago, budget, bytes, coarse, count, duration, fullMoment, moment, shares, target } from "./format.js";
+import { about, ago, budget, bytes, coarse, count, duration, fullMoment, latency, moment, shares, target } from "./format.js";
 import { Heatmap } from "./heatmap.js";
 import { LateChart } from "./late_chart.js";
 import {
@@ -19,7 +19,7 @@ import {
 } from "./panels.js";
 import { fleetHash, setOptions, streamHash } from "./router.js";
 import { openSloForm } from "./slo_form.js";
-import { budgetKind } from "./words.js";
+import { budgetKind, latencyUnknown, plural } from "./words.js";
 
 const SPANS = {
     "1h": ["1 h", 3_600_000],
@@ -375,7 +375,7 @@ function tilesOf(status) {
             [
                 "the horizon of the evidence",
                 completeness.provisional ? "provisional" : null,
-                completeness.missing_batches ? `${count(completeness.missing_batches)} batches missing` : null,
+                completeness.missing_batches ? `${plural(completeness.missing_batches, "batch", "batches")} missing` : null,
             ]
                 .filter(Boolean)
                 .join(", "),
@@ -395,9 +395,9 @@ function tilesOf(status) {
         ),
         tile(
             "Expected latency",
-            transition ? duration(transition.latency_wall_ms) : "–",
+            transition ? latency(transition) : "–",
             transition
-                ? `mean, at the recommended bound${slo?.latency_cap_ms ? `; cap ${duration(slo.latency_cap_ms)}` : ""}`
+                ? `${latencyUnknown(transition.latency_unknown) ?? "mean, at the recommended bound"}${slo?.latency_cap_ms ? `; cap ${duration(slo.latency_cap_ms)}` : ""}`
                 : "nothing is recommended",
         ),
         tile(

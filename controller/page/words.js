@@ -8,7 +8,7 @@ const CONDITIONS = {
     ConstraintsConflict: ["bad", "SLO and caps conflict"],
     PartitionSkewed: ["warn", "Skewed partition"],
     RolledBack: ["warn", "Rolled back"],
-    NoRecentReport: ["bad", "No recent report"],
+    NoRecentReport: ["warn", "No recent report"],
     CoverageGap: ["warn", "Batches missing"],
     RowsNotCounted: ["warn", "Rows not counted"],
     NeedsUnknown: ["warn", "Needs unknown"],
@@ -82,6 +82,11 @@ export function step(name) {
 export function spaced(name) {
     const words = name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
     return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** Why a mean latency is not known, by what the controller calls it. */
+export function latencyUnknown(why) {
+    return { NoWindows: "no window has closed in time to tell", WindowsOpen: "too many windows are still open" }[why];
 }
 
 /** A text of the controller as a sentence. */

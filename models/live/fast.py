@@ -20,6 +20,7 @@ from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_la
 from tidemark.models.live.open_keys import OpenKeys
 from tidemark.models.live.partitions import Activity, Partitions
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow
+from tidemark.models.plural import plural
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.policies.reports import PartitionBases, seen_of_report
 from tidemark.models.policies.tidemark import Tidemark
@@ -255,7 +256,8 @@ class FastPolicy:
         if activity.behind_us is not None:
             limit_us = activity.behind_us - order.bound_us
             if watermark_us > limit_us:
-                told = f"{len(activity.behind)} partitions have rows that are not read yet"
+                verb = "has" if len(activity.behind) == 1 else "have"
+                told = f"{plural(len(activity.behind), 'partition')} {verb} rows that are not read yet"
                 watermark_us, reason = (
                     limit_us,
                     f"{told}: {format_duration(order.bound_us)} behind them ({reason})",

@@ -24,6 +24,7 @@ from rich.console import Console
 
 from tidemark.models.duration import format_duration, parse_duration
 from tidemark.models.operators import TimeWindow
+from tidemark.models.plural import plural
 from tidemark.models.target import parse_target
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoError
 from tidemark.spark_jobs.demo.feed import Feed, TraceFeed
@@ -105,12 +106,12 @@ def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console:
     plan, window_us, guess_us = _prepare(chosen, folder)
     operator = TimeWindow(window_us, window_us)
     console.print(
-        f"{plan.rows:,} rows, {len(np.unique(plan.arrivals.partition))} partitions, "
+        f"{plural(plan.rows, 'row')}, {plural(len(np.unique(plan.arrivals.partition)), 'partition')}, "
         f"windows of {format_duration(window_us)}, target {target}, guessed bound {format_duration(guess_us)}"
     )
     if chosen.trace:
         console.print(
-            f"coarsened to {plan.batches} batches (at most {chosen.slots}): each holds up to "
+            f"coarsened to {plural(plan.batches, 'batch', 'batches')} (at most {chosen.slots}): each holds up to "
             f"{format_duration(plan.slot_us)} of arrivals, so latencies are no finer than that"
         )
     with ExitStack() as stack:

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from tidemark.models.duration import format_about, format_duration
+from tidemark.models.plural import plural
 from tidemark.spark_jobs.demo.outcome import Outcome
 
 __all__ = ["View", "comparison"]
@@ -85,8 +86,11 @@ def _table(status: Mapping[str, Any], partitions: Mapping[str, Any], state_rows:
         "bound recommended", _ms(recommended) if recommended is not None else "not enough evidence yet"
     )
     table.add_row("completeness so far", _completeness(status))
-    table.add_row("evidence", f"{evidence.get('rows', 0):,} rows in {evidence.get('batches', 0)} batches")
-    table.add_row("state", f"{state_rows:,} rows")
+    table.add_row(
+        "evidence",
+        f"{plural(evidence.get('rows', 0), 'row')} in {plural(evidence.get('batches', 0), 'batch', 'batches')}",
+    )
+    table.add_row("state", plural(state_rows, "row"))
     every = partitions.get("partitions", [])
     slowest = sorted(every, key=lambda part: -(part.get("need_ms") or 0))[:_SLOWEST]
     told = ", ".join(f"{part['partition']} needs {_ms(part.get('need_ms'))}" for part in slowest)

@@ -307,11 +307,46 @@ def test_a_silent_stream_is_held_and_said_and_narrowed_when_it_is_back(controlle
     )
     told = detail(controller, "NoRecentReport")
     assert told is not None
-    assert told.endswith("is the job running?")
+    assert told.endswith("is the job running? If it ended on purpose, pause the stream")
     controller.report(WIDE[-1])
     controller.turn()
     assert controller.status()["recommended"]["bound_ms"] < 20_000
     assert detail(controller, "NoRecentReport") is None
+
+
+def test_what_a_person_rolls_out_has_the_prediction_that_is_kept_of_it(controller: Controller) -> None:
+    """One prediction: a rollout without any must not stand beside one that is listed and scored."""
+    controller.report_all(WIDE)
+    controller.put("/slo", {"target": "0.99"})
+    controller.turn()
+    controller.put("/policy", {"mode": "OnRestart"})
+
+    (rollout,) = controller.get("/rollouts").json()["rollouts"]
+    (prediction,) = controller.get("/predictions").json()["predictions"]
+
+    assert rollout["generation"] == prediction["generation"]
+    assert rollout["predicted"]["rows"] > 0
+    for name in ("rows", "late", "least_ppm", "most_ppm", "latency_wall_ms", "state_rows"):
+        assert rollout["predicted"][name] == prediction[name]
+
+
+def test_silence_of_a_stream_that_is_paused_is_told_with_the_pause_and_is_no_alarm(
+    controller: Controller,
+) -> None:
+    controller.report_all(WIDE)
+    controller.put("/slo", {"target": "0.99"})
+    controller.http.post(STREAM + ":pause", json={"reason": "ended on purpose"})
+    controller.clock.now_us += 11_000_000
+    controller.look()
+
+    assert detail(controller, "NoRecentReport") is None
+    assert detail(controller, "Paused") == (
+        "nothing new is rolled: ended on purpose; no report for 11 s, where 1 s between batches is typical"
+    )
+    (stream,) = controller.http.get("/v1/fleet").json()["streams"]
+    assert (stream["worst"]["type"], stream["alerts"]) == ("Paused", [])
+    (job,) = controller.http.get("/v1/jobs").json()["jobs"]
+    assert job["worst"]["type"] == "Paused"
 
 
 def test_a_partition_that_falls_silent_holds_every_narrowing_and_is_said(controller: Controller) -> None:
@@ -321,8 +356,10 @@ def test_a_partition_that_falls_silent_holds_every_narrowing_and_is_said(control
     controller.report_all(restarted_reports(WIDE, three, bound_ms=60_000, generation=None))
     controller.turn()
     assert controller.status()["recommended"]["bound_ms"] == 60_000
-    assert "silent, and may come late: 1" in step(controller, "silent partitions")
-    assert "silent: 1;" in (detail(controller, "PartitionsSilent") or "")
+    assert "1 partition that used to report is silent, and may come late" in step(
+        controller, "silent partitions"
+    )
+    assert "1 partition that used to report is silent;" in (detail(controller, "PartitionsSilent") or "")
 
 
 def test_a_replay_at_twice_the_clock_narrows_nothing(controller: Controller) -> None:

@@ -147,7 +147,7 @@ def test_a_narrowing_that_failed_is_tried_again_when_the_slo_changes_and_not_whe
     job.put("slo", LOOSE)
     job.act(f"/rollouts/{job.rollout()['id']}:rollback", "INC-7")
     assert job.rollout()["state"] == "RolledBack"
-    assert conditions(job)["RolledBack"].endswith("is RolledBack: rolled back: INC-7")
+    assert conditions(job)["RolledBack"].endswith(": rolled back: INC-7")
     job.run(2, 30.0)
     assert job.rollout()["held_by"] == "FailedBefore"
     job.act(":pause")

@@ -197,8 +197,8 @@ def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_are_each_sai
     partitions = "tidemark partitions job stream --url URL"
     expected = {
         "2 batches were never reported": "the newest are batches 7 to 8; they stay unknown",
-        "partitions that used to report and are silent: 1": partitions,
-        "1 rows were dated ahead of the clock": partitions,
+        "1 partition that used to report is silent": partitions,
+        "1 row was dated ahead of the clock": partitions,
         "the watermark trails the stream by 90% of the ceiling, 60 s": f"see what is behind: {partitions}",
         "the job is held to its ceiling alone by the pin on job 'job': INC-1": (
             "tidemark unpin --job job --url URL"

@@ -52,8 +52,21 @@ def test_a_bound_that_is_written_out_is_read_back_to_the_millisecond(watched: Wa
 
 
 def test_durations_are_written_as_the_command_line_writes_them(watched: Watched) -> None:
-    durations = [450, 8_030, 60_000, 119_000, 150_000, 3_600_000, 93_600_000]
+    durations = [0, 450, 8_030, 60_000, 119_000, 150_000, 3_600_000, 93_600_000]
     assert write(watched, "exactDuration", durations) == [format_duration(ms * 1_000) for ms in durations]
+
+
+def test_zero_is_written_one_way(watched: Watched) -> None:
+    assert write(watched, "duration", [0]) == write(watched, "exactDuration", [0]) == [format_duration(0)]
+
+
+def test_a_latency_that_is_not_measured_is_said_to_be_a_floor_or_not_known(watched: Watched) -> None:
+    told = [
+        {"latency_wall_ms": 12_000, "latency_at_least_ms": None},
+        {"latency_wall_ms": None, "latency_at_least_ms": 100_000},
+        {"latency_wall_ms": None, "latency_at_least_ms": None},
+    ]
+    assert write(watched, "latency", told) == ["12 s", "at least 100 s", "\N{EN DASH}"]
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-3 s", "5 parsecs", "1h30", "s", "1 s x"])
