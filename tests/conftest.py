@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from support.patience import PATIENCE_S
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -73,6 +75,8 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.driver.memory", "2g")
         .config("spark.tidemark.cache.dir", str(folder / "bounds"))
+        # A controller that is only slow is not away.
+        .config("spark.tidemark.timeout.ms", str(round(PATIENCE_S * 1_000)))
         .config(map=LOCAL_DISK)
     )
     # A JVM that runs takes no more jars, so they are there from the start when a test of this run will want them.

@@ -210,6 +210,8 @@ def _session(folder: Path, *, kafka: bool) -> SparkSession:
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.tidemark.cache.dir", str(folder / "bounds"))
+        # A controller that is slow, on a machine that is busy, is not away: the comparison needs its bound.
+        .config("spark.tidemark.timeout.ms", "60000")
         .config(map=LOCAL_DISK)
     )
     if kafka:

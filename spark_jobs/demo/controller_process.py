@@ -14,7 +14,9 @@ import httpx
 
 __all__ = ["ControllerProcess", "DemoError"]
 
-_START_SECONDS = 40
+_START_SECONDS = 180
+_ANSWER_SECONDS = 60
+_STOP_SECONDS = 60
 
 
 class DemoError(RuntimeError):
@@ -60,7 +62,7 @@ class ControllerProcess:
                 env=environment,
                 start_new_session=True,
             )
-        self._http = httpx.Client(base_url=self.url, timeout=10)
+        self._http = httpx.Client(base_url=self.url, timeout=_ANSWER_SECONDS)
 
     @property
     def pid(self) -> int:
@@ -108,7 +110,7 @@ class ControllerProcess:
     def kill(self) -> None:
         """End the controller without a word, as a crash would."""
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait()
 
     def stop(self) -> None:
         """End the controller and wait for it."""
@@ -116,10 +118,9 @@ class ControllerProcess:
         if self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(10)
+                self._process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait(10)
+                self.kill()
 
     def leave(self) -> None:
         """Let the controller run on."""

@@ -24,8 +24,8 @@ from tidemark.spark_jobs.demo.view import View, comparison
 __all__ = ["JOB", "STREAM", "Loop"]
 
 JOB, STREAM = "demo", "fleet"
-_RECOMMENDATION_SECONDS = 30
-_FLUSH_SECONDS = 30
+_RECOMMENDATION_SECONDS = 180
+_FLUSH_SECONDS = 180
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ __all__ = ["BrokerError", "KafkaBroker", "TimestampType"]
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 """What a message's timestamp is: the producer's clock at sending, or the broker's clock at appending."""
 
-_START_SECONDS, _STOP_SECONDS, _ASK_SECONDS = 60, 20, 30
+_START_SECONDS, _STOP_SECONDS, _ASK_SECONDS = 180, 60, 60
 _CLUSTER = "dGlkZW1hcmstb2YtaXRzLW"
 """An id as Kafka makes them; no two brokers of ours ever meet."""
 

@@ -17,9 +17,9 @@ from tidemark.models.operators import tumbling
 from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.between_batches import end_between_batches
 
-from support.bound_server import until
 from support.live_operators import BEYOND, windows
 from support.live_streams import SECOND_US, Input, LiveJob
+from support.patience import until
 from support.spark_streams import EPOCH_US, Row
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _start_and_end(job: LiveJob, number: int) -> None:
     done = len(job.output)
     query = job.start()
     try:
-        until(lambda: len(job.output) > done or not query.isActive)
+        until(lambda: len(job.output) > done or not query.isActive, "the next batch")
         assert end_between_batches(query, 60.0), "it did not end"
     finally:
         query.stop()

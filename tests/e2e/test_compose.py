@@ -8,10 +8,10 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -22,11 +22,11 @@ from tidemark.spark_jobs.kafka.jars import connector_jars
 
 from support.compose import COMPOSE, command_of, compose_file
 from support.kafka import or_skip
+from support.patience import PATIENCE_S, until
 from support.tree import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
-PATIENCE_SECONDS = 240
 OWN = Path(sys.executable).parent
 
 
@@ -50,16 +50,18 @@ def running(
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
             try:
-                process.wait(30)
+                process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
 def port_of(log: Path) -> int:
-    deadline = time.monotonic() + 60
-    while not (found := re.search(r"listening on http://\S+:(\d+),", log.read_text(errors="replace"))):
-        assert time.monotonic() < deadline, log.read_text(errors="replace")
-        time.sleep(0.1)
+    found = until(
+        lambda: re.search(r"listening on http://\S+:(\d+),", log.read_text(errors="replace")),
+        "the controller's address",
+        seen=lambda: log.read_text(errors="replace"),
+    )
+    assert found is not None
     return int(found[1])
 
 
@@ -113,16 +115,19 @@ def test_feed_job_and_objectives_run_as_their_commands_say(kafka: KafkaBroker, t
 
         token = (secrets / "tokens" / "prometheus").read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
-            while True:
-                answer = client.get("/v1/jobs/demo/streams/events").json()
-                if (answer.get("evidence") or {}).get("rows", 0) > 1_000 and answer["recommended"]:
-                    break
+        with httpx.Client(base_url=url, headers=headers, timeout=PATIENCE_S) as client:
+
+            def status() -> dict[str, Any]:
                 assert feeding.poll() is None, (tmp_path / "feed.log").read_text()
                 assert counting.poll() is None, (tmp_path / "job.log").read_text()[-4_000:]
-                assert time.monotonic() < deadline, answer
-                time.sleep(1)
-            assert answer["evidence"]["partitions"] == 16
+                answer: dict[str, Any] = client.get("/v1/jobs/demo/streams/events").json()
+                return answer
+
+            def decided() -> bool:
+                answer = status()
+                return (answer.get("evidence") or {}).get("rows", 0) > 1_000 and bool(answer["recommended"])
+
+            until(decided, "a decision on a thousand rows", seen=status, pause_s=1)
+            assert status()["evidence"]["partitions"] == 16
             metrics = client.get("/metrics").text
             assert 'stream="events"' in metrics

@@ -17,6 +17,7 @@ from tidemark.spark_jobs.demo.plan import write_trace
 from tidemark.spark_jobs.kafka.jars import broker_jars, connector_jars
 
 from support.kafka import or_skip
+from support.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -32,7 +33,7 @@ def trace(tmp_path: Path) -> Path:
 def _demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "TMPDIR": str(folder), "COLUMNS": "200"}
     command = [sys.executable, "-m", "tidemark.controller", "demo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=500, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
 def _column(told: str, row: str) -> list[str]:
@@ -44,7 +45,7 @@ def _assert_gone(told: str) -> None:
     """The controller that the driver's line names must not answer any more."""
     (url,) = set(re.findall(r"controller=(http://\S+)", told))
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{url}/livez")
+        httpx.get(f"{url}/livez", timeout=PATIENCE_S)
 
 
 def test_a_demo_that_is_terminated_in_the_middle_takes_its_controller_along(
@@ -126,7 +127,7 @@ def test_keep_leaves_the_controller_up_and_says_how_to_end_it(tmp_path: Path, tr
     (url,) = re.findall(r"runs on at (\S+)", done.stdout)
     (pid,) = re.findall(r"end it with: kill (\d+)", done.stdout)
     try:
-        status = httpx.get(f"{url}/v1/jobs/demo/streams/fleet").json()
+        status = httpx.get(f"{url}/v1/jobs/demo/streams/fleet", timeout=PATIENCE_S).json()
 
         assert status["evidence"]["rows"] > 0
         assert status["completeness"]["exact"]

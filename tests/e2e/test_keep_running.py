@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,11 +16,11 @@ import pytest
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 from tidemark.spark_jobs.java import ensure_java
 
+from support.patience import PATIENCE_S, until
 from support.tree import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
-PATIENCE_SECONDS = 180
 START_S = 1_767_225_600
 
 
@@ -49,21 +48,25 @@ def test_a_new_bound_ends_the_job_with_75_and_the_loop_starts_it_with_that_bound
     log = tmp_path / "log"
     written = 0
 
-    def until(true: Callable[[], object]) -> None:
-        nonlocal written
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not true():
-            assert process.poll() is None, log.read_text(errors="replace")[-4_000:]
-            assert time.monotonic() < deadline, log.read_text(errors="replace")[-4_000:]
+    def feed_until(true: Callable[[], object], what: str) -> None:
+        def fed() -> object:
+            nonlocal written
+            assert process.poll() is None, told()
             write_batch(rows, written)
             written += 1
-            time.sleep(0.5)
+            return true()
+
+        until(fed, what, seen=told, pause_s=0.5)
+
+    def told() -> str:
+        return log.read_text(errors="replace")[-4_000:]
 
     conf = {
         "spark.tidemark.job": "shop",
         "spark.tidemark.controller.url": controller.url,
         "spark.tidemark.cache.dir": str(tmp_path / "bounds"),
         "spark.tidemark.watch.seconds": "2",
+        "spark.tidemark.timeout.ms": "60000",
         "spark.tidemark.restart.marker": str(tmp_path / "marker.json"),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
@@ -95,18 +98,21 @@ def test_a_new_bound_ends_the_job_with_75_and_the_loop_starts_it_with_that_bound
         )
     try:
         controller.put("slo", {"target": "0.90"})
-        until(lambda: (controller.get().get("evidence") or {}).get("rows", 0) > 300)
+        feed_until(lambda: (controller.get().get("evidence") or {}).get("rows", 0) > 300, "300 rows")
         controller.put("policy", {"mode": "Restart"})
-        until(lambda: (controller.get().get("applied") or {}).get("source") == "controller")
+        feed_until(
+            lambda: (controller.get().get("applied") or {}).get("source") == "controller",
+            "an acknowledgement",
+        )
         status = controller.get()
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE_S)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         controller.stop()
-    told = log.read_text(errors="replace")
-    assert "keep-running: a new bound; starting again" in told
-    assert "keep-running: failed" not in told
+    text = log.read_text(errors="replace")
+    assert "keep-running: a new bound; starting again" in text
+    assert "keep-running: failed" not in text
     marker = json.loads((tmp_path / "marker.json").read_text())
     assert marker["bound_ms"] == status["applied"]["bound_ms"] > marker["before_ms"] == 1_000

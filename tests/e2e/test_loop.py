@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from tidemark.models.operators import tumbling
 from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 
+from support.patience import PATIENCE_S, until
 from support.spark_streams import EPOCH_US, Job, Row, random_batches
 
 if TYPE_CHECKING:
@@ -53,23 +53,22 @@ def _steady(batches: int, first: int = 0, rows: int = 40) -> list[list[Row]]:
 
 def _decided(controller: ControllerProcess) -> dict[str, Any]:
     """Return the recommendation once it rests on every report."""
-    for _ in range(150):
-        recommended: dict[str, Any] = controller.get().get("recommended") or {}
-        if recommended.get("current"):
-            return recommended
-        time.sleep(0.1)
-    raise AssertionError(f"no decision: {controller.get()}")
+    until(
+        lambda: (controller.get().get("recommended") or {}).get("current"), "a decision", seen=controller.get
+    )
+    recommended: dict[str, Any] = controller.get()["recommended"]
+    return recommended
 
 
 def _wait_for_last_batch(controller: ControllerProcess, query: StreamingQuery) -> dict[str, Any]:
     """Return the status once the newest batch with rows has been reported."""
     last = max(progress.batchId for progress in query.recentProgress if progress.numInputRows)
-    for _ in range(300):
-        status = controller.get()
-        if status["coverage"][0]["last"] >= last:
-            return status
-        time.sleep(0.1)
-    raise AssertionError(f"batch {last} was not reported: {controller.get()}")
+    until(
+        lambda: controller.get()["coverage"][0]["last"] >= last,
+        f"the report of batch {last}",
+        seen=controller.get,
+    )
+    return controller.get()
 
 
 def test_a_job_takes_the_recommended_bound_at_its_next_start_and_says_so(
@@ -115,10 +114,11 @@ def test_while_the_controller_is_away_for_50_batches_the_query_goes_on_and_the_l
     try:
         job.write(random_batches(1, 3))
         query.processAllAvailable()
-        for _ in range(100):
-            if (controller.get().get("evidence") or {}).get("batches", 0) >= 4:
-                break
-            time.sleep(0.1)
+        until(
+            lambda: (controller.get().get("evidence") or {}).get("batches", 0) >= 4,
+            "four reports",
+            seen=controller.get,
+        )
         before = controller.get()["evidence"]["batches"]
         controller.kill()
 
@@ -146,6 +146,6 @@ def test_while_the_controller_is_away_for_50_batches_the_query_goes_on_and_the_l
         assert status["completeness"]["exact"] is False
     finally:
         query.stop()
-        assert flush(30), "what is left in the driver would wait for a controller that is gone"
+        assert flush(PATIENCE_S), "what is left in the driver would wait for a controller that is gone"
         if back is not controller:
             back.stop()

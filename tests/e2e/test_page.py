@@ -19,8 +19,8 @@ from tidemark.spark_jobs import AdaptiveQuery, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 from tidemark.spark_jobs.runner import Parts
 
-from support.bound_server import until
 from support.browser import Theme, running_browser, watched_page
+from support.patience import PATIENCE_S, until
 from support.spark_streams import Job, Row
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ JOB, STREAM = "tidemark-tests", "page"
 VIEW = f"/#/streams/{JOB}/{STREAM}?span=1h"
 THEMES: tuple[Theme, Theme] = ("light", "dark")
 INTERVAL_S = 0.7
-WAIT_MS = 90_000
 
 
 @contextmanager
@@ -62,18 +61,18 @@ def _live_job(spark: SparkSession, folder: Path, controller: ControllerProcess) 
     for thread in threads:
         thread.start()
     try:
-        until(lambda: len(job.output) >= 3, 120)
+        until(lambda: len(job.output) >= 3, "three batches")
         yield
     finally:
         ended.set()
         runner.stop()
         for thread in threads:
-            thread.join(60)
-        flush(30)
+            thread.join(PATIENCE_S)
+        flush(PATIENCE_S)
 
 
 def _confirm(page: Page, button: str, verb: str, reason: str) -> None:
-    page.get_by_role("button", name=button).click(timeout=WAIT_MS)
+    page.get_by_role("button", name=button).click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Why").fill(reason)
     dialog.get_by_role("button", name=verb, exact=True).click()
@@ -134,17 +133,21 @@ def test_an_sre_sets_the_slo_reads_the_curve_approves_and_rolls_back_on_a_live_j
             assert controller.get("slo")["target_ppm"] == 950_000
             controller.put("policy", {"mode": "Restart", "approval": "all"})
             _confirm(page, "Approve …", "Approve", "looked at the curve")
-            until(lambda: controller.get()["applied"]["source"] == "controller", 90)
+            until(
+                lambda: controller.get()["applied"]["source"] == "controller",
+                "an acknowledgement",
+                seen=controller.get,
+            )
             badge = page.locator(".rollout .badge").first
-            expect(badge).to_have_text(re.compile("effective|verified"), timeout=WAIT_MS)
+            expect(badge).to_have_text(re.compile("effective|verified"))
             applied = controller.get()["applied"]
             assert applied["source"] == "controller"
             assert applied["bound_ms"] > 0
             _drag(page)
             _confirm(page, "Roll back …", "Roll back", "the other team asked for it")
             expect(page.get_by_text("Rolled back.", exact=True)).to_be_visible()
-            until(lambda: _events(controller, "RolloutRolledBack"), 60)
-            expect(page.locator(".events")).to_contain_text("the other team asked for it", timeout=WAIT_MS)
+            until(lambda: _events(controller, "RolloutRolledBack"), "a rollback")
+            expect(page.locator(".events")).to_contain_text("the other team asked for it")
             watched.assert_calm()
 
             for theme in THEMES:

@@ -13,7 +13,7 @@ from tidemark.spark_jobs import AdaptiveQuery, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 from tidemark.spark_jobs.runner import Parts
 
-from support.bound_server import until
+from support.patience import PATIENCE_S, until
 from support.spark_streams import EPOCH_US, Job, Row
 
 if TYPE_CHECKING:
@@ -50,22 +50,30 @@ def test_a_running_job_takes_what_is_recommended_between_two_batches(
     thread = threading.Thread(target=lambda: codes.append(runner.run()), daemon=True)
     thread.start()
     try:
-        until(lambda: len(job.output) >= 12 or codes)
+        until(lambda: len(job.output) >= 12 or codes, "twelve batches")
         controller.put("slo", {"target": "0.90"})
-        until(lambda: (controller.get().get("recommended") or {}).get("current"))
+        until(
+            lambda: (controller.get().get("recommended") or {}).get("current"),
+            "a decision",
+            seen=controller.get,
+        )
         first = runner.query
         controller.put("policy", {"mode": "Restart"})
-        until(lambda: runner.query is not first or codes)
+        until(lambda: runner.query is not first or codes, "a restart", seen=controller.get)
         job.write(_batch(number) for number in range(12, 16))
-        until(lambda: controller.get()["applied"]["source"] == "controller")
+        until(
+            lambda: controller.get()["applied"]["source"] == "controller",
+            "an acknowledgement",
+            seen=controller.get,
+        )
         status = controller.get()
 
         assert status["applied"]["bound_ms"] == controller.get("bound")["bound_ms"] > 0
         assert status["coverage"][0]["missing"] == []
     finally:
         runner.stop()
-        thread.join(60)
+        thread.join(PATIENCE_S)
         spark.conf.unset("spark.tidemark.watch.seconds")
-        flush(30)
+        flush(PATIENCE_S)
         controller.stop()
     assert codes == [0]

@@ -21,6 +21,8 @@ from tidemark.spark_jobs.bound import (
 from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.settings import SETTINGS, JobSettings
 
+from support.patience import PATIENCE_S
+
 ANSWER = BoundAnswer(
     job="a/b", stream="s", mode="OnRestart", generation=4, bound_ms=12_300, reason="certified"
 )
@@ -42,7 +44,7 @@ def _away(_: httpx.Request) -> httpx.Response:
 
 
 def _start(client: ControllerClient | None, cache: BoundCache) -> ChosenBound:
-    return choose_bound_at_start("a/b", "s", 60_000, client, cache)
+    return choose_bound_at_start("a/b", "s", 60_000, client, cache, limit_s=PATIENCE_S)
 
 
 def test_the_controllers_bound_is_used_and_kept(tmp_path: Path) -> None:
@@ -181,7 +183,7 @@ def test_a_controller_that_trickles_its_answer_does_not_hold_up_the_start(tmp_pa
     released = threading.Event()
 
     def trickle(_: httpx.Request) -> httpx.Response:
-        released.wait(30)
+        released.wait(PATIENCE_S)
         return httpx.Response(200, json=to_json_object(ANSWER))
 
     chosen = choose_bound_at_start("a/b", "s", 60_000, _client(trickle), BoundCache(tmp_path), limit_s=0.05)
@@ -248,7 +250,7 @@ def _pinned(
 ) -> ChosenBound:
     client = _client(_away) if answer is None else _answering(answer)
     return choose_bound_at_start(
-        "a/b", "s", 60_000, client, BoundCache(folder), pin=pin, ceiling_ms=ceiling_ms
+        "a/b", "s", 60_000, client, BoundCache(folder), pin=pin, ceiling_ms=ceiling_ms, limit_s=PATIENCE_S
     )
 
 

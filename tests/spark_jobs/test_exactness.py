@@ -18,6 +18,7 @@ from tidemark.models.operators import Operator, TimeWindow, row_level, session, 
 from tidemark.models.replay import replay_reports
 from tidemark.spark_jobs import adaptive_watermark, flush
 
+from support.patience import PATIENCE_S
 from support.spark_streams import EPOCH_US, SCHEMA, Job, Row, iso, random_batches
 
 if TYPE_CHECKING:
@@ -275,7 +276,7 @@ def test_partitions_named_by_text_are_counted_as_exactly_as_numbered_ones(
         .start()
     )
     query.awaitTermination()
-    assert flush()
+    assert flush(PATIENCE_S)
     told: Counter[str] = Counter()
     for report in job.recorded.reports:
         for part in report.partitions:
@@ -315,7 +316,7 @@ def test_a_row_dated_after_the_year_9999_does_not_blind_the_stream(
     (folder / "3.json").write_text(f'{{"id": 3, "partition": 0, "seconds": {EPOCH_US // 1_000_000 + 61}}}')
     query.processAllAvailable()
     query.stop()
-    assert flush()
+    assert flush(PATIENCE_S)
     ledger = Ledger()
     for report in job.recorded.reports:
         ledger.add(report)

@@ -13,7 +13,7 @@ from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.listener import watermark_ms_of
 from tidemark.spark_jobs.live.backlog import backlog_of
 
-from support.bound_server import until
+from support.patience import until
 from support.spark_streams import Job, random_batches
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_it_tells_what_pyspark_tells_of_each_batch_that_is_wanted(
     try:
         job = Job(spark, tmp_path, tumbling("5 seconds"), "update")
         job.run("1 second", [random_batches(1, 4)])
-        until(lambda: bool(own.ended and quick.ended))
+        until(lambda: own.ended and quick.ended, "the end of the query, as each listener hears it")
     finally:
         for listener in (own, quick):
             spark.streams.removeListener(listener)

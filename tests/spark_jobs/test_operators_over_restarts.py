@@ -24,7 +24,7 @@ from tidemark.spark_jobs.between_batches import end_between_batches
 from tidemark.spark_jobs.bound import collected_choices
 from tidemark.spark_jobs.runner import AdaptiveQuery, Parts
 
-from support.bound_server import BoundServer, until
+from support.bound_server import BoundServer
 from support.live_comparisons import (
     OF_DISTINCT,
     OF_JOINS,
@@ -38,6 +38,7 @@ from support.live_comparisons import (
 )
 from support.live_operators import COPY, KINDS, Plan, join, stream_of
 from support.live_streams import SECOND_US, Batches, Group, Input, LiveJob, closing_batch, trailing_batches
+from support.patience import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -115,7 +116,7 @@ class RestartedJob(LiveJob):
 
     def _collect(self, df: DataFrame, batch_id: int) -> None:
         self.begun.append(batch_id)
-        assert self.going.wait(120), "nobody let the batch end"
+        assert self.going.wait(PATIENCE_S), "nobody let the batch end"
         super()._collect(df, batch_id)
 
 
@@ -168,8 +169,8 @@ def restarted_between_batches(job: RestartedJob, controllers: Controllers, runs:
         except Exception as error:  # noqa: BLE001 - it is looked at below
             ended.append(error)
 
-    def wait_for(true: Callable[[], bool]) -> None:
-        until(lambda: true() or ended)
+    def wait_for(true: Callable[[], bool], what: str) -> None:
+        until(lambda: true() or ended, what)
         assert ended == []
 
     def restart_amid(group: Group, number: int) -> None:
@@ -177,17 +178,17 @@ def restarted_between_batches(job: RestartedJob, controllers: Controllers, runs:
         job.going.clear()
         ending.clear()
         job.publish(group)
-        wait_for(lambda: len(job.begun) > begun)
+        wait_for(lambda: len(job.begun) > begun, "the next batch")
         wanted = controllers.publish(number)
-        wait_for(ending.is_set)
+        wait_for(ending.is_set, "a restart to begin")
         job.going.set()
-        wait_for(lambda: [*job.bounds_ms.values()][-1] == wanted)
+        wait_for(lambda: [*job.bounds_ms.values()][-1] == wanted, f"a start with {wanted} ms")
 
     thread = threading.Thread(target=follow, daemon=True)
     controllers.publish(0)
     thread.start()
     try:
-        wait_for(lambda: bool(job.bounds_ms))
+        wait_for(lambda: bool(job.bounds_ms), "the first start")
         for number, (first, second) in enumerate(runs):
             if number:
                 restart_amid(first, number)
@@ -199,9 +200,9 @@ def restarted_between_batches(job: RestartedJob, controllers: Controllers, runs:
     finally:
         job.going.set()
         runner.stop()
-        thread.join(120)
+        thread.join(PATIENCE_S)
     assert ended == [0]
-    assert flush(), "the listener did not tell all batches"
+    assert flush(PATIENCE_S), "the listener did not tell all batches"
 
 
 DRIVERS: dict[Mode, Callable[[RestartedJob, Controllers, Sequence[Run]], None]] = {

@@ -19,7 +19,8 @@ from tidemark.spark_jobs.between_batches import end_between_batches
 from tidemark.spark_jobs.bound import collected_choices
 from tidemark.spark_jobs.runner import AdaptiveQuery, Parts
 
-from support.bound_server import BoundServer, until
+from support.bound_server import BoundServer
+from support.patience import PATIENCE_S, until
 from support.spark_streams import EPOCH_US, Job, Row, random_batches
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class CountedJob(Job):
 
     def _collect(self, df: DataFrame, batch_id: int) -> None:
         self.begun.append(batch_id)
-        assert self.known.wait(30)
+        assert self.known.wait(PATIENCE_S)
         if self.started_with[-1] == self.poison_ms:
             raise RuntimeError("this bound is poison")
         super()._collect(df, batch_id)
@@ -84,7 +85,11 @@ class Running:
     def wait_for_batches(self, more: int) -> None:
         """Wait until so many more batches are done."""
         before = len(self.job.done)
-        until(lambda: len(self.job.done) >= before + more or self.ended)
+        until(
+            lambda: len(self.job.done) >= before + more or self.ended,
+            f"{more} more batches",
+            seen=lambda: self.job.done,
+        )
         assert not self.ended, self.ended
 
     def finish(self) -> None:
@@ -96,9 +101,9 @@ class Running:
         assert query is not None
         query.processAllAvailable()
         self.runner.stop()
-        self.thread.join(120)
+        self.thread.join(PATIENCE_S)
         assert self.ended == [0]
-        assert flush(60), "the listener did not tell all batches"
+        assert flush(PATIENCE_S), "the listener did not tell all batches"
 
     def _run(self) -> None:
         try:
@@ -111,7 +116,10 @@ class Running:
             if self.feeding.wait(0.15):
                 return
             # Never far ahead of the query, so that it ends soon after the last one.
-            until(lambda: self.job.written - len(self.job.done) < 3 or self.feeding.is_set())
+            until(
+                lambda: self.job.written - len(self.job.done) < 3 or self.feeding.is_set(),
+                "the job to catch up with what was written",
+            )
             self._write(batch)
 
     def _write(self, rows: list[Row]) -> None:
@@ -154,7 +162,11 @@ def start(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Running
 
 
 def _wait_for_start(running: Running, bound_ms: int) -> None:
-    until(lambda: running.job.started_with[-1] == bound_ms or running.ended)
+    until(
+        lambda: running.job.started_with[-1] == bound_ms or running.ended,
+        f"a start with {bound_ms} ms",
+        seen=lambda: running.job.started_with,
+    )
     running.wait_for_batches(4)
 
 
@@ -241,7 +253,11 @@ def test_a_bound_that_fails_is_put_back_and_the_next_generation_is_taken(
     job = running.job
     job.poison_ms = 9_000
     running.server.publish(9_000)
-    until(lambda: job.started_with == [5_000, 9_000, 5_000] or running.ended)
+    until(
+        lambda: job.started_with == [5_000, 9_000, 5_000] or running.ended,
+        "the old bound, put back",
+        seen=lambda: job.started_with,
+    )
     running.wait_for_batches(8)
     assert job.started_with == [5_000, 9_000, 5_000], "it is not tried again"
     running.server.publish(7_000)

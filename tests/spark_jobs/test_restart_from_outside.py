@@ -14,7 +14,8 @@ import pytest
 
 from tidemark.spark_jobs.java import ensure_java
 
-from support.bound_server import BoundServer, until
+from support.bound_server import BoundServer
+from support.patience import PATIENCE_S, until
 from support.tree import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -67,11 +68,15 @@ def test_the_job_exits_with_75_and_a_marker_and_takes_the_bound_when_it_is_start
         _write(tmp_path, 1)
         first = _submit(tmp_path, server.url, "--exit-on-new-bound", "--dwell", "1 second")
         try:
-            until(lambda: server.generations() == [1] or first.poll() is not None, 180)
+            until(
+                lambda: server.generations() == [1] or first.poll() is not None,
+                "an acknowledgement",
+                seen=lambda: _said(tmp_path)[-4_000:],
+            )
             assert first.poll() is None, _said(tmp_path)[-4_000:]
             before_us = time.time_ns() // 1_000
             server.publish(9_000)
-            first.wait(120)
+            first.wait(PATIENCE_S)
         finally:
             first.kill()
 
@@ -89,7 +94,7 @@ def test_the_job_exits_with_75_and_a_marker_and_takes_the_bound_when_it_is_start
         _write(tmp_path, 2)
         second = _submit(tmp_path, server.url, "--exit-on-new-bound", "--trigger", "available-now")
         try:
-            second.wait(240)
+            second.wait(PATIENCE_S)
         finally:
             second.kill()
 

@@ -18,6 +18,8 @@ from tidemark.spark_jobs.bound import BoundCache, Choice, ChosenBound, choose_bo
 from tidemark.spark_jobs.client import ControllerClient, ControllerUnavailable
 from tidemark.spark_jobs.runner import EXIT_NEW_BOUND, AdaptiveQuery, Parts
 
+from support.patience import PATIENCE_S
+
 OWN_MS = 60_000
 DWELL_S = 300.0
 
@@ -109,7 +111,7 @@ class World:
     def build(self) -> FakeQuery:
         """Build the plan, as a user's function would."""
         client, cache = cast("ControllerClient", self), BoundCache(self.folder)
-        chosen = choose_bound_at_start("j", "s", OWN_MS, client, cache, pin=self.pin)
+        chosen = choose_bound_at_start("j", "s", OWN_MS, client, cache, pin=self.pin, limit_s=PATIENCE_S)
         if chosen.bound_ms in self.does_not_start_with:
             raise RuntimeError("no such topic")
         self.queries.append(FakeQuery(self, chosen))

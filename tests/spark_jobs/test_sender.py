@@ -21,6 +21,8 @@ from tidemark.spark_jobs.client import (
 )
 from tidemark.spark_jobs.sender import Sender
 
+from support.patience import PATIENCE_S
+
 REPORT = Report(
     schema_version=1,
     job="shop / €",
@@ -108,7 +110,7 @@ def test_reports_arrive_in_order_once_the_controller_is_back(
         sender.report(_batch(number))
     controller.up.set()
 
-    assert sender.flush(10)
+    assert sender.flush(PATIENCE_S)
     assert controller.batches == list(range(30))
     assert sender.given_up == 0
 
@@ -122,7 +124,7 @@ def test_a_full_queue_gives_up_the_oldest_reports_and_counts_each(
         sender.report(_batch(number))
     controller.up.set()
 
-    assert sender.flush(10)
+    assert sender.flush(PATIENCE_S)
     assert sender.given_up == 40
     assert len(controller.batches) == 10
     assert controller.batches[-9:] == list(range(41, 50))
@@ -134,12 +136,12 @@ def test_the_report_that_may_already_have_arrived_is_never_counted_as_given_up(
     """What is in flight is neither lost nor sent until the controller has answered."""
     sender = make(3)
     sender.report(_batch(0))
-    assert controller.asked.wait(5)
+    assert controller.asked.wait(PATIENCE_S)
     for number in range(1, 6):
         sender.report(_batch(number))
     controller.up.set()
 
-    assert sender.flush(10)
+    assert sender.flush(PATIENCE_S)
     assert controller.batches[0] == 0
     assert sender.given_up + len(controller.batches) == 6
 
@@ -154,7 +156,7 @@ def test_a_refused_report_is_dropped_at_once_and_the_next_one_is_sent(
     sender.report(_batch(1))
     sender.report(_batch(2))
 
-    assert sender.flush(10)
+    assert sender.flush(PATIENCE_S)
     assert sender.refused == 2
     assert controller.batches == [1, 2]
     assert "was refused" in caplog.text
@@ -181,7 +183,7 @@ def test_names_are_escaped_in_the_address(controller: Controller, make: Callable
     sender = make(10)
     sender.report(REPORT)
 
-    assert sender.flush(10)
+    assert sender.flush(PATIENCE_S)
     assert controller.paths == ["/v1/jobs/shop%20%2F%20%E2%82%AC/streams/clicks/reports"]
 
 
@@ -210,7 +212,7 @@ def test_a_report_on_which_the_controller_fails_does_not_hold_up_the_others_for_
     sender = make(10)
     sender.report(_batch(1))
 
-    assert sender.flush(20)
+    assert sender.flush(PATIENCE_S)
     assert sender.refused == 1
     assert 1 < len(controller.batches) < 20
 
@@ -290,7 +292,7 @@ def test_a_refused_token_is_waited_for(controller: Controller, make: Callable[[i
     assert not sender.flush(0.2)
     controller.status = 201
 
-    assert sender.flush(10)
+    assert sender.flush(PATIENCE_S)
     assert sender.refused == 0
 
 

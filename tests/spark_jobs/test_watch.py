@@ -20,7 +20,8 @@ from tidemark.spark_jobs.client import (
 )
 from tidemark.spark_jobs.watch import BoundWatch
 
-from support.bound_server import BoundServer, until
+from support.bound_server import BoundServer
+from support.patience import PATIENCE_S, until
 
 FIRST = BoundAnswer(job="j", stream="s", mode="Restart", generation=1, bound_ms=1_000, reason="r")
 SECOND = replace(FIRST, generation=2, bound_ms=2_000)
@@ -75,7 +76,7 @@ class Script:
             draw=lambda most: most,
         )
         self.watch_.start()
-        self.watch_._thread.join(10)
+        self.watch_._thread.join(PATIENCE_S)
         assert not self.watch_._thread.is_alive()
         return self.watch_
 
@@ -200,24 +201,24 @@ def server() -> Iterator[BoundServer]:
 @pytest.fixture
 def watch(server: BoundServer, tmp_path: Path) -> Iterator[BoundWatch]:
     """Return a running watch of ``server``."""
-    client = ControllerClient(server.url)
+    client = ControllerClient(server.url, timeout_s=PATIENCE_S)
     watching = BoundWatch(client, "j", "s", BoundCache(tmp_path), wait_s=20.0, longest_wait_s=0.05)
     watching.start()
     yield watching
     watching.close()
     server.leave()
-    watching._thread.join(10)
+    watching._thread.join(PATIENCE_S)
     client.close()
 
 
 def test_a_new_bound_is_heard_at_once_where_the_controller_holds_requests(
     server: BoundServer, watch: BoundWatch
 ) -> None:
-    first = watch.wait_for(None, 10)
+    first = watch.wait_for(None, PATIENCE_S)
     assert first is not None
-    until(lambda: server.asked >= 2)
+    until(lambda: server.asked >= 2, "a request that is held")
     server.publish(8_000)
-    second = watch.wait_for(first.generation, 5)
+    second = watch.wait_for(first.generation, PATIENCE_S)
 
     assert second is not None
     assert (second.generation, second.bound_ms) == (1, 8_000)
@@ -227,7 +228,7 @@ def test_a_new_bound_is_heard_at_once_where_the_controller_holds_requests(
 def test_who_waits_for_a_newer_answer_gets_none_when_there_is_none(
     server: BoundServer, watch: BoundWatch
 ) -> None:
-    held = watch.wait_for(None, 10)
+    held = watch.wait_for(None, PATIENCE_S)
     assert held is not None
 
     assert watch.wait_for(held.generation, 0.05) is None
@@ -236,26 +237,26 @@ def test_who_waits_for_a_newer_answer_gets_none_when_there_is_none(
 def test_closing_lets_go_of_everybody_and_does_not_wait_for_the_request(
     server: BoundServer, watch: BoundWatch
 ) -> None:
-    held = watch.wait_for(None, 10)
+    held = watch.wait_for(None, PATIENCE_S)
     assert held is not None
     got: list[BoundAnswer | None] = []
-    waiter = threading.Thread(target=lambda: got.append(watch.wait_for(held.generation, 60)))
+    waiter = threading.Thread(target=lambda: got.append(watch.wait_for(held.generation, 2 * PATIENCE_S)))
     waiter.start()
     watch.close()
-    waiter.join(5)
+    waiter.join(PATIENCE_S)
 
     assert got == [None]
 
 
 @pytest.mark.slow
 def test_the_watch_goes_on_after_an_outage(server: BoundServer, watch: BoundWatch) -> None:
-    held = watch.wait_for(None, 10)
+    held = watch.wait_for(None, PATIENCE_S)
     assert held is not None
     server.leave()
     server.publish(9_000)
     assert watch.wait_for(held.generation, 0.2) is None
     server.come_back()
-    newer = watch.wait_for(held.generation, 10)
+    newer = watch.wait_for(held.generation, PATIENCE_S)
 
     assert newer is not None
     assert newer.bound_ms == 9_000
@@ -264,7 +265,7 @@ def test_the_watch_goes_on_after_an_outage(server: BoundServer, watch: BoundWatc
 def test_a_controller_that_ignores_the_preference_is_understood(tmp_path: Path) -> None:
     """Controllers are upgraded after the jobs as often as before them."""
     with BoundServer("j", "s", holds=False) as server:
-        client = ControllerClient(server.url)
+        client = ControllerClient(server.url, timeout_s=PATIENCE_S)
         told = client.watch("j", "s", None, 30)
         assert told is not None
         assert client.watch("j", "s", told[1], 30) is None

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
+from support.patience import until_ready
 
 __all__ = ["busy_seconds", "on_core", "percentile", "serving", "status_of"]
 
@@ -48,19 +47,11 @@ def serving(database_url: str, folder: Path) -> Iterator[tuple[str, int]]:
     try:
         assert process.stdout is not None
         url = process.stdout.readline().split()[3].rstrip(",")
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                if httpx.get(f"{url}/readyz").is_success:
-                    break
-            except httpx.TransportError:
-                pass
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until_ready(f"{url}/readyz", process, folder / "server.log")
         yield url, process.pid
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate()
 
 
 def status_of(process: int, field: str) -> int:

@@ -20,8 +20,11 @@ from playwright.sync_api import (
     Page,
     Request,
     Response,
+    expect,
     sync_playwright,
 )
+
+from support.patience import PATIENCE_S
 
 __all__ = ["NARROW", "WIDE", "Theme", "Watched", "find_chromium", "running_browser", "watched_page"]
 
@@ -35,6 +38,8 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
+
+PATIENCE_MS = PATIENCE_S * 1_000
 
 WIDE, NARROW = 1440, 390
 """Widths of a desk's screen and of a telephone's, in pixels."""
@@ -57,8 +62,11 @@ def running_browser() -> Iterator[Browser]:
     if path is None:
         assert os.environ.get("CI") != "true", "CI has no Chromium: `make services` installs it"
         pytest.skip("there is no Chromium here; `make services` installs it")
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, headless=True, args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(
+            executable_path=path, headless=True, args=list(ARGUMENTS), timeout=PATIENCE_MS
+        )
         try:
             yield browser
         finally:
@@ -129,7 +137,7 @@ def watched_page(
         bypass_csp=options.pop("bypass_csp", False),
         **options,
     )
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     watched = Watched(page, url.rstrip("/"))
     host = urlsplit(url).netloc

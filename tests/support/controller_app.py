@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import time
 import warnings
 from collections.abc import Iterable
 from typing import Any, Self
@@ -22,6 +21,7 @@ from tidemark.controller.store.tables import StreamRow
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
 from support.empty_store import put_sqlite
+from support.patience import until
 from support.reports import START_US
 
 with warnings.catch_warnings():
@@ -82,10 +82,7 @@ class Controller:
 
     def __enter__(self) -> Self:
         self.http.__enter__()
-        deadline = time.monotonic() + 30
-        while not self.service.ticker.turns:
-            assert time.monotonic() < deadline, "the loop took no turn"
-            time.sleep(0.001)
+        until(lambda: self.service.ticker.turns, "the loop's first tick", pause_s=0.001)
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -16,6 +16,8 @@ from tidemark.spark_jobs.java import JavaNotFound
 from tidemark.spark_jobs.kafka.broker import KafkaBroker, TimestampType
 from tidemark.spark_jobs.kafka.jars import JarsNotFound, broker_jars
 
+from support.patience import PATIENCE_S
+
 __all__ = ["Sent", "new_topic", "or_skip", "running_kafka", "send"]
 
 _numbers = count()
@@ -68,4 +70,4 @@ def send(broker: KafkaBroker, topic: str, messages: Iterable[Sent]) -> None:
             timestamp=message.timestamp_ms,
             headers=list(message.headers),
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0

@@ -12,6 +12,7 @@ import httpx
 from tidemark.models.operators import tumbling
 from tidemark.models.wire import to_json_object
 
+from support.patience import PATIENCE_S
 from support.streams import SECOND, Row, report_of
 
 __all__ = ["PacedJob"]
@@ -55,13 +56,13 @@ class PacedJob:
 
     def __exit__(self, *exception: object) -> None:
         self._end.set()
-        self._thread.join(30)
+        self._thread.join()
         if self._error is not None:
             raise self._error
 
     def _run(self) -> None:
         try:
-            with httpx.Client(timeout=30) as http:
+            with httpx.Client(timeout=PATIENCE_S) as http:
                 while not self._end.wait(1):
                     if not self.stopped:
                         self._report(http)

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.patience import PATIENCE_S
+
 __all__ = ["Postgres", "find_postgres", "restartable_postgres", "running_postgres"]
 
 
@@ -51,14 +53,15 @@ def restartable_postgres(programs: Path) -> Iterator[Postgres]:
     try:
         become = _unprivileged(folder)
         data, port = folder / "data", _free_port()
+        patience = ("-t", str(round(PATIENCE_S)))
         options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
         run: list[list[str | Path]] = [
             [programs / "initdb", "-D", data, "-U", "tidemark", "-A", "trust", "--no-sync", "-E", "UTF8"],
-            [programs / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start"],
+            [programs / "pg_ctl", "-D", data, "-w", *patience, "-l", folder / "log", "-o", options, "start"],
         ]
         for command in run:
             _run(become, command)
-        stop: list[str | Path] = [programs / "pg_ctl", "-D", data, "-m", "immediate", "stop"]
+        stop: list[str | Path] = [programs / "pg_ctl", "-D", data, "-m", "immediate", *patience, "stop"]
 
         def restart() -> None:
             _run(become, stop)

@@ -7,16 +7,15 @@ import re
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
 
+from support.patience import until_ready
 from support.tree import ROOT
 
 __all__ = [
@@ -37,8 +36,6 @@ RULES = ROOT / "deploy" / "prometheus" / "rules"
 
 TESTS = ROOT / "deploy" / "prometheus" / "tests"
 """The cases of ``promtool test rules``."""
-
-START_SECONDS = 30
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _DURATION = re.compile(r"(?<![\w.])(\d+)([smhd])\b")
@@ -150,24 +147,11 @@ def _running(command: list[str], log: Path, ready: str) -> Iterator[None]:
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
         try:
-            _wait_until_ready(process, log, ready)
+            until_ready(ready, process, log)
             yield
         finally:
             process.terminate()
-            process.wait(30)
-
-
-def _wait_until_ready(process: subprocess.Popen[bytes], log: Path, ready: str) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        assert process.poll() is None, log.read_text(encoding="utf-8")
-        assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
-        try:
-            if httpx.get(ready, timeout=1).is_success:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
+            process.wait()
 
 
 def _free_port() -> int:

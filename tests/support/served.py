@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
 
-__all__ = ["served"]
+from support.patience import until
 
-START_SECONDS = 30
+__all__ = ["served"]
 
 
 @contextmanager
@@ -22,13 +21,11 @@ def served(app: ASGIApp) -> Iterator[str]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="served", daemon=True)
     thread.start()
-    deadline = time.monotonic() + START_SECONDS
-    while not server.started:
-        assert time.monotonic() < deadline, "the server did not start"
-        time.sleep(0.01)
+    until(lambda: server.started or not thread.is_alive(), "the start of the server", pause_s=0.005)
+    assert server.started, "the server did not start"
     host, port = server.servers[0].sockets[0].getsockname()[:2]
     try:
         yield f"http://{host}:{port}"
     finally:
         server.should_exit = True
-        thread.join(START_SECONDS)
+        thread.join()

@@ -19,6 +19,8 @@ from tidemark.models.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.wire import Acknowledgement, Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 
+from support.patience import PATIENCE_S, until
+
 SCHEMA = "id long, partition int, ts timestamp"
 EPOCH_US = 1_767_225_600_000_000
 """2026-01-01T00:00:00Z, on the grid of every window the tests use."""
@@ -181,26 +183,23 @@ class Job:
                 query.processAllAvailable()
         finally:
             query.stop()
-        assert flush(), "the listener did not tell all batches"
+        assert flush(PATIENCE_S), "the listener did not tell all batches"
 
     def run_one(self, bound: str, rows: Iterable[Row]) -> None:
         """Run the query for one batch and stop it before the no-data batch that would have come at the next trigger."""
         self.write([rows])
         query = self.start(bound, interval="1 hour")
-        deadline = time.monotonic() + 60
         try:
-            while query.lastProgress is None:
-                assert time.monotonic() < deadline, "the batch did not end"
-                time.sleep(0.05)
+            until(lambda: query.lastProgress, "the end of the batch")
         finally:
             query.stop()
-        assert flush(), "the listener did not tell all batches"
+        assert flush(PATIENCE_S), "the listener did not tell all batches"
 
     def run_available(self, bound: str) -> None:
         """Run the query once over all that is there, batches back to back."""
         query = self.start(bound, available_now=True)
         query.awaitTermination()
-        assert flush(), "the listener did not tell all batches"
+        assert flush(PATIENCE_S), "the listener did not tell all batches"
 
     def _collect(self, df: DataFrame, batch_id: int) -> None:
         self.output[batch_id] = [

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from support.patience import until
 
 __all__ = ["Webhook", "running_webhook"]
 
@@ -35,12 +36,9 @@ class Webhook:
             for alert in message["alerts"]
         ]
 
-    def wait_for(self, seen: Callable[[], bool], seconds: float, what: str) -> None:
+    def wait_for(self, seen: Callable[[], bool], what: str) -> None:
         """Wait until something was received."""
-        deadline = time.monotonic() + seconds
-        while not seen():
-            assert time.monotonic() < deadline, f"{what} did not come; what came: {self.alerts()}"
-            time.sleep(0.2)
+        until(seen, what, seen=self.alerts)
 
 
 @contextmanager
@@ -70,4 +68,4 @@ def running_webhook() -> Iterator[Webhook]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join()

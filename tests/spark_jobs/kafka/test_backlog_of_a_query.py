@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from tidemark.spark_jobs.kafka.backlog import rows_behind
 from tidemark.spark_jobs.kafka.broker import KafkaBroker
 
 from support.kafka import Sent, new_topic, send
+from support.patience import until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,9 +52,8 @@ def test_the_backlog_of_a_rate_limited_query_is_the_true_count(
         .start()
     )
     try:
-        deadline = time.monotonic() + 120
-        while not behind or any((behind[-1] or {}).values()):
-            assert time.monotonic() < deadline, behind
+
+        def caught_up() -> bool:
             batches = [one for one in query.recentProgress if one.numInputRows]
             if len(batches) > len(truth):
                 source = batches[len(truth)].sources[0]
@@ -67,7 +66,9 @@ def test_the_backlog_of_a_rate_limited_query_is_the_true_count(
                 end = json.loads(source.endOffset)
                 read = {n: sum(end[topic][str(n)] for topic in topics) for n in ROWS}
                 truth.append({str(n): 2 * ROWS[n] - read[n] for n in ROWS})
-            time.sleep(0.05)
+            return bool(behind) and not any((behind[-1] or {}).values())
+
+        until(caught_up, "the last row", seen=lambda: behind)
     finally:
         query.stop()
 

@@ -22,6 +22,7 @@ from tidemark.spark_jobs.kafka.broker import BrokerError, KafkaBroker, Timestamp
 from tidemark.spark_jobs.kafka.jars import broker_jars
 
 from support.kafka import Sent, new_topic, or_skip, send
+from support.patience import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +34,7 @@ def first_message(broker: KafkaBroker, topic: str) -> Message:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "test", "log_level": 0})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        message = consumer.poll(30)
+        message = consumer.poll(PATIENCE_S)
     finally:
         consumer.close()
     assert message is not None
@@ -42,14 +43,11 @@ def first_message(broker: KafkaBroker, topic: str) -> Message:
 
 
 def is_gone(group: int) -> bool:
-    """Whether no process of the group is left; what just ended may take a moment to go."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.1)
+    """Whether no process of the group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
     return False
 
 
@@ -96,7 +94,7 @@ def test_nothing_is_left_of_it_when_the_block_ends_with_an_error(
     with pytest.raises(ZeroDivisionError):
         fail_inside()
 
-    assert is_gone(groups[0])
+    until(lambda: is_gone(groups[0]), "the end of the broker")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -120,7 +118,7 @@ def test_it_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> N
         os.killpg(group, 0)
         python.send_signal(signal.SIGKILL)
 
-    assert is_gone(group)
+    until(lambda: is_gone(group), "the end of the broker")
     assert list(tmp_path.iterdir()) == []
 
 

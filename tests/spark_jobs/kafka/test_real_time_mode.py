@@ -11,8 +11,8 @@ import pytest
 from tidemark.models.operators import tumbling
 from tidemark.spark_jobs import adaptive_watermark
 
-from support.bound_server import until
 from support.kafka import new_topic
+from support.patience import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +44,6 @@ def test_a_query_in_real_time_mode_is_stopped_with_the_reason(
             .trigger(realTime="5 seconds")  # type: ignore[call-overload]  # not in the stubs of 4.2
             .start()
         )
-        until(lambda: not query.isActive)
+        until(lambda: not query.isActive, "the end of the query")
 
     assert "use a processing-time trigger" in caplog.text

@@ -20,6 +20,7 @@ from tidemark.spark_jobs.kafka.broker import KafkaBroker, TimestampType
 from tidemark.spark_jobs.kafka.replayer import ReplayError, kafka_partitions, replay_into_topic
 
 from support.kafka import new_topic
+from support.patience import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,13 +57,15 @@ def received(broker: KafkaBroker, topic: str, rows: int) -> list[Message]:
     """Return the messages of a topic; those of a partition are in order."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "test", "log_level": 0})
     try:
-        found = consumer.list_topics(topic, 30).topics[topic]
+        found = consumer.list_topics(topic, PATIENCE_S).topics[topic]
         consumer.assign([TopicPartition(topic, partition, 0) for partition in found.partitions])
         messages: list[Message] = []
-        deadline = time.monotonic() + 60
-        while len(messages) < rows:
-            assert time.monotonic() < deadline, f"only {len(messages)} of {rows} rows came"
-            messages += consumer.consume(rows - len(messages), 0.2)
+
+        def all_came() -> bool:
+            messages.extend(consumer.consume(rows - len(messages), 0.2))
+            return len(messages) >= rows
+
+        until(all_came, f"{rows} rows", seen=lambda: len(messages))
     finally:
         consumer.close()
     return messages
