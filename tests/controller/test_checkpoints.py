@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tidemark.controller.store.checkpoints import MOST_PAGES
 from tidemark.controller.store.database import Database
 
 from support.controller_app import Controller
+from support.patience import until
 
 PAGE = 4_096
 
@@ -98,10 +98,7 @@ def test_a_server_takes_them_after_commits_and_ends_them_with_itself(
         assert found is not None
         controller.put("/slo", {"target": "0.9"})
         file = Path(database_url.removeprefix("sqlite:///"))
-        deadline = time.monotonic() + 30
-        while not _count(file, "slos"):
-            assert time.monotonic() < deadline, "what was committed stayed in the log"
-            time.sleep(0.01)
+        until(lambda: _count(file, "slos"), "what was committed to leave the log")
     assert not found._thread.is_alive()
 
 
@@ -122,10 +119,7 @@ def test_one_that_fails_is_told_and_tried_again(
     with caplog.at_level(logging.WARNING):
         store.database.start()
         store.fill(10)
-        deadline = time.monotonic() + 30
-        while not store.rows():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(store.rows, "what was committed to leave the log")
     assert "could not be moved into the database's file yet: disk I/O error" in caplog.text
 
 

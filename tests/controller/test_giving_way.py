@@ -10,6 +10,7 @@ from tidemark.controller import report_writer
 from tidemark.controller.loop import run_once
 
 from support.controller_app import Controller
+from support.patience import PATIENCE_S
 from support.reports import START_US, query_reports
 from support.streams import SECOND
 
@@ -19,18 +20,28 @@ REPORTS = query_reports([[("p", START_US + batch * SECOND)] for batch in range(3
 def test_it_waits_until_the_reports_that_wait_are_committed(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report_writer, "MOST_WAY_SECONDS", 30)
+    monkeypatch.setattr(report_writer, "MOST_WAY_SECONDS", 2 * PATIENCE_S)
     reports = controller.service.reports
     reports._gave_way = 0.0  # long ago
+    begun, done, wait = threading.Event(), [], reports._idle.wait
+
+    def noted(seconds: float) -> bool:
+        begun.set()
+        return wait(seconds)
+
+    monkeypatch.setattr(reports._idle, "wait", noted)
+
+    def give_way() -> None:
+        reports.give_way()
+        done.extend(future.done() for future in futures)
+
     with controller.service.database.write():
         futures = [reports.take(report) for report in REPORTS]
-        waits = threading.Thread(target=reports.give_way)
+        waits = threading.Thread(target=give_way)
         waits.start()
-        waits.join(0.2)
-        assert waits.is_alive()
-    waits.join(30)
-    assert not waits.is_alive()
-    assert all(future.done() for future in futures)
+        assert begun.wait(PATIENCE_S)
+    waits.join(PATIENCE_S)
+    assert done == [True] * len(REPORTS)
 
 
 def test_reports_that_never_end_hold_it_up_for_a_moment_only(
@@ -41,7 +52,7 @@ def test_reports_that_never_end_hold_it_up_for_a_moment_only(
         future = controller.service.reports.take(REPORTS[0])
         controller.service.reports.give_way()
         assert not future.done()
-    assert not future.result(30).duplicate
+    assert not future.result(PATIENCE_S).duplicate
 
 
 def test_it_waits_no_longer_than_its_last_piece_took(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from tidemark.controller.decision import Decider
 from tidemark.controller.errors import LeaseLostError
@@ -36,6 +36,7 @@ from tidemark.controller.store.tables import (
 )
 
 from support.controller_app import STREAM, Controller
+from support.patience import PATIENCE_S, until
 from support.reports import exponential_batches, query_reports
 
 REPORTS = query_reports(exponential_batches(24, 50, slow=3))
@@ -277,6 +278,12 @@ def test_a_given_back_shard_lets_nobody_write_under_its_old_number(database: Dat
     assert shard_of(7) == lease.shard
 
 
+def _waiting_for_locks(database: Database) -> int:
+    with database.read() as session:
+        found = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        return session.execute(found).scalar_one()
+
+
 @pytest.mark.slow
 def test_nobody_takes_a_shard_between_a_confirmation_and_its_commit(new_postgres_url: str) -> None:
     database = Database(new_postgres_url)
@@ -292,10 +299,10 @@ def test_nobody_takes_a_shard_between_a_confirmation_and_its_commit(new_postgres
     with database.write() as session:
         confirm(session, 1, lease)
         taking.start()
-        taking.join(0.5)
+        until(lambda: _waiting_for_locks(database), "another process to wait for the commit")
         assert taking.is_alive()
         assert heir.held == 0
-    taking.join(10)
+    taking.join(PATIENCE_S)
     assert heir.held == SHARDS
     database.close()
 

@@ -16,6 +16,7 @@ from tidemark.controller.settings import Settings
 from tidemark.models.wire import Report, to_json_object
 
 from support.controller_app import STREAM, Controller, make_app
+from support.patience import until_async
 from support.reports import exponential_batches, query_reports
 from support.tokens import bearer, make_token
 
@@ -167,9 +168,7 @@ def test_no_more_requests_wait_for_a_bound_than_are_allowed(database_url: str) -
             etag = (await client.get(STREAM + "/bound")).headers["etag"]
             asked = {"If-None-Match": etag, "Prefer": "wait=60"}
             held = [asyncio.create_task(client.get(STREAM + "/bound", headers=asked)) for _ in range(2)]
-            async with asyncio.timeout(30):
-                while watch.waiting < 2:  # noqa: ASYNC110 - what is waited for has no event
-                    await asyncio.sleep(0.01)
+            await until_async(lambda: watch.waiting == 2, "two that wait")
             refused = await client.get(STREAM + "/bound", headers=asked)
             at_once = await client.get(STREAM + "/bound", headers={"If-None-Match": etag})
             watch.release()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from tidemark.models.wire import Report, to_json_object
 
 from support.backtests import arrivals_of, random_rows
 from support.controller_app import STREAM, ManualClock
+from support.patience import PATIENCE_S, until
 from support.reports import exponential_batches, query_reports
 from support.streams import SECOND, report_of
 
@@ -76,17 +76,13 @@ def serving(folder: Path) -> Iterator[Server]:
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
-        deadline = time.monotonic() + 30
-        while not server.started or not app.state.service.ticker.turns:
-            assert time.monotonic() < deadline
-            assert thread.is_alive()
-            time.sleep(0.005)
+        until(lambda: server.started and app.state.service.ticker.turns, "the first tick", pause_s=0.005)
         port = server.servers[0].sockets[0].getsockname()[1]
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as http:
             yield Server(http, app.state.service, clock)
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(PATIENCE_S)
 
 
 def plain(recommendation: Recommendation | None) -> Told:

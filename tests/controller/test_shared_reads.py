@@ -9,6 +9,8 @@ import pytest
 
 from tidemark.controller.shared_reads import SharedReads
 
+from support.patience import PATIENCE_S
+
 
 class Store:
     """Something to read that says how often it was, and can be held back."""
@@ -24,7 +26,7 @@ class Store:
         self.reads += 1
         found = self.value
         self.began.set()
-        assert self.may_end.wait(10)
+        assert self.may_end.wait(PATIENCE_S)
         return found
 
 
@@ -45,7 +47,7 @@ def test_who_asks_after_a_read_began_is_answered_by_the_next_one() -> None:
 
     async def ask() -> tuple[int, list[int]]:
         first = asyncio.create_task(reads.read("key", store.read))
-        assert await asyncio.to_thread(store.began.wait, 10)
+        assert await asyncio.to_thread(store.began.wait, PATIENCE_S)
         store.value = 1
         later = [asyncio.create_task(reads.read("key", store.read)) for _ in range(5)]
         await asyncio.sleep(0)
@@ -73,7 +75,7 @@ def test_who_goes_away_does_not_take_the_answer_from_the_others() -> None:
     async def ask() -> int:
         gone = asyncio.create_task(reads.read("key", store.read))
         stays = asyncio.create_task(reads.read("key", store.read))
-        assert await asyncio.to_thread(store.began.wait, 10)
+        assert await asyncio.to_thread(store.began.wait, PATIENCE_S)
         gone.cancel()
         store.may_end.set()
         with pytest.raises(asyncio.CancelledError):

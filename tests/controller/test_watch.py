@@ -19,21 +19,12 @@ from tidemark.controller.settings import Settings
 from tidemark.models.wire import to_json_object
 
 from support.controller_app import STREAM, Controller, make_app
+from support.patience import PATIENCE_S, until_async
 from support.reports import exponential_batches, query_reports
 
 BOUND = STREAM + "/bound"
 REPORTS = query_reports(exponential_batches(4, 20))
 PIN = {"to": "Off", "reason": "INC-1"}
-
-SOON = 20.0
-"""Seconds that something prompt may take on a machine that is busy with other things."""
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until ``condition`` holds; nobody tells when that is."""
-    async with asyncio.timeout(SOON):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.01)
 
 
 class Replica:
@@ -59,7 +50,12 @@ class Replica:
         return (await self.http.get(path)).headers["etag"]
 
     async def waiting(self, number: int) -> None:
-        await until(lambda: self.service.watch.waiting == number)
+        await until_async(lambda: self.service.watch.waiting == number, f"{number} that wait")
+
+    async def asked(self, more: int) -> None:
+        """Wait until the store has been asked so much more often."""
+        wanted = self.service.watch.polls + more
+        await until_async(lambda: self.service.watch.polls >= wanted, f"{more} more questions")
 
 
 @asynccontextmanager
@@ -165,11 +161,11 @@ def test_a_change_in_this_process_ends_the_wait_at_once(url: str, change: str) -
         here.service.watch._poll_seconds = 3_600
         held = here.hold(etag)
         await here.waiting(1)
-        await asyncio.sleep(0.2)
+        await until_async(lambda: here.service.watch.polls, "the first question")
         method, path, body = CHANGES[change]
         done = await here.http.request(method, STREAM + path, json=body, headers=REPLACE)
         assert done.is_success, done.text
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             answer = await held
         assert (answer.status_code, answer.headers["preference-applied"]) == (200, "wait=60")
         assert answer.headers["etag"] != etag
@@ -184,13 +180,13 @@ def test_a_pin_of_the_fleet_reaches_those_who_wait_for_a_stream_that_nobody_know
         held = here.hold(await here.etag())
         await here.waiting(1)
         await here.http.put("/v1/pin", json=PIN)
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             answer = await held
         assert (answer.status_code, answer.json()["pin"], answer.json()["generation"]) == (200, "Off", 0)
         again = here.hold(answer.headers["etag"])
         await here.waiting(1)
         await here.http.delete("/v1/pin")
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await again).json()["pin"] is None
 
     play(url, story)
@@ -216,7 +212,7 @@ def test_a_change_that_another_replica_writes_is_seen_within_some_seconds(url: s
             held = here.hold(await here.etag())
             await here.waiting(1)
             await there.http.put(STREAM + "/policy", json={"mode": "Restart"})
-            async with asyncio.timeout(SOON):
+            async with asyncio.timeout(PATIENCE_S):
                 answer = await held
             assert (answer.status_code, answer.json()["mode"]) == (200, "Restart")
 
@@ -237,12 +233,11 @@ def test_a_store_that_does_not_answer_for_a_while_ends_no_wait(
             raise OperationalError("SELECT", {}, Exception("away"))
 
         monkeypatch.setattr(watch, "_versions", away)
-        polls = watch.polls
-        await until(lambda: watch.polls >= polls + 3)
+        await here.asked(3)
         assert not held.done()
         monkeypatch.setattr(watch, "_versions", answers)
         await here.http.put(STREAM + "/policy", json={"mode": "OnRestart"})
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await held).status_code == 200
 
     play(f"sqlite:///{tmp_path / 't.db'}", story)
@@ -250,14 +245,15 @@ def test_a_store_that_does_not_answer_for_a_while_ends_no_wait(
 
 def test_a_list_of_etags_waits_while_any_of_them_is_current(url: str) -> None:
     async def story(here: Replica) -> None:
+        here.service.watch._poll_seconds = 0.05
         unknown = await here.etag()
         held = here.hold(f'{unknown}, "1"')
         await here.waiting(1)
         await here.http.put(STREAM + "/policy", json={"mode": "OnRestart"})
-        await asyncio.sleep(0.3)
+        await here.asked(3)
         assert not held.done()
         await here.http.put(STREAM + "/policy", json={"mode": "Live"}, headers=REPLACE)
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await held).headers["etag"] == '"2"'
 
     play(url, story)
@@ -278,16 +274,16 @@ def test_two_hundred_who_wait_hold_no_connection_and_stop_nobody_else(url: str) 
         held += [here.hold(etag, path=other) for _ in range(WATCHERS // 2)]
         await here.waiting(WATCHERS)
         pool = here.service.database._engine.pool
-        await until(lambda: not pool.checkedout())  # type: ignore[attr-defined]  # both pools have it
+        await until_async(lambda: not pool.checkedout(), "all connections")  # type: ignore[attr-defined]  # both pools have it
         polls, began = here.service.watch.polls, time.monotonic()
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             served = await asyncio.gather(*(here.http.get("/v1/streams") for _ in range(50)))
         assert {answer.status_code for answer in served} == {200}
-        await asyncio.sleep(1.5)
+        await here.asked(1)
         # One question for all of them, about once a second.
-        assert 1 <= here.service.watch.polls - polls <= (time.monotonic() - began) + 2
+        assert here.service.watch.polls - polls <= (time.monotonic() - began) + 2
         await here.http.put(STREAM + "/policy", json={"mode": "OnRestart"})
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             woken = await asyncio.gather(*held[: WATCHERS // 2])
         assert {(answer.status_code, answer.headers["etag"]) for answer in woken} == {(200, '"1"')}
         assert not any(task.done() for task in held[WATCHERS // 2 :])
@@ -306,9 +302,10 @@ def test_when_nobody_waits_the_store_is_asked_nothing(tmp_path: Path) -> None:
         watch._poll_seconds = 0.01
         etag = await here.etag()
         assert (await here.hold(etag, 1)).status_code == 304
-        await asyncio.sleep(0.1)
+        await until_async(lambda: not watch._somebody.is_set(), "the last question to end")
         polls = watch.polls
-        await asyncio.sleep(0.3)
+        for _ in range(20):
+            await here.http.get("/v1/streams")
         assert watch.polls == polls > 0
 
     play(f"sqlite:///{tmp_path / 't.db'}", story)
@@ -320,11 +317,11 @@ def test_a_server_that_stops_lets_all_go_with_304(tmp_path: Path) -> None:
         held = [here.hold(etag) for _ in range(20)]
         await here.waiting(20)
         here.service.watch.release()
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             answers = await asyncio.gather(*held)
         assert {(answer.status_code, answer.headers["etag"]) for answer in answers} == {(304, etag)}
         # Who comes later does not wait either.
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await here.hold(etag)).status_code == 304
 
     play(f"sqlite:///{tmp_path / 't.db'}", story)

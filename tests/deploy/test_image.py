@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,11 +22,11 @@ import pytest
 from tidemark.controller.version import distribution_version
 
 from support.image import Image, Step, build_image, read_dockerfile, stages_of
+from support.patience import PATIENCE_S, until
 from support.tokens import bearer
 from support.tree import ROOT
 
 DOCKERFILE = ROOT / "Dockerfile"
-START_SECONDS = 60
 STATE = "var/lib/tidemark"
 
 
@@ -68,7 +67,7 @@ def run(image: Image, command: list[str], **environment: str) -> subprocess.Comp
         capture_output=True,
         text=True,
         check=False,
-        timeout=START_SECONDS,
+        timeout=PATIENCE_S,
     )
 
 
@@ -95,10 +94,10 @@ def container(image: Image, **environment: str) -> Iterator[tuple[subprocess.Pop
 
 
 def await_health(image: Image, port: int) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while (told := run(image, image.health, TIDEMARK_PORT=str(port))).returncode != 0:
-        assert time.monotonic() < deadline, told.stderr
-        time.sleep(0.1)
+    def told() -> subprocess.CompletedProcess[str]:
+        return run(image, image.health, TIDEMARK_PORT=str(port))
+
+    until(lambda: told().returncode == 0, "a healthy container", seen=told)
 
 
 def written(image: Image) -> set[str]:
@@ -121,7 +120,7 @@ def test_it_starts_with_first_tokens_as_another_user_writes_nothing_but_its_stat
     (folder / "root").write_text(token)
     with container(image, TIDEMARK_FIRST_TOKENS=str(folder)) as (process, port):
         await_health(image, port)
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
             assert client.get("/v1/streams").status_code == 401
             assert client.get("/v1/streams", headers=bearer(token)).status_code == 200
         status = Path(f"/proc/{process.pid}/status")
@@ -129,13 +128,13 @@ def test_it_starts_with_first_tokens_as_another_user_writes_nothing_but_its_stat
             (line,) = (line for line in status.read_text().splitlines() if line.startswith("Uid:"))
             assert line.split()[1:] == ["10001"] * 4
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
     # The store is where the volume is, and a second start finds it.
     assert (image.root / STATE / "tidemark.db").is_file()
     with container(image) as (process, port):
         await_health(image, port)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert written(image) == before
 
 

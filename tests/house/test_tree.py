@@ -217,7 +217,7 @@ def ci_run(tmp_path: Path, readme: str) -> subprocess.CompletedProcess[str]:
     (tmp_path / "README.md").write_text(readme, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name != "CI"}
     return subprocess.run(
-        [tmp_path / ".ci" / "run"], env=environment, capture_output=True, text=True, check=False, timeout=60
+        [tmp_path / ".ci" / "run"], env=environment, capture_output=True, text=True, check=False
     )
 
 

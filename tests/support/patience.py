@@ -5,6 +5,7 @@ A limit only ends what hangs. No test's verdict rests on how long something took
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import TypeVar
 
 import httpx
 
-__all__ = ["PATIENCE_S", "until", "until_ready"]
+__all__ = ["PATIENCE_S", "until", "until_async", "until_ready"]
 
 T = TypeVar("T")
 
@@ -47,6 +48,15 @@ def until(
             f"waited {patience_s:g} s for {what}; seen last: {found!r} {seen() or ''}"
         )
         time.sleep(pause_s)
+    return found
+
+
+async def until_async(look: Callable[[], T], what: str) -> T:
+    """Wait as ``until`` does, and let the event loop go on."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S:g} s for {what}; seen last: {found!r}"
+        await asyncio.sleep(0.01)
     return found
 
 

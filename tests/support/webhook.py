@@ -38,7 +38,7 @@ class Webhook:
 
     def wait_for(self, seen: Callable[[], bool], what: str) -> None:
         """Wait until something was received."""
-        until(seen, what, seen=self.alerts)
+        until(seen, what, seen=self.alerts, pause_s=0.2)
 
 
 @contextmanager

@@ -35,6 +35,8 @@ while [ -z "$stopped" ]; do
     started=$(date +%s)
     "$@" &
     job=$!
+    # The signal came before there was a job. One that has only just begun might miss it.
+    [ -z "$stopped" ] || { sleep 1 && stop; }
     # A signal ends a wait early: the job's own end is waited for.
     while :; do
         wait "$job"
@@ -62,10 +64,11 @@ while [ -z "$stopped" ]; do
         exit "$code"
     fi
     echo "keep-running: failed with code $code; starting again in $pause s" >&2
-    sleep "$pause" &
-    job=$!
-    wait "$job"
-    job=
+    left=$pause
+    while [ -z "$stopped" ] && [ "$left" -gt 0 ]; do
+        sleep 1
+        left=$((left - 1))
+    done
     pause=$((pause * 2))
     [ "$pause" -le "$longest_pause" ] || pause=$longest_pause
 done

@@ -104,7 +104,6 @@ def test_no_request_that_follows_from_the_document_finds_a_server_error_or_an_un
                 text=True,
                 check=False,
                 cwd=tmp_path,
-                timeout=300,
             )
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
     told = json.loads(report.read_text())

@@ -17,6 +17,7 @@ from tidemark.controller.cli import app
 from tidemark.spark_jobs.client import ControllerClient, TokenRefused
 
 from support.controller_app import Controller
+from support.patience import PATIENCE_S
 from support.reports import exponential_batches, query_reports
 from support.served import served
 from support.tokens import bearer, make_token
@@ -138,7 +139,7 @@ def test_a_job_reports_and_asks_with_its_token_and_takes_up_a_rotated_one_withou
     monkeypatch.delenv("TIDEMARK_TOKEN", raising=False)
     file = tmp_path / "token"
     file.write_text(make_token(controller, "job", "job") + "\n")
-    client = ControllerClient(url, file, timeout_s=30)
+    client = ControllerClient(url, file, timeout_s=PATIENCE_S)
     client.report(REPORTS[0])
     assert client.bound("job", "stream").job == "job"
     with pytest.raises(TokenRefused, match="out of reach"):
@@ -149,10 +150,10 @@ def test_a_job_reports_and_asks_with_its_token_and_takes_up_a_rotated_one_withou
     file.write_text(make_token(controller, "job", "j*b"))
     client.report(REPORTS[1])
     with pytest.raises(TokenRefused, match="no token was sent"):
-        ControllerClient(url, timeout_s=30).report(REPORTS[1])
+        ControllerClient(url, timeout_s=PATIENCE_S).report(REPORTS[1])
     monkeypatch.setenv("TIDEMARK_TOKEN", make_token(controller, "viewer"))
     with pytest.raises(TokenRefused, match="this is for job and admin"):
-        ControllerClient(url, timeout_s=30).report(REPORTS[1])
+        ControllerClient(url, timeout_s=PATIENCE_S).report(REPORTS[1])
     monkeypatch.delenv("TIDEMARK_TOKEN")
 
 
@@ -193,14 +194,16 @@ def test_serve_starts_for_others_with_a_token_and_for_this_machine_without_and_s
         assert process.stdout is not None
         port = int(process.stdout.readline().split(",")[0].rpartition(":")[2])
         transport = httpx.HTTPTransport(retries=5)
-        with httpx.Client(transport=transport, base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        with httpx.Client(
+            transport=transport, base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S
+        ) as client:
             without = client.get("/v1/streams").status_code
             good = client.get("/v1/streams", headers=bearer(token)).status_code if token else 200
             # The server itself must not believe whoever says where he comes from.
             forged = client.get("/v1/streams", headers={"X-Forwarded-For": "127.0.0.1"}).status_code
     finally:
         process.terminate()
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=PATIENCE_S)
     lines = [json.loads(line) for line in errors.splitlines()]
     warned = [line["event"] for line in lines if line["level"] == "warning"]
     assert good == 200

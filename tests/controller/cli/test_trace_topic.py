@@ -22,6 +22,7 @@ from tidemark.spark_jobs.kafka.broker import KafkaBroker
 from tidemark.spark_jobs.kafka.replayer import replay_into_topic
 
 from support.kafka import Sent, new_topic, send
+from support.patience import PATIENCE_S
 
 APP = typer.Typer()
 APP.command()(trace)
@@ -196,18 +197,19 @@ def test_what_is_written_while_it_reads_is_not_in_the_trace(
     """Else a busy topic would never be read to its end."""
     topic = new_topic(kafka, 2)
     send(kafka, topic, [row(0, number, number % 2) for number in range(1_000)])
-    stop = threading.Event()
+    stop, written = threading.Event(), threading.Event()
 
     def write_on() -> None:
         while not stop.wait(0.01):
             send(kafka, topic, [row(9, 5_000, partition) for partition in (0, 1)])
+            written.set()
 
     writer = threading.Thread(target=write_on)
     batches = kafka_module.TopicReader.batches
 
     def slow_batches(reader: kafka_module.TopicReader) -> object:
         writer.start()
-        time.sleep(0.5)
+        assert written.wait(PATIENCE_S)
         return batches(reader)
 
     monkeypatch.setattr(kafka_module.TopicReader, "batches", slow_batches)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -101,18 +100,15 @@ def test_five_hundred_streams_are_there_at_once(
             f"/v1/jobs/job-{number // 10:02d}/streams/{number:03d}/slo", json={"target": "0.99"}
         )
     with served(controller.app) as url, watched_page(browser, url) as watched:
+        page, asked = watched.page, []
+        page.on("request", lambda request: asked.append(urlsplit(request.url).path))
+        page.clock.install(time=0)
+        page.clock.pause_at(1_000)  # so that nothing is asked for again
         watched.open()
-        begun = time.monotonic()
-        watched.open("/?again")
-        expect(watched.page.locator("table.fleet tbody tr")).to_have_count(500)
-        shown_s = time.monotonic() - begun
-        begun = time.monotonic()
-        watched.page.get_by_role("searchbox").fill("499")
-        expect(watched.page.locator("table.fleet tbody tr:visible")).to_have_count(1)
-        filtered_s = time.monotonic() - begun
-        print(f"500 streams were there after {shown_s:.2f} s, filtered after {filtered_s:.2f} s")
-        assert shown_s < 5
-        assert filtered_s < 2
+        expect(page.locator("table.fleet tbody tr")).to_have_count(500)
+        page.get_by_role("searchbox").fill("499")
+        expect(page.locator("table.fleet tbody tr:visible")).to_have_count(1)
+        assert [path for path in asked if path.startswith("/v1/")] == ["/v1/fleet"]
         watched.assert_calm()
 
 

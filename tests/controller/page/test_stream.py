@@ -151,7 +151,9 @@ def test_new_figures_do_not_move_the_bound_under_the_hand(browser: Browser, show
         )
         with page.expect_response(re.compile(r"/curve$")):
             page.keyboard.press("r")
-        page.wait_for_timeout(300)
+        # The next turn begins when this one is over.
+        with page.expect_request(re.compile(r"/streams/[^/]+$")):
+            page.keyboard.press("r")
         page.mouse.move(x + 41, y)
         assert slider_ms(page) >= dragged
         page.mouse.up()

@@ -184,8 +184,8 @@ def test_a_replay_in_two_parts_is_the_whole(kafka: KafkaBroker, trace: Path, col
     """Each part knows all partitions, also those that it has no row of."""
     topic = new_topic(kafka, PARTITIONS)
     cuts = (0, 17_001, 17_001, 17_500, ROWS)
-    for first, until in zip(cuts, (*cuts[1:], None), strict=True):
-        replay_into_topic(trace, topic, kafka.bootstrap_servers, speed=None, first=first, until=until)
+    for first, end in zip(cuts, (*cuts[1:], None), strict=True):
+        replay_into_topic(trace, topic, kafka.bootstrap_servers, speed=None, first=first, until=end)
 
     assert by_partition(received(kafka, topic, ROWS)) == expected_of(columns)
 
