@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,10 +14,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tidemark.controller.alerts.table import ALERTS
 from tidemark.controller.metrics.names import HELP, LABELS
+from tidemark.models.wire import to_json_object
 
 from support.controller_app import Controller
 from support.docs import document_with
+from support.paced_job import PacedReports
 from support.prometheus import RULES, TESTS, alert_rules, names_in, program, recorded, rules, scaled
+from support.streams import SECOND
 from support.tree import ROOT
 from support.whole_stream import whole_controller
 
@@ -181,6 +186,118 @@ def test_a_controller_says_whose_job_it_is_in_a_label_that_prometheus_does_not_t
         for label in sample.labels
     }
     assert not labels & SCRAPED
+
+
+# -- the rules on what a controller exposes, in time that the test keeps ---------------------------------------------
+
+
+class Scrapes:
+    """What a controller exposed at each scrape, as the input of ``promtool test rules``."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._begun_s = controller.clock() / SECOND
+        self._values: dict[str, list[str]] = {}
+        self.count = 0
+
+    def take(self) -> None:
+        """Scrape once; promtool's time begins at 0, so moments are counted from the first scrape."""
+        for family in text_string_to_metric_families(self._controller.http.get("/metrics").text):
+            for sample in family.samples:
+                labels = {**sample.labels, "instance": "controller:8642", "job": "tidemark"}
+                pairs = ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
+                moment = sample.name.endswith("_timestamp_seconds")
+                value = sample.value - self._begun_s if moment else sample.value
+                held = self._values.setdefault(f"{sample.name}{{{pairs}}}", ["_"] * self.count)
+                held.append(repr(value))
+        self.count += 1
+        for held in self._values.values():
+            if len(held) < self.count:
+                # What is not exposed any more ends at once.
+                held.append("_" if held[-1] in {"stale", "_"} else "stale")
+
+    def input_series(self) -> list[dict[str, str]]:
+        found = {name: " ".join(values) for name, values in self._values.items()}
+        found['up{instance="controller:8642",job="tidemark"}'] = " ".join(["1"] * self.count)
+        return [{"series": name, "values": values} for name, values in found.items()]
+
+
+def fired(*alerts: tuple[str, str, str, str | None]) -> list[dict[str, Any]]:
+    """Return alerts as promtool expects samples: by name, severity, job and partition."""
+    return [
+        {
+            "labels": f'{{alertname="{name}", severity="{severity}", spark_job="{job}"'
+            + ("}" if partition is None else f', partition="{partition}"}}'),
+            "value": 1,
+        }
+        for name, severity, job, partition in alerts
+    ]
+
+
+def test_what_is_wrong_fires_and_nothing_else_on_what_a_controller_exposes(tmp_path: Path) -> None:
+    """Healthy jobs for ten minutes, three kinds of trouble for a quarter of an hour, and then all is mended."""
+    skewed, stopped = PacedReports("skewed", bound_ms=300_000), PacedReports("stopped", bound_ms=10_000)
+    burst = PacedReports("burst", bound_ms=10_000)
+    jobs = (skewed, stopped, burst)
+    with Controller(f"sqlite:///{tmp_path / 't.db'}") as controller:
+        scrapes = Scrapes(controller)
+
+        def go_on(minutes: int) -> str:
+            for _ in range(minutes * 2):
+                for job in jobs:
+                    if not job.stopped:
+                        answer = controller.http.post(
+                            f"/v1/jobs/{job.job}/streams/stream/reports",
+                            json=to_json_object(job.next(controller.clock())),
+                        )
+                        assert answer.status_code == 201, answer.text
+                controller.turn()
+                controller.look()
+                scrapes.take()
+                controller.clock.now_us += 30 * SECOND
+            return f"{(scrapes.count - 1) * 30}s"
+
+        go_on(1)
+        for job in jobs:
+            # The horizon is short, so that a partition that is mended is not held against it for long.
+            body = {"target": "0.99", "horizon_ms": 600_000}
+            assert controller.http.put(f"/v1/jobs/{job.job}/streams/stream/slo", json=body).is_success
+        healthy = go_on(9)
+        skewed.slow_s[2], stopped.stopped, burst.late_share = 200, True, 0.6
+        go_on(15)
+        skewed.slow_s.clear()
+        stopped.stopped, burst.late_share = False, 0
+        mended = go_on(35)
+
+    ever = (
+        'max by (alertname, severity, spark_job, partition) (max_over_time(ALERTS{alertstate="firing"}[3h]))'
+    )
+    now = 'max by (alertname, severity, spark_job, partition) (ALERTS{alertstate="firing"})'
+    # The same rows, over longer windows, after nobody is paged for them any more.
+    lasting = [
+        ("TidemarkCompletenessBudgetBurn", "ticket", "burst", None),
+        ("TidemarkCompletenessBudgetSpent", "ticket", "burst", None),
+    ]
+    troubles = [
+        ("TidemarkPartitionSkewed", "ticket", "skewed", "2"),
+        ("TidemarkReportsAbsent", "ticket", "stopped", None),
+        ("TidemarkCompletenessBudgetBurn", "page", "burst", None),
+    ]
+    case = {
+        "interval": "30s",
+        "input_series": scrapes.input_series(),
+        "promql_expr_test": [
+            {"expr": ever, "eval_time": healthy, "exp_samples": []},
+            {"expr": ever, "eval_time": mended, "exp_samples": fired(*troubles, *lasting)},
+            {"expr": now, "eval_time": mended, "exp_samples": fired(*lasting)},
+        ],
+    }
+    path = tmp_path / "scraped.yaml"
+    rule_files = [str(each) for each in sorted(RULES.glob("*.yaml"))]
+    path.write_text(
+        yaml.safe_dump({"rule_files": rule_files, "evaluation_interval": "30s", "tests": [case]}), "utf-8"
+    )
+    assert "SUCCESS" in told([program("promtool"), "test", "rules", path])
 
 
 def _plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A job that reports once a second, by the clock, to a controller over HTTP; what it reports can be changed."""
+"""A job that reports as time goes on; what it reports can be changed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Self
 import httpx
 
 from tidemark.models.operators import tumbling
-from tidemark.models.wire import to_json_object
+from tidemark.models.wire import Report, to_json_object
 
 from support.patience import PATIENCE_S
 from support.streams import SECOND, Row, report_of
 
-__all__ = ["PacedJob"]
+__all__ = ["PacedJob", "PacedReports"]
 
 TEN_SECONDS = tumbling("10 seconds")
 PARTITIONS = 4
@@ -23,17 +23,15 @@ ROWS = 40
 """Rows of a partition in a batch."""
 
 
-class PacedJob:
-    """Use it as a context: it reports from its beginning to its end, by Spark's watermark rule.
+class PacedReports:
+    """The reports of a job, by Spark's watermark rule, whenever one is asked for.
 
     Args:
-        url: address of the controller.
         job: name of the job; its stream is called ``stream``.
         bound_ms: its own bound.
     """
 
-    def __init__(self, url: str, job: str, *, bound_ms: int) -> None:
-        self.path = f"{url}/v1/jobs/{job}/streams/stream"
+    def __init__(self, job: str, *, bound_ms: int) -> None:
         self.job = job
         self.bound_ms = bound_ms
         self.slow_s: dict[int, float] = {}
@@ -46,6 +44,52 @@ class PacedJob:
         self._bases_ms: list[int] = []
         self._watermark_ms = self._late_ms = 0
         self._batch = 0
+
+    def next(self, now_us: int) -> Report:
+        """Return the report of a batch that runs now."""
+        rows = [row for number in range(PARTITIONS) for row in self._rows(number, now_us)]
+        base_ms = max(self._bases_ms, default=None)
+        mark_ms = self._watermark_ms if base_ms is None else max(self._watermark_ms, base_ms - self.bound_ms)
+        report = report_of(
+            rows,
+            TEN_SECONDS,
+            granule_us=SECOND,
+            job=self.job,
+            batch_id=self._batch,
+            started_us=now_us,
+            duration_ms=100,
+            late_watermark_ms=self._late_ms,
+            watermark_ms=mark_ms,
+            late_base_ms=max(self._bases_ms[:-1], default=None),
+            bound_ms=self.bound_ms,
+        )
+        self._late_ms = self._watermark_ms = mark_ms
+        self._bases_ms.append(max(time_us for _, time_us in rows) // 1_000)
+        self._batch += 1
+        return report
+
+    def _rows(self, number: int, now_us: int) -> list[Row]:
+        found = []
+        for _ in range(ROWS):
+            delay_s = self._dice.random() + self.slow_s.get(number, 0)
+            if self._dice.random() < self.late_share:
+                delay_s += 120
+            found.append((str(number), now_us - round(delay_s * SECOND)))
+        return found
+
+
+class PacedJob(PacedReports):
+    """Use it as a context: from its beginning to its end it reports once a second, by the clock, over HTTP.
+
+    Args:
+        url: address of the controller.
+        job: as of ``PacedReports``.
+        bound_ms: as of ``PacedReports``.
+    """
+
+    def __init__(self, url: str, job: str, *, bound_ms: int) -> None:
+        super().__init__(job, bound_ms=bound_ms)
+        self.path = f"{url}/v1/jobs/{job}/streams/stream"
         self._end = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -65,38 +109,7 @@ class PacedJob:
             with httpx.Client(timeout=PATIENCE_S) as http:
                 while not self._end.wait(1):
                     if not self.stopped:
-                        self._report(http)
+                        report = to_json_object(self.next(time.time_ns() // 1_000))
+                        http.post(self.path + "/reports", json=report).raise_for_status()
         except Exception as error:  # noqa: BLE001 - raised where the job ends
             self._error = error
-
-    def _report(self, http: httpx.Client) -> None:
-        now_us = time.time_ns() // 1_000
-        rows = [row for number in range(PARTITIONS) for row in self._rows(number, now_us)]
-        base_ms = max(self._bases_ms, default=None)
-        mark_ms = self._watermark_ms if base_ms is None else max(self._watermark_ms, base_ms - self.bound_ms)
-        report = report_of(
-            rows,
-            TEN_SECONDS,
-            granule_us=SECOND,
-            job=self.job,
-            batch_id=self._batch,
-            started_us=now_us,
-            duration_ms=100,
-            late_watermark_ms=self._late_ms,
-            watermark_ms=mark_ms,
-            late_base_ms=max(self._bases_ms[:-1], default=None),
-            bound_ms=self.bound_ms,
-        )
-        http.post(self.path + "/reports", json=to_json_object(report)).raise_for_status()
-        self._late_ms = self._watermark_ms = mark_ms
-        self._bases_ms.append(max(time_us for _, time_us in rows) // 1_000)
-        self._batch += 1
-
-    def _rows(self, number: int, now_us: int) -> list[Row]:
-        found = []
-        for _ in range(ROWS):
-            delay_s = self._dice.random() + self.slow_s.get(number, 0)
-            if self._dice.random() < self.late_share:
-                delay_s += 120
-            found.append((str(number), now_us - round(delay_s * SECOND)))
-        return found

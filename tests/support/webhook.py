@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from support.patience import until
+from support.patience import PATIENCE_S, until
 
 __all__ = ["Webhook", "running_webhook"]
 
@@ -38,7 +38,7 @@ class Webhook:
 
     def wait_for(self, seen: Callable[[], bool], what: str) -> None:
         """Wait until something was received."""
-        until(seen, what, seen=self.alerts, pause_s=0.2)
+        until(seen, what, seen=self.alerts, pause_s=0.2, patience_s=2 * PATIENCE_S)
 
 
 @contextmanager
