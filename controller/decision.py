@@ -29,7 +29,7 @@ from tidemark.controller.store.predictions import keep_prediction, newest_predic
 from tidemark.controller.store.publication import last_published
 from tidemark.controller.store.reasons import steps_json
 from tidemark.controller.store.recent_bounds import keep_bound, recent_bounds_ms
-from tidemark.controller.store.rollouts import newest_rollout, open_rollout
+from tidemark.controller.store.rollouts import newest_rollout, open_rollout, set_predicted
 from tidemark.controller.store.situation import progress_in, share_below, situation_in
 from tidemark.controller.store.specs import get_policy, get_slo
 from tidemark.controller.store.streams import add_event, lock_stream
@@ -347,12 +347,10 @@ def _predict(session: Session, decided: _Decided, now_us: int) -> None:
     share = None if cut is None else share_below(session, decided.horizon, cut, bound_us)
     predicted = transition_to(situation, bound_us, share_below=share)
     keep_prediction(session, stream_id, published, predicted, now_us)
-    # What a person wrote was rolled out before anything was predicted of it: it is judged by what is predicted now.
+    # One prediction of one bound: this is the one that is scored, whether a recommendation or a person led to it.
     row = newest_rollout(session, stream_id)
-    if row is not None and row.generation == published.generation and not row.rows:
-        row.rows, row.late = predicted.rows, predicted.late
-        row.least_ppm, row.most_ppm = predicted.least_ppm, predicted.most_ppm
-        row.latency_wall_us, row.state_rows = predicted.latency_wall_us, predicted.state_rows
+    if row is not None and row.generation == published.generation:
+        set_predicted(row, predicted)
     session.flush()
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.rollout_facts import Rules, facts_of
+from tidemark.controller.rollout_facts import Rules, count_at_risk, facts_of
 from tidemark.controller.store.acknowledgements import last_acknowledgement, own_bound_ms
 from tidemark.controller.store.failed_bounds import envelope_failed, keep_failure
 from tidemark.controller.store.horizon import horizon_of
@@ -28,7 +28,14 @@ from tidemark.controller.store.publication import (
     within_limits,
 )
 from tidemark.controller.store.reasons import reason_of
-from tidemark.controller.store.rollouts import envelope_json, envelope_of, model_of, open_rollout
+from tidemark.controller.store.rollouts import (
+    envelope_json,
+    envelope_of,
+    model_of,
+    open_rollout,
+    set_predicted,
+    standing_rollout,
+)
 from tidemark.controller.store.specs import Spec, get_policy, get_slo
 from tidemark.controller.store.streams import Evidence, add_event
 from tidemark.controller.store.tables import PublishedRow, RecommendationRow, RolloutRow, StreamRow
@@ -243,12 +250,22 @@ def _begin_with(
         reason_of(recommended),
         None if horizon is None else horizon.newest.bound_ms,
         recommended.newest_report_id,
+        _predicted(recommended),
     )
     # A first bound takes no place in the fleet's share.
     rules = Rules(slo, get_policy(session, stream_id), pin, share_ppm=0)
     propose(session, stream_id, rules, wanted, now_us)
     row = advance_rollout(session, stream_id, rules, now_us)
     return row is not None and row.published_us == now_us
+
+
+def _predicted(recommended: RecommendationRow) -> Transition | None:
+    """Return what a stored recommendation will do; None when an earlier release stored it without."""
+    if recommended.transition is None:
+        return None
+    fields = json.loads(recommended.transition)
+    del fields["completeness_ppm"]
+    return Transition(**fields)
 
 
 def propose(session: Session, stream_id: int, rules: Rules, wanted: Wanted | None, now_us: int) -> None:
@@ -266,7 +283,11 @@ def propose(session: Session, stream_id: int, rules: Rules, wanted: Wanted | Non
     standing = _standing(session, stream_id, policy, rules.slo, now_us)
     if policy.mode == "Off":
         return
-    if wanted is None or _limited(policy, wanted) == standing.bound_ms:
+    # Just after going back to its own bound, the job still runs with the one that failed.
+    own_ms = own_bound_ms(session, stream_id)
+    if wanted is not None and own_ms is None:
+        own_ms = wanted.in_use_ms
+    if wanted is None or _limited(policy, wanted) in _same_as(standing, wanted, own_ms):
         if row is not None and row.state in CANDIDATE:
             told = (
                 "no change is recommended any more"
@@ -275,9 +296,6 @@ def propose(session: Session, stream_id: int, rules: Rules, wanted: Wanted | Non
             )
             _end(session, row, "Superseded", told, now_us)
         return
-    # Just after going back to its own bound, the job still runs with the one that failed.
-    own_ms = own_bound_ms(session, stream_id)
-    own_ms = wanted.in_use_ms if own_ms is None else own_ms
     candidate = _candidate(rules, wanted, standing, row, now_us, own_ms=own_ms)
     candidate.stream_id = stream_id
     candidate.needed_rows = _needed_rows(session, stream_id, rules.slo.value)
@@ -288,6 +306,13 @@ def propose(session: Session, stream_id: int, rules: Rules, wanted: Wanted | Non
     elif _passes_by(session, row, candidate, rules, now_us):
         _end(session, row, "Superseded", "a newer recommendation took its place", now_us)
         _open(session, candidate, now_us)
+
+
+def _same_as(standing: Answer, wanted: Wanted, own_ms: int | None) -> set[int | None]:
+    """Return the bounds that are no change: the one told, and the job's own where it is told none."""
+    if standing.bound_ms is None and wanted.cause == "Decision":
+        return {None, own_ms}
+    return {standing.bound_ms}
 
 
 def _candidate(
@@ -304,9 +329,8 @@ def _candidate(
     # What nobody has taken up is not what a change starts from, nor what one goes back to.
     untaken = before if before is not None and before.state == "Published" else None
     from_ms = standing.bound_ms if untaken is None else untaken.from_bound_ms
-    predicted = wanted.predicted
     direction = direction_of(own_ms if from_ms is None else from_ms, to_ms)
-    return RolloutRow(
+    row = RolloutRow(
         state="Recommended",
         reason=wanted.reason,
         cause=wanted.cause,
@@ -321,15 +345,15 @@ def _candidate(
         slo_generation=rules.slo.generation,
         policy_generation=rules.policy.generation,
         report_id=wanted.report_id,
-        rows=0 if predicted is None else predicted.rows,
-        late=0 if predicted is None else predicted.late,
-        least_ppm=None if predicted is None else predicted.least_ppm,
-        most_ppm=None if predicted is None else predicted.most_ppm,
-        latency_wall_us=None if predicted is None else predicted.latency_wall_us,
-        state_rows=None if predicted is None else predicted.state_rows,
+        rows=0,
+        late=0,
+        needed_event_ms=0,
         created_us=now_us,
         changed_us=now_us,
     )
+    if wanted.predicted is not None:
+        set_predicted(row, wanted.predicted)
+    return row
 
 
 def _needed_rows(session: Session, stream_id: int, slo: Slo) -> int:
@@ -403,9 +427,25 @@ def _passes_by(session: Session, row: RolloutRow, candidate: RolloutRow, rules: 
 
 
 def advance_rollout(session: Session, stream_id: int, rules: Rules, now_us: int) -> RolloutRow | None:
-    """Take the stream's open rollout as far as it goes now and return it; None without one. The stream is locked."""
+    """Take the stream's open rollout as far as it goes now and return it; None without one. The stream is locked.
+
+    What is verified is judged on, as long as it stands, under the SLO that it was verified by.
+    """
+    verified = standing_rollout(session, stream_id)
+    if (
+        verified is not None
+        and verified.cause != "NoData"
+        and verified.slo_generation == rules.slo.generation
+    ):
+        count_at_risk(session, verified, rules)
+        missed = advance(model_of(verified), facts_of(session, verified, rules, now_us, lock=True), now_us)
+        if missed is not None:
+            apply_move(session, verified, missed, rules, now_us)
+            session.flush()
     row = open_rollout(session, stream_id)
     while row is not None:
+        if row.state == "Effective":
+            count_at_risk(session, row, rules)
         facts = facts_of(session, row, rules, now_us, lock=True)
         row.judged_rows = facts.judged.rows
         row.judged_late_least = facts.judged.late_least
@@ -448,12 +488,20 @@ def apply_move(session: Session, row: RolloutRow, move: Move, rules: Rules, now_
         held_before, row.held_by, row.reason = row.held_by, move.gate, move.reason
         if move.gate is not None and move.gate != held_before:
             _event(session, row, row.state, now_us, kind="RolloutHeld", reason_class=move.gate)
+        if row.state == "Verified":
+            row.missed_us = None if move.failure is None else now_us
+            kind = "RolloutRecovered" if move.failure is None else "RolloutMissed"
+            _event(session, row, row.state, now_us, kind=kind, reason_class=move.failure)
         return
     before = cast("State", row.state)
     back = goes_back(before, move, model_of(row))
     row.state, row.reason, row.held_by, row.changed_us = move.state, move.reason, move.gate, now_us
     if move.state not in CANDIDATE | UNDER_WAY:
         row.ended_us = now_us
+    if move.state == "Verified":
+        row.slo_generation = rules.slo.generation
+    if before == "Verified" and move.failure == "Completeness":
+        row.missed_us = now_us
     _event(session, row, before, now_us, reason_class=move.failure)
     if move.state == "Published":
         _publish(session, row, rules, now_us)
@@ -493,6 +541,9 @@ def _why_told(session: Session, row: RolloutRow) -> str:
 def _go_back(session: Session, row: RolloutRow, rules: Rules, now_us: int) -> None:
     """Tell jobs what they were told before a rollout; under a pin, they are told when it is gone."""
     policy = rules.policy.value
+    following = open_rollout(session, row.stream_id)
+    if following is not None:
+        _end(session, following, "Superseded", f"rollout {row.id}, which it followed on, is undone", now_us)
     envelope = envelope_of(row.from_envelope) if policy.mode == "Live" else None
     answer = answer_for(policy, row.from_bound_ms, f"gone back: {row.reason}", envelope)
     publish(session, row.stream_id, answer, now_us, cause="GoingBack", rollout_id=row.id)

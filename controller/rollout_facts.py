@@ -5,14 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, and_, case, false, func, or_, select, true
 from sqlalchemy.orm import Session
 
 from tidemark.controller.store.failed_bounds import failures_of
 from tidemark.controller.store.horizon import horizon_of
 from tidemark.controller.store.live import newest_state
+from tidemark.controller.store.needs import Span
 from tidemark.controller.store.pins import StandingPin
-from tidemark.controller.store.rollouts import fleet_share, narrowed_us, unanswered_us
+from tidemark.controller.store.rollouts import (
+    fleet_share,
+    narrowed_us,
+    published_before,
+    unanswered_us,
+    verified_narrowing,
+)
+from tidemark.controller.store.situation import operator_of
 from tidemark.controller.store.specs import Spec
 from tidemark.controller.store.tables import (
     AcknowledgementRow,
@@ -23,13 +31,16 @@ from tidemark.controller.store.tables import (
 )
 from tidemark.models.curve import Emissions
 from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.operators import Int64s
 from tidemark.models.prediction import Judged
+from tidemark.models.rollout.evidence import EvidenceSpan, evidence_span
 from tidemark.models.rollout.facts import NOTHING_JUDGED, Facts
 from tidemark.models.rollout.gate import DAY_US
 from tidemark.models.rollout.states import CANDIDATE
+from tidemark.models.rollout.verification import needed_event_us
 from tidemark.models.slo import Policy, Slo
 
-__all__ = ["Rules", "facts_of"]
+__all__ = ["Rules", "count_at_risk", "facts_of"]
 
 
 _Under = tuple[ColumnElement[bool], ...]
@@ -70,12 +81,15 @@ def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lo
         now_us: the wall time in microseconds.
         lock: whether what follows is written in this transaction.
     """
+    policy, slo = rules.policy.value, rules.slo.value
+    pinned = None if rules.pin is None else rules.pin.why
+    if row.state == "Verified":
+        return Facts(policy=policy, slo=slo, pinned=pinned, at_risk=_at_risk(row))
     newest = _newest(session, row.stream_id)
     told = _last_acknowledged_us(session, row.stream_id)
     heard = None if newest is None else newest_state(session, newest).live
     heard_us = None if heard is None else heard.heard_us
     known = [at_us for at_us in (told, None if newest is None else newest.received_us) if at_us is not None]
-    policy = rules.policy.value
     if row.state in CANDIDATE:
         since_us = now_us - max(policy.dwell_ms * 1_000, DAY_US)
         narrows = row.direction == "Narrow" and not row.first
@@ -84,14 +98,16 @@ def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lo
         )
         return Facts(
             policy=policy,
-            slo=rules.slo.value,
-            pinned=None if rules.pin is None else rules.pin.why,
+            slo=slo,
+            pinned=pinned,
             heard_us=max(known, default=None),
             unanswered_us=unanswered_us(session, row.stream_id, max(told or 0, heard_us or 0)),
             failures=failures_of(
                 session, row.stream_id, rules.slo.generation, rules.policy.generation, now_us
             ),
-            narrowed_us=narrowed_us(session, row.stream_id, since_us),
+            evidence=_evidence(session, row, rules, newest),
+            published_before=published_before(session, row.stream_id),
+            narrowed_us=narrowed_us(session, row.stream_id, since_us, row.to_bound_ms),
             fleet_narrowing=narrowing,
             fleet_most=most,
         )
@@ -99,17 +115,109 @@ def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lo
         _live_effect(session, row, newest, heard_us) if row.mode == "Live" else _effect(session, row, newest)
     )
     effect, under = found
-    timed = rules.slo.value.latency_cap_ms is not None and under
+    timed = slo.latency_cap_ms is not None and under
     return Facts(
         policy=policy,
-        slo=rules.slo.value,
-        pinned=None if rules.pin is None else rules.pin.why,
+        slo=slo,
+        pinned=pinned,
         acknowledged_us=effect.acknowledged_us,
         effective_us=effect.effective_us,
         judged=effect.judged,
+        at_risk=_at_risk(row),
+        event_us=row.event_ms * 1_000,
         latency_us=_latency_us(session, row.stream_id, under) if timed else None,
         state_rows=effect.state_rows,
     )
+
+
+def _at_risk(row: RolloutRow) -> Judged:
+    return Judged(row.at_risk_rows, row.at_risk_late_least, row.at_risk_late_most)
+
+
+def count_at_risk(session: Session, row: RolloutRow, rules: Rules) -> None:
+    """Count the reports that came since, in what was at risk under a rollout in effect; the stream is locked."""
+    if row.at_risk_from_ms is None:
+        _begin_to_count(session, row)
+    under = and_(*_told_by(row)) if rules.pin is None else false()
+    at_risk = and_(under, ReportRow.late_watermark_ms > row.at_risk_from_ms)
+    last_id, watermark_ms, *counted = session.execute(
+        select(
+            func.max(ReportRow.id),
+            func.max(case((under, ReportRow.watermark_ms))),
+            *(
+                func.sum(case((at_risk, column), else_=0))
+                for column in (ReportRow.pairs, ReportRow.late_least, ReportRow.late_most)
+            ),
+        ).where(ReportRow.stream_id == row.stream_id, ReportRow.id > row.counted_report_id)
+    ).one()
+    if last_id is None:
+        return
+    # PostgreSQL sums to an exact decimal.
+    rows, late_least, late_most = map(int, counted)
+    row.counted_report_id = last_id
+    row.at_risk_rows += rows
+    row.at_risk_late_least += late_least
+    row.at_risk_late_most += late_most
+    if watermark_ms is not None:
+        row.event_ms = max(row.event_ms, watermark_ms - (row.effective_watermark_ms or 0))
+
+
+def _begin_to_count(session: Session, row: RolloutRow) -> None:
+    """Note by which watermark rows are at risk under a rollout that has taken effect."""
+    newest = _newest(session, row.stream_id)
+    assert newest is not None, "what is in effect was reported"
+    since = (ReportRow.stream_id == row.stream_id, ReportRow.seen_us >= row.effective_us, *_told_by(row))
+    in_order = select(ReportRow).where(*since).order_by(ReportRow.seen_us, ReportRow.batch_id)
+    first = session.scalars(in_order.limit(1)).one_or_none() or newest
+    span_us = operator_of(session, newest).span_us
+    own_ms = row.in_use_ms if row.from_bound_ms is None else row.from_bound_ms
+    row.effective_watermark_ms = first.watermark_ms
+    row.at_risk_from_ms = first.watermark_ms + -(-span_us // SPARK_TICK_US)
+    row.counted_report_id = first.id
+    row.needed_event_ms = needed_event_us(span_us, own_ms, row.to_bound_ms) // 1_000
+
+
+def _told_by(row: RolloutRow) -> tuple[ColumnElement[bool], ...]:
+    """Return conditions that pick the batches of a stream that ran with what a rollout tells, once it is in effect."""
+    if row.mode == "Live":
+        return (true(),)
+    if row.to_bound_ms is None:
+        return (ReportRow.generation.is_(None),)
+    return (ReportRow.generation == row.generation,)
+
+
+def _evidence(
+    session: Session, row: RolloutRow, rules: Rules, newest: ReportRow | None
+) -> EvidenceSpan | None:
+    """Return the evidence for a first narrowing; None for any other rollout, and for one that has passed its gate."""
+    first = row.direction == "Narrow" and not verified_narrowing(session, row.stream_id)
+    if not first or row.state != "Recommended" or newest is None:
+        return None
+    horizon_ms, span_us = rules.slo.value.horizon_ms, operator_of(session, newest).span_us
+    horizon = horizon_of(session, row.stream_id, horizon_ms)
+    assert horizon is not None
+    nothing = np.empty(0, np.int64)
+    found = evidence_span(rules.policy.value, span_us, horizon_ms, nothing, nothing)
+    if found is None:
+        return None
+    # A stream that was watched without a pause needs only its newest batches read; they are thousands.
+    for from_us in (max(newest.seen_us - 2 * found.needed_us, horizon.from_us), horizon.from_us):
+        batches = _watched(session, Span(row.stream_id, from_us))
+        found = evidence_span(rules.policy.value, span_us, horizon_ms, *batches)
+        if found is None or found.covered_us >= found.needed_us:
+            break
+    return found
+
+
+def _watched(session: Session, span: Span) -> tuple[Int64s, Int64s]:
+    """Return when the batches of a span with judged rows were triggered, and their greatest event times."""
+    rows = session.connection().execute(
+        select(ReportRow.seen_us, ReportRow.max_event_time_us)
+        .where(*span.reports, ReportRow.pairs > 0, ReportRow.max_event_time_us.is_not(None))
+        .order_by(ReportRow.seen_us)
+    )
+    batches = np.array([tuple(row) for row in rows], np.int64).reshape(-1, 2)
+    return batches[:, 0], batches[:, 1]
 
 
 def _newest(session: Session, stream_id: int) -> ReportRow | None:

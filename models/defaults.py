@@ -348,6 +348,21 @@ By the binomial: 10 have a standard deviation of 3.2, so that twice the budget i
 twice the rows and sees losses of 1.7 budgets.
 """
 
+VERIFY_WINDOWS = 10
+"""Windows of event time that must pass under a bound, beyond the bound itself, until it is verified.
+
+Chosen: a row can be late only once the watermark has passed its window, and stragglers come up to a bound later. Ten
+windows outweigh the one in which the watermark jumped. Doubling it only takes longer; one or two verify what was never
+tested.
+"""
+
+EVIDENCE_SHARE_OF_HORIZON_PPM = 800_000
+"""Most evidence that a first narrowing waits for, as a share of the horizon, in parts per million.
+
+Chosen: 100 windows of an hour are more than a day's horizon ever holds; a fifth is left for pauses of the stream.
+Higher, and such a stream is never narrowed.
+"""
+
 FAILED_MS = 3_600_000
 """How long a bound that was rolled back is not tried again the first time, in milliseconds.
 

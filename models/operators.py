@@ -76,6 +76,11 @@ class TimeWindow:
         return np.concatenate(rows), np.concatenate(ends)
 
     @property
+    def span_us(self) -> int:
+        """Event time from the opening of a key to its end: the window's length, in microseconds."""
+        return self.size_us
+
+    @property
     def most_keys(self) -> int:
         """The most windows that one row can be in."""
         return -(-self.size_us // self.slide_us)
@@ -106,6 +111,11 @@ class SessionWindow:
         """Return ``(row, key_us)``: each row once, with event time + gap."""
         return np.arange(len(event_time_us), dtype=np.int64), event_time_us + self.gap_us
 
+    @property
+    def span_us(self) -> int:
+        """Event time from a row to the end of its session: the gap, in microseconds."""
+        return self.gap_us
+
     def granule_fits(self, granule_us: int) -> bool:  # noqa: ARG002 - one signature for every operator
         """Any granule will do: where the watermark cuts one, the ledger gives an interval."""
         return True
@@ -123,6 +133,8 @@ class RowLevel:
 
     closed: ClassVar[Closed] = "right"
     most_keys: ClassVar[int] = 1
+    span_us: ClassVar[int] = 0
+    """Event time from a row to its key, in microseconds: they are the same."""
 
     def keys(self, event_time_us: Int64s) -> tuple[Int64s, Int64s]:
         """Return ``(row, key_us)``: each row once, with its event time."""

@@ -29,7 +29,9 @@ Direction = Literal["Widen", "Narrow"]
 """Which way a bound changes."""
 
 OnNoData = Literal["hold", "greatest", "own"]
-Approval = Literal["none", "narrow", "all"]
+Approval = Literal["none", "first", "narrow", "all"]
+"""Which rollouts wait for a person."""
+
 Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 
 MINUTES_OF_DAY = 1_440
@@ -109,16 +111,20 @@ class Policy:
     """Least time between two published narrowings, in milliseconds; widening never waits for it."""
     most_narrowings_a_day: Annotated[int, Ge(1)] | None = None
     """Most narrowings that are published within any 24 hours; null for no limit."""
-    most_narrowing_ppm: Annotated[int, Gt(0), Le(1_000_000)] | None = None
+    most_narrowing_ppm: Annotated[int, Gt(0), Le(1_000_000)] | None = 500_000
     """Most by which one rollout narrows, as a share of the bound in use, in parts per million; null for no limit."""
+    evidence_ms: Annotated[int, Ge(0), Le(31 * 86_400_000)] = 3_600_000
+    """Event time that reports must cover before a stream's first narrowing, in milliseconds; 0 for none."""
+    evidence_windows: Annotated[int, Ge(0), Le(100_000)] = 100
+    """Windows of event time that they must cover before it; 0 for none. Operators without windows ask for none."""
     freeze_windows: Annotated[tuple[FreezeWindow, ...], MaxLen(50)] = ()
     """When nothing is narrowed, in UTC."""
     paused: bool = False
     """Whether nothing new is rolled; what is under way is still watched, and undone if it is worse."""
     on_no_data: OnNoData = "hold"
     """What a job whose reports stopped is told. hold: the bound it has; greatest: greatest_bound_ms; own: its own."""
-    approval: Approval = "none"
-    """Which rollouts wait for a person: none, those that narrow, or all."""
+    approval: Approval = "first"
+    """Which rollouts wait for a person: none, the first of the stream, those that narrow, or all."""
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""

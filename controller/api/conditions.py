@@ -43,6 +43,7 @@ WORST_FIRST: tuple[ConditionType, ...] = (
     "SkewBeyondCeiling",
     "CeilingNear",
     "ConstraintsConflict",
+    "TargetMissed",
     "RolledBack",
     "NoRecentReport",
     "CoverageGap",
@@ -91,6 +92,8 @@ class Seen:
     """The pin in force."""
     rollout: RolloutRow | None
     """The newest rollout."""
+    missed: RolloutRow | None
+    """The rollout that missed its target after it was verified."""
     paused: bool
     """Whether the policy is paused."""
     paused_why: str | None
@@ -118,6 +121,7 @@ def conditions_of(seen: Seen) -> list[Condition]:
         *_decided(seen.recommendation),
         *_rolled(seen),
         *_paused(seen),
+        *_missed(seen.missed),
         *_rolling(seen.rollout),
         *_ceiling(seen),
     ]
@@ -271,6 +275,11 @@ def _paused(seen: Seen) -> Iterator[Condition]:
         yield Condition(type="Paused", detail="; ".join(told))
 
 
+def _missed(missed: RolloutRow | None) -> Iterator[Condition]:
+    if missed is not None:
+        yield Condition(type="TargetMissed", detail=f"rollout {missed.id}: {missed.reason}")
+
+
 def _rolling(rollout: RolloutRow | None) -> Iterator[Condition]:
     if rollout is None:
         return
@@ -279,7 +288,7 @@ def _rolling(rollout: RolloutRow | None) -> Iterator[Condition]:
         yield Condition(type="Rolling", detail=told)
     elif rollout.state in CANDIDATE:
         yield Condition(type="RolloutHeld", detail=told)
-    elif rollout.state == "RolledBack":
+    elif rollout.state == "RolledBack" and rollout.missed_us is None:
         yield Condition(type="RolledBack", detail=told)
 
 

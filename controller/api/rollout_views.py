@@ -47,7 +47,10 @@ def rollout_answer(row: RolloutRow, stream: StreamRow) -> schemas.Rollout:
         ),
         judged=schemas.Proof(
             rows=row.judged_rows,
+            at_risk_rows=row.at_risk_rows,
             needed_rows=row.needed_rows,
+            event_ms=row.event_ms,
+            needed_event_ms=row.needed_event_ms,
             late_least=row.judged_late_least,
             late_most=row.judged_late_most,
         ),

@@ -23,7 +23,7 @@ from tidemark.controller.store.partitions import FutureRows, future_rows_in
 from tidemark.controller.store.pins import StandingPin, pin_in_force
 from tidemark.controller.store.publication import NO_REPORT, OFF, answer_of, last_published
 from tidemark.controller.store.reasons import steps_of
-from tidemark.controller.store.rollouts import newest_rollout
+from tidemark.controller.store.rollouts import missed_rollout, newest_rollout
 from tidemark.controller.store.situation import progress_in
 from tidemark.controller.store.specs import DEFAULT_HORIZON_MS, Spec, get_policy, get_slo, paused_why
 from tidemark.controller.store.tables import AcknowledgementRow, PublishedRow, RecommendationRow, StreamRow
@@ -90,6 +90,8 @@ def policy_answer(policy: Spec[Policy]) -> schemas.PolicyAnswer:
         dwell_ms=value.dwell_ms,
         most_narrowings_a_day=value.most_narrowings_a_day,
         most_narrowing_ppm=value.most_narrowing_ppm,
+        evidence_ms=value.evidence_ms,
+        evidence_windows=value.evidence_windows,
         freeze_windows=[
             schemas.Freeze(days=list(window.days), from_minute=window.from_minute, to_minute=window.to_minute)
             for window in value.freeze_windows
@@ -235,6 +237,7 @@ def conditions_now(
             applied=last_acknowledgement(session, row.id),
             pin=pin_in_force(session, row.job, row.stream),
             rollout=newest_rollout(session, row.id),
+            missed=missed_rollout(session, row.id),
             paused=policy.paused,
             paused_why=paused_why(session, row.id),
             live=known.state.live,

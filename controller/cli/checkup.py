@@ -205,6 +205,13 @@ def _held(place: Place, what: str) -> str:
     return f"{what}: {place.tidemark('rollouts', place.job, place.stream, '--all')}"
 
 
+def _approve(status: Mapping[str, Any], place: Place) -> str:
+    rollout = status.get("rollout") or {}
+    if rollout.get("state") != "AwaitingApproval":
+        return _held(place, "let it wait, or change what holds it")
+    return place.tidemark("approve", str(rollout["id"]), "--reason", "...")
+
+
 STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     "NoReportYet": lambda _, place: place.start(),
     "NoRecentReport": lambda _, place: (
@@ -242,7 +249,8 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     ),
     "Pinned": _unpin,
     "Paused": lambda _, place: place.tidemark("resume", place.job, place.stream, "--reason", "..."),
-    "RolloutHeld": lambda _, place: _held(place, "approve it, or let it wait"),
+    "RolloutHeld": _approve,
+    "TargetMissed": lambda _, place: _held(place, "see what came of it, and what is recommended now"),
     "RolledBack": lambda _, place: _held(place, "see why, and whether the SLO or the policy should change"),
     "CoverageGap": _gaps,
     **dict.fromkeys(

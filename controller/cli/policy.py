@@ -64,6 +64,15 @@ def register(app: typer.Typer) -> None:
             str | None,
             typer.Option(help='Most that one rollout narrows by, such as 0.25; "none" for no limit.'),
         ] = None,
+        evidence: Annotated[
+            str | None,
+            typer.Option(
+                help="Event time to be watched before a first narrowing, such as '1 hour'; 0 for none."
+            ),
+        ] = None,
+        evidence_windows: Annotated[
+            str | None, typer.Option(help="Windows to be watched before a first narrowing; 0 for none.")
+        ] = None,
         freeze: Annotated[
             list[str] | None,
             typer.Option(
@@ -76,7 +85,7 @@ def register(app: typer.Typer) -> None:
             typer.Option(help="What a job is told whose reports stopped."),
         ] = None,
         approval: Annotated[
-            Literal["none", "narrow", "all"] | None,
+            Literal["none", "first", "narrow", "all"] | None,
             typer.Option(help="Which rollouts wait for a person."),
         ] = None,
         reason: ReasonOption = None,
@@ -99,6 +108,8 @@ def register(app: typer.Typer) -> None:
                     lambda text: number_of(text, "--most-narrowings-a-day"),
                 ),
                 "most_narrowing_ppm": (most_narrowing, lambda text: share_of(text, "--most-narrowing")),
+                "evidence_ms": (evidence, lambda text: milliseconds_of(text, "--evidence")),
+                "evidence_windows": (evidence_windows, lambda text: number_of(text, "--evidence-windows")),
                 "freeze_windows": (freeze, _freezes),
                 "on_no_data": (on_no_data, str),
                 "approval": (approval, str),
@@ -150,6 +161,7 @@ def _facts(policy: PolicyAnswer) -> dict[str, str]:
         "dwell": duration(policy.dwell_ms),
         "most narrowings a day": str(policy.most_narrowings_a_day or "-"),
         "most narrowing": share(policy.most_narrowing_ppm),
+        "evidence": f"{duration(policy.evidence_ms)}, {policy.evidence_windows:,} windows",
         "freeze": "; ".join(format_freeze(window.model_dump()) for window in policy.freeze_windows) or "-",
         "paused": "yes" if policy.paused else "no",
         "without data": policy.on_no_data,

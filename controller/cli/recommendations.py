@@ -16,12 +16,12 @@ from tidemark.controller.cli.remote import (
     UrlOption,
     asking,
 )
-from tidemark.controller.cli.show import as_json, bound, table
+from tidemark.controller.cli.show import as_json, bound, rollout_line, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidemark.controller.api.schemas import Rollout, StreamStatus
+    from tidemark.controller.api.schemas import StreamStatus
     from tidemark.controller.client import Client
 
 __all__ = ["register"]
@@ -77,18 +77,13 @@ def _show(status: StreamStatus) -> None:
     if status.transition is not None:
         typer.echo(f"  what it will do: {status.transition.text}")
     if status.rollout is not None:
-        typer.echo(f"  {_rollout(status.rollout)}")
+        typer.echo(f"  {rollout_line(status.rollout)}")
 
 
 def _next(status: StreamStatus) -> str:
     if status.rollout is not None:
-        return _rollout(status.rollout)
+        return rollout_line(status.rollout)
     if status.recommended is not None:
         return status.recommended.steps[-1].reason
     names = f"{quote(status.job)} {quote(status.stream)}"
     return "nothing is recommended yet" if status.slo else f"no SLO: tidemark slo set {names} --target 0.99"
-
-
-def _rollout(row: Rollout) -> str:
-    told = f"rollout {row.id} is {row.state}: {row.reason}"
-    return told if row.state != "AwaitingApproval" else f"{told}; tidemark approve {row.id} --reason ..."

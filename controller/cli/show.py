@@ -12,12 +12,26 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tidemark.models.duration import format_duration
+from tidemark.models.rollout.states import rollout_text
 from tidemark.models.target import PPM
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["as_json", "bound", "brief", "duration", "moment", "percent", "share", "table", "told"]
+    from tidemark.controller.api.schemas import Rollout
+
+__all__ = [
+    "as_json",
+    "bound",
+    "brief",
+    "duration",
+    "moment",
+    "percent",
+    "rollout_line",
+    "share",
+    "table",
+    "told",
+]
 
 MAX_CHARACTERS = 120
 """How much of a text a table shows."""
@@ -89,3 +103,9 @@ def percent(share_ppm: int | None) -> str:
 def share(share_ppm: int | None) -> str:
     """Return a share as a decimal, as options take it."""
     return NOTHING if share_ppm is None else f"{(Decimal(share_ppm) / PPM).normalize():f}"
+
+
+def rollout_line(row: Rollout) -> str:
+    """Return where a rollout is and why, with the next command where it waits for a person."""
+    text = rollout_text(row.id, row.state, row.reason)
+    return text if row.state != "AwaitingApproval" else f"{text}; tidemark approve {row.id} --reason ..."

@@ -15,10 +15,9 @@ from tidemark.controller.cli.remote import (
     UrlOption,
     asking,
 )
-from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, table, told
+from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, rollout_line, table, told
 from tidemark.controller.cli.slo import slo_text
 from tidemark.models.plural import plural
-from tidemark.models.rollout.states import rollout_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -108,7 +107,7 @@ def _show_stream(found: StreamStatus) -> None:
         "evidence": _evidence(found.evidence),
     }
     if found.rollout is not None:
-        facts["rollout"] = rollout_text(found.rollout.id, found.rollout.state, found.rollout.reason)
+        facts["rollout"] = rollout_line(found.rollout)
     if found.transition is not None:
         facts["what it will do"] = found.transition.text
     if found.budget is not None:

@@ -112,11 +112,7 @@ function promised(rollout) {
     const kept = judged.rows
         ? share(Math.floor(((judged.rows - judged.late_most) / judged.rows) * 1e6))
         : "nothing yet";
-    const seen =
-        judged.rows < judged.needed_rows
-            ? `${count(judged.rows)} of the ${count(judged.needed_rows)} rows that it takes`
-            : plural(judged.rows, "row");
-    return `${said} Judged ${seen}: ${kept}${judged.rows ? " kept" : ""}.`;
+    return `${said} Judged ${plural(judged.rows, "row")}: ${kept}${judged.rows ? " kept" : ""}.`;
 }
 
 function olderRow(rollout) {

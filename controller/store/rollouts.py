@@ -7,13 +7,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import cast
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.store.publication import last_published
 from tidemark.controller.store.tables import PolicyRow, RolloutRow
 from tidemark.models.rollout.facts import Cause, Rollout
 from tidemark.models.rollout.states import OPEN, UNDER_WAY, State
 from tidemark.models.slo import Direction
+from tidemark.models.transition import Transition
 from tidemark.models.wire import Envelope, Mode
 
 __all__ = [
@@ -22,11 +24,16 @@ __all__ = [
     "find_rollout",
     "fleet_share",
     "list_rollouts",
+    "missed_rollout",
     "model_of",
     "narrowed_us",
     "newest_rollout",
     "open_rollout",
+    "published_before",
+    "set_predicted",
+    "standing_rollout",
     "unanswered_us",
+    "verified_narrowing",
 ]
 
 FLEET_LOCK = 0x7469_6466
@@ -57,8 +64,17 @@ def model_of(row: RolloutRow) -> Rollout:
         published_us=row.published_us,
         acknowledged_us=row.acknowledged_us,
         needed_rows=row.needed_rows,
+        needed_event_us=row.needed_event_ms * 1_000,
+        missed=row.missed_us is not None,
         least_ppm=row.least_ppm,
     )
+
+
+def set_predicted(row: RolloutRow, predicted: Transition) -> None:
+    """Set what is predicted of a rollout."""
+    row.rows, row.late = predicted.rows, predicted.late
+    row.least_ppm, row.most_ppm = predicted.least_ppm, predicted.most_ppm
+    row.latency_wall_us, row.state_rows = predicted.latency_wall_us, predicted.state_rows
 
 
 def open_rollout(session: Session, stream_id: int) -> RolloutRow | None:
@@ -70,6 +86,57 @@ def open_rollout(session: Session, stream_id: int) -> RolloutRow | None:
 def newest_rollout(session: Session, stream_id: int) -> RolloutRow | None:
     """Return the stream's newest rollout; None without any."""
     return next(iter(list_rollouts(session, limit=1, stream_id=stream_id)), None)
+
+
+def standing_rollout(session: Session, stream_id: int) -> RolloutRow | None:
+    """Return the verified rollout that jobs are told of now, but for a pin; None when they are told anything else."""
+    told = last_published(session, stream_id, pinned=False)
+    if told is None:
+        return None
+    return session.scalars(
+        select(RolloutRow)
+        .where(
+            RolloutRow.stream_id == stream_id,
+            RolloutRow.state == "Verified",
+            RolloutRow.generation == told.generation,
+        )
+        .order_by(RolloutRow.id.desc())
+        .limit(1)
+    ).one_or_none()
+
+
+def missed_rollout(session: Session, stream_id: int) -> RolloutRow | None:
+    """Return the rollout that missed its target after it was verified, as long as what jobs are told is its doing."""
+    told = last_published(session, stream_id, pinned=False)
+    if told is None:
+        return None
+    stands = and_(RolloutRow.state == "Verified", RolloutRow.generation == told.generation)
+    undone = and_(RolloutRow.state == "RolledBack", RolloutRow.id == told.rollout_id)
+    return session.scalars(
+        select(RolloutRow)
+        .where(RolloutRow.stream_id == stream_id, RolloutRow.missed_us.is_not(None), or_(stands, undone))
+        .order_by(RolloutRow.id.desc())
+        .limit(1)
+    ).one_or_none()
+
+
+def published_before(session: Session, stream_id: int) -> bool:
+    """Return whether a recommended bound was ever published for a stream."""
+    return _any_decision(session, stream_id, RolloutRow.published_us.is_not(None))
+
+
+def verified_narrowing(session: Session, stream_id: int) -> bool:
+    """Return whether a recommended narrowing of a stream is verified and was not undone."""
+    return _any_decision(
+        session, stream_id, and_(RolloutRow.direction == "Narrow", RolloutRow.state == "Verified")
+    )
+
+
+def _any_decision(session: Session, stream_id: int, which: ColumnElement[bool]) -> bool:
+    found = select(RolloutRow.id).where(
+        RolloutRow.stream_id == stream_id, RolloutRow.cause == "Decision", which
+    )
+    return session.scalars(select(found.exists())).one()
 
 
 def find_rollout(session: Session, stream_id: int, rollout_id: int) -> RolloutRow | None:
@@ -106,15 +173,20 @@ def list_rollouts(
     return session.scalars(wanted).all()
 
 
-def narrowed_us(session: Session, stream_id: int, since_us: int) -> tuple[int, ...]:
-    """Return when narrowings of the stream were published since ``since_us``, ascending; first bounds do not count."""
+def narrowed_us(session: Session, stream_id: int, since_us: int, to_ms: int | None) -> tuple[int, ...]:
+    """Return when narrowings of the stream were published since ``since_us``, ascending.
+
+    One that no job took up does not count against a bound of ``to_ms`` that is wider than it: that takes a narrowing
+    back rather than following on it.
+    """
+    followed = or_(RolloutRow.acknowledged_us.is_not(None), RolloutRow.to_bound_ms >= (to_ms or 0))
     found = session.scalars(
         select(RolloutRow.published_us)
         .where(
             RolloutRow.stream_id == stream_id,
             RolloutRow.direction == "Narrow",
-            RolloutRow.first.is_(False),
             RolloutRow.published_us >= since_us,
+            followed,
         )
         .order_by(RolloutRow.published_us)
     )

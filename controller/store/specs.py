@@ -113,6 +113,8 @@ def get_policy(session: Session, stream_id: int) -> Spec[Policy]:
         dwell_ms=row.dwell_ms,
         most_narrowings_a_day=row.most_narrowings_a_day,
         most_narrowing_ppm=row.most_narrowing_ppm,
+        evidence_ms=row.evidence_ms,
+        evidence_windows=row.evidence_windows,
         freeze_windows=tuple(
             FreezeWindow(**{**told, "days": tuple(told["days"])}) for told in json.loads(row.freeze_windows)
         ),

@@ -528,6 +528,8 @@ class PolicyRow(Base):
     dwell_ms: Mapped[Whole] = mapped_column(default=3_600_000, server_default="3600000")
     most_narrowings_a_day: Mapped[Whole | None]
     most_narrowing_ppm: Mapped[Whole | None]
+    evidence_ms: Mapped[Whole] = mapped_column(default=3_600_000, server_default="3600000")
+    evidence_windows: Mapped[Whole] = mapped_column(default=100, server_default="100")
     freeze_windows: Mapped[Long] = mapped_column(default="[]", server_default="[]")
     """As JSON: [{"days": [...], "from_minute": ..., "to_minute": ...}, ...]."""
     paused: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
@@ -747,8 +749,24 @@ class RolloutRow(Base):
     judged_late_least: Mapped[Counter]
     judged_late_most: Mapped[Counter]
     needed_rows: Mapped[Counter]
-    """(Row, key) pairs that must have been judged under it before it is verified."""
+    """(Row, key) pairs that must have been at risk under it before it is verified."""
     ended_us: Mapped[Whole | None]
+    effective_watermark_ms: Mapped[Whole | None]
+    """The watermark of the first batch that it was in effect in; null before it."""
+    at_risk_from_ms: Mapped[Whole | None]
+    """Rows that are judged by a greater watermark are at risk: whole windows have opened and closed under it."""
+    counted_report_id: Mapped[Counter]
+    """Reports up to this one are counted below."""
+    at_risk_rows: Mapped[Counter]
+    """(Row, key) pairs that were at risk under it."""
+    at_risk_late_least: Mapped[Counter]
+    at_risk_late_most: Mapped[Counter]
+    event_ms: Mapped[Counter]
+    """Event time by which the watermark has moved since it took effect."""
+    needed_event_ms: Mapped[Counter]
+    """How much that must be before it is verified; 0 before it is in effect."""
+    missed_us: Mapped[Whole | None]
+    """When it was seen to miss its target after it was verified; null when it was not, or keeps it again."""
 
 
 class FailedBoundRow(Base):

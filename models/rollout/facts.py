@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.models.prediction import Judged
+from tidemark.models.rollout.evidence import EvidenceSpan
 from tidemark.models.rollout.states import State
 from tidemark.models.slo import Direction, Policy, Slo
 from tidemark.models.wire import Mode
@@ -21,6 +22,7 @@ Gate = Literal[
     "Paused",
     "NotListening",
     "FailedBefore",
+    "Evidence",
     "Frozen",
     "Dwell",
     "RateLimit",
@@ -60,7 +62,11 @@ class Rollout:
     acknowledged_us: int | None = None
     """When the job was known to have it, in microseconds; None before it."""
     needed_rows: int = 0
-    """(Row, key) pairs that must have been judged under it before it is verified."""
+    """(Row, key) pairs that must have been at risk under it before it is verified."""
+    needed_event_us: int = 0
+    """Event time that must have passed under it before it is verified, in microseconds."""
+    missed: bool = False
+    """Whether it was seen to miss its target after it was verified."""
     least_ppm: int | None = None
     """Lower end of the completeness that was predicted, in parts per million; None when nothing was."""
 
@@ -95,6 +101,10 @@ class Facts:
     """Since when what was published is not acknowledged, in microseconds; None when it is, or in OnRestart."""
     failures: tuple[Failure, ...] = ()
     """Values that failed under this SLO and policy."""
+    evidence: EvidenceSpan | None = None
+    """The evidence that a first narrowing rests on; None when none is asked for."""
+    published_before: bool = False
+    """Whether a recommended bound was ever published for this stream."""
     narrowed_us: tuple[int, ...] = ()
     """When narrowings of this stream were published, ascending, in microseconds, as far back as any rule looks."""
     fleet_narrowing: int = 0
@@ -107,6 +117,10 @@ class Facts:
     """When that was first in effect, in microseconds."""
     judged: Judged = NOTHING_JUDGED
     """What became of the pairs that met it in effect."""
+    at_risk: Judged = NOTHING_JUDGED
+    """What became of the pairs that were judged once whole windows had opened and closed under it."""
+    event_us: int = 0
+    """Event time that has passed under it, in microseconds."""
     latency_us: float | None = None
     """Mean wall latency of the windows that closed since, in microseconds."""
     state_rows: int | None = None
@@ -124,4 +138,4 @@ class Move:
     gate: Gate | None = None
     """What holds it; None when nothing does."""
     failure: FailureKind | None = None
-    """What went wrong, when it is rolled back."""
+    """What went wrong, when it is rolled back, or when it is verified and then misses its target."""

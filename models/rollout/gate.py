@@ -1,8 +1,7 @@
 """The gate between a recommendation and the job: when a rollout may be published, and what holds it.
 
-A bound is widened because rows are being lost, so widening passes whatever is there to make narrowing slow: freezes,
-the dwell, the rate limit, the share of the fleet. A first bound passes the last three of them too: there is none before
-it that it could follow too fast.
+A bound is widened because rows are being lost, so widening passes whatever is there to make narrowing slow: evidence,
+freezes, the dwell, the rate limit, the share of the fleet.
 """
 
 from __future__ import annotations
@@ -28,10 +27,17 @@ def at_gate(rollout: Rollout, facts: Facts, now_us: int) -> Move | None:
 
 def asks_approval(rollout: Rollout, facts: Facts) -> bool:
     """Return whether the policy wants a person to approve it and nobody has."""
-    approval = facts.policy.approval
     if rollout.approved or rollout.cause != "Decision":
         return False
-    return approval == "all" or (approval == "narrow" and rollout.direction == "Narrow")
+    match facts.policy.approval:
+        case "none":
+            return False
+        case "first":
+            return not facts.published_before
+        case "narrow":
+            return rollout.direction == "Narrow"
+        case "all":
+            return True
 
 
 def when(at_us: int) -> str:
@@ -57,13 +63,13 @@ def _holding(rollout: Rollout, facts: Facts, now_us: int) -> Iterator[Move]:
         yield Move("Recommended", told, "FailedBefore")
     if rollout.direction == "Widen":
         return
+    yield from _too_soon(facts)
     frozen_us = frozen_until_us(policy.freeze_windows, now_us)
     if frozen_us is not None:
         yield Move(
             "Recommended", f"held: nothing is narrowed in the freeze until {when(frozen_us)}", "Frozen"
         )
-    if not rollout.first:
-        yield from _slowed(facts, now_us)
+    yield from _slowed(facts, now_us)
 
 
 def _not_listening(facts: Facts, now_us: int) -> Iterator[Move]:
@@ -78,6 +84,17 @@ def _not_listening(facts: Facts, now_us: int) -> Iterator[Move]:
             "and a job that does not answer is not rolled"
         )
         yield Move("Recommended", told, "NotListening")
+
+
+def _too_soon(facts: Facts) -> Iterator[Move]:
+    evidence = facts.evidence
+    if evidence is None or evidence.covered_us >= evidence.needed_us:
+        return
+    told = (
+        f"held: a first narrowing needs {format_about(evidence.needed_us)} of evidence{evidence.why}, "
+        f"and reports cover {format_about(evidence.covered_us)}; enough {when(evidence.reached_us)} at the earliest"
+    )
+    yield Move("Recommended", told, "Evidence")
 
 
 def _slowed(facts: Facts, now_us: int) -> Iterator[Move]:

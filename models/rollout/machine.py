@@ -14,7 +14,7 @@ from tidemark.models.duration import format_duration
 from tidemark.models.rollout.facts import Facts, Move, Rollout
 from tidemark.models.rollout.gate import asks_approval, at_gate, when
 from tidemark.models.rollout.states import CANDIDATE, TRANSITIONS, UNDER_WAY, State
-from tidemark.models.rollout.verification import verify
+from tidemark.models.rollout.verification import judge_on, verify
 
 __all__ = ["Act", "advance", "allowed", "goes_back"]
 
@@ -61,6 +61,11 @@ def advance(rollout: Rollout, facts: Facts, now_us: int) -> Move | None:
             move = _acknowledged(rollout, facts, now_us)
         case "Effective":
             move = _effective(rollout, facts, now_us)
+        case "Verified":
+            found = _verified(rollout, facts, now_us)
+            if found is None:
+                return None
+            move = found
         case _:
             return None
     assert move.state == rollout.state or move.state in TRANSITIONS[rollout.state], (rollout.state, move)
@@ -115,10 +120,19 @@ def _effective(rollout: Rollout, facts: Facts, now_us: int) -> Move:
     return _out_of_time(rollout, now_us) or found
 
 
+def _verified(rollout: Rollout, facts: Facts, now_us: int) -> Move | None:
+    """Return what becomes of a verified rollout, as long as the SLO's window since then lasts."""
+    if facts.pinned is not None or now_us - rollout.changed_us > facts.slo.window_ms * 1_000:
+        return None
+    return judge_on(rollout, facts)
+
+
 def _out_of_time(rollout: Rollout, now_us: int) -> Move | None:
     since_us = rollout.acknowledged_us or rollout.changed_us
-    if now_us - since_us <= VERIFY_MS * 1_000:
+    # Long windows and bounds need longer than a week of event time by themselves.
+    limit_us = VERIFY_MS * 1_000 + rollout.needed_event_us
+    if now_us - since_us <= limit_us:
         return None
-    within = format_duration(VERIFY_MS * 1_000)
+    within = format_duration(limit_us)
     kept = "; it stays: a narrower bound would lose more" if rollout.direction == "Widen" else ""
     return Move("Expired", f"it could not be verified within {within} of its acknowledgement{kept}")

@@ -32,7 +32,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     "Expired": frozenset(),
     "Discarded": frozenset(),
 }
-"""By state, the states that can follow. A rollout that is verified goes back only when a person says so."""
+"""By state, the states that can follow. What is verified goes back when a person says so or it misses its target."""
 
 CANDIDATE: frozenset[State] = frozenset({"Recommended", "AwaitingApproval"})
 """States in which no job has been told of it."""
@@ -41,7 +41,7 @@ UNDER_WAY: frozenset[State] = frozenset({"Published", "Acknowledged", "Effective
 """States in which jobs are told of it and it is not verified."""
 
 OPEN = CANDIDATE | UNDER_WAY
-"""States in which something is still to come by itself. A stream has at most one open rollout."""
+"""States in which a verdict is still to come. A stream has at most one open rollout."""
 
 ENDED: frozenset[State] = frozenset(state for state, follows in TRANSITIONS.items() if not follows)
 """States that nothing leaves."""

@@ -1,5 +1,8 @@
 """Whether a bound that is in effect does what was predicted of it, by the ledger.
 
+A row can be late only once the watermark has passed its key, so what verifies is rows at risk: those judged after whole
+windows have opened and closed under the bound. What condemns is any row that was lost, so that going back is prompt.
+
 Going back is only for what going back can help: a narrowing that loses too many rows, and a widening that takes too
 long or holds too much state.
 """
@@ -9,17 +12,18 @@ from __future__ import annotations
 import math
 
 from tidemark.models.choice import percent_of
-from tidemark.models.defaults import VERIFY_BATCHES, VERIFY_LATE_ROWS
+from tidemark.models.defaults import VERIFY_BATCHES, VERIFY_LATE_ROWS, VERIFY_WINDOWS
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.interval import interval_ppm
+from tidemark.models.prediction import Judged
 from tidemark.models.rollout.facts import Facts, Move, Rollout
 from tidemark.models.target import PPM, format_target
 
-__all__ = ["needed_rows", "verify"]
+__all__ = ["judge_on", "needed_event_us", "needed_rows", "verify"]
 
 
 def needed_rows(target_ppm: int, batch_rows: int) -> int:
-    """Return how many pairs must be judged until a bound is verified.
+    """Return how many pairs must be at risk until a bound is verified.
 
     So many that the budget is told from twice it, and of so many batches that none decides alone.
 
@@ -30,41 +34,91 @@ def needed_rows(target_ppm: int, batch_rows: int) -> int:
     return max(math.ceil(VERIFY_LATE_ROWS * PPM / (PPM - target_ppm)), VERIFY_BATCHES * batch_rows)
 
 
+def needed_event_us(span_us: int, *bounds_ms: int | None) -> int:
+    """Return how much event time must pass under a bound until it is verified, in microseconds.
+
+    Args:
+        span_us: length of the operator's windows, in microseconds; 0 for operators without.
+        bounds_ms: the bounds before and after, in milliseconds: stragglers may take as long as the greater; None is
+            unknown.
+    """
+    return VERIFY_WINDOWS * span_us + max((bound or 0 for bound in bounds_ms), default=0) * 1_000
+
+
 def verify(rollout: Rollout, facts: Facts) -> Move:
     """Return what becomes of a rollout that is in effect."""
-    judged, needed = facts.judged, rollout.needed_rows
+    judged, at_risk = facts.judged, facts.at_risk
     if rollout.direction == "Narrow":
-        lost = _loses(rollout, facts)
+        lost = _loses(rollout, facts, judged) or _loses(rollout, facts, at_risk)
         if lost is not None:
             return Move("RolledBack", lost, failure="Completeness")
-    elif judged.rows >= needed:
+    elif judged.rows >= rollout.needed_rows:
         for above in (_too_slow(facts), _too_large(facts)):
             if above is not None:
                 return above
-    if judged.rows < needed:
-        return Move(
-            "Effective", f"in effect: {judged.rows:,} of the {needed:,} rows are judged that verify it"
-        )
-    kept = percent_of(judged.rows - judged.late_least, judged.rows)
-    return Move("Verified", f"{kept} of {judged.rows:,} rows were kept{_against(rollout, facts)}")
+    if at_risk.rows < rollout.needed_rows or facts.event_us < rollout.needed_event_us:
+        return Move("Effective", _still_needed(rollout, facts))
+    return _verdict(rollout, facts)
 
 
-def _loses(rollout: Rollout, facts: Facts) -> str | None:
+def judge_on(rollout: Rollout, facts: Facts) -> Move | None:
+    """Return what becomes of a rollout that was verified: None unless it misses its target now, or no longer does."""
+    lost = _loses(rollout, facts, facts.at_risk)
+    if lost is None:
+        # Not before the share itself is back: what is only no longer certain would be said again and again.
+        return _verdict(rollout, facts) if rollout.missed and _keeps(facts) else None
+    if rollout.direction == "Narrow":
+        told = f"after it was verified, {lost}; what jobs were told before is back"
+        return Move("RolledBack", told, failure="Completeness")
+    if rollout.missed:
+        return None
+    told = f"after it was verified, {lost}; it stays: a narrower bound would lose more"
+    return Move("Verified", told, failure="Completeness")
+
+
+def _keeps(facts: Facts) -> bool:
+    """Return whether the share of rows at risk that were admitted is the target at least."""
+    at_risk = facts.at_risk
+    return at_risk.late_least * PPM <= (PPM - facts.slo.target_ppm) * at_risk.rows
+
+
+def _verdict(rollout: Rollout, facts: Facts) -> Move:
+    at_risk = facts.at_risk
+    admitted = percent_of(at_risk.rows - at_risk.late_least, at_risk.rows)
+    told = f"{admitted} of {at_risk.rows:,} rows at risk were admitted{_against(rollout, facts)}"
+    return Move("Verified", told)
+
+
+def _still_needed(rollout: Rollout, facts: Facts) -> str:
+    """Return what is there of what verifies a bound, and what is missing."""
+    rows, needed_us = facts.at_risk.rows, rollout.needed_event_us
+    enough = "" if rows < rollout.needed_rows else ", which is enough"
+    told = f"in effect; rows at risk: {rows:,}, needed {rollout.needed_rows:,}{enough}"
+    if needed_us:
+        enough = "" if facts.event_us < needed_us else ", which is enough"
+        told += f"; event time: {format_about(facts.event_us)}, needed {format_about(needed_us)}{enough}"
+    return told
+
+
+def _loses(rollout: Rollout, facts: Facts, judged: Judged) -> str | None:
     """Return how far completeness is worse than predicted and than asked for; None when that is not certain.
 
     It is judged over the needed rows. Before, it is certain when it would be so even if all rows still to come were
     on time, so that looking early raises no false alarm.
     """
-    judged, slo = facts.judged, facts.slo
+    slo = facts.slo
     rows = max(judged.rows, rollout.needed_rows)
     _, most_ppm = interval_ppm(judged.late_least, rows, slo.confidence_ppm)
     floor_ppm = slo.target_ppm if rollout.least_ppm is None else min(slo.target_ppm, rollout.least_ppm)
     if most_ppm is None or most_ppm >= floor_ppm:
         return None
-    kept = percent_of(judged.rows - judged.late_least, judged.rows)
+    admitted = percent_of(judged.rows - judged.late_least, judged.rows)
+    target = format_target(slo.target_ppm)
+    if rollout.least_ppm is None:
+        return f"{admitted} of {judged.rows:,} rows were admitted: fewer than the target, {target}"
     return (
-        f"{kept} of {judged.rows:,} rows were kept: fewer than predicted "
-        f"(at least {_share(rollout.least_ppm)}) and than the target, {format_target(slo.target_ppm)}"
+        f"{admitted} of {judged.rows:,} rows were admitted: fewer than predicted "
+        f"(at least {_share(rollout.least_ppm)}) and than the target, {target}"
     )
 
 
@@ -87,10 +141,12 @@ def _too_large(facts: Facts) -> Move | None:
 
 
 def _against(rollout: Rollout, facts: Facts) -> str:
-    """Return how that compares with what was predicted; empty where it is as predicted."""
-    judged = facts.judged
-    _, most_ppm = interval_ppm(judged.late_least, judged.rows, facts.slo.confidence_ppm)
-    if rollout.least_ppm is None or most_ppm is None or most_ppm >= rollout.least_ppm:
+    """Return how that compares with what was predicted."""
+    at_risk = facts.at_risk
+    if rollout.least_ppm is None:
+        return "; nothing could be predicted"
+    _, most_ppm = interval_ppm(at_risk.late_least, at_risk.rows, facts.slo.confidence_ppm)
+    if most_ppm is None or most_ppm >= rollout.least_ppm:
         return ", as predicted"
     told = f", fewer than predicted (at least {_share(rollout.least_ppm)})"
     if rollout.direction == "Widen":
@@ -98,5 +154,5 @@ def _against(rollout: Rollout, facts: Facts) -> str:
     return f"{told}, but not below the target"
 
 
-def _share(share_ppm: int | None) -> str:
-    return "unknown" if share_ppm is None else f"{share_ppm / 10_000:.2f} %"
+def _share(share_ppm: int) -> str:
+    return f"{share_ppm / 10_000:.2f} %"

@@ -43,6 +43,15 @@ from tidemark.spark_jobs.java import JavaNotFound, ensure_java
 from tidemark.spark_jobs.kafka.jars import JarsNotFound, with_kafka
 from tidemark.spark_jobs.local_disk import LOCAL_DISK
 
+_POLICY = {
+    "mode": "OnRestart",
+    "approval": "none",
+    "evidence_ms": 0,
+    "evidence_windows": 0,
+    "most_narrowing_ppm": None,
+}
+"""The demo runs by itself and for minutes; by default a first bound waits for an hour of evidence and a person."""
+
 _SECONDS, _ROWS_PER_SECOND, _SEED, _SLOT_US = 300, 400, 1, 3_000_000
 
 
@@ -125,7 +134,7 @@ def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console:
             try:
                 controller.wait_until_ready()
                 controller.put("slo", {"target": target})
-                controller.put("policy", {"mode": "OnRestart"})
+                controller.put("policy", _POLICY)
                 Loop(
                     spark=spark,
                     plan=plan,

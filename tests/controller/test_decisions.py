@@ -20,6 +20,7 @@ from tidemark.models.replay import replay_reports
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
 from support.controller_app import STREAM, Controller
+from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 
 BATCHES = exponential_batches(24, 50, slow=3)
@@ -61,7 +62,7 @@ def test_a_stream_goes_from_unknown_to_recommended_to_applied(either: Controller
 
     assert either.put("/slo", TARGET).status_code == 200
     assert conditions(either) == {"NoReportYet"}
-    assert either.put("/policy", {"mode": "OnRestart"}).status_code == 200
+    assert either.put("/policy", at_once()).status_code == 200
     assert either.get("/bound").json()["generation"] == 1
 
     either.report_all(REPORTS)
@@ -213,13 +214,13 @@ def test_if_match_lets_only_the_current_version_be_replaced(controller: Controll
 
 @pytest.mark.parametrize("mode", ["Off", "OnRestart", "Restart", "Live"])
 def test_a_stream_that_has_acknowledged_nothing_takes_every_mode(controller: Controller, mode: str) -> None:
-    answer = controller.put("/policy", {"mode": mode})
+    answer = controller.put("/policy", at_once(mode))
     assert (answer.status_code, answer.json()["mode"]) == (200, mode)
     assert controller.get("/bound").json()["mode"] == mode
 
 
 def test_a_mode_that_there_is_not_is_refused_and_says_which_there_are(controller: Controller) -> None:
-    answer = controller.put("/policy", {"mode": "Auto"})
+    answer = controller.put("/policy", at_once("Auto"))
     assert answer.status_code == 422
     assert answer.json()["errors"] == [
         {"pointer": "/mode", "detail": "Input should be 'Off', 'OnRestart', 'Restart' or 'Live'"}
@@ -239,11 +240,13 @@ def test_an_empty_range_of_bounds_is_refused_and_the_default_policy_only_watches
         "margin_ppm": 0,
         "dwell_ms": 3_600_000,
         "most_narrowings_a_day": None,
-        "most_narrowing_ppm": None,
+        "most_narrowing_ppm": 500_000,
+        "evidence_ms": 3_600_000,
+        "evidence_windows": 100,
         "freeze_windows": [],
         "paused": False,
         "on_no_data": "hold",
-        "approval": "none",
+        "approval": "first",
         "generation": 0,
         "updated_us": None,
     }
@@ -285,11 +288,11 @@ def test_a_generation_grows_exactly_when_mode_or_bound_change_and_names_one_answ
     look()
     steps: list[Report | tuple[str, Any]] = [
         ("/slo", TARGET),
-        ("/policy", {"mode": "OnRestart"}),
+        ("/policy", at_once()),
         *REPORTS[1:],
-        ("/policy", {"mode": "OnRestart", "greatest_bound_ms": 20_000}),
-        ("/policy", {"mode": "Off"}),
-        ("/policy", {"mode": "OnRestart", "greatest_bound_ms": 20_000}),
+        ("/policy", at_once(greatest_bound_ms=20_000)),
+        ("/policy", at_once("Off")),
+        ("/policy", at_once(greatest_bound_ms=20_000)),
         ("/slo", {"target": "0.5"}),
     ]
     for step in steps:
@@ -305,27 +308,27 @@ def test_a_generation_grows_exactly_when_mode_or_bound_change_and_names_one_answ
 
 def test_a_limit_of_the_policy_holds_from_the_moment_it_is_set(controller: Controller) -> None:
     controller.put("/slo", TARGET)
-    controller.put("/policy", {"mode": "OnRestart"})
+    controller.put("/policy", at_once())
     controller.report_all(REPORTS)
     controller.turn()
     assert controller.get("/bound").json()["bound_ms"] > 20_000
-    controller.put("/policy", {"mode": "OnRestart", "greatest_bound_ms": 12_000})
+    controller.put("/policy", at_once(greatest_bound_ms=12_000))
     assert controller.get("/bound").json()["bound_ms"] == 12_000
 
 
 def test_mode_off_takes_the_bound_back_at_once(controller: Controller) -> None:
     controller.put("/slo", TARGET)
-    controller.put("/policy", {"mode": "OnRestart"})
+    controller.put("/policy", at_once())
     controller.report_all(REPORTS)
     controller.turn()
-    controller.put("/policy", {"mode": "Off"})
+    controller.put("/policy", at_once("Off"))
     told = controller.get("/bound").json()
     assert (told["mode"], told["bound_ms"], told["reason"]) == ("Off", None, OFF)
 
 
 def test_a_bound_once_published_is_held_when_the_evidence_no_longer_suffices(controller: Controller) -> None:
     controller.put("/slo", TARGET)
-    controller.put("/policy", {"mode": "OnRestart"})
+    controller.put("/policy", at_once())
     controller.report_all(REPORTS)
     controller.turn()
     before = controller.get("/bound").json()

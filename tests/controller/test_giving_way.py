@@ -23,7 +23,8 @@ def test_it_waits_until_the_reports_that_wait_are_committed(
     monkeypatch.setattr(report_writer, "MOST_WAY_SECONDS", 2 * PATIENCE_S)
     reports = controller.service.reports
     reports._gave_way = 0.0  # long ago
-    begun, done, wait = threading.Event(), [], reports._idle.wait
+    begun, wait = threading.Event(), reports._idle.wait
+    done: list[bool] = []
 
     def noted(seconds: float) -> bool:
         begun.set()

@@ -281,7 +281,7 @@ def test_a_given_back_shard_lets_nobody_write_under_its_old_number(database: Dat
 def _waiting_for_locks(database: Database) -> int:
     with database.read() as session:
         found = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-        return session.execute(found).scalar_one()
+        return int(session.execute(found).scalar_one())
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from tidemark.models.wire import (
 )
 
 from support.controller_app import STREAM, Controller
+from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import SECOND
 
@@ -90,7 +91,7 @@ def test_live_is_refused_while_the_jobs_call_has_no_ceiling_and_nothing_is_chang
     controller: Controller,
 ) -> None:
     controller.acknowledge(acknowledged(None))
-    answer = controller.put("/policy", {"mode": "Live"})
+    answer = controller.put("/policy", at_once("Live"))
     assert (answer.status_code, answer.json()["type"]) == (409, "urn:tidemark:problem:live-refused")
     (error,) = answer.json()["errors"]
     assert error["pointer"] == "/mode"
@@ -105,14 +106,14 @@ def test_live_is_refused_while_the_ceiling_is_below_the_bound_and_the_slowest_pa
     """Partition 3 is some 30 s behind and the bound in use is 5 s: 20 s leave no room, 60 s do."""
     either.report_all(REPORTS)
     either.acknowledge(acknowledged(20_000))
-    answer = either.put("/policy", {"mode": "Live"})
+    answer = either.put("/policy", at_once("Live"))
     assert answer.status_code == 409
     told = answer.json()["detail"]
     assert told.startswith("/mode: the job's ceiling, 20 s, is below 3")
     assert "5 s of bound and" in told
     assert "by which partition '3' is behind; give its call a ceiling of at least 3" in told
     either.acknowledge(acknowledged(60_000, applied_us=START_US + 1))
-    assert either.put("/policy", {"mode": "Live"}).status_code == 200
+    assert either.put("/policy", at_once("Live")).status_code == 200
 
 
 @pytest.mark.slow
@@ -125,7 +126,7 @@ def test_a_partition_that_has_long_been_silent_takes_no_room_under_the_ceiling(
     ]
     controller.report_all(query_reports(gone))
     controller.acknowledge(acknowledged(30_000))
-    assert controller.put("/policy", {"mode": "Live"}).status_code == 200
+    assert controller.put("/policy", at_once("Live")).status_code == 200
 
 
 def test_idle_time_is_no_distance(controller: Controller) -> None:
@@ -144,13 +145,13 @@ def test_one_row_dated_tomorrow_makes_no_partition_late(controller: Controller) 
     batches[6].append(("1", START_US + 86_400 * SECOND))
     controller.report_all(query_reports(batches))
     controller.acknowledge(acknowledged(10_000))
-    assert controller.put("/policy", {"mode": "Live"}).status_code == 200
+    assert controller.put("/policy", at_once("Live")).status_code == 200
 
 
 def test_live_is_taken_before_the_first_acknowledgement_and_said_when_it_has_no_ceiling(
     controller: Controller,
 ) -> None:
-    assert controller.put("/policy", {"mode": "Live"}).status_code == 200
+    assert controller.put("/policy", at_once("Live")).status_code == 200
     assert "LiveWithoutCeiling" not in conditions(controller)
     controller.acknowledge(acknowledged(None))
     assert conditions(controller)["LiveWithoutCeiling"].startswith("the job's call has no ceiling=")
@@ -160,7 +161,7 @@ def test_live_is_taken_before_the_first_acknowledgement_and_said_when_it_has_no_
 
 def test_a_ceiling_that_partitions_outgrow_is_said(controller: Controller) -> None:
     controller.acknowledge(acknowledged(20_000))
-    controller.put("/policy", {"mode": "Live"})
+    controller.put("/policy", at_once("Live"))
     assert "SkewBeyondCeiling" not in conditions(controller)
     controller.report_all(REPORTS)
     assert "partition '3' is behind" in conditions(controller)["SkewBeyondCeiling"]
@@ -171,7 +172,7 @@ def test_restart_is_told_what_onrestart_is(controller: Controller) -> None:
     controller.report_all(REPORTS)
     told = []
     for mode in ("OnRestart", "Restart"):
-        controller.put("/policy", {"mode": mode})
+        controller.put("/policy", at_once(mode))
         told.append(bound(controller))
     assert told[0]["bound_ms"] == told[1]["bound_ms"] > 20_000
     assert [answer["envelope"] for answer in told] == [None, None]
@@ -183,7 +184,7 @@ def test_restart_is_told_what_onrestart_is(controller: Controller) -> None:
 
 def test_a_live_job_is_told_its_envelope_and_the_recommended_bound(either: Controller) -> None:
     either.put("/slo", {**TARGET, "latency_cap_ms": 90_000})
-    either.put("/policy", {"mode": "Live", "greatest_bound_ms": 50_000})
+    either.put("/policy", at_once("Live", greatest_bound_ms=50_000))
     either.report_all(REPORTS)
     either.turn()
     told = bound(either)
@@ -201,7 +202,7 @@ def test_a_live_job_is_told_its_envelope_and_the_recommended_bound(either: Contr
 def test_without_an_slo_the_envelope_has_no_target_and_partitions_keep_to_the_bound(
     controller: Controller,
 ) -> None:
-    controller.put("/policy", {"mode": "Live", "least_bound_ms": 1_000})
+    controller.put("/policy", at_once("Live", least_bound_ms=1_000))
     told = bound(controller)
     assert told["envelope"] == {
         "target_ppm": None,
@@ -222,14 +223,14 @@ def test_a_cap_that_yields_to_completeness_is_no_limit_of_the_fast_policy(
 
 
 def test_every_change_of_the_envelope_is_a_new_generation_and_nothing_else_is(controller: Controller) -> None:
-    controller.put("/policy", {"mode": "Live"})
+    controller.put("/policy", at_once("Live"))
     steps: list[tuple[str, dict[str, Any], int]] = [
         ("/slo", TARGET, 1),
         ("/slo", {**TARGET, "horizon_ms": 60_000}, 0),
         ("/slo", {**TARGET, "latency_cap_ms": 60_000}, 1),
-        ("/policy", {"mode": "Live", "least_bound_ms": 5}, 1),
-        ("/policy", {"mode": "Live", "least_bound_ms": 5}, 0),
-        ("/policy", {"mode": "OnRestart", "least_bound_ms": 5}, 1),
+        ("/policy", at_once("Live", least_bound_ms=5), 1),
+        ("/policy", at_once("Live", least_bound_ms=5), 0),
+        ("/policy", at_once(least_bound_ms=5), 1),
         ("/slo", TARGET, 0),
     ]
     for path, body, more in steps:
@@ -331,7 +332,7 @@ def test_rows_dated_ahead_are_counted_by_partition_and_said_while_they_are_in_th
 
 def test_a_live_job_that_has_heard_the_newest_word_need_not_acknowledge_it(controller: Controller) -> None:
     controller.put("/slo", TARGET)
-    controller.put("/policy", {"mode": "Live"})
+    controller.put("/policy", at_once("Live"))
     assert "BoundNotAcknowledged" in conditions(controller)
     controller.put("/pin", {"to": "Off", "reason": "INC-1"})
     assert "BoundNotAcknowledged" not in conditions(controller)

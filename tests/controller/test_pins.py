@@ -21,6 +21,7 @@ from tidemark.models.replay import replay_reports
 from tidemark.models.wire import Acknowledgement, to_json_object
 
 from support.controller_app import STREAM, Controller
+from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 
 REPORTS = query_reports(exponential_batches(24, 50, slow=3))
@@ -59,7 +60,7 @@ def acknowledge(controller: Controller, **changes: Any) -> None:
 def recommended(controller: Controller, mode: str = "OnRestart") -> dict[str, Any]:
     """Report, decide, and return what the job is told."""
     controller.put("/slo", TARGET)
-    controller.put("/policy", {"mode": mode})
+    controller.put("/policy", at_once(mode))
     controller.report_all(REPORTS)
     controller.turn()
     return bound(controller)
@@ -150,7 +151,7 @@ def test_the_most_specific_pin_wins_and_the_next_one_holds_when_it_is_taken_away
 
 def test_a_pin_holds_the_streams_of_its_job_and_no_others(controller: Controller) -> None:
     for job, stream in (("a", "1"), ("a", "2"), ("b", "1")):
-        controller.http.put(f"/v1/jobs/{job}/streams/{stream}/policy", json={"mode": "OnRestart"})
+        controller.http.put(f"/v1/jobs/{job}/streams/{stream}/policy", json=at_once())
     pin(controller, "/v1/jobs/a/pin", OFF)
     held = {
         name: bound(controller, f"/v1/jobs/{name[0]}/streams/{name[1]}")["pin"] for name in ("a1", "a2", "b1")
@@ -168,13 +169,13 @@ def test_a_stream_that_appears_under_a_pin_is_held_from_its_first_question_on(ei
     either.turn()
     told = bound(either)
     assert (told["generation"], told["pin"]) == (1, "Off")
-    either.put("/policy", {"mode": "Live"})
+    either.put("/policy", at_once("Live"))
     assert (bound(either)["generation"], bound(either)["pin"]) == (2, "Off")
 
 
 def test_a_pin_that_a_stream_was_not_told_of_is_told_by_the_next_turn(controller: Controller) -> None:
     """As when a stream appears on another replica in the very moment a pin is set."""
-    controller.put("/policy", {"mode": "OnRestart"})
+    controller.put("/policy", at_once())
     with controller.service.database.write() as session:
         put_pin(session, StandingPin(FLEET, "Off", "INC-9", 1))
     assert bound(controller)["pin"] is None
@@ -212,7 +213,7 @@ def test_the_policy_may_change_under_a_pin_and_the_pin_still_holds(controller: C
     acknowledge(controller)
     pin(controller, STREAM + "/pin", CEILING)
     for mode, held_ms in (("OnRestart", CEILING_MS), ("Off", None), ("Live", CEILING_MS)):
-        controller.put("/policy", {"mode": mode})
+        controller.put("/policy", at_once(mode))
         told = bound(controller)
         assert (told["mode"], told["bound_ms"], told["pin"]) == (mode, held_ms, "Ceiling")
 

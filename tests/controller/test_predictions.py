@@ -22,6 +22,7 @@ from tidemark.models.operators import row_level
 from tidemark.models.wire import Acknowledgement, Report
 
 from support.controller_app import STREAM, Controller
+from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports, restarted_reports
 from support.streams import Row
 
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.slow
 ROWS = 120
 BATCHES = exponential_batches(150, ROWS)
 LEARNT = query_reports(BATCHES[:40], bound_ms=1_000, state_rows=500, state_bytes=64_000)
-POLICY = {"mode": "OnRestart"}
+POLICY = at_once()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -297,6 +298,7 @@ WIDE = query_reports(BATCHES[:60], bound_ms=60_000)
 
 
 def test_a_silent_stream_is_held_and_said_and_narrowed_when_it_is_back(controller: Controller) -> None:
+    controller.put("/policy", at_once("Off"))
     controller.report_all(WIDE[:-1])
     assert detail(controller, "NoRecentReport") is None
     controller.clock.now_us += 11_000_000
@@ -385,6 +387,7 @@ def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_sl
     asked: list[tuple[int, int]] = []
     slo = {"target": "0.99", "horizon_ms": 60_000}
     controller.put("/slo", slo)
+    controller.put("/policy", at_once("Off"))
     for first in range(0, 480, 30):
         controller.report_all(reports[first : first + 30])
         controller.turn()

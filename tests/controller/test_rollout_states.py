@@ -26,6 +26,7 @@ from tidemark.controller.store.tables import EventRow, FailedBoundRow, Published
 from tidemark.models.rollout.states import OPEN, TRANSITIONS
 
 from support.controller_app import Controller
+from support.policies import at_once
 from support.rolled_job import RolledJob
 
 REASON = "INC-1"
@@ -33,14 +34,16 @@ TARGETS = ("0.8", "0.9", "0.95")
 POLICIES: tuple[dict[str, Any], ...] = (
     {"mode": "Off"},
     {"mode": "OnRestart"},
-    {"mode": "Restart", "dwell_ms": 0},
-    {"mode": "Restart", "dwell_ms": 0, "approval": "narrow"},
-    {"mode": "OnRestart", "dwell_ms": 0, "approval": "all"},
-    {"mode": "OnRestart", "least_bound_ms": 9_000, "greatest_bound_ms": 25_000},
-    {"mode": "Restart", "greatest_bound_ms": 40_000, "on_no_data": "greatest", "most_narrowings_a_day": 1},
-    {"mode": "OnRestart", "on_no_data": "own", "margin_ppm": 100_000, "most_narrowing_ppm": 300_000},
-    {"mode": "OnRestart", "paused": True},
-    {"mode": "OnRestart", "directions": ["Widen"]},
+    at_once(),
+    at_once("Restart", dwell_ms=0),
+    at_once("Restart", dwell_ms=0, approval="narrow"),
+    at_once(dwell_ms=0, approval="all"),
+    at_once(approval="first", evidence_windows=10),
+    at_once(least_bound_ms=9_000, greatest_bound_ms=25_000),
+    at_once("Restart", greatest_bound_ms=40_000, on_no_data="greatest", most_narrowings_a_day=1),
+    at_once(on_no_data="own", margin_ppm=100_000, most_narrowing_ppm=300_000),
+    at_once(paused=True),
+    at_once(directions=["Widen"]),
 )
 
 
@@ -54,7 +57,7 @@ class Rollouts(RuleBasedStateMachine):
         self.job = RolledJob(self.controller, bound_ms=60_000, job=f"job-{uuid4().hex}")
         self.generation = 0
         self.job.put("slo", {"target": "0.9", "horizon_ms": 600_000})
-        self.job.put("policy", {"mode": "OnRestart"})
+        self.job.put("policy", at_once())
         self.job.run(8, 30.0, rows=20, turn=False)
 
     # -- what happens ----------------------------------------------------------------------------------------------
@@ -140,7 +143,7 @@ class Rollouts(RuleBasedStateMachine):
             rows = session.scalars(select(RolloutRow).where(RolloutRow.stream_id == self.stream_id)).all()
             final = {row.id: row.state for row in rows}
         for event in events:
-            if event.kind not in {"RolloutHeld", "RolloutApproved"}:
+            if event.kind not in {"RolloutHeld", "RolloutApproved", "RolloutMissed", "RolloutRecovered"}:
                 assert event.after is not None
                 way = ways.setdefault(event.rollout_id or 0, [])
                 after = json.loads(event.after)["state"]

@@ -14,6 +14,7 @@ from tidemark.controller.store.tables import PublishedRow
 from tidemark.models.defaults import ACKNOWLEDGE_MS, FAILED_MS, LISTENING_MS
 
 from support.controller_app import Controller
+from support.policies import at_once
 from support.rolled_job import RolledJob
 from support.streams import SECOND
 
@@ -41,16 +42,20 @@ def settled(controller: Controller, mode: str = "OnRestart", **policy: Any) -> R
     """Return a job whose first bound, for a target of 0.95 and delays up to 30 s, is verified."""
     job = RolledJob(controller, bound_ms=120_000)
     job.put("slo", STRICT)
-    job.put("policy", {"mode": mode})
+    job.put("policy", at_once(mode))
     job.run(40, 30.0, turn=False)
     controller.turn()
     job.restart(mode=mode)
-    job.run(16, 30.0, turn=False)
+    job.run(60, 30.0, turn=False)
     controller.turn()
     (first,) = job.rollouts()
     assert (first["state"], first["first"]) == ("Verified", True), first["reason"]
+    # The dwell since it was narrowed is over.
+    job.wait(HOUR)
+    job.run(3, 30.0, turn=False)
+    controller.turn()
     if policy:
-        job.put("policy", {"mode": mode, **policy})
+        job.put("policy", at_once(mode, **policy))
     return job
 
 
@@ -68,7 +73,7 @@ def conditions(job: RolledJob) -> dict[str, str]:
 def test_a_first_bound_is_published_acknowledged_effective_and_verified(either: Controller) -> None:
     job = RolledJob(either, bound_ms=120_000)
     job.put("slo", STRICT)
-    job.put("policy", {"mode": "OnRestart"})
+    job.put("policy", at_once())
     job.run(40, 30.0, turn=False)
     either.turn()
     one = job.rollout()
@@ -88,12 +93,13 @@ def test_a_first_bound_is_published_acknowledged_effective_and_verified(either: 
     job.run(3, 30.0)
     told = job.rollout()
     assert told["state"] == "Effective"
-    assert told["reason"] == f"in effect: {told['judged']['rows']} of the 600 rows are judged that verify it"
-    job.run(20, 30.0, turn=False)
+    assert told["reason"] == ("in effect; rows at risk: 0, needed 600; event time: 5.59 s, needed 3 min 40 s")
+    job.run(60, 30.0, turn=False)
     either.turn()
     done = job.rollout()
     assert (done["state"], done["may"]) == ("Verified", ["rollback"])
-    assert done["judged"]["rows"] >= 600
+    assert done["judged"]["at_risk_rows"] >= 600
+    assert done["judged"]["event_ms"] >= done["judged"]["needed_event_ms"] == 220_000
     assert done["published_us"] <= done["acknowledged_us"] <= done["ended_us"] == either.clock.now_us
     assert conditions(job) == {}
     detail = either.http.get(f"{job.path}/rollouts/{done['id']}").json()
@@ -179,10 +185,10 @@ def test_a_widening_within_what_stood_before_a_narrowing_waits_for_its_verdict(
     narrow = job.rollout()
     job.restart()
     job.run(1, 30.0)
-    job.put("policy", {"mode": "OnRestart", "margin_ppm": 150_000})
+    job.put("policy", at_once(margin_ppm=150_000))
     assert narrow["to_bound_ms"] < job.status()["recommended"]["bound_ms"] < narrow["from_bound_ms"]
     assert (job.rollout()["id"], job.rollout()["state"]) == (narrow["id"], "Acknowledged")
-    job.run(13, 30.0)
+    job.run(40, 30.0)
     assert [one["state"] for one in job.rollouts()[:2]] == ["Published", "Verified"]
 
 
@@ -241,7 +247,7 @@ def test_what_cannot_be_done_in_a_state_is_refused_and_says_what_can(controller:
 def test_a_freeze_holds_narrowing_and_lets_widening_pass(controller: Controller) -> None:
     days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
     job = settled(controller)
-    job.put("policy", {"mode": "OnRestart", "freeze_windows": [{"days": days}]})
+    job.put("policy", at_once(freeze_windows=[{"days": days}]))
     job.put("slo", LOOSE)
     held = job.rollout()
     assert (held["state"], held["held_by"]) == ("Recommended", "Frozen")
@@ -274,7 +280,7 @@ def test_the_dwell_lies_between_two_narrowings(controller: Controller) -> None:
     job = settled(controller)
     job.put("slo", {"target": "0.85"})
     job.restart()
-    job.run(16, 30.0, turn=False)
+    job.run(60, 30.0, turn=False)
     controller.turn()
     assert job.rollout()["state"] == "Verified"
     narrowed_us = job.rollout()["published_us"]
@@ -310,7 +316,7 @@ def test_a_job_that_is_silent_is_not_rolled(controller: Controller) -> None:
     job = settled(controller)
     job.wait(LISTENING_MS // 1_000 + 60)
     job.put("slo", STRICTER)
-    job.put("policy", {"mode": "OnRestart", "margin_ppm": 500_000})
+    job.put("policy", at_once(margin_ppm=500_000))
     assert job.rollout()["held_by"] == "NotListening"
     job.run(1, 30.0)
     assert job.rollout()["state"] == "Published"
@@ -329,16 +335,16 @@ def test_in_onrestart_a_bound_waits_for_the_next_start(controller: Controller) -
 
 def test_a_fleet_is_narrowed_a_share_at_a_time(tmp_path: Path) -> None:
     with Controller(f"sqlite:///{tmp_path / 'fleet.db'}", rollout_share_ppm=150_000) as controller:
-        jobs = [RolledJob(controller, bound_ms=120_000, job=f"job-{n:02}", seed=n) for n in range(20)]
+        jobs = [RolledJob(controller, bound_ms=60_000, job=f"job-{n:02}", seed=n) for n in range(20)]
         for job in jobs:
             job.put("slo", STRICT)
-            job.put("policy", {"mode": "OnRestart"})
+            job.put("policy", at_once(dwell_ms=0))
             job.run(40, 30.0, turn=False)
         controller.turn()
         while any(states(job)[0] != "Verified" for job in jobs):
             for job in (job for job in jobs if states(job)[0] != "Verified"):
                 job.restart()
-                job.run(14, 30.0, turn=False)
+                job.run(60, 30.0, turn=False)
             controller.clock.now_us = max(job.at_us for job in jobs)
             controller.turn()
 
@@ -365,7 +371,7 @@ def test_a_fleet_is_narrowed_a_share_at_a_time(tmp_path: Path) -> None:
             assert {job.job for job in under_way} <= {one["job"] for one in fleet}
             for job in under_way:
                 job.restart()
-                job.run(14, 30.0, turn=False)
+                job.run(60, 30.0, turn=False)
             controller.clock.now_us = max(job.at_us for job in jobs)
             controller.turn()
             narrowed |= {job.job for job in under_way}
@@ -380,7 +386,7 @@ def test_a_limit_that_is_set_holds_at_once_and_ends_the_rollout_under_way(contro
     job = settled(controller)
     job.put("slo", LOOSE)
     under_way = job.rollout()
-    job.put("policy", {"mode": "OnRestart", "least_bound_ms": 50_000})
+    job.put("policy", at_once(least_bound_ms=50_000))
     assert job.told()["bound_ms"] == 50_000
     (ended,) = [one for one in job.rollouts() if one["id"] == under_way["id"]]
     assert (ended["state"], ended["reason"]) == ("Superseded", "what the job is told was changed by request")
@@ -391,11 +397,11 @@ def test_mode_off_ends_what_is_open_and_another_mode_keeps_it(controller: Contro
     job = settled(controller)
     job.put("slo", LOOSE)
     under_way = job.rollout()
-    job.put("policy", {"mode": "Restart"})
+    job.put("policy", at_once("Restart"))
     kept = job.rollout()
     assert (kept["id"], kept["state"], kept["mode"]) == (under_way["id"], "Published", "Restart")
     assert kept["generation"] == job.told()["generation"] == under_way["generation"] + 1
-    job.put("policy", {"mode": "Off"})
+    job.put("policy", at_once("Off"))
     assert (job.rollout()["state"], job.rollout()["reason"]) == ("Superseded", "the mode is Off")
 
 
@@ -447,7 +453,7 @@ def test_every_published_bound_belongs_to_a_rollout_a_pin_or_a_write(controller:
     controller.http.put(job.path + "/pin", json={"to": "Off", "reason": "INC-5"})
     controller.http.delete(job.path + "/pin")
     job.act(f"/rollouts/{job.rollout()['id']}:rollback")
-    job.put("policy", {"mode": "OnRestart", "least_bound_ms": 50_000})
+    job.put("policy", at_once(least_bound_ms=50_000))
     with controller.service.database.read() as session:
         rows = session.scalars(select(PublishedRow).order_by(PublishedRow.generation)).all()
         told = [(row.cause, row.rollout_id) for row in rows]
@@ -469,8 +475,8 @@ def live_job(controller: Controller) -> RolledJob:
     job = RolledJob(controller, bound_ms=120_000, live=True)
     job.put("slo", STRICT)
     job.run(3, 30.0, turn=False)
-    job.put("policy", {"mode": "Live"})
-    job.run(60, 30.0)
+    job.put("policy", at_once("Live"))
+    job.run(90, 30.0)
     assert states(job)[0] == "Verified"
     return job
 
@@ -482,7 +488,7 @@ def test_in_live_a_change_of_the_envelope_is_rolled_and_verified(either: Control
     assert (one["state"], one["direction"]) == ("Published", "Narrow")
     assert (one["from_envelope"]["target_ppm"], one["to_envelope"]["target_ppm"]) == (950_000, 900_000)
     assert job.told()["envelope"] == one["to_envelope"]
-    job.run(14, 30.0)
+    job.run(40, 30.0)
     (one,) = [rollout for rollout in job.rollouts() if rollout["cause"] == "Operator"]
     assert one["state"] == "Verified"
 
@@ -523,7 +529,7 @@ def test_the_budget_counts_rows_over_the_slos_window(controller: Controller) -> 
 def test_under_timeslices_the_budget_counts_windows_and_the_bound_is_felt_for(controller: Controller) -> None:
     job = RolledJob(controller, bound_ms=10_000)
     job.put("slo", {"target": "0.9", "objective": "timeslices", "slices_ppm": 900_000})
-    job.put("policy", {"mode": "OnRestart"})
+    job.put("policy", at_once())
     job.run(40, 30.0, turn=False)
     controller.turn()
     status = job.status()

@@ -30,6 +30,7 @@ from tidemark.models.slo import Policy
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 
 from support.controller_app import STREAM, Controller
+from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 
 REPORTS = query_reports(exponential_batches(12, 40))
@@ -144,7 +145,7 @@ def test_a_service_that_is_well_says_so_and_why_when_asked(controller: Controlle
     assert controller.http.get("/livez").json() == {"status": "ok", "checks": None}
     checks = controller.http.get("/readyz?verbose").json()["checks"]
     assert [(check["name"], check["ok"]) for check in checks] == [("store", True)]
-    assert "migration 0008" in checks[0]["detail"]
+    assert "migration 0009" in checks[0]["detail"]
 
 
 def test_a_loop_without_progress_is_not_alive(controller: Controller) -> None:
@@ -177,7 +178,7 @@ def samples(controller: Controller) -> dict[str, float]:
 
 def test_the_metrics_say_what_the_store_holds_in_base_units(controller: Controller) -> None:
     controller.put("/slo", {"target": "0.9"})
-    controller.put("/policy", {"mode": "OnRestart"})
+    controller.put("/policy", at_once(least_bound_ms=6_000))
     controller.report_all(report for report in REPORTS if report.batch_id != 7)
     controller.report(REPORTS[0])
     controller.send("/reports", b"{")
@@ -337,7 +338,7 @@ def test_the_migrations_make_exactly_the_tables_of_the_code(controller: Controll
 def test_a_database_is_opened_again_with_its_data(database_url: str) -> None:
     with Controller(database_url) as first:
         first.put("/slo", {"target": "0.9"})
-        first.put("/policy", {"mode": "OnRestart"})
+        first.put("/policy", at_once())
         first.report_all(REPORTS)
         first.turn()
         before, told = first.status(), first.get("/bound").json()

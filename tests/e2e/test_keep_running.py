@@ -17,6 +17,7 @@ from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 from tidemark.spark_jobs.java import ensure_java
 
 from support.patience import PATIENCE_S, until
+from support.policies import at_once
 from support.tree import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -99,7 +100,7 @@ def test_a_new_bound_ends_the_job_with_75_and_the_loop_starts_it_with_that_bound
     try:
         controller.put("slo", {"target": "0.90"})
         feed_until(lambda: (controller.get().get("evidence") or {}).get("rows", 0) > 300, "300 rows")
-        controller.put("policy", {"mode": "Restart"})
+        controller.put("policy", at_once("Restart"))
         feed_until(
             lambda: (controller.get().get("applied") or {}).get("source") == "controller",
             "an acknowledgement",

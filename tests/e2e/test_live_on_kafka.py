@@ -35,6 +35,7 @@ from tidemark.spark_jobs.kafka.replayer import replay_into_topic
 
 from support.kafka import new_topic
 from support.live_streams import offset_log
+from support.policies import at_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +94,7 @@ def controller(tmp_path: Path) -> Iterator[ControllerProcess]:
     process = ControllerProcess(tmp_path / "controller", "shop", "clicks")
     process.wait_until_ready()
     process.put("slo", {"target": TARGET})
-    process.put("policy", {"mode": "Live"})
+    process.put("policy", at_once("Live"))
     yield process
     process.stop()
 

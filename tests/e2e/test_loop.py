@@ -13,6 +13,7 @@ from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 
 from support.patience import PATIENCE_S, until
+from support.policies import at_once
 from support.spark_streams import EPOCH_US, Job, Row, random_batches
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def test_a_job_takes_the_recommended_bound_at_its_next_start_and_says_so(
     bound = _decided(controller)["bound_ms"]
     assert bound > 0
 
-    controller.put("policy", {"mode": "OnRestart"})
+    controller.put("policy", at_once())
     assert controller.get("bound")["bound_ms"] == bound
     job.run("0 seconds", [_steady(4, 20)])
     status = controller.get()

@@ -21,6 +21,7 @@ from tidemark.spark_jobs.runner import Parts
 
 from support.browser import Theme, running_browser, watched_page
 from support.patience import PATIENCE_S, until
+from support.policies import at_once
 from support.spark_streams import Job, Row
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def test_an_sre_sets_the_slo_reads_the_curve_approves_and_rolls_back_on_a_live_j
             page.get_by_role("link", name=f"{JOB} / {STREAM}").click()
             _set_slo(page, "95")
             assert controller.get("slo")["target_ppm"] == 950_000
-            controller.put("policy", {"mode": "Restart", "approval": "all"})
+            controller.put("policy", at_once("Restart", approval="all"))
             _confirm(page, "Approve …", "Approve", "looked at the curve")
             until(
                 lambda: controller.get()["applied"]["source"] == "controller",

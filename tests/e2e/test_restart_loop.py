@@ -14,6 +14,7 @@ from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 from tidemark.spark_jobs.runner import Parts
 
 from support.patience import PATIENCE_S, until
+from support.policies import at_once
 from support.spark_streams import EPOCH_US, Job, Row
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def test_a_running_job_takes_what_is_recommended_between_two_batches(
             seen=controller.get,
         )
         first = runner.query
-        controller.put("policy", {"mode": "Restart"})
+        controller.put("policy", at_once("Restart"))
         until(lambda: runner.query is not first or codes, "a restart", seen=controller.get)
         job.write(_batch(number) for number in range(12, 16))
         until(

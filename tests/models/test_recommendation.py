@@ -31,6 +31,8 @@ STEADY = Progress(
 )
 """A stream that keeps up, a batch a second."""
 
+IN_ONE_STEP = Policy(most_narrowing_ppm=None)
+
 
 def inputs(
     needs_ms: Iterable[float],
@@ -60,7 +62,7 @@ def inputs(
     return Inputs(
         curve=Curve(ExactNeeds(need, np.ones_like(need)), emissions),
         slo=slo,
-        policy=policy or Policy(),
+        policy=policy or IN_ONE_STEP,
         evidence=evidence,
         in_use_ms=in_use_ms,
         progress=progress,
@@ -433,7 +435,8 @@ def test_no_step_undoes_a_limit(
     missing: int,
 ) -> None:
     """Whatever came before, the result is within the policy, and within the cap if that does not yield."""
-    policy = Policy(least_bound_ms=least, greatest_bound_ms=None if room is None else least + room)
+    greatest = None if room is None else least + room
+    policy = Policy(least_bound_ms=least, greatest_bound_ms=greatest, most_narrowing_ppm=None)
     slo = Slo(target_ppm=990_000, latency_cap_ms=cap, yields=yields)
     asked = inputs(
         THOUSAND, slo=slo, policy=policy, in_use_ms=in_use, unknown_rows=unknown, missing_batches=missing

@@ -63,7 +63,7 @@ def inputs(
     return Inputs(
         curve=curve,
         slo=slo or Slo(target_ppm=990_000),
-        policy=policy or Policy(),
+        policy=policy or Policy(most_narrowing_ppm=None),
         evidence=Evidence(
             rows=1_000, unknown_rows=0, missing_batches=0, batches=1, partitions=1, from_us=0, to_us=0
         ),
@@ -99,11 +99,16 @@ def test_a_margin_is_added_before_the_limits() -> None:
 def test_a_direction_that_is_not_allowed_leaves_the_bound_in_use(
     only: Any, in_use_ms: int, bound_ms: int
 ) -> None:
-    assert recommend(inputs(policy=Policy(directions=(only,)), in_use_ms=in_use_ms)).bound_ms == bound_ms
+    assert (
+        recommend(
+            inputs(policy=Policy(directions=(only,), most_narrowing_ppm=None), in_use_ms=in_use_ms)
+        ).bound_ms
+        == bound_ms
+    )
 
 
 def test_a_limit_goes_before_the_directions() -> None:
-    policy = Policy(directions=("Widen",), greatest_bound_ms=2_000)
+    policy = Policy(directions=("Widen",), greatest_bound_ms=2_000, most_narrowing_ppm=None)
     assert recommend(inputs(policy=policy, in_use_ms=5_000)).bound_ms == 2_000
 
 
@@ -112,6 +117,12 @@ def test_one_rollout_narrows_by_no_more_than_its_step() -> None:
     assert recommend(inputs(policy=policy, in_use_ms=4_000)).bound_ms == 3_000
     assert recommend(inputs(policy=policy, in_use_ms=1_200)).bound_ms == 996
     assert recommend(inputs(policy=policy, in_use_ms=10)).bound_ms == 996
+
+
+def test_by_default_a_bound_is_at_most_halved_and_the_chain_says_so() -> None:
+    found = recommend(inputs(policy=Policy(), in_use_ms=600_000))
+    assert step(found, "narrowing step") == (300_000, "one rollout narrows by at most 50 %: to 5 min")
+    assert found.bound_ms == 300_000
 
 
 @pytest.mark.parametrize(

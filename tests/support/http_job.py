@@ -28,13 +28,13 @@ class HttpJob:
         batches: how many batches there are, in all runs together.
     """
 
-    def __init__(self, controller: Controller, client: Client, batches: int = 360) -> None:
+    def __init__(self, controller: Controller, client: Client, batches: int = 720) -> None:
         self._controller = controller
         self._client = client
         self._batches = exponential_batches(batches, ROWS, mean_delay_s=2.0, seed=11)
         self._sent: list[Report] = []
 
-    def start(self, batches: int = 120) -> None:
+    def start(self, batches: int = 240) -> None:
         """Start with the bound that there is now and run for some batches; the decision loop takes turns meanwhile."""
         told = self._client.bound("shop", "clicks")
         generation = None if told.bound_ms is None else told.generation

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 from support.controller_app import Controller
+from support.policies import at_once
 from support.rolled_job import RolledJob
 from support.streams import SECOND
 
@@ -54,7 +55,7 @@ def report_half_an_hour(controller: Controller) -> RolledJob:
             controller.turn()
         if batch == 40:
             job.put("slo", {"target": "0.98", "latency_cap_ms": 120_000})
-            job.put("policy", {"mode": "OnRestart"})
+            job.put("policy", at_once())
             job.restart()
         if batch in {60, 160}:
             job.restart()

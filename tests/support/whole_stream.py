@@ -10,6 +10,7 @@ from typing import Any
 from tidemark.models.wire import Acknowledgement, to_json_object
 
 from support.controller_app import Controller
+from support.policies import at_once
 from support.rolled_job import RolledJob
 from support.streams import SECOND, Row
 
@@ -48,7 +49,7 @@ def whole_controller(database_url: str, **settings: Any) -> Iterator[Controller]
         job = RolledJob(controller)
         run_partitions(job, 2)
         controller.put("/slo", {"target": "0.99"})
-        controller.put("/policy", {"mode": "OnRestart", "greatest_bound_ms": 600_000})
+        controller.put("/policy", at_once(greatest_bound_ms=600_000))
         run_partitions(job, 30, slow=3)
         job.restart()
         run_partitions(job, 40)

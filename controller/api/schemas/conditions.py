@@ -22,6 +22,7 @@ ConditionType = Literal[
     "BoundNotAcknowledged",
     "Rolling",
     "RolloutHeld",
+    "TargetMissed",
     "RolledBack",
     "Paused",
     "Pinned",

@@ -46,8 +46,14 @@ class Proof(Answer):
 
     rows: int
     """(Row, key) pairs that met it in effect and were judged."""
+    at_risk_rows: int
+    """Pairs of them that were judged once whole windows had opened and closed under it: those that verify it."""
     needed_rows: int
-    """How many it takes to verify it."""
+    """How many of those it takes to verify it."""
+    event_ms: int
+    """Event time by which the watermark has moved since it took effect, in milliseconds."""
+    needed_event_ms: int
+    """How much it takes to verify it, in milliseconds; 0 before it is in effect."""
     late_least: int
     """Pairs that were late for sure."""
     late_most: int

@@ -74,6 +74,10 @@ class PolicyAnswer(Answer):
     """Most narrowings that are published within any 24 hours; null for no limit."""
     most_narrowing_ppm: int | None
     """Most by which one rollout narrows, as a share of the bound in use, in parts per million; null for no limit."""
+    evidence_ms: int
+    """Event time that reports must cover before a stream's first narrowing, in milliseconds; 0 for none."""
+    evidence_windows: int
+    """Windows of event time that they must cover before it; 0 for none."""
     freeze_windows: list[Freeze]
     """When nothing is narrowed, in UTC."""
     paused: bool
@@ -81,7 +85,7 @@ class PolicyAnswer(Answer):
     on_no_data: OnNoData
     """What a job whose reports stopped is told: hold the bound, the greatest bound, or its own."""
     approval: Approval
-    """Which rollouts wait for a person: none, those that narrow, or all."""
+    """Which rollouts wait for a person: none, the first of the stream, those that narrow, or all."""
     generation: int
     """How often the policy was changed, 0 for the default; also its ETag."""
     updated_us: int | None

@@ -17,6 +17,7 @@ from tidemark.models.retention import Retention
 from tidemark.models.wire import Report
 
 from support.controller_app import STREAM, Controller
+from support.policies import at_once
 from support.reports import START_US, query_reports
 from support.streams import SECOND, Row
 
@@ -58,7 +59,7 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with Controller(url) as controller:
         controller.clock.now_us = START_US + 4 * DAY_US
         controller.put("/slo", {"target": "0.9", "latency_cap_ms": 864_000_000, "horizon_ms": 4 * 86_400_000})
-        controller.put("/policy", {"mode": "OnRestart", "greatest_bound_ms": 600_000})
+        controller.put("/policy", at_once(greatest_bound_ms=600_000))
         controller.report_all(REPORTS)
         controller.turn()
         look_after(controller)

@@ -15,6 +15,7 @@ from tidemark.controller.store.tokens import NewToken
 from tidemark.models.wire import to_json_object
 
 from support.controller_app import Controller
+from support.policies import at_once
 from support.reports import exponential_batches, query_reports
 
 NAMES = [("bank", "a"), ("shop-1", "a"), ("shop-1", "b"), ("shop-2", "a"), ("shop-2", "z")]
@@ -195,7 +196,7 @@ def test_a_cursor_of_something_else_is_refused(fleet: Controller, cursor: str) -
 
 def test_pins_pauses_and_rollouts_show_at_once_without_a_look(controller: Controller, tmp_path: Path) -> None:
     controller.put("/slo", {"target": "0.9"})
-    controller.put("/policy", {"mode": "OnRestart"})
+    controller.put("/policy", at_once())
     controller.report_all(query_reports(exponential_batches(24, 50, slow=3)))
     controller.look()
     controller.turn()
@@ -203,7 +204,7 @@ def test_pins_pauses_and_rollouts_show_at_once_without_a_look(controller: Contro
     assert (row["mode"], row["paused"], row["pin"]) == ("OnRestart", False, None)
     assert row["rollout"]["state"] == "Published"
     assert row["published_ms"] == row["recommended_ms"] is not None
-    controller.put("/policy", {"mode": "OnRestart", "paused": True})
+    controller.put("/policy", at_once(paused=True))
     pinned = controller.http.put("/v1/pin", json={"to": "Off", "reason": "INC-1"})
     assert pinned.status_code == 200, pinned.text
     (row,) = page(controller)["streams"]

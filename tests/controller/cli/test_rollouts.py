@@ -14,6 +14,7 @@ from tidemark.controller.client import Client
 
 from support.controller_app import Controller
 from support.http_job import HttpJob
+from support.policies import at_once
 from support.reports import START_US
 from support.served import served
 
@@ -39,7 +40,7 @@ def job(controller: Controller) -> Iterator[HttpJob]:
     path = "/v1/jobs/shop/streams/clicks"
     with served(controller.app) as url, Client(url, token="") as client:
         controller.http.put(f"{path}/slo", json={"target": "0.99"})
-        controller.http.put(f"{path}/policy", json={"mode": "OnRestart", "approval": "all"})
+        controller.http.put(f"{path}/policy", json=at_once(approval="all"))
         made = HttpJob(controller, client)
         made.start()
         yield made
@@ -74,6 +75,11 @@ def test_a_rollout_is_listed_approved_and_rolled_back(
     lines = said(tidemark("recommendations"))
     assert lines[1].split()[0] == "shop/clicks"
     assert f"tidemark approve {number} --reason" in lines[1]
+    (line,) = [line for line in said(tidemark("status", "shop", "clicks")) if line.startswith("rollout ")]
+    assert line.endswith(f"it waits for approval; tidemark approve {number} --reason ...")
+    found = tidemark("doctor", "shop", "clicks")
+    assert found.exit_code == 1
+    assert f"next: tidemark approve {number} --reason ... --url" in found.stdout
     lines = said(tidemark("approve", str(number), "--reason", "looks right"))
     assert lines[0].startswith(f"approved rollout {number} of shop/clicks, own -> ")
     assert lines[0].endswith(": now Published")

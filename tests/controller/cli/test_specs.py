@@ -147,7 +147,7 @@ def test_a_policy_is_changed_field_by_field_and_shown(controller: Controller, ti
             *("policy", "set", "job", "stream", "--least", "30 s", "--directions", "widen"),
             *("--margin", "0.1", "--dwell", "2h", "--most-narrowings-a-day", "3", "--most-narrowing", "0.25"),
             *("--freeze", "Mon-Fri 08:00-18:00", "--freeze", "Sat", "--on-no-data", "greatest"),
-            *("--approval", "narrow"),
+            *("--approval", "first", "--evidence", "30 minutes", "--evidence-windows", "0"),
         )
     )
     policy = document(tidemark("policy", "get", "job", "stream", "--json"))
@@ -162,7 +162,9 @@ def test_a_policy_is_changed_field_by_field_and_shown(controller: Controller, ti
         100_000,
         7_200_000,
     )
+    assert (policy["approval"], policy["evidence_ms"], policy["evidence_windows"]) == ("first", 1_800_000, 0)
     lines = said(tidemark("policy", "get", "job", "stream"))
+    assert "evidence               30 min, 0 windows" in lines
     assert "freeze                 Mon,Tue,Wed,Thu,Fri 08:00-18:00; Sat" in lines
     said(
         tidemark(

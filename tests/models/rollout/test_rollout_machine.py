@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,14 +18,15 @@ from tidemark.models.defaults import (
     VERIFY_MS,
 )
 from tidemark.models.prediction import Judged
-from tidemark.models.rollout.facts import Cause, Facts, Failure, Move, Rollout
+from tidemark.models.rollout.evidence import EvidenceSpan, covered_us, evidence_span
+from tidemark.models.rollout.facts import NOTHING_JUDGED, Cause, Facts, Failure, Move, Rollout
 from tidemark.models.rollout.freeze import frozen_until_us
 from tidemark.models.rollout.gate import DAY_US, at_gate
 from tidemark.models.rollout.machine import advance, allowed, goes_back
 from tidemark.models.rollout.proposal import direction_of, envelope_direction, revise
 from tidemark.models.rollout.states import CANDIDATE, ENDED, OPEN, TRANSITIONS, UNDER_WAY, State
-from tidemark.models.rollout.verification import needed_rows
-from tidemark.models.slo import Day, Direction, FreezeWindow, Policy, Slo
+from tidemark.models.rollout.verification import needed_event_us, needed_rows
+from tidemark.models.slo import Approval, Day, Direction, FreezeWindow, Policy, Slo
 from tidemark.models.wire import Envelope
 
 HOUR_US = 3_600_000_000
@@ -52,11 +54,13 @@ def rollout(state: State = "Recommended", **changes: Any) -> Rollout:
 
 
 def facts(**changes: Any) -> Facts:
-    return Facts(**{"policy": Policy(mode="OnRestart"), "slo": SLO, "heard_us": NOW_US, **changes})
+    known: dict[str, Any] = {"policy": policy(), "slo": SLO, "heard_us": NOW_US, **changes}
+    # Unless told apart, all that was judged was at risk.
+    return Facts(**{"at_risk": known.get("judged", NOTHING_JUDGED), **known})
 
 
 def policy(**changes: Any) -> Policy:
-    return Policy(mode="OnRestart", **changes)
+    return Policy(**{"mode": "OnRestart", "approval": "none", **changes})
 
 
 def moved(one: Rollout, known: Facts, now_us: int = NOW_US) -> Move:
@@ -79,11 +83,12 @@ def test_every_state_is_in_the_table_and_can_be_reached() -> None:
     assert reached == set(STATES)
 
 
-def test_what_has_ended_stays_and_only_a_person_takes_back_what_is_verified() -> None:
+def test_what_has_ended_stays_and_what_is_verified_can_only_go_back() -> None:
     assert {"RolledBack", "Superseded", "Expired", "Discarded"} == ENDED
     assert TRANSITIONS["Verified"] == {"RolledBack"}
     for state in (*ENDED, "Verified"):
-        assert advance(rollout(state), facts(pinned="by INC-1"), NOW_US + VERIFY_MS * 10_000) is None
+        known = facts(pinned="by INC-1", judged=Judged(9_999, 9_999, 9_999))
+        assert advance(rollout(state), known, NOW_US + VERIFY_MS * 10_000) is None
     assert {state: allowed(state) for state in STATES if allowed(state)} == {
         "Recommended": ("approve", "discard"),
         "AwaitingApproval": ("approve", "discard"),
@@ -117,6 +122,7 @@ def test_a_rollout_that_nothing_holds_is_published() -> None:
                 )
             },
         ),
+        ("Evidence", {"evidence": EvidenceSpan(covered_us=1, needed_us=2, reached_us=NOW_US)}),
         ("Frozen", {"policy": policy(freeze_windows=(FreezeWindow(days=("Thu",)),))}),
         ("Dwell", {"narrowed_us": (NOW_US - HOUR_US + 1,)}),
         (
@@ -138,6 +144,7 @@ def test_each_gate_holds_a_narrowing_and_says_so(gate: str, changes: dict[str, A
 @pytest.mark.parametrize(
     "changes",
     [
+        {"evidence": EvidenceSpan(covered_us=1, needed_us=2, reached_us=NOW_US)},
         {"policy": policy(freeze_windows=(FreezeWindow(days=("Thu",)),))},
         {"narrowed_us": (NOW_US,)},
         {"policy": policy(most_narrowings_a_day=1), "narrowed_us": (NOW_US - 2 * HOUR_US,)},
@@ -154,14 +161,26 @@ def test_what_is_there_to_slow_narrowing_never_holds_a_widening(changes: dict[st
     assert moved(rollout(direction="Widen"), facts(**changes)).state == "Published"
 
 
-def test_a_first_bound_waits_for_no_dwell_no_rate_and_no_place_but_for_a_freeze_and_an_approval() -> None:
+def test_a_bound_that_is_told_for_the_first_time_again_waits_like_any_other_narrowing() -> None:
+    """Where the one before was never taken up or went back, the job is told none, and it was narrowed all the same."""
     first = rollout(first=True)
-    slowed = facts(
-        policy=policy(most_narrowings_a_day=1), narrowed_us=(NOW_US,), fleet_narrowing=5, fleet_most=1
+    assert moved(first, facts(narrowed_us=(NOW_US,))).gate == "Dwell"
+    rated = policy(dwell_ms=0, most_narrowings_a_day=1)
+    assert moved(first, facts(policy=rated, narrowed_us=(NOW_US,))).gate == "RateLimit"
+
+
+def test_the_evidence_gate_says_what_is_there_what_is_needed_and_when_it_is_reached() -> None:
+    known = facts(
+        evidence=EvidenceSpan(
+            covered_us=300_000_000, needed_us=HOUR_US, reached_us=NOW_US + 3_300_000_000, why=" (360 windows)"
+        )
     )
-    assert moved(first, slowed).state == "Published"
-    assert moved(first, facts(policy=policy(freeze_windows=(FreezeWindow(days=("Thu",)),)))).gate == "Frozen"
-    assert moved(first, facts(policy=policy(approval="narrow"))).state == "AwaitingApproval"
+    assert moved(rollout(), known).reason == (
+        "held: a first narrowing needs 1 h of evidence (360 windows), and reports cover 5 min; "
+        "enough 2026-01-01 00:55:00 UTC at the earliest"
+    )
+    enough = facts(evidence=EvidenceSpan(covered_us=HOUR_US, needed_us=HOUR_US, reached_us=NOW_US))
+    assert moved(rollout(), enough).state == "Published"
 
 
 @pytest.mark.parametrize(
@@ -195,6 +214,81 @@ def test_the_dwell_and_the_rate_limit_end_when_they_say() -> None:
     assert moved(rollout(), known, NOW_US + DAY_US).state == "Published"
 
 
+# -- evidence ------------------------------------------------------------------------------------------------------
+
+SECOND_US = 1_000_000
+
+
+def watched(*parts: tuple[int, float], every_s: int = 1) -> tuple[Any, Any]:
+    """Return when batches ran and their bases: for each part how many seconds it took and how fast event time went."""
+    seen_us, base_us = [NOW_US], [NOW_US - HOUR_US]
+    for seconds, pace in parts:
+        for _ in range(seconds // every_s):
+            seen_us.append(seen_us[-1] + every_s * SECOND_US)
+            base_us.append(base_us[-1] + round(every_s * pace * SECOND_US))
+    return np.array(seen_us, np.int64), np.array(base_us, np.int64)
+
+
+def test_a_stream_that_keeps_up_covers_as_much_event_time_as_it_was_watched() -> None:
+    assert covered_us(*watched((3_600, 1.0))) == HOUR_US
+    assert covered_us(*watched((7_200, 1.0), every_s=300)) == 2 * HOUR_US
+
+
+@pytest.mark.parametrize(
+    ("parts", "most_s"),
+    [
+        (((120, 300.0),), 120),
+        (((3_600, 0.1),), 360),
+        # Ten hours replayed in two minutes, and then nothing for an hour.
+        (((120, 300.0), (3_600, 0.0)), 180),
+    ],
+)
+def test_a_replay_and_a_stall_cover_no_more_than_the_lesser_of_the_two_clocks(
+    parts: tuple[tuple[int, float], ...], most_s: int
+) -> None:
+    assert covered_us(*watched(*parts)) <= most_s * SECOND_US
+
+
+def test_a_pause_covers_nothing_and_neither_does_what_is_caught_up_after_it() -> None:
+    seen_us, base_us = watched((600, 1.0), (600, 1.0))
+    seen_us[601:] += HOUR_US
+    base_us[601:] += HOUR_US
+    assert 1_000 * SECOND_US < covered_us(seen_us, base_us) <= 1_200 * SECOND_US
+
+
+def test_no_batch_and_one_batch_cover_nothing() -> None:
+    seen_us, base_us = watched((0, 1.0))
+    assert covered_us(seen_us[:0], base_us[:0]) == covered_us(seen_us, base_us) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "span_s", "horizon_h", "needed_s", "why"),
+    [
+        ({}, 10, 24, 3_600, ""),
+        ({}, 60, 24, 6_000, " (100 windows)"),
+        ({}, 0, 24, 3_600, ""),
+        ({"evidence_ms": 0}, 10, 24, 1_000, " (100 windows)"),
+        ({}, 3_600, 24, 69_120, " (most of the horizon of 1 d)"),
+    ],
+)
+def test_the_evidence_asked_for_is_the_greater_of_time_and_windows_within_the_horizon(
+    changes: dict[str, int], span_s: int, horizon_h: int, needed_s: int, why: str
+) -> None:
+    seen_us, base_us = watched((300, 1.0))
+    found = evidence_span(policy(**changes), span_s * SECOND_US, horizon_h * 3_600_000, seen_us, base_us)
+    assert found == EvidenceSpan(
+        covered_us=300 * SECOND_US,
+        needed_us=needed_s * SECOND_US,
+        reached_us=NOW_US + needed_s * SECOND_US,
+        why=why,
+    )
+
+
+def test_evidence_can_be_switched_off() -> None:
+    off = policy(evidence_ms=0, evidence_windows=0)
+    assert evidence_span(off, SECOND_US, 1, *watched((1, 1.0))) is None
+
+
 # -- approval ------------------------------------------------------------------------------------------------------
 
 
@@ -208,6 +302,15 @@ def test_approval_is_asked_for_last_and_what_is_approved_still_passes_every_gate
     assert moved(rollout("AwaitingApproval", approved=True), paused).gate == "Paused"
     assert moved(rollout("AwaitingApproval", approved=True), facts(policy=asks)).state == "Published"
     assert moved(rollout("AwaitingApproval"), facts()).state == "Published"
+
+
+def test_the_first_rollout_of_a_stream_waits_for_a_person_and_later_ones_do_not() -> None:
+    first = Policy(mode="OnRestart")
+    assert first.approval == "first"
+    for direction in get_args(Direction):
+        one = rollout(direction=direction)
+        assert moved(one, facts(policy=first)).state == "AwaitingApproval"
+        assert moved(one, facts(policy=first, published_before=True)).state == "Published"
 
 
 def test_what_nobody_approves_expires_and_tells_nobody_anything() -> None:
@@ -286,25 +389,53 @@ def test_a_pin_holds_what_is_under_way_where_it_is(state: Any) -> None:
 # -- verification --------------------------------------------------------------------------------------------------
 
 
+def test_the_event_time_needed_holds_ten_windows_and_the_wider_bound() -> None:
+    assert needed_event_us(10_000_000, 60_000, 5_000) == 160_000_000
+    assert needed_event_us(10_000_000, 5_000, 60_000) == 160_000_000
+    assert needed_event_us(0, None, 7) == 7_000
+
+
 def test_the_rows_needed_hold_ten_late_rows_of_the_budget_and_ten_batches() -> None:
     assert [needed_rows(ppm, 0) for ppm in (900_000, 990_000, 999_999)] == [100, 1_000, 10_000_000]
     assert [needed_rows(990_000, rows) for rows in (100, 101)] == [1_000, 1_010]
 
 
-def test_a_bound_is_verified_once_enough_rows_are_judged_and_says_how_many_before() -> None:
-    move = moved(rollout("Effective"), facts(judged=Judged(999, 5, 5)))
+def test_a_bound_is_verified_once_enough_rows_were_at_risk_and_says_how_many_before() -> None:
+    move = moved(rollout("Effective"), facts(judged=Judged(9_999, 5, 5), at_risk=Judged(999, 5, 5)))
+    assert (move.state, move.reason) == ("Effective", "in effect; rows at risk: 999, needed 1,000")
+    assert moved(rollout("Effective"), facts(at_risk=Judged(1_000, 5, 5))).state == "Verified"
+
+
+def test_a_bound_is_verified_once_enough_event_time_has_passed_and_says_how_much_before() -> None:
+    one = rollout("Effective", needed_event_us=160_000_000)
+    early = facts(judged=Judged(1_452, 0, 0), event_us=40_000_000)
+    move = moved(one, early)
     assert (move.state, move.reason) == (
         "Effective",
-        "in effect: 999 of the 1,000 rows are judged that verify it",
+        "in effect; rows at risk: 1,452, needed 1,000, which is enough; event time: 40 s, needed 2 min 40 s",
     )
-    assert moved(rollout("Effective"), facts(judged=Judged(1_000, 5, 5))).state == "Verified"
+    assert moved(one, replace(early, event_us=160_000_000)).state == "Verified"
+
+
+def test_where_nothing_was_predicted_the_verdict_says_so_and_not_that_it_is_as_predicted() -> None:
+    known = facts(judged=Judged(1_000, 5, 5))
+    assert moved(rollout("Effective"), known).reason.endswith(" were admitted, as predicted")
+    unpredicted = moved(rollout("Effective", least_ppm=None), known)
+    assert unpredicted.reason.endswith(" were admitted; nothing could be predicted")
+
+
+def test_what_takes_longer_than_a_week_of_event_time_is_given_that_time() -> None:
+    one = rollout("Effective", acknowledged_us=NOW_US, needed_event_us=10 * DAY_US)
+    late_us = NOW_US + VERIFY_MS * 1_000 + 10 * DAY_US
+    assert moved(one, facts(), late_us).state == "Effective"
+    assert moved(one, facts(), late_us + 1).state == "Expired"
 
 
 def test_a_narrowing_that_loses_more_than_predicted_and_than_the_budget_is_rolled_back() -> None:
     move = moved(rollout("Effective"), facts(judged=Judged(1_000, 30, 30)))
     assert (move.state, move.failure) == ("RolledBack", "Completeness")
     assert move.reason == (
-        "97.00 % of 1,000 rows were kept: fewer than predicted (at least 99.10 %) and than the target, 0.99"
+        "97.00 % of 1,000 rows were admitted: fewer than predicted (at least 99.10 %) and than the target, 0.99"
     )
 
 
@@ -337,6 +468,40 @@ def test_a_widening_is_never_taken_back_for_rows_it_loses() -> None:
     move = moved(one, facts(judged=Judged(1_000, 500, 500)))
     assert move.state == "Verified"
     assert "going back to a narrower bound would keep fewer still" in move.reason
+
+
+def test_a_narrowing_that_misses_its_target_after_it_was_verified_goes_back() -> None:
+    verified = rollout("Verified")
+    assert advance(verified, facts(judged=Judged(100_000, 900, 900)), NOW_US) is None
+    move = moved(verified, facts(judged=Judged(100_000, 3_000, 3_000)))
+    assert (move.state, move.failure) == ("RolledBack", "Completeness")
+    assert move.reason == (
+        "after it was verified, 97.00 % of 100,000 rows were admitted: fewer than predicted (at least 99.10 %) "
+        "and than the target, 0.99; what jobs were told before is back"
+    )
+    assert goes_back("Verified", move, verified)
+
+
+def test_a_widening_that_misses_its_target_after_it_was_verified_stays_and_says_so_once() -> None:
+    verified, missing = rollout("Verified", direction="Widen"), facts(judged=Judged(100_000, 3_000, 3_000))
+    move = moved(verified, missing)
+    assert (move.state, move.failure) == ("Verified", "Completeness")
+    assert move.reason.endswith("it stays: a narrower bound would lose more")
+    assert not goes_back("Verified", move, verified)
+    missed = replace(verified, missed=True)
+    assert advance(missed, missing, NOW_US) is None
+    # No longer certain is not enough: the share itself is back.
+    assert advance(missed, facts(judged=Judged(100_000, 1_001, 1_001)), NOW_US) is None
+    recovered = moved(missed, facts(judged=Judged(100_000, 1_000, 1_000)))
+    assert (recovered.state, recovered.failure) == ("Verified", None)
+
+
+def test_what_is_verified_is_judged_for_the_slos_window_and_not_under_a_pin() -> None:
+    missing = facts(judged=Judged(100_000, 3_000, 3_000))
+    end_us = NOW_US + SLO.window_ms * 1_000
+    assert moved(rollout("Verified"), missing, end_us).state == "RolledBack"
+    assert advance(rollout("Verified"), missing, end_us + 1) is None
+    assert advance(rollout("Verified"), replace(missing, pinned="by INC-1"), NOW_US) is None
 
 
 @pytest.mark.parametrize(
@@ -451,7 +616,7 @@ policies = st.builds(
     most_narrowings_a_day=st.none() | st.integers(1, 3),
     freeze_windows=freezes,
     paused=st.booleans(),
-    approval=st.sampled_from(["none", "narrow", "all"]),
+    approval=st.sampled_from(get_args(Approval)),
 )
 failures = st.lists(
     st.builds(
@@ -481,6 +646,17 @@ all_facts = st.builds(
     unanswered_us=maybe_time,
     failures=failures,
     narrowed_us=st.lists(times, max_size=4).map(lambda found: tuple(sorted(found))),
+    evidence=st.none()
+    | st.builds(
+        EvidenceSpan,
+        covered_us=st.integers(0, 9),
+        needed_us=st.integers(1, 9),
+        reached_us=times,
+        why=st.just(""),
+    ),
+    published_before=st.booleans(),
+    at_risk=judgements,
+    event_us=st.integers(0, 20_000),
     fleet_narrowing=st.integers(0, 3),
     fleet_most=st.integers(1, 3),
     acknowledged_us=maybe_time,
@@ -502,6 +678,8 @@ all_rollouts = st.builds(
     published_us=maybe_time,
     acknowledged_us=maybe_time,
     needed_rows=st.integers(0, 2_000),
+    needed_event_us=st.integers(0, 10_000),
+    missed=st.booleans(),
     least_ppm=st.none() | st.integers(900_000, 1_000_000),
 )
 
@@ -511,15 +689,21 @@ all_rollouts = st.builds(
 @given(one=all_rollouts, known=all_facts, now_us=times)
 def test_only_legal_moves_are_made_and_each_has_a_reason(one: Rollout, known: Facts, now_us: int) -> None:
     move = advance(one, known, now_us)
-    assert (move is None) == (one.state not in OPEN)
     if move is None:
+        assert one.state not in OPEN
         return
+    assert one.state in OPEN | {"Verified"}
     assert move.reason
     assert move.state == one.state or move.state in TRANSITIONS[one.state]
-    assert (move.failure is not None) == (move.state == "RolledBack")
+    assert (move.failure is not None) == (move.state == "RolledBack") or one.state == "Verified"
     # Jobs are told something only when it is published or undone.
     if goes_back(one.state, move, one):
-        assert one.state in UNDER_WAY
+        assert one.state in UNDER_WAY | {"Verified"}
+    if move.state == "Verified" and one.state == "Effective":
+        assert known.at_risk.rows >= one.needed_rows
+        assert known.event_us >= one.needed_event_us
+    if one.state == "Verified" and move.state == "RolledBack":
+        assert one.direction == "Narrow"
 
 
 @pytest.mark.slow
@@ -535,11 +719,13 @@ def test_nothing_is_published_while_a_gate_holds(one: Rollout, known: Facts, now
             assert (
                 one.approved
                 or known.policy.approval == "none"
+                or (known.policy.approval == "first" and known.published_before)
                 or (known.policy.approval == "narrow" and one.direction == "Widen")
             )
             assert known.heard_us is not None
             assert now_us - known.heard_us <= LISTENING_MS * 1_000
             if one.direction == "Narrow":
+                assert known.evidence is None or known.evidence.covered_us >= known.evidence.needed_us
                 assert frozen_until_us(known.policy.freeze_windows, now_us) is None
     else:
         assert move.gate is not None or move.state == "Expired"
@@ -552,6 +738,7 @@ def test_a_widening_never_waits_for_what_slows_narrowing(one: Rollout, known: Fa
     widening = replace(one, direction="Widen")
     free = replace(
         known,
+        evidence=None,
         narrowed_us=(),
         fleet_narrowing=0,
         policy=replace(known.policy, dwell_ms=0, most_narrowings_a_day=None, freeze_windows=()),

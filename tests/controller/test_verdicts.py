@@ -1,0 +1,277 @@
+"""Verdicts over the real store: what is verified was tested, is judged on, and nothing is narrowed without evidence."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidemark.models.operators import tumbling
+
+from support.controller_app import Controller
+from support.policies import at_once
+from support.rolled_job import RolledJob
+from support.streams import SECOND
+
+pytestmark = pytest.mark.slow
+
+MINUTE = 60
+
+
+def conditions(job: RolledJob) -> dict[str, str]:
+    return {condition["type"]: condition["detail"] for condition in job.status()["conditions"]}
+
+
+def verified(controller: Controller, *, own_ms: int = 60_000) -> RolledJob:
+    """Return a job whose first bound, for a target of 0.95 and delays up to 30 s, is verified."""
+    job = RolledJob(controller, bound_ms=own_ms)
+    job.put("slo", {"target": "0.95"})
+    job.put("policy", at_once())
+    job.run(40, 30.0, turn=False)
+    controller.turn()
+    job.restart()
+    job.run(50, 30.0, turn=False)
+    controller.turn()
+    assert job.rollout()["state"] == "Verified", job.rollout()["reason"]
+    return job
+
+
+# -- verified means tested -----------------------------------------------------------------------------------------
+
+
+def test_a_bound_is_not_verified_before_the_watermark_has_closed_windows_under_it(
+    controller: Controller,
+) -> None:
+    """The run of the issue: in the first minute no window ends, so no row can be late, and then too many are."""
+    job = RolledJob(controller)
+    job.operator = tumbling("1 minute")
+    job.put("slo", {"target": "0.99"})
+    job.put("policy", at_once())
+    job.run(60, 10.0, rows=200, turn=False)
+    controller.turn()
+    assert job.rollout()["state"] == "Published"
+    job.restart()
+    started_us = job.at_us
+    for _ in range(14):
+        # What happened before the start is all there.
+        ago_us = min(job.at_us - started_us, 60 * SECOND)
+        job.report([("0", job.at_us - n * ago_us // 200) for n in range(200)])
+        controller.turn()
+    (early,) = job.rollouts()
+    judged = early["judged"]
+    assert (judged["late_least"], judged["at_risk_rows"]) == (0, 0)
+    assert judged["rows"] >= judged["needed_rows"] == 2_000
+    assert early["state"] == "Effective"
+    assert early["reason"].startswith("in effect; rows at risk: 0, needed 2,000; event time: ")
+    assert early["reason"].endswith(", needed 11 min")
+    job.run(20, 60.0, rows=200)
+    (late,) = [one for one in job.rollouts() if one["id"] == early["id"]]
+    assert late["state"] == "RolledBack"
+    assert [event["after"] for event in job.events("RolloutVerified")] == []
+
+
+def test_a_rollout_has_the_prediction_that_is_scored_and_its_verdict_speaks_of_it(
+    controller: Controller,
+) -> None:
+    """Also where a write of the policy begins it, with what was recommended before."""
+    job = RolledJob(controller)
+    job.put("slo", {"target": "0.95"})
+    job.run(40, 30.0, turn=False)
+    controller.turn()
+    job.put("policy", at_once())
+    controller.turn()
+    told = job.rollout()
+    assert (told["state"], told["first"]) == ("Published", True)
+    (prediction,) = controller.http.get(job.path + "/predictions").json()["predictions"]
+    assert told["predicted"]["rows"] == prediction["rows"] > 0
+    assert told["predicted"]["late"] == prediction["late"]
+    job.restart()
+    job.run(50, 30.0, turn=False)
+    controller.turn()
+    (done,) = [one for one in job.rollouts() if one["id"] == told["id"]]
+    assert done["reason"].endswith("rows at risk were admitted, as predicted")
+
+
+def test_a_narrowing_that_turns_bad_after_it_was_verified_goes_back_and_is_remembered(
+    controller: Controller,
+) -> None:
+    job = verified(controller)
+    narrowed = job.rollout()
+    assert (narrowed["direction"], job.told()["bound_ms"]) == ("Narrow", narrowed["to_bound_ms"])
+    job.run(60, 50.0, turn=False)
+    controller.turn()
+    (undone,) = [one for one in job.rollouts() if one["id"] == narrowed["id"]]
+    assert undone["state"] == "RolledBack"
+    assert undone["reason"].startswith("after it was verified, ")
+    assert undone["reason"].endswith("and than the target, 0.95; what jobs were told before is back")
+    assert job.told()["bound_ms"] is None
+    told = conditions(job)
+    assert told["TargetMissed"] == f"rollout {undone['id']}: {undone['reason']}"
+    (event,) = job.events("RolloutRolledBack")
+    assert (event["reason"], event["evidence"]["rollout"]) == (undone["reason"], undone["id"])
+    job.run(2, 50.0)
+    again = job.rollout()
+    assert (again["state"], again["held_by"]) in {("Recommended", "FailedBefore"), ("Recommended", "Dwell")}
+    assert [one["state"] for one in job.rollouts()].count("RolledBack") == 1
+
+
+def test_a_widening_that_turns_bad_after_it_was_verified_stays_and_is_said_once(
+    controller: Controller,
+) -> None:
+    job = verified(controller, own_ms=5_000)
+    widened = job.rollout()
+    assert widened["direction"] == "Widen"
+    # Else a wider one would take its place at once.
+    job.put("policy", at_once(directions=["Narrow"]))
+    before = job.told()
+    for _ in range(3):
+        job.run(20, 90.0, turn=False)
+        controller.turn()
+    stays = job.rollout()
+    assert (stays["id"], stays["state"]) == (widened["id"], "Verified")
+    assert stays["reason"].endswith("it stays: a narrower bound would lose more")
+    assert job.told() == before
+    assert conditions(job)["TargetMissed"] == f"rollout {stays['id']}: {stays['reason']}"
+    (event,) = job.events("RolloutMissed")
+    assert (event["reason"], event["count"]) == (stays["reason"], 1)
+    assert job.events("RolloutRolledBack") == []
+
+
+def test_what_a_person_wrote_since_is_not_undone_when_a_verified_narrowing_turns_bad(
+    controller: Controller,
+) -> None:
+    job = verified(controller)
+    job.put("policy", at_once(least_bound_ms=35_000))
+    before = job.told()
+    assert before["bound_ms"] == 35_000
+    job.run(60, 50.0, turn=False)
+    controller.turn()
+    assert [one["state"] for one in job.rollouts()][-1] == "Verified"
+    assert job.events("RolloutRolledBack") == []
+    assert job.told()["bound_ms"] >= before["bound_ms"]
+    assert "TargetMissed" not in conditions(job)
+
+
+def test_another_slo_does_not_condemn_what_was_verified_by_the_one_before(controller: Controller) -> None:
+    job = verified(controller)
+    job.put("policy", at_once(directions=["Narrow"]))
+    job.put("slo", {"target": "0.9999"})
+    job.run(30, 30.0, turn=False)
+    controller.turn()
+    assert job.rollout()["state"] == "Verified"
+    assert "TargetMissed" not in conditions(job)
+
+
+# -- evidence before acting ----------------------------------------------------------------------------------------
+
+
+def watched_job(controller: Controller) -> RolledJob:
+    """Return a job with a bound of ten minutes and a batch each half minute, under the default policy."""
+    job = RolledJob(controller, bound_ms=600_000)
+    job.interval_us = 30 * SECOND
+    job.put("slo", {"target": "0.95"})
+    job.put("policy", {"mode": "OnRestart"})
+    return job
+
+
+def test_by_default_a_first_narrowing_waits_for_an_hour_of_evidence_and_a_person_and_halves_the_bound(
+    controller: Controller,
+) -> None:
+    job = watched_job(controller)
+    job.run(11, 5.0, turn=False)
+    controller.turn()
+    held = job.rollout()
+    assert (held["state"], held["held_by"], held["direction"]) == ("Recommended", "Evidence", "Narrow")
+    assert held["reason"] == (
+        "held: a first narrowing needs 1 h of evidence, and reports cover 5 min; "
+        "enough 2026-01-01 01:00:00 UTC at the earliest"
+    )
+    # A person's word makes up for none of it.
+    assert job.act(f"/rollouts/{held['id']}:approve").json()["held_by"] == "Evidence"
+    assert job.told()["bound_ms"] is None
+    job.run(112, 5.0, turn=False)
+    controller.turn()
+    told = job.rollout()
+    assert (told["state"], told["to_bound_ms"]) == ("Published", 300_000)
+    assert job.told()["bound_ms"] == 300_000
+    (step,) = [one for one in job.status()["recommended"]["steps"] if one["name"] == "narrowing step"]
+    assert step["reason"] == "one rollout narrows by at most 50 %: to 5 min"
+
+
+def test_by_default_a_person_approves_the_first_rollout_and_no_other(controller: Controller) -> None:
+    job = watched_job(controller)
+    job.run(125, 5.0, turn=False)
+    controller.turn()
+    waiting = job.rollout()
+    assert (waiting["state"], waiting["held_by"]) == ("AwaitingApproval", "Approval")
+    job.act(f"/rollouts/{waiting['id']}:approve")
+    assert job.rollout()["state"] == "Published"
+    job.restart()
+    # Until ten windows and ten minutes of event time have passed, and the dwell.
+    job.run(150, 5.0, turn=False)
+    controller.turn()
+    newer, first = job.rollouts()
+    assert (first["id"], first["state"]) == (waiting["id"], "Verified")
+    assert (newer["state"], newer["from_bound_ms"], newer["to_bound_ms"]) == ("Published", 300_000, 150_000)
+    assert newer["approved"] is None
+
+
+def test_a_replay_of_hours_is_no_evidence(controller: Controller) -> None:
+    """Five hours of event time in five minutes, then half a minute at the stream's own pace."""
+    job = watched_job(controller)
+    job.put("policy", at_once(evidence_ms=3_600_000))
+    began_us = job.at_us
+    for batch in range(30):
+        base_us = began_us - (30 - batch) * 600 * SECOND
+        job.interval_us = 10 * SECOND
+        job.report([("0", base_us - n % 50 * SECOND) for n in range(60)])
+    job.run(40, 5.0, turn=False)
+    controller.turn()
+    held = job.rollout()
+    assert (held["direction"], held["held_by"]) == ("Narrow", "Evidence")
+    assert job.told()["bound_ms"] is None
+
+
+def test_a_bound_that_is_the_jobs_own_is_no_rollout_and_nobody_is_asked_about_it(
+    controller: Controller,
+) -> None:
+    job = watched_job(controller)
+    job.put("policy", {"mode": "OnRestart", "directions": ["Widen"]})
+    job.run(5, 5.0, turn=False)
+    controller.turn()
+    assert job.status()["recommended"]["bound_ms"] == 600_000
+    assert job.rollouts() == []
+
+
+def test_narrowings_follow_each_other_by_the_dwell_however_little_the_job_took_up(
+    controller: Controller,
+) -> None:
+    """Each would be the first that the job is told: nobody takes them up, or they go back."""
+    job = RolledJob(controller, bound_ms=600_000)
+    job.put("slo", {"target": "0.95"})
+    job.put("policy", at_once())
+    job.run(40, 30.0, turn=False)
+    controller.turn()
+    for share in ("0.9", "0.85", "0.8", "0.75"):
+        job.put("slo", {"target": share})
+        job.run(6, 30.0)
+    (published,) = job.rollouts()
+    assert published["state"] == "Published"
+    job.act(f"/rollouts/{published['id']}:rollback")
+    job.put("slo", {"target": "0.7"})
+    again = job.rollout()
+    assert (again["first"], again["state"], again["held_by"]) == (True, "Recommended", "Dwell")
+    assert job.told()["bound_ms"] is None
+
+
+def test_a_narrowing_that_nobody_took_up_gives_way_at_once_to_one_that_narrows_less(
+    controller: Controller,
+) -> None:
+    job = RolledJob(controller, bound_ms=600_000)
+    job.put("slo", {"target": "0.8"})
+    job.put("policy", at_once())
+    job.run(40, 30.0, turn=False)
+    controller.turn()
+    narrow = job.rollout()
+    job.put("slo", {"target": "0.95"})
+    wider = job.rollout()
+    assert (wider["state"], wider["direction"]) == ("Published", "Narrow")
+    assert wider["to_bound_ms"] == job.told()["bound_ms"] > narrow["to_bound_ms"]
