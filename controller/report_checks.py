@@ -41,6 +41,7 @@ def check_report(report: Report, job: str, stream: str) -> None:
             *_future_rows(report),
             *_live(report),
             *_names({"query_id": report.query_id, "run_id": report.run_id}),
+            *_names({"contradiction": report.contradiction or ""}),
             *(
                 ErrorItem(
                     f"/partitions/{index}/partition", "a partition's name cannot hold the character U+0000"

@@ -39,6 +39,7 @@ NAMES_TOLD = 10
 
 
 WORST_FIRST: tuple[ConditionType, ...] = (
+    "OperatorContradicted",
     "LiveWithoutCeiling",
     "SkewBeyondCeiling",
     "CeilingNear",
@@ -98,6 +99,8 @@ class Seen:
     """Whether the policy is paused."""
     paused_why: str | None
     """Why; None when the policy was set so."""
+    contradiction: str | None
+    """How the query's plan contradicts the declared operator."""
     live: KeptLive | None
     """What the fast policy did in the newest batch."""
     room: Room | None
@@ -114,6 +117,7 @@ def conditions_of(seen: Seen) -> list[Condition]:
         *_expected(seen.stream),
         *_pinned(seen),
         *_specified(seen.slo),
+        *_contradicted(seen.contradiction),
         *_observed(seen.facts),
         *_silent(seen),
         *_ahead(seen.future),
@@ -142,6 +146,12 @@ def _pinned(seen: Seen) -> Iterator[Condition]:
 def _specified(slo: Spec[Slo] | None) -> Iterator[Condition]:
     if slo is None:
         yield Condition(type="NoSlo", detail="no SLO is set, so nothing is recommended")
+
+
+def _contradicted(contradiction: str | None) -> Iterator[Condition]:
+    if contradiction is not None:
+        detail = f"{contradiction}: no row is judged; the driver's log has the call to write"
+        yield Condition(type="OperatorContradicted", detail=detail)
 
 
 def _observed(known: Facts | None) -> Iterator[Condition]:

@@ -240,6 +240,7 @@ def conditions_now(
             missed=missed_rollout(session, row.id),
             paused=policy.paused,
             paused_why=paused_why(session, row.id),
+            contradiction=known.state.contradiction,
             live=known.state.live,
             room=room_in(session, row.id, horizon, known.progress.batch_gap_us),
             future=FutureRows(0, ()) if horizon is None else future_rows_in(session, horizon),

@@ -259,6 +259,9 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     "RowsNotCounted": lambda _, place: (
         f"give the job's call a greater max_keys= and start it again: {place.start()}"
     ),
+    "OperatorContradicted": lambda _, place: (
+        f"declare the operator that the query has, as the driver's log says, and start it again: {place.start()}"
+    ),
     "NeedsUnknown": lambda _, place: (
         f"it passes with the horizon; see which batches are missing: {place.curl()}"
     ),

@@ -2,6 +2,7 @@
 
 /** Conditions by type: severity and name. The severities: bad loses rows or leaves a job unsteered, warn is a doubt. */
 const CONDITIONS = {
+    OperatorContradicted: ["bad", "Other operator than declared"],
     LiveWithoutCeiling: ["bad", "Live without a ceiling"],
     SkewBeyondCeiling: ["bad", "Skew beyond the ceiling"],
     CeilingNear: ["bad", "Ceiling near"],

@@ -48,11 +48,13 @@ class NewestState:
     """What the fast policy did; None when the job does not run in Live."""
     append_delay: AppendDelay | None = None
     """How late rows were appended; None when the job names no column for it."""
+    contradiction: str | None = None
+    """How the query's plan contradicts the declared operator; None when it does not."""
 
 
 def keep_live(session: Session, stream_id: int, report_id: int, report: Report) -> None:
     """Keep what ``report`` said, unless a newer one is stored already."""
-    if report.live is None and report.append_delay is None:
+    if report.live is None and report.append_delay is None and report.contradiction is None:
         return
     newest = session.connection().execute(_NEWEST, {"stream": stream_id}).scalar_one()
     if newest != report_id:
@@ -64,9 +66,10 @@ def keep_live(session: Session, stream_id: int, report_id: int, report: Report) 
         {
             "live": [None if live is None else json.dumps(asdict(_kept(live)))],
             "append_delay": [None if delay is None else json.dumps(asdict(delay))],
+            "contradiction": [report.contradiction],
         },
         same={"stream_id": stream_id, "report_id": report_id},
-        replaced=("report_id", "live", "append_delay"),
+        replaced=("report_id", "live", "append_delay", "contradiction"),
     )
 
 
@@ -84,6 +87,7 @@ def newest_state(session: Session, newest: ReportRow) -> NewestState:
     return NewestState(
         None if row.live is None else live_of(row.live),
         None if row.append_delay is None else AppendDelay(**json.loads(row.append_delay)),
+        row.contradiction,
     )
 
 

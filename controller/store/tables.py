@@ -208,6 +208,8 @@ class LiveRow(Base):
     """What the fast policy did, as JSON; null unless the job ran in Live."""
     append_delay: Mapped[Long | None]
     """How late rows were appended to the source, as JSON; null when the job names no column for it."""
+    contradiction: Mapped[Long | None]
+    """How the query's plan contradicts the declared operator; null when it does not."""
 
 
 class LedgerKeyRow(Base):

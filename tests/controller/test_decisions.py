@@ -378,6 +378,27 @@ def test_a_gap_in_batch_ids_is_unknown_and_never_complete(controller: Controller
     assert "CoverageGap" in conditions(controller)
 
 
+def test_under_a_contradicted_declaration_nothing_is_judged_nor_recommended_until_it_is_put_right(
+    either: Controller,
+) -> None:
+    """The keys, and with them fates and needs, would be another operator's."""
+    why = "the call declares a tumbling window of 10 s, but the query has a tumbling window of 5 min"
+    wrong = [replace(report, contradiction=why) for report in REPORTS[:10]]
+    either.put("/slo", {"target": "0.9"})
+    either.report_all(wrong)
+    either.turn()
+    status = either.status()
+    found = {condition["type"]: condition["detail"] for condition in status["conditions"]}
+    assert found["OperatorContradicted"].startswith(why)
+    assert status["completeness"]["rows"] == 0
+    assert status["completeness"]["unjudged_rows"] == sum(report.rows for report in wrong)
+    assert (status["evidence"]["rows"], status["recommended"]) == (0, None)
+
+    either.report_all([replace(report, query_id="put right") for report in REPORTS[:10]])
+    assert "OperatorContradicted" not in conditions(either)
+    assert either.status()["completeness"]["rows"] > 0
+
+
 def test_rows_that_were_not_counted_are_between_least_and_most(controller: Controller) -> None:
     short = [
         replace(report, partitions=(), rows=50) if report.batch_id == 5 else report for report in REPORTS[:10]

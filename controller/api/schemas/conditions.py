@@ -16,6 +16,7 @@ ConditionType = Literal[
     "NoSlo",
     "NotEnoughEvidence",
     "CoverageGap",
+    "OperatorContradicted",
     "RowsNotCounted",
     "NeedsUnknown",
     "ConstraintsConflict",
