@@ -77,6 +77,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         .config("spark.tidemark.cache.dir", str(folder / "bounds"))
         # A controller that is only slow is not away.
         .config("spark.tidemark.timeout.ms", str(round(PATIENCE_S * 1_000)))
+        .config("spark.python.authenticate.socketTimeout", f"{round(PATIENCE_S)}s")
         .config(map=LOCAL_DISK)
     )
     # A JVM that runs takes no more jars, so they are there from the start when a test of this run will want them.

@@ -143,7 +143,8 @@ def _trace_files(
         made = make.make_trace(sources, columns, file_format, lambda rows: progress.advance(task, rows))
     if made.null_rows and not skip_nulls:
         raise ValueError(
-            f"{made.null_rows:,} rows have no event time, arrival or partition; --skip-nulls leaves them out"
+            f"{plural(made.null_rows, 'row')} without an event time, an arrival or a partition; "
+            "--skip-nulls leaves such rows out"
         )
     if not len(made.trace):
         raise ValueError("there are no rows to make a trace from")
@@ -202,7 +203,7 @@ def say_early(say: Callable[[str], None], trace: Trace, resolution_us: int = 1) 
     """
     early = int((trace.arrival_time_us + resolution_us <= trace.event_time_us).sum())
     if early:
-        say(f"note: {plural(early, 'row')} arrived before their event: two clocks disagree")
+        say(f"note: {plural(early, 'row')} arrived before the event: two clocks disagree")
 
 
 def _facts(trace: Trace) -> list[tuple[str, str]]:

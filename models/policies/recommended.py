@@ -56,7 +56,7 @@ class Recommended:
     Args:
         setup: gives the target and the scope.
         slo: what is asked for; by default the setup's target with the SLO's own defaults.
-        policy: what is allowed; by default everything, in one step.
+        policy: what is allowed; by default what a policy allows by default.
         own_bound_us: the job's own bound, decided while there is no evidence; without it nothing is decided then.
     """
 
@@ -83,7 +83,7 @@ class Recommended:
     ) -> None:
         self._scope = setup.scope
         self._slo = Slo(target_ppm=setup.target_ppm) if slo is None else slo
-        self._policy = Policy(most_narrowing_ppm=None) if policy is None else policy
+        self._policy = Policy() if policy is None else policy
         self._own_bound_ms = None if own_bound_us is None else -(-own_bound_us // 1_000)
         self._in_use_ms: int | None = None
         self._needs = SlidingNeeds()

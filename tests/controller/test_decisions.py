@@ -383,7 +383,8 @@ def test_under_a_contradicted_declaration_nothing_is_judged_nor_recommended_unti
 ) -> None:
     """The keys, and with them fates and needs, would be another operator's."""
     why = "the call declares a tumbling window of 10 s, but the query has a tumbling window of 5 min"
-    wrong = [replace(report, contradiction=why) for report in REPORTS[:10]]
+    reports = [replace(report, query_id="contradicted") for report in REPORTS]
+    wrong = [replace(report, contradiction=why) for report in reports[:10]]
     either.put("/slo", {"target": "0.9"})
     either.report_all(wrong)
     either.turn()
@@ -392,9 +393,9 @@ def test_under_a_contradicted_declaration_nothing_is_judged_nor_recommended_unti
     assert found["OperatorContradicted"].startswith(why)
     assert status["completeness"]["rows"] == 0
     assert status["completeness"]["unjudged_rows"] == sum(report.rows for report in wrong)
-    assert (status["evidence"]["rows"], status["recommended"]) == (0, None)
+    assert (status["evidence"]["rows"], status["recommended"]["bound_ms"]) == (0, None)
 
-    either.report_all([replace(report, query_id="put right") for report in REPORTS[:10]])
+    either.report_all(reports[10:])
     assert "OperatorContradicted" not in conditions(either)
     assert either.status()["completeness"]["rows"] > 0
 

@@ -13,6 +13,7 @@ from tidemark.controller.store.database import Database, _migrations
 from tidemark.controller.store.tables import NeedSketchRow, RollupRow
 
 from support.controller_app import Controller
+from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import SECOND
 from support.waiting import count_by_partition
@@ -95,7 +96,7 @@ def test_a_database_of_the_first_migration_opens_with_its_data_and_goes_on(
     new_url = f"sqlite:///{tmp_path / 'new.db'}"
     with Controller(new_url) as controller:
         assert controller.put("/slo", {"target": "0.9"}).status_code == 200
-        assert controller.put("/policy", {"mode": "OnRestart"}).status_code == 200
+        assert controller.put("/policy", at_once()).status_code == 200
         controller.report_all(REPORTS[:20])
         controller.turn()
         bound = controller.get("/bound").json()

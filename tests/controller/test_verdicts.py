@@ -57,9 +57,9 @@ def test_a_bound_is_not_verified_before_the_watermark_has_closed_windows_under_i
         controller.turn()
     (early,) = job.rollouts()
     judged = early["judged"]
+    assert early["state"] == "Effective", early["reason"]
     assert (judged["late_least"], judged["at_risk_rows"]) == (0, 0)
     assert judged["rows"] >= judged["needed_rows"] == 2_000
-    assert early["state"] == "Effective"
     assert early["reason"].startswith("in effect; rows at risk: 0, needed 2,000; event time: ")
     assert early["reason"].endswith(", needed 11 min")
     job.run(20, 60.0, rows=200)

@@ -11,6 +11,8 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,16 +37,18 @@ from tidemark.spark_jobs.kafka.replayer import replay_into_topic
 
 from support.kafka import new_topic
 from support.live_streams import offset_log
+from support.patience import PATIENCE_S, until
 from support.policies import at_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SECOND = 1_000_000
-TRIGGER_US = 3 * SECOND
+TRIGGERS_US = (3 * SECOND, 12 * SECOND)
+"""The second one for a machine that is too busy for the first."""
 WINDOW = tumbling("15 seconds")
 PARTITIONS = 8
 TARGET = "0.99"
@@ -87,20 +91,28 @@ class _Told:
         pass
 
 
-@pytest.fixture
-def controller(tmp_path: Path) -> Iterator[ControllerProcess]:
-    """Return a running controller that has been told the target and the mode."""
-    (tmp_path / "controller").mkdir()
-    process = ControllerProcess(tmp_path / "controller", "shop", "clicks")
-    process.wait_until_ready()
-    process.put("slo", {"target": TARGET})
-    process.put("policy", at_once("Live"))
-    yield process
-    process.stop()
+@contextmanager
+def _controller(folder: Path) -> Iterator[ControllerProcess]:
+    """Run a controller that has been told the target and the mode."""
+    folder.mkdir()
+    process = ControllerProcess(folder, "shop", "clicks")
+    try:
+        process.wait_until_ready()
+        process.put("slo", {"target": TARGET})
+        process.put("policy", at_once("Live"))
+        yield process
+    finally:
+        process.stop()
 
 
 def _start(
-    spark: SparkSession, broker: KafkaBroker, topic: str, folder: Path, url: str, told: _Told
+    spark: SparkSession,
+    broker: KafkaBroker,
+    topic: str,
+    folder: Path,
+    url: str,
+    told: _Told,
+    trigger_us: int,
 ) -> StreamingQuery:
     events = (
         spark.readStream.format("kafka")
@@ -136,12 +148,12 @@ def _start(
         .writeStream.format("parquet")
         .option("path", str(folder / "out"))
         .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(processingTime=f"{TRIGGER_US // 1_000} milliseconds")
+        .trigger(processingTime=f"{trigger_us // 1_000} milliseconds")
         .start()
     )
 
 
-def _slots(reports: list[Report]) -> list[int]:
+def _slots(reports: list[Report], trigger_us: int) -> list[int]:
     """Return the trigger that each batch answers, counted since the epoch.
 
     Spark starts batches at multiples of the trigger, a millisecond late or, where the one before took longer than the
@@ -149,7 +161,7 @@ def _slots(reports: list[Report]) -> list[int]:
     """
     slots: list[int] = []
     for report in reports:
-        nearest = round(report.started_us / TRIGGER_US)
+        nearest = round(report.started_us / trigger_us)
         slots.append(max(nearest, slots[-1] + 1) if slots else nearest)
     return slots
 
@@ -158,12 +170,12 @@ def _replayed(reports: list[Report], setup: Setup) -> tuple[Run, list[int]]:
     """Return what the backtest makes of the batches' rows, and its keys."""
     partitions = sorted({part.partition for report in reports for part in report.partitions})
     event, arrival, number = [], [], []
-    for report, slot in zip(reports, _slots(reports), strict=True):
+    for report, slot in zip(reports, _slots(reports, setup.trigger_us), strict=True):
         for part in report.partitions:
             first = granule_first_us(np.asarray(part.granules, np.int64), report.granule_us, report.closed)
             event.append(np.repeat(first, part.counts))
             # A slot's batch runs at its end, so rows of a batch arrive at the start of the slot before it.
-            arrival.append(np.full(sum(part.counts), (slot - 1) * TRIGGER_US))
+            arrival.append(np.full(sum(part.counts), (slot - 1) * setup.trigger_us))
             number.append(np.full(sum(part.counts), partitions.index(part.partition), np.int32))
     builder = ArrivalsBuilder(setup)
     builder.add(np.concatenate(event), np.concatenate(arrival), np.concatenate(number), len(partitions))
@@ -171,31 +183,54 @@ def _replayed(reports: list[Report], setup: Setup) -> tuple[Run, list[int]]:
     return run(arrivals, setup, make_policy("tidemark", setup)), arrivals.keys_us.tolist()
 
 
-def test_on_a_burst_live_loses_and_closes_what_the_backtest_said_to_within_one_batch(
-    kafka_spark: SparkSession, kafka: KafkaBroker, controller: ControllerProcess, tmp_path: Path
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compared:
+    """A run of the job beside what the backtest makes of its batches."""
+
+    reports: list[Report]
+    checkpoint: Path
+    late: int
+    expected_late: int
+    apart: np.ndarray
+    """By window, in batches, how far apart the two emit it."""
+    kept_up: bool
+    """Whether each trigger had its batch, as the backtest has it."""
+
+    @property
+    def most_rows(self) -> int:
+        return max(report.rows for report in self.reports)
+
+    @property
+    def agree(self) -> bool:
+        return abs(self.late - self.expected_late) <= self.most_rows and int(self.apart.max()) <= 1
+
+
+def _compared(spark: SparkSession, kafka: KafkaBroker, folder: Path, trigger_us: int) -> _Compared:
+    folder.mkdir()
     topic, told = new_topic(kafka, PARTITIONS), _Told()
-    _bursts(tmp_path / "trace.parquet", 130)
-    query = _start(kafka_spark, kafka, topic, tmp_path, controller.url, told)
-    try:
-        _wait_for_first_batch(
-            told
-        )  # it reads the control stream's first offset; what comes with it is not shown
-        replayed = replay_into_topic(
-            tmp_path / "trace.parquet",
-            topic,
-            kafka.bootstrap_servers,
-            shift_to_now=True,
-            stop=threading.Event(),
-        )
-        _wait_until_read(told, replayed.rows)
-    finally:
-        query.stop()
-        flush()
+    _bursts(folder / "trace.parquet", 130)
+    with _controller(folder / "controller") as controller:
+        query = _start(spark, kafka, topic, folder, controller.url, told, trigger_us)
+        try:
+            # It reads the control stream's first offset; what comes with it is not shown.
+            until(lambda: told.reports, "the first batch")
+            time.sleep(2 * trigger_us / SECOND)
+            replayed = replay_into_topic(
+                folder / "trace.parquet",
+                topic,
+                kafka.bootstrap_servers,
+                shift_to_now=True,
+                stop=threading.Event(),
+            )
+            until(lambda: sum(report.rows for report in told.reports) >= replayed.rows, "all rows")
+            time.sleep(3 * trigger_us / SECOND)  # for the batches that close what they let close
+        finally:
+            query.stop()
+            flush(PATIENCE_S)
     assert sum(report.rows for report in told.reports) == replayed.rows
     assert len({part.partition for report in told.reports for part in report.partitions}) == PARTITIONS
 
-    setup = Setup(operator=WINDOW, trigger_us=TRIGGER_US, target_ppm=990_000)
+    setup = Setup(operator=WINDOW, trigger_us=trigger_us, target_ppm=990_000)
     reports = sorted(told.reports, key=lambda report: report.batch_id)
     expected, keys = _replayed(reports, setup)
 
@@ -206,26 +241,45 @@ def test_on_a_burst_live_loses_and_closes_what_the_backtest_said_to_within_one_b
         for key, wall in zip(keys, expected.emit_wall_us.tolist(), strict=True)
         if key <= expected.watermark_us[-1]
     ]
-    walls = [slot * TRIGGER_US for slot in _slots(reports)]
+    assert len(decided) >= 6
+    walls = [slot * trigger_us for slot in _slots(reports, trigger_us)]
     job = [_emitting(reports, key) for key, _ in decided]
     backtest = [bisect.bisect_left(walls, wall) for _, wall in decided]
     apart = np.abs(np.subtract(job, backtest))
-    rows = [report.rows for report in reports]
     latency_us = [max(reports[at].started_us - key, 0) for at, (key, _) in zip(job, decided, strict=True)]
+    kept_up = int(np.diff(walls).max()) <= trigger_us
     print(
-        f"batches {len(reports)}, rows {sum(rows)}, worst lag of the replayer {replayed.worst_lag_us / 1e6:.3f} s; "
+        f"a trigger of {trigger_us / SECOND:g} s, kept up {kept_up}; batches {len(reports)}, rows {replayed.rows}, "
+        f"worst lag of the replayer {replayed.worst_lag_us / 1e6:.3f} s; "
         f"late: job {late}, backtest {expected.late}; emission apart, in batches: most {apart.max()}, "
         f"mean {apart.mean():.3f}; mean latency: job "
         f"{np.mean(latency_us) / 1e6:.2f} s, backtest "
         f"{np.mean([max(wall - key, 0) for key, wall in decided]) / 1e6:.2f} s"
     )
-    assert abs(late - expected.late) <= max(rows)
-    assert len(decided) >= 6
-    assert apart.max() <= 1
+    return _Compared(
+        reports=reports,
+        checkpoint=folder / "checkpoint",
+        late=late,
+        expected_late=expected.late,
+        apart=apart,
+        kept_up=kept_up,
+    )
+
+
+def test_on_a_burst_live_loses_and_closes_what_the_backtest_said_to_within_one_batch(
+    kafka_spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """The backtest has a batch at each trigger; where the machine has not kept up, the trigger was too short for it."""
+    first, second = TRIGGERS_US
+    ran = _compared(kafka_spark, kafka, tmp_path / "first", first)
+    if not (ran.agree or ran.kept_up):
+        ran = _compared(kafka_spark, kafka, tmp_path / "second", second)
+    assert abs(ran.late - ran.expected_late) <= ran.most_rows
+    assert ran.apart.max() <= 1
 
     # The control that a batch read is in force in the next one, and nothing was restarted.
-    assert len({report.run_id for report in reports}) == 1
-    logged = offset_log(tmp_path / "checkpoint")
+    assert len({report.run_id for report in ran.reports}) == 1
+    logged = offset_log(ran.checkpoint)
     moved = [
         (control, after.watermark_ms)
         for before, after in itertools.pairwise(logged)
@@ -233,23 +287,6 @@ def test_on_a_burst_live_loses_and_closes_what_the_backtest_said_to_within_one_b
     ]
     assert moved
     assert all(asked == reached for asked, reached in moved)
-
-
-def _wait_for_first_batch(told: _Told) -> None:
-    deadline = time.monotonic() + 120
-    while not told.reports:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    time.sleep(2 * TRIGGER_US / SECOND)
-
-
-def _wait_until_read(told: _Told, rows: int) -> None:
-    """Wait until all rows are reported, and for the batches that close what they let close."""
-    deadline = time.monotonic() + 120
-    while sum(report.rows for report in told.reports) < rows:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    time.sleep(3 * TRIGGER_US / SECOND)
 
 
 def _emitting(reports: list[Report], key_us: int) -> int:

@@ -17,6 +17,7 @@ from tidemark.controller.client import Client
 from tidemark.models.wire import Acknowledgement, LiveState, PartitionCounts
 
 from support.controller_app import Controller
+from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports, restarted_reports
 from support.served import served
 
@@ -94,7 +95,7 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     }
 
     controller.put("/slo", {"target": "0.99"})
-    controller.put("/policy", {"mode": "OnRestart"})
+    controller.put("/policy", at_once())
     controller.turn()
     assert missing(doctor()) == {
         "not enough evidence: 160 of 299 rows": "let the job run, then tidemark doctor job stream --url URL"
@@ -156,7 +157,7 @@ def test_what_a_job_has_to_do_for_a_bound_depends_on_the_mode(
     controller: Controller, doctor: Doctor, mode: str, step: str
 ) -> None:
     controller.put("/slo", {"target": "0.99"})
-    controller.put("/policy", {"mode": mode})
+    controller.put("/policy", at_once(mode))
     controller.report_all(REPORTS)
     controller.turn()
     (told,) = missing(doctor()).values()
@@ -164,7 +165,7 @@ def test_what_a_job_has_to_do_for_a_bound_depends_on_the_mode(
 
 
 def test_a_live_job_without_a_ceiling_is_told_to_have_one(controller: Controller, doctor: Doctor) -> None:
-    controller.put("/policy", {"mode": "Live"})
+    controller.put("/policy", at_once("Live"))
     acknowledge(controller, mode="Live", generation=1)
     found = missing(doctor())
     (told,) = [step for text, step in found.items() if text.startswith("the job's call has no ceiling=")]
@@ -185,7 +186,7 @@ def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_are_each_sai
     controller: Controller, doctor: Doctor
 ) -> None:
     controller.put("/slo", {"target": "0.9"})
-    controller.put("/policy", {"mode": "Live"})
+    controller.put("/policy", at_once("Live"))
     acknowledge(controller, mode="Live", generation=2, ceiling_ms=60_000)
     three = [[row for row in batch if row[0] != "3"] for batch in BATCHES[40:]]
     after = restarted_reports(REPORTS, three, bound_ms=5_000, generation=None)

@@ -18,6 +18,7 @@ from tidemark.models.duration import format_duration
 from tidemark.models.slo import MINUTES_OF_DAY
 
 from support.controller_app import Controller
+from support.policies import at_once
 from support.reports import exponential_batches, query_reports
 from support.served import served
 
@@ -231,7 +232,7 @@ def test_a_share_and_a_number_read_back_to_the_last_part(number: int) -> None:
 @pytest.mark.slow
 def test_the_status_shows_the_fleet_a_job_or_a_stream(controller: Controller, tidemark: Tidemark) -> None:
     controller.put("/slo", {"target": "0.9"})
-    controller.put("/policy", {"mode": "OnRestart"})
+    controller.put("/policy", at_once())
     controller.report_all(REPORTS)
     controller.turn()
     (job,) = document(tidemark("status", "--json"))["jobs"]

@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli.trace import trace
 from tidemark.controller.traces.format import read_trace
+from tidemark.models.plural import plural
 
 APP = typer.Typer()
 APP.command()(trace)
@@ -302,7 +303,7 @@ def test_rows_that_arrived_before_their_event_are_counted_aloud(output: Path, tm
     """They are kept: a need is signed. But somebody's clock is wrong."""
     rows = [{"ts": "2024-05-01T12:00:02Z", "seen": "2024-05-01T12:00:01Z", "device": "a"}, *ROWS]
     said = made(output, write_json(tmp_path / "a.json", rows), *NAMED)
-    assert "note: 1 rows arrived before their event: two clocks disagree" in said
+    assert "note: 1 row arrived before the event: two clocks disagree" in said
     assert len(rows_of(output)) == 4
 
 
@@ -314,8 +315,11 @@ def test_nulls_are_refused_or_left_out_aloud(output: Path, tmp_path: Path, colum
         tmp_path / ("a.json" if write is write_json else "a.parquet"), [*ROWS, {**ROWS[0], column: None}]
     )
     line = refused(output, path, *NAMED)
-    assert line == "tidemark: 1 rows have no event time, arrival or partition; --skip-nulls leaves them out"
-    assert "left out: 1 rows with a null" in made(output, path, *NAMED, "--skip-nulls")
+    assert (
+        line
+        == "tidemark: 1 row without an event time, an arrival or a partition; --skip-nulls leaves such rows out"
+    )
+    assert "left out: 1 row with a null" in made(output, path, *NAMED, "--skip-nulls")
     assert rows_of(output) == BY_ARRIVAL
 
 
@@ -326,7 +330,7 @@ def test_empty_cells_and_missing_keys_and_nan_are_nulls(output: Path, tmp_path: 
     jsons = tmp_path / "b.json"
     jsons.write_text('{"t": 1}\n\n{"x": 5}\n{"t": NaN}\n')
     for path, count in ((csv, 1), (jsons, 2)):
-        assert f"{count} rows have no event time" in refused(
+        assert f"{plural(count, 'row')} without an event time" in refused(
             output, path, "--event-time", "t", "--arrival", "t", "--unit", "s"
         )
 

@@ -247,7 +247,7 @@ def test_rows_early_by_less_than_kafka_s_millisecond_are_not_called_early(
 
     said = made(kafka, topic, output, "--event-time", "ts", "--unit", "us")
 
-    assert "note: 1 rows arrived before their event" in said
+    assert "note: 1 row arrived before the event" in said
 
 
 @slow

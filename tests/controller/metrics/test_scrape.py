@@ -17,6 +17,7 @@ from tidemark.controller.metrics.names import HELP, LABELS
 from tidemark.controller.store.tables import PartitionRow
 
 from support.controller_app import Controller
+from support.policies import at_once
 from support.reports import exponential_batches, query_reports
 from support.rolled_job import RolledJob
 from support.whole_stream import run_partitions, whole_controller
@@ -146,7 +147,7 @@ def test_a_bound_is_adopted_once_the_job_says_so(controller: Controller) -> None
     job = RolledJob(controller)
     run_partitions(job, 2)
     controller.put("/slo", {"target": "0.99"})
-    controller.put("/policy", {"mode": "Restart"})
+    controller.put("/policy", at_once("Restart"))
     run_partitions(job, 20)
     assert value(scraped(controller), "tidemark_bound_adopted") == 0
     assert "BoundNotAcknowledged" in str(controller.status()["conditions"])
@@ -160,7 +161,7 @@ def test_a_bound_at_the_policys_greatest_is_saturated(controller: Controller) ->
     controller.put("/slo", {"target": "0.99"})
     run_partitions(job, 20, slow=1)
     assert value(scraped(controller), "tidemark_bound_saturated") == 0
-    controller.put("/policy", {"mode": "Off", "greatest_bound_ms": 10_000})
+    controller.put("/policy", at_once("Off", greatest_bound_ms=10_000))
     controller.turn()
     samples = scraped(controller)
     assert value(samples, "tidemark_bound_saturated") == 1

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from support.browser import Watched, watched_page
 from support.controller_app import Controller
+from support.policies import at_once
 from support.rolled_job import RolledJob
 from support.served import served
 from support.tokens import make_token
@@ -24,7 +25,7 @@ def job(controller: Controller) -> RolledJob:
     job = RolledJob(controller, bound_ms=60_000)
     job.run(2, 1.0, turn=False)
     job.put("slo", {"target": "0.99"})
-    job.put("policy", {"mode": "OnRestart", "approval": "all"})
+    job.put("policy", at_once(approval="all"))
     job.restart()
     job.run(40, 3.0, turn=False)
     job.controller.turn()

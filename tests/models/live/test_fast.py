@@ -276,7 +276,7 @@ def test_a_partition_whose_backlog_is_not_read_holds_a_stream_with_a_target_as_w
     assert wanted.watermark_us is not None
     assert stopped_us - 6 * SECOND <= wanted.watermark_us <= stopped_us - 5 * SECOND
     assert wanted.activity.behind == ("b",)
-    assert wanted.reason.startswith("1 partitions have rows that are not read yet: 5 s behind them")
+    assert wanted.reason.startswith("1 partition has rows that are not read yet: 5 s behind them")
 
 
 def test_a_partition_that_was_never_seen_and_has_a_backlog_leaves_the_watermark_where_it_is() -> None:
