@@ -379,25 +379,25 @@ def test_a_gap_in_batch_ids_is_unknown_and_never_complete(controller: Controller
 
 
 def test_under_a_contradicted_declaration_nothing_is_judged_nor_recommended_until_it_is_put_right(
-    either: Controller,
+    controller: Controller,
 ) -> None:
     """The keys, and with them fates and needs, would be another operator's."""
     why = "the call declares a tumbling window of 10 s, but the query has a tumbling window of 5 min"
     reports = [replace(report, query_id="contradicted") for report in REPORTS]
     wrong = [replace(report, contradiction=why) for report in reports[:10]]
-    either.put("/slo", {"target": "0.9"})
-    either.report_all(wrong)
-    either.turn()
-    status = either.status()
+    controller.put("/slo", {"target": "0.9"})
+    controller.report_all(wrong)
+    controller.turn()
+    status = controller.status()
     found = {condition["type"]: condition["detail"] for condition in status["conditions"]}
     assert found["OperatorContradicted"].startswith(why)
     assert status["completeness"]["rows"] == 0
     assert status["completeness"]["unjudged_rows"] == sum(report.rows for report in wrong)
     assert (status["evidence"]["rows"], status["recommended"]["bound_ms"]) == (0, None)
 
-    either.report_all(reports[10:])
-    assert "OperatorContradicted" not in conditions(either)
-    assert either.status()["completeness"]["rows"] > 0
+    controller.report_all(reports[10:])
+    assert "OperatorContradicted" not in conditions(controller)
+    assert controller.status()["completeness"]["rows"] > 0
 
 
 def test_rows_that_were_not_counted_are_between_least_and_most(controller: Controller) -> None:
