@@ -108,7 +108,7 @@ class LiveQueries:
         self._streams: dict[str, LiveStream] = {}
         self._queries: dict[str, _Query] = {}
         self._metrics: dict[object, str] = {}
-        """The tap of each control source that has asked, by the source's id."""
+        """The tap of each control source that has asked, by the source's id: one for each checkpoint."""
 
     def add(self, metric: str, stream: LiveStream) -> None:
         """Let the tap of name ``metric`` be the one of a live stream."""
@@ -164,9 +164,7 @@ class LiveQueries:
     def ended(self, run_id: str) -> None:
         """Forget a run."""
         with self._lock:
-            query = self._queries.pop(run_id, None)
-            for source in () if query is None else query.sources:
-                self._metrics.pop(source, None)
+            self._queries.pop(run_id, None)
 
     def recognise(self, run_id: str, offsets: Sequence[Offset], watermark_ms: int) -> None:
         """Learn from a batch which control sources are the run's, and what an earlier run left in them.
