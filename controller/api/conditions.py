@@ -293,7 +293,7 @@ def _missed(missed: RolloutRow | None) -> Iterator[Condition]:
 def _rolling(rollout: RolloutRow | None) -> Iterator[Condition]:
     if rollout is None:
         return
-    told = rollout_text(rollout.id, cast("State", rollout.state), rollout.reason)
+    told = f"rollout {rollout_text(rollout.id, cast('State', rollout.state), rollout.reason)}"
     if rollout.state in UNDER_WAY:
         yield Condition(type="Rolling", detail=told)
     elif rollout.state in CANDIDATE:

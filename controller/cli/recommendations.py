@@ -77,12 +77,12 @@ def _show(status: StreamStatus) -> None:
     if status.transition is not None:
         typer.echo(f"  what it will do: {status.transition.text}")
     if status.rollout is not None:
-        typer.echo(f"  {rollout_line(status.rollout)}")
+        typer.echo(f"  rollout {rollout_line(status.rollout)}")
 
 
 def _next(status: StreamStatus) -> str:
     if status.rollout is not None:
-        return rollout_line(status.rollout)
+        return f"rollout {rollout_line(status.rollout)}"
     if status.recommended is not None:
         return status.recommended.steps[-1].reason
     names = f"{quote(status.job)} {quote(status.stream)}"

@@ -106,6 +106,6 @@ def share(share_ppm: int | None) -> str:
 
 
 def rollout_line(row: Rollout) -> str:
-    """Return where a rollout is and why, with the next command where it waits for a person."""
+    """Return the number of a rollout, where it is and why, with the next command where it waits for a person."""
     text = rollout_text(row.id, row.state, row.reason)
     return text if row.state != "AwaitingApproval" else f"{text}; tidemark approve {row.id} --reason ..."

@@ -79,11 +79,11 @@ def _at_gate(rollout: Rollout, facts: Facts, now_us: int) -> Move:
     held = at_gate(rollout, facts, now_us)
     if rollout.state == "AwaitingApproval" and not rollout.approved and asks_approval(rollout, facts):
         also = "" if held is None else f"; then it is {held.reason}"
-        return Move("AwaitingApproval", f"it waits for approval{also}", "Approval")
+        return Move("AwaitingApproval", f"a person has to approve it{also}", "Approval")
     if held is not None:
         return held
     if asks_approval(rollout, facts):
-        return Move("AwaitingApproval", "it waits for approval", "Approval")
+        return Move("AwaitingApproval", "a person has to approve it", "Approval")
     return Move("Published", "published: nothing holds it")
 
 

@@ -48,10 +48,6 @@ ENDED: frozenset[State] = frozenset(state for state, follows in TRANSITIONS.item
 
 
 def rollout_text(number: int, state: State, reason: str) -> str:
-    """Return where a rollout is and why, without saying its state twice."""
+    """Return the number of a rollout, where it is and why, without saying its state twice."""
     words = re.sub("(?<=[a-z])(?=[A-Z])", " ", state).lower()
-    return (
-        f"rollout {number}: {reason}"
-        if reason.startswith(words)
-        else f"rollout {number} is {words}: {reason}"
-    )
+    return f"{number}: {reason}" if reason.startswith(words) else f"{number} is {words}: {reason}"

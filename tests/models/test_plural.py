@@ -17,9 +17,6 @@ def test_one_of_a_thing_is_not_several() -> None:
 
 
 def test_where_a_rollout_is_is_not_said_twice() -> None:
-    assert (
-        rollout_text(3, "Published", "published: nothing holds it")
-        == "rollout 3: published: nothing holds it"
-    )
-    assert rollout_text(3, "Published", "published") == "rollout 3: published"
-    assert rollout_text(4, "AwaitingApproval", "who?") == "rollout 4 is awaiting approval: who?"
+    assert rollout_text(3, "Published", "published: nothing holds it") == "3: published: nothing holds it"
+    assert rollout_text(3, "Published", "published") == "3: published"
+    assert rollout_text(4, "AwaitingApproval", "who?") == "4 is awaiting approval: who?"

@@ -76,7 +76,7 @@ def test_a_rollout_is_listed_approved_and_rolled_back(
     assert lines[1].split()[0] == "shop/clicks"
     assert f"tidemark approve {number} --reason" in lines[1]
     (line,) = [line for line in said(tidemark("status", "shop", "clicks")) if line.startswith("rollout ")]
-    assert line.endswith(f"it waits for approval; tidemark approve {number} --reason ...")
+    assert line.endswith(f"a person has to approve it; tidemark approve {number} --reason ...")
     found = tidemark("doctor", "shop", "clicks")
     assert found.exit_code == 1
     assert f"next: tidemark approve {number} --reason ... --url" in found.stdout
