@@ -8,6 +8,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, and_, case, false, func, or_, select, true
 from sqlalchemy.orm import Session
 
+from tidemark.controller.store.bodies import stored_report
 from tidemark.controller.store.failed_bounds import failures_of
 from tidemark.controller.store.horizon import horizon_of
 from tidemark.controller.store.live import newest_state
@@ -20,12 +21,12 @@ from tidemark.controller.store.rollouts import (
     unanswered_us,
     verified_narrowing,
 )
-from tidemark.controller.store.situation import operator_of
 from tidemark.controller.store.specs import Spec
 from tidemark.controller.store.tables import (
     AcknowledgementRow,
     LedgerKeyRow,
     PredictionRow,
+    ReportBodyRow,
     ReportRow,
     RolloutRow,
 )
@@ -169,12 +170,18 @@ def _begin_to_count(session: Session, row: RolloutRow) -> None:
     since = (ReportRow.stream_id == row.stream_id, ReportRow.seen_us >= row.effective_us, *_told_by(row))
     in_order = select(ReportRow).where(*since).order_by(ReportRow.seen_us, ReportRow.batch_id)
     first = session.scalars(in_order.limit(1)).one_or_none() or newest
-    span_us = operator_of(session, newest).span_us
+    span_us = _span_us(session, newest)
     own_ms = row.in_use_ms if row.from_bound_ms is None else row.from_bound_ms
     row.effective_watermark_ms = first.watermark_ms
     row.at_risk_from_ms = first.watermark_ms + -(-span_us // SPARK_TICK_US)
     row.counted_report_id = first.id
     row.needed_event_ms = needed_event_us(span_us, own_ms, row.to_bound_ms) // 1_000
+
+
+def _span_us(session: Session, newest: ReportRow) -> int:
+    """Return the length of the operator's windows, in microseconds; 0 when the report itself is aged out."""
+    stored = session.get(ReportBodyRow, newest.id)
+    return 0 if stored is None else stored_report(stored.body).operator.span_us
 
 
 def _told_by(row: RolloutRow) -> tuple[ColumnElement[bool], ...]:
@@ -193,7 +200,7 @@ def _evidence(
     first = row.direction == "Narrow" and not verified_narrowing(session, row.stream_id)
     if not first or row.state != "Recommended" or newest is None:
         return None
-    horizon_ms, span_us = rules.slo.value.horizon_ms, operator_of(session, newest).span_us
+    horizon_ms, span_us = rules.slo.value.horizon_ms, _span_us(session, newest)
     horizon = horizon_of(session, row.stream_id, horizon_ms)
     assert horizon is not None
     nothing = np.empty(0, np.int64)

@@ -13,11 +13,11 @@ from tidemark.models.curve import Curve
 from tidemark.models.defaults import PACE_BATCHES, SAMPLED_BATCHES
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.late_base import needs_against
-from tidemark.models.operators import Operator, TimeWindow
+from tidemark.models.operators import TimeWindow
 from tidemark.models.progress import PartitionTimes, Progress, progress_of
 from tidemark.models.transition import CutBucket, Situation
 
-__all__ = ["operator_of", "progress_in", "share_below", "situation_in"]
+__all__ = ["progress_in", "share_below", "situation_in"]
 
 
 def progress_in(session: Session, horizon: Horizon, now_us: int) -> Progress:
@@ -44,17 +44,12 @@ def progress_in(session: Session, horizon: Horizon, now_us: int) -> Progress:
     )
 
 
-def operator_of(session: Session, report: ReportRow) -> Operator:
-    """Return the stateful operator that a report is of."""
-    return stored_report(session.get_one(ReportBodyRow, report.id).body).operator
-
-
 def situation_in(
     session: Session, horizon: Horizon, curve: Curve, progress: Progress, confidence_ppm: int
 ) -> Situation:
     """Return the stream after its newest batch, as far as a change of its bound depends on it."""
     newest = horizon.newest
-    operator = operator_of(session, newest)
+    operator = stored_report(session.get_one(ReportBodyRow, newest.id).body).operator
     windows = (
         session.execute(
             select(LedgerKeyRow.key_us, LedgerKeyRow.rows - LedgerKeyRow.late_most)

@@ -55,6 +55,7 @@ def whole_controller(database_url: str, **settings: Any) -> Iterator[Controller]
         run_partitions(job, 40)
         # Wider, so that there is a bound before the one that is told.
         run_partitions(job, 20, slow=3, late_s=90)
+        controller.put("/policy", at_once(greatest_bound_ms=600_000, margin_ppm=100_000))
         job.restart()
         # As many rows as it takes to score a prediction.
         run_partitions(job, 60, slow=3, late_s=90)
