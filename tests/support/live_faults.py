@@ -13,7 +13,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +35,8 @@ from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
 from tidemark.spark_jobs.local_disk import LOCAL_DISK
 from tidemark.spark_jobs.trace_source import register_trace_source
 
+from support import patience
+from support.patience import PATIENCE_S
 from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, aggregate, started
 from support.streams import Row as Event
 from support.streams import report_of
@@ -108,7 +109,7 @@ class LiveJob:
                 query.processAllAvailable()
         finally:
             query.stop()
-        assert flush(), "the listener did not tell all batches"
+        assert flush(PATIENCE_S), "the listener did not tell all batches"
 
     @property
     def checkpoint(self) -> Path:
@@ -166,13 +167,17 @@ def logged_batches(checkpoint: Path) -> list[int]:
     return sorted(int(path.name) for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal())
 
 
-def until(true: Callable[[], object], query: StreamingQuery | None = None, timeout_s: float = 120.0) -> None:
+def until(
+    true: Callable[[], object], query: StreamingQuery | None = None, patience_s: float = PATIENCE_S
+) -> None:
     """Wait until ``true()`` is; fail if it never is, or if the query ends before."""
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, "it did not come true"
-        assert query is None or query.isActive, f"the query ended: {query.exception()}"
-        time.sleep(0.05)
+
+    def look() -> object:
+        found = true()
+        assert found or query is None or query.isActive, f"the query ended: {query.exception()}"
+        return found
+
+    patience.until(look, "the query to come so far", pause_s=0.05, patience_s=patience_s)
 
 
 # -- sources -------------------------------------------------------------------------------------------------------
@@ -422,7 +427,7 @@ def _main(folder: Path, kill_in: int) -> None:
             os.killpg(os.getpgrp(), signal.SIGKILL)
 
     job.sink = write_and_die
-    job.start().awaitTermination(300)
+    job.start().awaitTermination(int(2 * PATIENCE_S))
 
 
 # -- the driver's side alone -----------------------------------------------------------------------------------------

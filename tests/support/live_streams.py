@@ -22,6 +22,7 @@ from tidemark.models.operators import Operator
 from tidemark.models.wire import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush
 
+from support.patience import PATIENCE_S
 from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, started, write_batch
 
 END_US = EPOCH_US + 48 * 3_600_000_000
@@ -223,7 +224,7 @@ class LiveJob:
         finally:
             query.stop()
         assert not self._crash, "no batch had both rows and a new control, so the query did not die"
-        assert flush(), "the listener did not tell all batches"
+        assert flush(PATIENCE_S), "the listener did not tell all batches"
 
     def publish(self, group: Group) -> None:
         """Let the query see the batches of a group, all at once."""
@@ -292,4 +293,4 @@ def work_off(publisher: LiveJob, queries: Sequence[StreamingQuery], groups: Iter
     finally:
         for query in queries:
             query.stop()
-    assert flush(), "the listener did not report all batches"
+    assert flush(PATIENCE_S), "the listener did not report all batches"

@@ -14,6 +14,7 @@ from tidemark.spark_jobs import adaptive, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 
 from support.live_faults import FaultyChannel, LiveJob, Logged, files, logged_batches, steady, until
+from support.patience import PATIENCE_S
 from support.spark_streams import write_batch
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def test_when_the_control_stream_dies_the_query_goes_on_and_the_ceiling_takes_ov
             assert slowest_ms - BOUND_MS - 20_000 < (_controls(job)[-1] or 0) <= slowest_ms - BOUND_MS
     finally:
         query.stop()
-        assert flush()
+        assert flush(PATIENCE_S)
     assert job.watermarks_ms() == _by_spark(job), "within one batch"
     assert _rows_lost(job) == 0
 

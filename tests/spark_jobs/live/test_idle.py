@@ -23,6 +23,7 @@ from support.live_faults import (
     whole_second,
     write_trace,
 )
+from support.patience import PATIENCE_S
 from support.spark_streams import EPOCH_US
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def test_when_no_more_rows_come_the_last_windows_close_within_a_few_batches_and_
         stands = logged_batches(job.checkpoint)[-1]
     finally:
         query.stop()
-    assert flush()
+    assert flush(PATIENCE_S)
     last_with_rows = max(report.batch_id for report in job.reports if report.rows)
     open_then = sum(
         end * operator.size_us > Logged.read(job.checkpoint, last_with_rows).watermark_ms * 1_000

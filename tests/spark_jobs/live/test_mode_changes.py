@@ -21,6 +21,7 @@ from tidemark.spark_jobs.live.mode_changes import CEILED, MODE_CHANGES, PLAIN, T
 
 from support.live_operators import join
 from support.live_streams import Input, LiveJob, work_off
+from support.patience import PATIENCE_S
 from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, started, write_batch
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Changed:
             query.processAllAvailable()
         finally:
             query.stop()
-            flush()
+            flush(PATIENCE_S)
 
     def _keep(self, df: DataFrame, batch: int) -> None:
         for end, count in df.collect():

@@ -36,6 +36,7 @@ from support.live_streams import (
     trailing_batches,
     work_off,
 )
+from support.patience import PATIENCE_S
 from support.spark_streams import RecordingSink
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def test_a_plan_that_is_started_twice_is_steered_in_each_query_by_what_that_quer
             also.stop()
     finally:
         running.stop()
-    assert flush()
+    assert flush(PATIENCE_S)
     everything = first.recorded["left"]
     wrong = []
     for job, query_id in ((first, str(running.id)), (second, str(also.id))):

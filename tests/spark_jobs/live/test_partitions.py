@@ -12,6 +12,7 @@ from tidemark.models.wire import Report
 from tidemark.spark_jobs import flush
 
 from support.live_faults import LiveJob, files, scripted, trace, until, write_step, write_trace
+from support.patience import PATIENCE_S
 from support.spark_streams import EPOCH_US, Row, write_batch
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def test_when_a_partition_that_trailed_falls_silent_for_good_windows_close_as_wi
         until(lambda: len(since_idle()) >= 8, query, 300)
     finally:
         query.stop()
-    assert flush()
+    assert flush(PATIENCE_S)
     read = str(sum(report.rows for report in live.reports))
     wide = LiveJob(
         spark,

@@ -24,6 +24,7 @@ from support.live_faults import (
     whole_second,
     windows_of,
 )
+from support.patience import PATIENCE_S
 from support.spark_streams import write_batch
 from support.tree import ROOT
 
@@ -51,7 +52,7 @@ def test_a_driver_killed_between_the_offset_log_and_the_commit_replays_the_batch
         env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
         start_new_session=True,
         capture_output=True,
-        timeout=400,
+        timeout=3 * PATIENCE_S,
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2_000:]
