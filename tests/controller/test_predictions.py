@@ -321,7 +321,7 @@ def test_what_a_person_rolls_out_has_the_prediction_that_is_kept_of_it(controlle
     controller.report_all(WIDE)
     controller.put("/slo", {"target": "0.99"})
     controller.turn()
-    controller.put("/policy", {"mode": "OnRestart"})
+    controller.put("/policy", POLICY)
 
     (rollout,) = controller.get("/rollouts").json()["rollouts"]
     (prediction,) = controller.get("/predictions").json()["predictions"]
