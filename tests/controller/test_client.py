@@ -25,6 +25,7 @@ from tidemark.models.wire import Acknowledgement
 
 from support.controller_app import Controller
 from support.patience import PATIENCE_S, until
+from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 from support.served import served
 
@@ -54,7 +55,7 @@ def test_a_stream_from_its_first_report_to_an_adopted_bound(controller: Controll
     done = client.change_slo("job", "stream", {"target": "0.9"}, reason="agreed")
     assert done.recommended is not None
     assert done.recommended.bound_ms == tried.recommended.bound_ms if tried.recommended else None
-    client.change_policy("job", "stream", {"mode": "OnRestart"})
+    client.change_policy("job", "stream", at_once())
     controller.turn()
     told = client.bound("job", "stream")
     assert told.bound_ms == client.status("job", "stream").published.bound_ms is not None

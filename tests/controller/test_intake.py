@@ -230,7 +230,7 @@ def test_an_acknowledgement_is_taken_once_and_before_the_first_report_too(contro
 # -- refusals ------------------------------------------------------------------------------------------------------
 
 GOOD = to_json_object(query_reports(exponential_batches(3, 8))[2])
-OPTIONAL = {"given_up_reports", "start_us", "future_rows", "append_delay", "live"}
+OPTIONAL = {"given_up_reports", "start_us", "future_rows", "append_delay", "live", "contradiction"}
 NULLABLE = {
     "generation",
     "late_watermark_ms",
@@ -238,6 +238,7 @@ NULLABLE = {
     "min_event_time_us",
     "max_event_time_us",
     "append_delay",
+    "contradiction",
     "live",
 }
 

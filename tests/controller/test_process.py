@@ -22,6 +22,7 @@ from tidemark.models.wire import to_json_object
 
 from support.controller_app import STREAM
 from support.patience import PATIENCE_S, until, until_ready
+from support.policies import at_once
 from support.reports import exponential_batches, query_reports
 
 COMMAND = [sys.executable, "-m", "tidemark.controller"]
@@ -66,7 +67,7 @@ def send(client: httpx.Client, number: int) -> int:
 def test_an_acknowledged_report_survives_kill_9_and_a_clean_stop_ends_in_time(tmp_path: Path) -> None:
     with serving(tmp_path) as (process, client):
         client.put(STREAM + "/slo", json={"target": "0.5"})
-        client.put(STREAM + "/policy", json={"mode": "OnRestart"})
+        client.put(STREAM + "/policy", json=at_once())
         assert [send(client, number) for number in range(5)] == [201] * 5
         until(lambda: (client.get(STREAM).json()["recommended"] or {}).get("current"), "a decision")
         told = client.get(STREAM + "/bound").json()

@@ -209,10 +209,13 @@ class LiveJob:
                 and Spark runs that batch once more.
         """
         self._crash = crash
+        first, *others = groups
+        self.publish(first)
         query = self.start()
         try:
-            for group in groups:
-                self.publish(group)
+            for group in (None, *others):
+                if group is not None:
+                    self.publish(group)
                 try:
                     query.processAllAvailable()
                 except StreamingQueryException:
@@ -280,14 +283,23 @@ def publish(stage: Path, names: Sequence[str], group: Group) -> None:
 
 def run_side_by_side(jobs: Sequence[LiveJob], groups: Iterable[Group]) -> None:
     """Run jobs that read the same folders at the same time; each works off a group before the next one comes."""
-    work_off(jobs[0], [job.start() for job in jobs], groups)
+    work_off(jobs[0], lambda: [job.start() for job in jobs], groups)
 
 
-def work_off(publisher: LiveJob, queries: Sequence[StreamingQuery], groups: Iterable[Group]) -> None:
-    """Publish groups to queries that run; all work off a group before the next one comes. Then they are stopped."""
+def work_off(
+    publisher: LiveJob, start: Callable[[], Sequence[StreamingQuery]], groups: Iterable[Group]
+) -> None:
+    """Let queries work off groups, each before the next one comes; then stop them.
+
+    They are started when the first group is there: a control stream alone would make a batch without rows of it.
+    """
+    first, *others = groups
+    publisher.publish(first)
+    queries = start()
     try:
-        for group in groups:
-            publisher.publish(group)
+        for group in (None, *others):
+            if group is not None:
+                publisher.publish(group)
             for query in queries:
                 query.processAllAvailable()
     finally:

@@ -204,7 +204,7 @@ def test_a_checkpoint_of_two_inputs_in_the_second_format_is_refused_before_an_of
     row = [[Row(0, 0, EPOCH_US)]]
     plain, live = (LiveJob(spark, tmp_path, inputs, join("inner"), native=native) for native in (True, False))
     with conf(spark, **{FORMAT: "2"}):
-        work_off(plain, [plain.start()], [[row, row]])
+        work_off(plain, lambda: [plain.start()], [[row, row]])
 
     with pytest.raises(StreamingQueryException, match="another source"):
-        work_off(live, [live.start()], [[row, row]])
+        work_off(live, lambda: [live.start()], [[row, row]])

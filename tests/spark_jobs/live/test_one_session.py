@@ -140,14 +140,17 @@ def test_live_queries_are_each_steered_whatever_starts_between_them_and_plain_on
             windows_job(session, tmp_path, "plain windows", native=True),
         ]
         frames = [job.frame() for job in live]
-        started = [
-            live[2].start(frames[2]),
-            plain[0].start(),
-            live[0].start(frames[0]),
-            plain[1].start(),
-            live[1].start(frames[1]),
-        ]
-        work_off(live[1], started, groups)
+        work_off(
+            live[1],
+            lambda: [
+                live[2].start(frames[2]),
+                plain[0].start(),
+                live[0].start(frames[0]),
+                plain[1].start(),
+                live[1].start(frames[1]),
+            ],
+            groups,
+        )
         after = dict(session.conf.getAll)
     wrong = [text for job in live for text in wrong_in(job, streams)]
     wrong += [text for job in plain for text in wrong_in(job, streams, native=True)]
@@ -166,7 +169,7 @@ def test_the_user_s_own_policy_of_several_watermarks_stays_and_live_follows_it(
     job = join_job(spark, tmp_path, "join")
     spark.conf.set("spark.sql.streaming.multipleWatermarkPolicy", "max")
     try:
-        work_off(job, [job.start()], groups)
+        work_off(job, lambda: [job.start()], groups)
     finally:
         spark.conf.unset("spark.sql.streaming.multipleWatermarkPolicy")
     compared = LiveCompared()
@@ -216,7 +219,7 @@ def test_a_query_whose_plan_cannot_be_read_is_steered_from_its_first_batch_on_an
     streams, groups = left_and_right("unread")
     job = join_job(spark, tmp_path, "join")
     with caplog.at_level(logging.ERROR, "tidemark.spark"):
-        work_off(job, [job.start()], groups)
+        work_off(job, lambda: [job.start()], groups)
 
     assert wrong_in(job, streams) == []
     assert "its plan cannot be read" in caplog.text
