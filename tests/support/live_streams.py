@@ -6,6 +6,7 @@ comes. So which batches there are does not depend on the clock: not which file i
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -209,11 +210,11 @@ class LiveJob:
                 and Spark runs that batch once more.
         """
         self._crash = crash
-        first, *others = groups
-        self.publish(first)
+        coming = iter(groups)
+        self.publish(next(coming))
         query = self.start()
         try:
-            for group in (None, *others):
+            for group in itertools.chain([None], coming):
                 if group is not None:
                     self.publish(group)
                 try:
@@ -293,11 +294,11 @@ def work_off(
 
     They are started when the first group is there: a control stream alone would make a batch without rows of it.
     """
-    first, *others = groups
-    publisher.publish(first)
+    coming = iter(groups)
+    publisher.publish(next(coming))
     queries = start()
     try:
-        for group in (None, *others):
+        for group in itertools.chain([None], coming):
             if group is not None:
                 publisher.publish(group)
             for query in queries:

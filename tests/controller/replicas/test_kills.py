@@ -31,6 +31,7 @@ from tidemark.controller.store.tables import LeaseTermRow, LedgerRow, PublishedR
 from tidemark.models.wire import Report, to_json_object
 
 from support.patience import PATIENCE_S, until, until_ready
+from support.policies import at_once
 from support.postgres import Postgres, find_postgres, restartable_postgres
 from support.reports import exponential_batches, query_reports
 from support.waiting import count_by_partition
@@ -346,7 +347,7 @@ def test_nothing_is_lost_or_doubled_when_replicas_and_their_store_are_killed_and
     for stream in reports:
         path = f"{replicas[0].url}/v1/jobs/job/streams/{stream}"
         assert httpx.put(f"{path}/slo", json={"target": "0.9"}, timeout=PATIENCE_S).is_success
-        assert httpx.put(f"{path}/policy", json={"mode": "OnRestart"}, timeout=PATIENCE_S).is_success
+        assert httpx.put(f"{path}/policy", json=at_once(), timeout=PATIENCE_S).is_success
 
     clients = [Client(replicas, told, seed) for seed, told in enumerate(reports.values())]
     readers = Readers(replicas, server.url)
