@@ -86,7 +86,7 @@ def _operator_on(way: Sequence[_Node]) -> Operator | None:
             if kind in _OTHER_STATEFUL:
                 return None
             between.append(node)
-    except Py4JError as error:
+    except (Py4JError, TypeError) as error:  # Py4J says TypeError of a class that this Spark does not have
         _log.warning("the operator cannot be read from the plan: %s", error)
     return None
 

@@ -84,9 +84,12 @@ class RunningQuery:
 
     def trigger_ms(self) -> int | None:
         """Return the interval of the processing-time trigger in milliseconds, 0 for back to back; None for others."""
-        if self._trigger_class() != "ProcessingTimeTrigger":
+        try:
+            periodic = self._trigger_class() == "ProcessingTimeTrigger"
+            return int(self._execution.trigger().intervalMs()) if periodic else None
+        except Py4JError as error:
+            _log.warning("the trigger's interval cannot be read: %s", error)
             return None
-        return int(self._execution.trigger().intervalMs())
 
     def is_real_time(self) -> bool:
         """Return whether the query runs in real-time mode."""
