@@ -8,61 +8,53 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
-from tidemark.controller import page_server
-from tidemark.controller.api import (
-    bound,
-    curve,
-    events,
-    fleet,
-    health,
-    heatmap,
-    history,
-    intake,
-    jobs,
-    openapi,
-    partitions,
-    pins,
-    predictions,
-    preview,
-    problems,
-    reports,
-    rollouts,
-    series,
-    specs,
-    status,
-    streams,
-    tokens,
-)
+from tidemark.controller.access import routes as token_routes
+from tidemark.controller.access.authorize import authorize
+from tidemark.controller.api import health, openapi, problems
 from tidemark.controller.api.accept import TakesJson
-from tidemark.controller.api.authorize import authorize
 from tidemark.controller.api.documented import problem
 from tidemark.controller.api.request_log import RequestLog
-from tidemark.controller.clock import Clock, system_clock
+from tidemark.controller.bounds import bound_routes
+from tidemark.controller.bounds import history_routes as published_routes
+from tidemark.controller.charts import curve_routes, heatmap_routes, history_routes, preview_routes
+from tidemark.controller.events import routes as event_routes
+from tidemark.controller.intake import routes as intake_routes
+from tidemark.controller.page import server as page_server
+from tidemark.controller.partitions import routes as partition_routes
+from tidemark.controller.pins import routes as pin_routes
+from tidemark.controller.predictions import routes as prediction_routes
+from tidemark.controller.reports import routes as report_routes
+from tidemark.controller.rollout import routes as rollout_routes
+from tidemark.controller.runtime.clock import Clock, system_clock
 from tidemark.controller.service import make_service
 from tidemark.controller.settings import Settings
+from tidemark.controller.specs import routes as spec_routes
+from tidemark.controller.stream_state import routes as status_routes
+from tidemark.controller.streams import fleet_routes, job_routes
+from tidemark.controller.streams import routes as stream_routes
 
 __all__ = ["create_app"]
 
 RESOURCES = (
-    fleet,
-    jobs,
-    streams,
-    status,
-    specs,
-    pins,
-    intake,
-    bound,
-    curve,
-    preview,
-    series,
-    heatmap,
-    partitions,
-    predictions,
-    reports,
-    history,
-    rollouts,
-    events,
-    tokens,
+    fleet_routes,
+    job_routes,
+    stream_routes,
+    status_routes,
+    spec_routes,
+    pin_routes,
+    intake_routes,
+    bound_routes,
+    curve_routes,
+    preview_routes,
+    history_routes,
+    heatmap_routes,
+    partition_routes,
+    prediction_routes,
+    report_routes,
+    published_routes,
+    rollout_routes,
+    event_routes,
+    token_routes,
 )
 """The modules of the resources; all answer JSON."""
 

@@ -10,16 +10,16 @@ from time import perf_counter
 from sqlalchemy import select
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
-from tidemark.controller.clock import Clock
-from tidemark.controller.decision import Decider
+from tidemark.controller.db.database import Database
+from tidemark.controller.db.tables import SloRow, StreamRow
+from tidemark.controller.decide.decider import Decider
 from tidemark.controller.errors import LeaseLostError
-from tidemark.controller.giving_way import GiveWay, at_once
+from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.metrics.process import LoopCounters
-from tidemark.controller.overviews import Overviews
-from tidemark.controller.pinning import mend_pins
-from tidemark.controller.store.database import Database
-from tidemark.controller.store.tables import SloRow, StreamRow
-from tidemark.controller.upkeep import Upkeep
+from tidemark.controller.pins.apply import mend_pins
+from tidemark.controller.runtime.clock import Clock
+from tidemark.controller.runtime.priority import GiveWay, at_once
+from tidemark.controller.stream_state.overviews import Overviews
 
 __all__ = ["Ticker", "Turn", "run_once"]
 

@@ -7,25 +7,25 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
-from tidemark.controller.access.rate import RateLimits
+from tidemark.controller.access.authenticator import Door
+from tidemark.controller.access.rate_limits import RateLimits
 from tidemark.controller.alerts.notifier import Notifier
 from tidemark.controller.alerts.wiring import make_notifier
-from tidemark.controller.clock import Clock, SteadyClock
-from tidemark.controller.decision import Decider
-from tidemark.controller.door import Door
-from tidemark.controller.leases import LeaseKeeper
+from tidemark.controller.bounds.watch import Watch
+from tidemark.controller.charts.what_if import Grounds
+from tidemark.controller.db.database import Database
+from tidemark.controller.decide.decider import Decider
+from tidemark.controller.evidence.upkeep import Upkeep
+from tidemark.controller.intake.group_commit import ReportWriter
+from tidemark.controller.intake.limits import Limits
 from tidemark.controller.loop import Ticker
 from tidemark.controller.metrics.process import IntakeCounters, LoopCounters, measure
 from tidemark.controller.metrics.scrape import Scrape
-from tidemark.controller.overviews import Overviews
-from tidemark.controller.report_writer import ReportWriter
+from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.runtime.clock import Clock, SteadyClock
+from tidemark.controller.runtime.shared_reads import SharedReads
 from tidemark.controller.settings import Settings
-from tidemark.controller.shared_reads import SharedReads
-from tidemark.controller.store.database import Database
-from tidemark.controller.store.limits import Limits
-from tidemark.controller.upkeep import Upkeep
-from tidemark.controller.watch import Watch
-from tidemark.controller.what_if import Grounds
+from tidemark.controller.stream_state.overviews import Overviews
 from tidemark.models.skew import SkewRule
 
 __all__ = ["Service", "make_service"]

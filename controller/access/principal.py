@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark.controller.access.job_patterns import EVERY_JOB, matches
 from tidemark.controller.access.roles import RIGHTS, Need, Right, Role
-from tidemark.controller.access.scopes import EVERY_JOB, matches
 
 __all__ = ["LOOPBACK", "Grant", "Principal"]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from tidemark.controller.access.job_patterns import EVERY_JOB, pattern_problem
 from tidemark.controller.access.principal import Grant, Principal
 from tidemark.controller.access.roles import ROLES, Role
-from tidemark.controller.access.scopes import EVERY_JOB, pattern_problem
 
 __all__ = ["ANYBODY", "GroupGrant", "Network", "Proxy", "parse_group_grants", "parse_networks"]
 

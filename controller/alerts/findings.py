@@ -27,9 +27,9 @@ from tidemark.controller.alerts.table import (
     Alert,
     Burn,
 )
-from tidemark.controller.store.lately import Lately
-from tidemark.controller.store.partition_standing import PartitionStanding
-from tidemark.controller.store.standing import Standing
+from tidemark.controller.stream_state.partition_standing import PartitionStanding
+from tidemark.controller.stream_state.recent_rows import Lately
+from tidemark.controller.stream_state.standing import Standing
 from tidemark.models.duration import format_about
 from tidemark.models.target import PPM
 

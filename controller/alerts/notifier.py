@@ -19,17 +19,17 @@ from tidemark.controller.alerts.findings import Finding, findings
 from tidemark.controller.alerts.lifecycle import Alarm, Key, News, advance, told
 from tidemark.controller.alerts.message import messages
 from tidemark.controller.alerts.receiver import NotDelivered, Receiver
+from tidemark.controller.alerts.store import FIRING, RESOLVED, ToldAlarm, alarms_told, write_told
 from tidemark.controller.alerts.table import ALERTS, Alert
-from tidemark.controller.clock import Clock
+from tidemark.controller.db.database import Database
 from tidemark.controller.errors import LeaseLostError
-from tidemark.controller.leases import LeaseKeeper
 from tidemark.controller.metrics.process import NotifyCounters
-from tidemark.controller.store.alarms import FIRING, RESOLVED, ToldAlarm, alarms_told, write_told
-from tidemark.controller.store.database import Database
-from tidemark.controller.store.lately import UNKNOWN_LATELY, lately
-from tidemark.controller.store.leases import Lease, confirm
-from tidemark.controller.store.partition_standing import partition_standings
-from tidemark.controller.store.standing import standings
+from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.replicas.lease_store import Lease, confirm
+from tidemark.controller.runtime.clock import Clock
+from tidemark.controller.stream_state.partition_standing import partition_standings
+from tidemark.controller.stream_state.recent_rows import UNKNOWN_LATELY, lately
+from tidemark.controller.stream_state.standing import standings
 
 __all__ = ["Notifier", "Words"]
 

@@ -8,11 +8,11 @@ from prometheus_client import CollectorRegistry
 
 from tidemark.controller.alerts.notifier import Notifier, Words
 from tidemark.controller.alerts.receiver import Receiver
-from tidemark.controller.clock import Clock
-from tidemark.controller.leases import LeaseKeeper
+from tidemark.controller.db.database import Database
 from tidemark.controller.metrics.process import NotifyCounters, measure
+from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.runtime.clock import Clock
 from tidemark.controller.settings import Settings
-from tidemark.controller.store.database import Database
 
 __all__ = ["make_notifier"]
 

@@ -9,17 +9,17 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, from_json
 
+from tidemark.controller.access.job_patterns import EVERY_JOB, MAX_PATTERN_LENGTH, pattern_problem
 from tidemark.controller.access.principal import Grant
 from tidemark.controller.access.roles import Role
-from tidemark.controller.access.scopes import EVERY_JOB, MAX_PATTERN_LENGTH, pattern_problem
-from tidemark.controller.access.tokens import NAME_PATTERN
+from tidemark.controller.access.token_format import NAME_PATTERN
+from tidemark.controller.access.token_store import NewToken
 from tidemark.controller.errors import (
     ErrorItem,
     InvalidBodyError,
     MalformedBodyError,
     UnknownSchemaVersionError,
 )
-from tidemark.controller.store.tokens import NewToken
 from tidemark.models.operators import Operator
 from tidemark.models.slo import Objective, Slo, Yields
 from tidemark.models.target import parse_target

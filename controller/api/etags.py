@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Header
 
 from tidemark.controller.errors import PreconditionFailedError, PreconditionRequiredError
-from tidemark.controller.store.specs import Precondition
+from tidemark.controller.specs.store import Precondition
 
 __all__ = ["IfMatch", "IfNoneMatch", "etag", "is_current", "precondition"]
 

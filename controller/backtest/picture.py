@@ -31,7 +31,7 @@ from tidemark.controller.backtest.chart import (
 from tidemark.controller.backtest.needs import NeedsOverTime, PairNeeds, lag_us, needs_over_time, pair_needs
 from tidemark.controller.backtest.table import format_latency, heading
 from tidemark.controller.backtest.trial import Outcome, Trial
-from tidemark.controller.whole_file import whole_file
+from tidemark.controller.runtime.whole_file import whole_file
 from tidemark.models.backtest.run import run_native
 from tidemark.models.backtest.score import Score, score
 from tidemark.models.curve import ExactNeeds

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.controller.backtest.trial import Outcome, Trial
-from tidemark.controller.whole_file import whole_file
+from tidemark.controller.runtime.whole_file import whole_file
 from tidemark.models.target import PPM
 
 __all__ = ["as_json", "record_of", "write_json"]

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidemark.controller.runtime.whole_file import whole_file
 from tidemark.controller.traces.format import one_line
-from tidemark.controller.whole_file import whole_file
 from tidemark.models.backtest.run import NO_BOUND_US, Run
 from tidemark.models.policies.policy import NO_BASE_US
 

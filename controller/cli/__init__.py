@@ -23,7 +23,7 @@ from tidemark.controller.cli import (
     token,
 )
 from tidemark.controller.cli.lazy import add_lazy
-from tidemark.controller.version import distribution_version
+from tidemark.controller.runtime.version import distribution_version
 
 __all__ = ["app", "main"]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidemark.controller.api.paths import stream_path
 from tidemark.controller.cli.checkup import Finding, Place, checkup
 from tidemark.controller.cli.fail import fail
 from tidemark.controller.cli.remote import (
@@ -19,13 +20,12 @@ from tidemark.controller.cli.remote import (
     UrlOption,
     connect,
 )
-from tidemark.controller.client_errors import CannotAskError, RefusedError, TokenRefusedError
-from tidemark.controller.paths import stream_path
+from tidemark.controller.client.errors import CannotAskError, RefusedError, TokenRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidemark.controller.client import Client
+    from tidemark.controller.client.client import Client
 
 __all__ = ["register"]
 

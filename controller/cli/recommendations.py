@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidemark.controller.api.schemas import StreamStatus
-    from tidemark.controller.client import Client
+    from tidemark.controller.client.client import Client
 
 __all__ = ["register"]
 

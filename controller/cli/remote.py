@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.controller.cli.fail import fail, refused
-from tidemark.controller.client_errors import ClientError, TokenRefusedError, UnreachableError
+from tidemark.controller.client.errors import ClientError, TokenRefusedError, UnreachableError
 
 if TYPE_CHECKING:
-    from tidemark.controller.client import Client
+    from tidemark.controller.client.client import Client
 
 __all__ = [
     "DEFAULT_URL",
@@ -68,7 +68,7 @@ SomeStreamArgument = Annotated[
 
 def connect(url: str, token_file: Path | None) -> Client:
     """Return the client of a controller."""
-    from tidemark.controller.client import Client  # noqa: PLC0415 - the other commands start fast without it
+    from tidemark.controller.client.client import Client  # noqa: PLC0415 - the other commands start fast without it
 
     return Client(url, token_file=token_file, attempts=ATTEMPTS)
 

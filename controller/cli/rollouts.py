@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidemark.controller.api.schemas import Rollout
-    from tidemark.controller.client import Client
+    from tidemark.controller.client.client import Client
 
 __all__ = ["register"]
 

@@ -11,7 +11,7 @@ import typer
 from tidemark.controller.cli.fail import fail
 
 if TYPE_CHECKING:
-    from tidemark.controller.configuration import Configuration
+    from tidemark.controller.runtime.settings_file import Configuration
 
 __all__ = ["ConfigOption", "register", "settings_in_force", "show_settings"]
 
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 def settings_in_force(given: Mapping[str, str | int], config: Path | None) -> Configuration:
     """Return the settings; where they cannot be used, end the command with one line."""
-    from tidemark.controller.configuration import (  # noqa: PLC0415 - the other commands start fast without it
+    from tidemark.controller.runtime.settings_file import (  # noqa: PLC0415 - the other commands start fast without it
         ConfigurationError,
         load_settings,
     )

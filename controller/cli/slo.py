@@ -156,7 +156,7 @@ def register(app: typer.Typer) -> None:
         token_file: TokenFileOption = None,
     ) -> None:
         """Print SLOs for other tools, with the metrics that Prometheus has of them."""
-        from tidemark.controller.openslo import openslo_text  # noqa: PLC0415 - other commands start fast
+        from tidemark.controller.specs.openslo import openslo_text  # noqa: PLC0415 - other commands start fast
 
         assert form == "openslo"
         with asking(url, token_file) as tidemark:

@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from tidemark.controller import token_desk
+from tidemark.controller.access import manage_tokens
+from tidemark.controller.access.manage_tokens import MadeToken, fields
+from tidemark.controller.access.token_store import list_tokens
 from tidemark.controller.api.bodies import TokenBody, parse_body
-from tidemark.controller.clock import system_clock
-from tidemark.controller.store.database import Database
-from tidemark.controller.store.tokens import list_tokens
-from tidemark.controller.token_desk import MadeToken, fields
+from tidemark.controller.db.database import Database
+from tidemark.controller.runtime.clock import system_clock
 
 __all__ = ["StoreDesk", "open_store"]
 
@@ -38,7 +38,7 @@ class StoreDesk:
     def create(self, body: dict[str, Any]) -> dict[str, Any]:
         """Make a token."""
         new = parse_body(_TOKEN, json.dumps(body).encode()).to_new()
-        return _made(token_desk.make(self.database, new, self.by, system_clock()))
+        return _made(manage_tokens.make(self.database, new, self.by, system_clock()))
 
     def every(self, name: str | None) -> list[dict[str, Any]]:
         """Return all tokens, or those of one name, by number."""
@@ -52,11 +52,11 @@ class StoreDesk:
 
     def rotate(self, token_id: int) -> dict[str, Any]:
         """Make the successor of a token."""
-        return _made(token_desk.rotate(self.database, token_id, self.by, system_clock()))
+        return _made(manage_tokens.rotate(self.database, token_id, self.by, system_clock()))
 
     def revoke(self, token_id: int) -> dict[str, Any]:
         """End a token."""
-        return fields(token_desk.revoke(self.database, token_id, self.by, system_clock()), system_clock())
+        return fields(manage_tokens.revoke(self.database, token_id, self.by, system_clock()), system_clock())
 
 
 @contextmanager

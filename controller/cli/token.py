@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from tidemark.controller.access.roles import Role
-from tidemark.controller.access.tokens import SECRET_BYTES, make_token
+from tidemark.controller.access.token_format import SECRET_BYTES, make_token
 from tidemark.controller.cli.fail import fail
 from tidemark.controller.cli.options import duration_of
 from tidemark.controller.cli.remote import (
@@ -31,7 +31,7 @@ from tidemark.controller.cli.remote import (
 )
 
 if TYPE_CHECKING:
-    from tidemark.controller.client import Client
+    from tidemark.controller.client.client import Client
 
 __all__ = ["register"]
 

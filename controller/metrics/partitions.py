@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from tidemark.controller.metrics.names import HELP, PARTITION
-from tidemark.controller.store.partition_standing import PartitionStanding
+from tidemark.controller.stream_state.partition_standing import PartitionStanding
 
 __all__ = ["partition_lines"]
 

@@ -12,13 +12,13 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
+from tidemark.controller.db.database import Database
 from tidemark.controller.metrics.names import HELP
 from tidemark.controller.metrics.partitions import partition_lines
 from tidemark.controller.metrics.process import scrape_seconds
 from tidemark.controller.metrics.streams import stream_families
-from tidemark.controller.store.database import Database
-from tidemark.controller.store.partition_standing import PartitionStanding, partition_standings
-from tidemark.controller.store.standing import Standing, rollouts_by_state, standings
+from tidemark.controller.stream_state.partition_standing import PartitionStanding, partition_standings
+from tidemark.controller.stream_state.standing import Standing, rollouts_by_state, standings
 
 __all__ = ["Scrape"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from tidemark.controller.metrics.names import HELP, LABELS, OF_STREAMS
-from tidemark.controller.store.partition_standing import PartitionStanding
-from tidemark.controller.store.standing import Newest, Standing, Told
+from tidemark.controller.stream_state.partition_standing import PartitionStanding
+from tidemark.controller.stream_state.standing import Newest, Standing, Told
 from tidemark.models.target import PPM
 
 __all__ = ["QUANTILES", "stream_families"]

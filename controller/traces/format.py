@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tidemark.controller.whole_file import whole_file
+from tidemark.controller.runtime.whole_file import whole_file
 from tidemark.models.operators import Int64s
 
 __all__ = ["COLUMNS", "MAX_TIME_US", "Trace", "TraceError", "open_trace", "read_trace", "write_trace"]

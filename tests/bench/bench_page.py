@@ -16,10 +16,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tidemark.controller.leases import LeaseKeeper
-from tidemark.controller.overviews import Overviews
-from tidemark.controller.store.database import Database
-from tidemark.controller.upkeep import Upkeep
+from tidemark.controller.db.database import Database
+from tidemark.controller.evidence.upkeep import Upkeep
+from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.stream_state.overviews import Overviews
 from tidemark.models.need_slots import DAY_US, HOUR_US
 from tidemark.models.retention import Retention
 from tidemark.models.skew import SkewRule

@@ -13,12 +13,12 @@ from sqlalchemy import update
 
 from tidemark.controller.alerts.findings import findings
 from tidemark.controller.alerts.notifier import WINDOWS_S
+from tidemark.controller.db.database import Database
+from tidemark.controller.db.tables import PartitionRow
 from tidemark.controller.metrics.scrape import Scrape
-from tidemark.controller.store.database import Database
-from tidemark.controller.store.lately import UNKNOWN_LATELY, lately
-from tidemark.controller.store.partition_standing import partition_standings
-from tidemark.controller.store.standing import standings
-from tidemark.controller.store.tables import PartitionRow
+from tidemark.controller.stream_state.partition_standing import partition_standings
+from tidemark.controller.stream_state.recent_rows import UNKNOWN_LATELY, lately
+from tidemark.controller.stream_state.standing import standings
 
 from support.full_store import END_US, Filling, fill
 

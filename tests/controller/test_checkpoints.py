@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from tidemark.controller.store import checkpoints
-from tidemark.controller.store.checkpoints import MOST_PAGES
-from tidemark.controller.store.database import Database
+from tidemark.controller.db import checkpoints
+from tidemark.controller.db.checkpoints import MOST_PAGES
+from tidemark.controller.db.database import Database
 
 from support.controller_app import Controller
 from support.patience import until

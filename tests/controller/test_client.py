@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 
-from tidemark.controller.client import (
+from tidemark.controller.client.client import (
     CannotAskError,
     ChangedError,
     Client,

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli import app
-from tidemark.controller.configuration import ConfigurationError, load_settings
+from tidemark.controller.runtime.settings_file import ConfigurationError, load_settings
 from tidemark.controller.settings import Settings
 
 

@@ -12,10 +12,8 @@ import pytest
 from alembic import command
 from sqlalchemy import func, select
 
-from tidemark.controller.store.counted import Counted, CountedReports, counted_from
-from tidemark.controller.store.database import Database, _migrations
-from tidemark.controller.store.intake import take_report
-from tidemark.controller.store.tables import (
+from tidemark.controller.db.database import Database, _migrations
+from tidemark.controller.db.tables import (
     LedgerKeyRow,
     LedgerRow,
     NeedSketchRow,
@@ -23,6 +21,8 @@ from tidemark.controller.store.tables import (
     ReportRow,
     SeriesRow,
 )
+from tidemark.controller.intake.counted import Counted, CountedReports, counted_from
+from tidemark.controller.intake.take_report import take_report
 from tidemark.models.operators import Operator, row_level, sliding, tumbling
 from tidemark.models.wire import Report
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from tidemark.controller.bounds.publication import NO_REPORT, OFF
+from tidemark.controller.db.tables import RecommendationRow, StreamRow
 from tidemark.controller.loop import Turn
-from tidemark.controller.store.publication import NO_REPORT, OFF
-from tidemark.controller.store.tables import RecommendationRow, StreamRow
 from tidemark.models.curve import Curve
 from tidemark.models.operators import row_level, tumbling
 from tidemark.models.replay import replay_reports

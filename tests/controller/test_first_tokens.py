@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidemark.controller import token_desk
+from tidemark.controller.access import manage_tokens
+from tidemark.controller.access.first_tokens import FirstTokensError, read_first_tokens, take_first_tokens
 from tidemark.controller.access.principal import Grant
 from tidemark.controller.access.roles import ROLES, Role
-from tidemark.controller.access.tokens import SECRET_BYTES, is_token, make_token, role_of
+from tidemark.controller.access.token_format import SECRET_BYTES, is_token, make_token, role_of
+from tidemark.controller.access.token_store import NewToken, list_tokens
 from tidemark.controller.cli import app
+from tidemark.controller.db.database import Database
 from tidemark.controller.errors import TokenConflictError
-from tidemark.controller.first_tokens import FirstTokensError, read_first_tokens, take_first_tokens
-from tidemark.controller.store.database import Database
-from tidemark.controller.store.tokens import NewToken, list_tokens
 
 from support.controller_app import Controller
 from support.tokens import bearer
@@ -82,7 +82,7 @@ def test_tokens_that_have_all_ended_do_not_come_back_with_a_restart(url: str, tm
     with Controller(url) as controller:
         database = controller.service.database
         assert take_first_tokens(database, tmp_path / "t", NOW_US) == 1
-        token_desk.revoke(database, 1, "kim", NOW_US)
+        manage_tokens.revoke(database, 1, "kim", NOW_US)
         assert take_first_tokens(database, tmp_path / "t", NOW_US) == 0
         controller.service.door.forget()
         assert controller.http.get("/v1/streams", headers=bearer(made["root"])).status_code == 401
@@ -123,7 +123,7 @@ def test_without_a_folder_nothing_is_done(url: str) -> None:
     database = Database(url)
     database.migrate()
     assert take_first_tokens(database, None, NOW_US) == 0
-    token_desk.make(database, NewToken("root", Grant("admin", ("*",))), "kim", NOW_US)
+    manage_tokens.make(database, NewToken("root", Grant("admin", ("*",))), "kim", NOW_US)
     database.close()
 
 

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from tidemark.controller.store.canonical import canonical_json
-from tidemark.controller.store.horizon import horizon_of
-from tidemark.controller.store.needs import SketchCache
-from tidemark.controller.store.tables import Base, LedgerKeyRow, LedgerRow, ReportRow, StreamRow
+from tidemark.controller.db.tables import Base, LedgerKeyRow, LedgerRow, ReportRow, StreamRow
+from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.controller.evidence.needs import SketchCache
+from tidemark.controller.intake.canonical_json import canonical_json
 from tidemark.models.ledger import Ledger
 from tidemark.models.operators import row_level, session, sliding, tumbling
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
@@ -514,8 +514,8 @@ def test_a_drivers_clock_that_runs_ahead_does_not_hide_later_batches(controller:
 
 
 def test_a_report_equals_what_is_stored_for_audit(controller: Controller) -> None:
-    from tidemark.controller.store.bodies import stored_report
-    from tidemark.controller.store.tables import ReportBodyRow
+    from tidemark.controller.db.tables import ReportBodyRow
+    from tidemark.controller.intake.stored_bodies import stored_report
 
     controller.report_all(REPORTS)
     with controller.service.database.read() as session:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tidemark.controller.store.lately import QUARTER_US, lately
-from tidemark.controller.store.tables import ReportRow
+from tidemark.controller.db.tables import ReportRow
+from tidemark.controller.stream_state.recent_rows import QUARTER_US, lately
 
 from support.controller_app import Controller
 from support.reports import START_US, exponential_batches, query_reports

@@ -12,12 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select, text
 
-from tidemark.controller.decision import Decider
+from tidemark.controller.db.database import Database
+from tidemark.controller.db.tables import (
+    EventRow,
+    LeaseTermRow,
+    PublishedRow,
+    RecommendationRow,
+    StreamRow,
+)
+from tidemark.controller.decide.decider import Decider
 from tidemark.controller.errors import LeaseLostError
-from tidemark.controller.leases import LeaseKeeper, share_out
 from tidemark.controller.loop import Turn, run_once
-from tidemark.controller.store.database import Database
-from tidemark.controller.store.leases import (
+from tidemark.controller.replicas.lease_keeper import LeaseKeeper, share_out
+from tidemark.controller.replicas.lease_store import (
     SHARDS,
     Lease,
     Shard,
@@ -26,13 +33,6 @@ from tidemark.controller.store.leases import (
     shard_of,
     shards,
     take,
-)
-from tidemark.controller.store.tables import (
-    EventRow,
-    LeaseTermRow,
-    PublishedRow,
-    RecommendationRow,
-    StreamRow,
 )
 
 from support.controller_app import STREAM, Controller
@@ -204,7 +204,7 @@ def test_what_another_took_meanwhile_is_left_to_it_and_not_given_back_for_it(dat
 def test_of_who_held_a_shard_only_the_newest_are_kept(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemark.controller.store.leases.TERMS_KEPT", 3)
+    monkeypatch.setattr("tidemark.controller.replicas.lease_store.TERMS_KEPT", 3)
     for name in "abcde":
         one = keeper(database, name, Steady())
         one.keep(now=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidemark.controller.store.publication import Hold, answer_for, envelope_for
+from tidemark.controller.bounds.publication import Hold, answer_for, envelope_for
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import (
     Acknowledgement,

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidemark.controller.access.roles import ROLES
-from tidemark.controller.access.tokens import SECRET_BYTES
-from tidemark.controller.access.tokens import make_token as any_token
-from tidemark.controller.logs import HIDDEN, configure_logs, handler_for, without_secrets
+from tidemark.controller.access.token_format import SECRET_BYTES
+from tidemark.controller.access.token_format import make_token as any_token
+from tidemark.controller.runtime.logs import HIDDEN, configure_logs, handler_for, without_secrets
 from tidemark.controller.settings import LogFormat
 
 from support.controller_app import STREAM, Controller

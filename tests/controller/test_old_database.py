@@ -9,8 +9,8 @@ import pytest
 from alembic import command
 from sqlalchemy import MetaData, Table, create_engine, func, inspect, select, text
 
-from tidemark.controller.store.database import Database, _migrations
-from tidemark.controller.store.tables import NeedSketchRow, RollupRow
+from tidemark.controller.db.database import Database, _migrations
+from tidemark.controller.db.tables import NeedSketchRow, RollupRow
 
 from support.controller_app import Controller
 from support.policies import at_once

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from tidemark.controller.db.tables import EventRow, OverviewRow, PartitionRow, PartitionSumsRow, StreamRow
 from tidemark.controller.errors import LeaseLostError
-from tidemark.controller.overviews import QUIET_US, SOON_US
-from tidemark.controller.store.leases import Lease
-from tidemark.controller.store.needs import partition_needs
-from tidemark.controller.store.tables import EventRow, OverviewRow, PartitionRow, PartitionSumsRow, StreamRow
+from tidemark.controller.evidence.needs import partition_needs
+from tidemark.controller.replicas.lease_store import Lease
+from tidemark.controller.stream_state.overviews import QUIET_US, SOON_US
 from tidemark.models.wire import LiveState, Report
 
 from support.controller_app import Controller

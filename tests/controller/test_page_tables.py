@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from alembic import command
 
-from tidemark.controller.store.database import Database, _migrations
-from tidemark.controller.upkeep import Upkeep
+from tidemark.controller.db.database import Database, _migrations
+from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.models.need_slots import DAY_US, HOUR_US
 from tidemark.models.retention import Retention
 

@@ -12,9 +12,9 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from tidemark.controller.pin_cost import cost_text
-from tidemark.controller.store.pins import FLEET, StandingPin, put_pin
-from tidemark.controller.store.tables import EventRow
+from tidemark.controller.db.tables import EventRow
+from tidemark.controller.pins.cost import cost_text
+from tidemark.controller.pins.store import FLEET, StandingPin, put_pin
 from tidemark.models.curve import Curve
 from tidemark.models.duration import format_about
 from tidemark.models.replay import replay_reports
@@ -375,7 +375,7 @@ def test_the_pin_holds_before_its_cost_is_worked_out_and_that_has_a_limit(
     for job in ("a", "b", "c"):
         report = replace(REPORTS[0], job=job, stream="s")
         controller.http.post(f"/v1/jobs/{job}/streams/s/reports", json=to_json_object(report))
-    monkeypatch.setattr("tidemark.controller.api.pins.COST_SECONDS", -1.0)
+    monkeypatch.setattr("tidemark.controller.pins.routes.COST_SECONDS", -1.0)
     told = pin(controller, "/v1/pin", OFF)
     assert (len(told["streams"]), told["more_streams"]) == (1, 2)
     assert [bound(controller, f"/v1/jobs/{job}/streams/s")["pin"] for job in "abc"] == ["Off"] * 3

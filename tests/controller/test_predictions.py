@@ -15,8 +15,8 @@ from alembic.migration import MigrationContext
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import inspect
 
-from tidemark.controller.store.database import Database, _migrations
-from tidemark.controller.store.tables import Base
+from tidemark.controller.db.database import Database, _migrations
+from tidemark.controller.db.tables import Base
 from tidemark.models.defaults import PREDICTION_LEAST_ROWS
 from tidemark.models.operators import row_level
 from tidemark.models.wire import Acknowledgement, Report

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 from sqlalchemy import select, text
 
-from tidemark.controller.store.tables import EventRow, FailedBoundRow, PublishedRow, RolloutRow
+from tidemark.controller.db.tables import EventRow, FailedBoundRow, PublishedRow, RolloutRow
 from tidemark.models.rollout.states import OPEN, TRANSITIONS
 
 from support.controller_app import Controller

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from tidemark.controller.store.streams import add_event, lock_stream
-from tidemark.controller.store.tables import PublishedRow
+from tidemark.controller.db.tables import PublishedRow
+from tidemark.controller.streams.store import add_event, lock_stream
 from tidemark.models.defaults import ACKNOWLEDGE_MS, FAILED_MS, LISTENING_MS
 
 from support.controller_app import Controller

@@ -16,13 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
-from tidemark.controller.errors import ReportTooOldError
-from tidemark.controller.leases import LeaseKeeper
-from tidemark.controller.store.database import Database
-from tidemark.controller.store.hours import sums_in
-from tidemark.controller.store.intake import take_report
-from tidemark.controller.store.needs import SketchCache, Span, needs_in, partition_sketches
-from tidemark.controller.store.tables import (
+from tidemark.controller.db.database import Database
+from tidemark.controller.db.tables import (
     LedgerRow,
     NeedSketchRow,
     NeedSlotRow,
@@ -33,7 +28,12 @@ from tidemark.controller.store.tables import (
     RollupRow,
     StreamRow,
 )
-from tidemark.controller.upkeep import Upkeep
+from tidemark.controller.errors import ReportTooOldError
+from tidemark.controller.evidence.hourly_sums import sums_in
+from tidemark.controller.evidence.needs import SketchCache, Span, needs_in, partition_sketches
+from tidemark.controller.evidence.upkeep import Upkeep
+from tidemark.controller.intake.take_report import take_report
+from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.models.coverage import merge_ranges
 from tidemark.models.horizon import SUMMED
 from tidemark.models.late_base import needs_against

@@ -21,11 +21,11 @@ from tidemark.controller.api import schemas
 from tidemark.controller.api.bodies import PinBody, ReasonBody, ReportBody, SloBody, TokenBody
 from tidemark.controller.api.examples import EXAMPLES, KIND_EXAMPLES, PROBLEM_EXAMPLES
 from tidemark.controller.api.openapi import as_text
+from tidemark.controller.db.database import Database
+from tidemark.controller.db.tables import Base
+from tidemark.controller.intake.checks import check_report
 from tidemark.controller.metrics.names import HELP
-from tidemark.controller.report_checks import check_report
 from tidemark.controller.settings import Settings
-from tidemark.controller.store.database import Database
-from tidemark.controller.store.tables import Base
 from tidemark.models.slo import Policy
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 

@@ -13,13 +13,13 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from tidemark.controller import token_desk
+from tidemark.controller.access import manage_tokens
+from tidemark.controller.access.authenticator import CACHE_SECONDS, STALE_SECONDS, USE_NOTED_US
 from tidemark.controller.access.principal import Grant
-from tidemark.controller.access.tokens import digest_of, is_token
-from tidemark.controller.door import CACHE_SECONDS, STALE_SECONDS, USE_NOTED_US
+from tidemark.controller.access.token_format import digest_of, is_token
+from tidemark.controller.access.token_store import NewToken, note_uses
+from tidemark.controller.db.tables import TokenRow
 from tidemark.controller.errors import TokenConflictError
-from tidemark.controller.store.tables import TokenRow
-from tidemark.controller.store.tokens import NewToken, note_uses
 
 from support.controller_app import Controller
 from support.tokens import bearer, make_token
@@ -135,7 +135,7 @@ def test_what_is_no_good_token_is_401(controller: Controller, header: str) -> No
 def test_a_token_of_another_controller_is_401_and_costs_the_store_nothing(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidemark.controller.access.tokens import make_token as any_token
+    from tidemark.controller.access.token_format import make_token as any_token
 
     good = make_token(controller)
     assert status_with(controller, good) == 200
@@ -162,7 +162,7 @@ def test_digests_are_compared_in_constant_time(
         return kept == shown
 
     token = make_token(controller)
-    monkeypatch.setattr("tidemark.controller.door.hmac.compare_digest", compare)
+    monkeypatch.setattr("tidemark.controller.access.authenticator.hmac.compare_digest", compare)
     assert status_with(controller, token) == 200
     assert compared == [(digest_of(token), digest_of(token))]
 
@@ -252,7 +252,7 @@ def test_only_two_live_whoever_makes_them_at_the_same_time(store: Controller) ->
 
     def make(_: int) -> bool:
         try:
-            token_desk.make(store.service.database, new, "the test", store.clock())
+            manage_tokens.make(store.service.database, new, "the test", store.clock())
         except TokenConflictError:
             return False
         return True
@@ -332,7 +332,7 @@ def test_use_is_noted_to_the_hour_and_not_at_each_request(
         writes.append(uses)
         note_uses(session, uses)
 
-    monkeypatch.setattr("tidemark.controller.door.note_uses", note)
+    monkeypatch.setattr("tidemark.controller.access.authenticator.note_uses", note)
     controller.clock.now_us += USE_NOTED_US - 1
     assert used() == used() == begun
     assert writes == []

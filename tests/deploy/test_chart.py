@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from tidemark.controller.access.roles import need_of
-from tidemark.controller.access.tokens import role_of
+from tidemark.controller.access.token_format import role_of
 from tidemark.controller.cli.serve import SHUTDOWN_SECONDS
-from tidemark.controller.configuration import load_settings
+from tidemark.controller.runtime.settings_file import load_settings
+from tidemark.controller.runtime.version import distribution_version
 from tidemark.controller.settings import Settings
-from tidemark.controller.version import distribution_version
 
 from support.chart import CHART, MANIFESTS, helm, kinds, manifest, rendered, schema
 from support.go_tools import KUBERNETES, go_tool, prometheus_crds

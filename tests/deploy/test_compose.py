@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tidemark.controller.access.tokens import role_of
-from tidemark.controller.configuration import load_settings
-from tidemark.controller.first_tokens import read_first_tokens
+from tidemark.controller.access.first_tokens import read_first_tokens
+from tidemark.controller.access.token_format import role_of
+from tidemark.controller.runtime.settings_file import load_settings
 from tidemark.controller.settings import Settings
 
 from support.compose import COMPOSE, command_of, compose_file, normalised

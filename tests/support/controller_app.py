@@ -13,11 +13,11 @@ from fastapi import FastAPI
 from sqlalchemy import select
 
 from tidemark.controller.app import create_app
-from tidemark.controller.clock import Clock, system_clock
+from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.loop import Turn, run_once
+from tidemark.controller.runtime.clock import Clock, system_clock
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
-from tidemark.controller.store.tables import StreamRow
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
 from support.empty_store import put_sqlite

@@ -15,11 +15,8 @@ import numpy as np
 from sqlalchemy import insert, text
 from sqlalchemy.orm import Session
 
-from tidemark.controller.store.blocks import cells_of
-from tidemark.controller.store.bodies import packed
-from tidemark.controller.store.canonical import canonical_json
-from tidemark.controller.store.database import Database
-from tidemark.controller.store.tables import (
+from tidemark.controller.db.database import Database
+from tidemark.controller.db.tables import (
     AcknowledgementRow,
     Base,
     LedgerKeyRow,
@@ -39,6 +36,9 @@ from tidemark.controller.store.tables import (
     SloRow,
     StreamRow,
 )
+from tidemark.controller.evidence.blocks import cells_of
+from tidemark.controller.intake.canonical_json import canonical_json
+from tidemark.controller.intake.stored_bodies import packed
 from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
 from tidemark.models.operators import tumbling
 from tidemark.models.partition_needs import PartitionNeeds

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import count
 
-from tidemark.controller import token_desk
+from tidemark.controller.access import manage_tokens
 from tidemark.controller.access.principal import Grant
 from tidemark.controller.access.roles import Role
-from tidemark.controller.store.tokens import NewToken
+from tidemark.controller.access.token_store import NewToken
 
 from support.controller_app import Controller
 
@@ -29,7 +29,7 @@ def make_token(
     if not service.door.has_tokens and (role != "admin" or jobs):
         make_token(controller, name="the-first")
     new = NewToken(name or f"{role}-{next(_numbers)}", Grant(role, jobs or ("*",)), lifetime_us)
-    made = token_desk.make(service.database, new, "the test", controller.clock())
+    made = manage_tokens.make(service.database, new, "the test", controller.clock())
     service.door.forget()
     return made.token
 

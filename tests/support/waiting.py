@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from tidemark.controller.store.database import Database
-from tidemark.controller.store.rollups import locked_rollup
-from tidemark.controller.store.tables import StreamRow
-from tidemark.controller.store.waiting import count_waiting
+from tidemark.controller.db.database import Database
+from tidemark.controller.db.tables import StreamRow
+from tidemark.controller.evidence.rollups import locked_rollup
+from tidemark.controller.intake.count_waiting import count_waiting
 
 __all__ = ["count_by_partition"]
 

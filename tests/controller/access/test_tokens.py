@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.controller.access.roles import ROLES, Role
-from tidemark.controller.access.tokens import (
+from tidemark.controller.access.token_format import (
     SECRET_BYTES,
     TOKEN,
     digest_of,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tidemark.controller.alerts.findings import Finding, findings
 from tidemark.controller.alerts.table import ALERTS, LEAST_LATE_ROWS
-from tidemark.controller.store.lately import UNKNOWN_LATELY, Lately, Rows
-from tidemark.controller.store.partition_standing import PartitionStanding
-from tidemark.controller.store.standing import Newest, Standing, Told, Wish
+from tidemark.controller.stream_state.partition_standing import PartitionStanding
+from tidemark.controller.stream_state.recent_rows import UNKNOWN_LATELY, Lately, Rows
+from tidemark.controller.stream_state.standing import Newest, Standing, Told, Wish
 
 NOW_US = 1_767_225_600_000_000
 MINUTE_US = 60_000_000

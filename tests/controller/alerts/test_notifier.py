@@ -10,7 +10,7 @@ import pytest
 
 from tidemark.controller.alerts.message import fingerprint_of
 from tidemark.controller.alerts.notifier import Notifier
-from tidemark.controller.configuration import load_settings
+from tidemark.controller.runtime.settings_file import load_settings
 
 from support.controller_app import Controller
 from support.patience import until

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from tidemark.controller.store.tables import NeedBlockRow
-from tidemark.controller.upkeep import Upkeep
+from tidemark.controller.db.tables import NeedBlockRow
+from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
 from tidemark.models.retention import Retention
 from tidemark.models.wire import Report

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tidemark.controller import token_desk
+from tidemark.controller.access import manage_tokens
 from tidemark.controller.access.principal import Grant
-from tidemark.controller.store.tokens import NewToken
+from tidemark.controller.access.token_store import NewToken
 from tidemark.models.wire import to_json_object
 
 from support.controller_app import Controller
@@ -166,7 +166,7 @@ def test_a_token_for_some_jobs_sees_those_and_their_totals_only(controller: Cont
         controller.http.put(f"/v1/jobs/{job}/streams/{stream}/slo", json={"target": "0.9"})
     controller.look()
     _, made = (
-        token_desk.make(controller.service.database, new, "the test", controller.clock())
+        manage_tokens.make(controller.service.database, new, "the test", controller.clock())
         for new in (NewToken("admin", Grant("admin")), NewToken("some", Grant("viewer", ("shop-*",))))
     )
     controller.service.door.forget()

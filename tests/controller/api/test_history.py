@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 import pytest
 
-from tidemark.controller.api.conditions import WORST_FIRST
 from tidemark.controller.api.schemas import ConditionType
+from tidemark.controller.stream_state.conditions import WORST_FIRST
 from tidemark.models.wire import Acknowledgement
 
 from support.controller_app import STREAM, Controller

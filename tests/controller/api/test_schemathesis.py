@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidemark.controller import token_desk
+from tidemark.controller.access import manage_tokens
 from tidemark.controller.access.principal import Grant
-from tidemark.controller.store.tokens import NewToken
+from tidemark.controller.access.token_store import NewToken
 from tidemark.models.wire import to_json_object
 
 from support.controller_app import Controller
@@ -76,7 +76,7 @@ def controller_with_data(url: str) -> Iterator[tuple[Controller, str]]:
         assert controller.http.put(f"{PATH}/policy", json={"mode": "OnRestart"}).status_code == 200
         controller.turn()
         new = NewToken("schemathesis", Grant("admin"), None)
-        made = token_desk.make(controller.service.database, new, "the test", controller.clock())
+        made = manage_tokens.make(controller.service.database, new, "the test", controller.clock())
         yield controller, made.token
 
 

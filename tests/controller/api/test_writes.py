@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from tidemark.controller.store.tables import Base, EventRow
+from tidemark.controller.db.tables import Base, EventRow
 
 from support.controller_app import STREAM, Controller
 from support.reports import exponential_batches, query_reports

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from tidemark.controller.api.schemas import SloAnswer
 from tidemark.controller.cli import app
 from tidemark.controller.metrics.names import HELP
-from tidemark.controller.openslo import openslo_documents, openslo_text
+from tidemark.controller.specs.openslo import openslo_documents, openslo_text
 
 from support.controller_app import Controller
 from support.prometheus import names_in

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidemark.controller.access.tokens import is_token
+from tidemark.controller.access.token_format import is_token
 from tidemark.controller.cli import app
 from tidemark.spark_jobs.client import ControllerClient, TokenRefused
 

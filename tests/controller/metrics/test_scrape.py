@@ -13,8 +13,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import event, update
 
+from tidemark.controller.db.tables import PartitionRow
 from tidemark.controller.metrics.names import HELP, LABELS
-from tidemark.controller.store.tables import PartitionRow
 
 from support.controller_app import Controller
 from support.policies import at_once

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from tidemark.controller.page_server import read_page
+from tidemark.controller.page.server import read_page
 from tidemark.models.duration import format_duration, parse_duration
 
 from support.browser import Watched, watched_page

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.controller.page_server import FOLDER, HEADERS, MEDIA_TYPES, PageFiles, read_page
+from tidemark.controller.page.server import FOLDER, HEADERS, MEDIA_TYPES, PageFiles, read_page
 
 from support.controller_app import Controller
 from support.tokens import make_token

@@ -23,11 +23,11 @@ import pytest
 from sqlalchemy import create_engine, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from tidemark.controller.store.database import Database
-from tidemark.controller.store.intake import take_report
-from tidemark.controller.store.leases import SHARDS, shard_of
-from tidemark.controller.store.needs import Span, needs_in, partition_sketches
-from tidemark.controller.store.tables import LeaseTermRow, LedgerRow, PublishedRow, ReportRow, StreamRow
+from tidemark.controller.db.database import Database
+from tidemark.controller.db.tables import LeaseTermRow, LedgerRow, PublishedRow, ReportRow, StreamRow
+from tidemark.controller.evidence.needs import Span, needs_in, partition_sketches
+from tidemark.controller.intake.take_report import take_report
+from tidemark.controller.replicas.lease_store import SHARDS, shard_of
 from tidemark.models.wire import Report, to_json_object
 
 from support.patience import PATIENCE_S, until, until_ready

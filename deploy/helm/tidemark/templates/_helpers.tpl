@@ -45,7 +45,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- default (printf "%s-tokens" (include "tidemark.fullname" .)) .Values.tokens.existingSecret -}}
 {{- end -}}
 
-{{/* A token of the role that is given; controller/access/tokens.py says what one looks like. */}}
+{{/* A token of the role that is given; controller/access/token_format.py says what one looks like. */}}
 {{- define "tidemark.mint" -}}
 {{- $body := printf "tdm_%s_%s" . (randAlphaNum 43) -}}
 {{- printf "%s%s" $body (sha256sum $body | trunc 8) -}}

@@ -1,0 +1,223 @@
+"""Who is let in: by a token of the store, by a proxy that authenticates, or from this machine while there is neither.
+
+Every replica keeps the live tokens in memory and asks the store again when what it knows is ``CACHE_SECONDS`` old: a
+token made or revoked elsewhere counts here within that time. A token that is not among them costs the store nothing.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from tidemark.controller.access.addresses import is_foreign_name, is_loopback, is_other_machine
+from tidemark.controller.access.principal import LOOPBACK, Principal
+from tidemark.controller.access.proxy import Proxy
+from tidemark.controller.access.token_format import digest_of, is_token
+from tidemark.controller.access.token_store import StoredToken, live_tokens, live_version, note_uses
+from tidemark.controller.db.database import Database
+from tidemark.controller.errors import UnauthenticatedError
+from tidemark.controller.runtime.clock import Clock, SteadyClock
+from tidemark.controller.settings import Settings
+
+__all__ = ["CACHE_SECONDS", "Door", "Knock", "proxy_of"]
+
+_log = logging.getLogger(__name__)
+
+CACHE_SECONDS = 2.0
+"""Age from which the store is asked again for the live tokens, in seconds."""
+
+STALE_SECONDS = 30.0
+"""Age up to which they are used while the store does not answer: metrics and probes still tell what is wrong."""
+
+USE_NOTED_US = 3_600_000_000
+"""Least time between two notes that a token was used, in microseconds: no request waits for a write of its own."""
+
+_HEAD = 16
+"""Characters of a digest by which a token is found; the others are compared in constant time."""
+
+NO_CREDENTIALS = "no token was sent: send one as Authorization: Bearer ..."
+NOT_GOOD = "the token is not good: unknown here, expired or revoked"
+
+
+@dataclass(frozen=True, slots=True)
+class Knock:
+    """What a request says of who sends it."""
+
+    peer: str | None
+    """Address that it comes from; None when it has none."""
+    host: str | None = None
+    """Value of the header Host: the name under which it looked for us."""
+    authorization: Sequence[str] = ()
+    """Values of the header Authorization."""
+    users: Sequence[str] = ()
+    """Values of the header in which a proxy names the user."""
+    groups: Sequence[str] = ()
+    """Values of the header in which a proxy names the user's groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    by_head: dict[str, tuple[StoredToken, ...]] = field(default_factory=dict)
+    version: tuple[int, int] = (0, 0)
+    read_at: float = float("-inf")
+
+
+class Door:
+    """Tells who sends a request.
+
+    Args:
+        database: the store.
+        settings: what was set from outside.
+        clock: the wall time in microseconds.
+        steady: a clock that never goes back, in seconds.
+    """
+
+    def __init__(self, database: Database, settings: Settings, clock: Clock, steady: SteadyClock) -> None:
+        self._database = database
+        self._clock = clock
+        self._steady = steady
+        self._alone = is_loopback(settings.host)
+        self.proxy = proxy_of(settings)
+        """The proxy that authenticates; None without one."""
+        self._known = _Known()
+        self._lock = threading.Lock()
+        self._uses_lock = threading.Lock()
+        self._noted_us: dict[int, int] = {}
+        self._uses: dict[int, int] = {}
+
+    @property
+    def fresh(self) -> bool:
+        """Whether what is known of the tokens is new enough to be used as it is."""
+        return self._steady() - self._known.read_at < CACHE_SECONDS
+
+    @property
+    def open(self) -> bool:
+        """Whether no credentials are asked for: there never was a token, there is no proxy, and others cannot come."""
+        return not self.has_tokens and self.proxy is None and self._alone
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether a token was ever made."""
+        return self._known.version != (0, 0)
+
+    @property
+    def live(self) -> int:
+        """How many tokens are good now."""
+        return sum(token.is_live(self._clock()) for found in self._known.by_head.values() for token in found)
+
+    def forget(self) -> None:
+        """Ask the store again before the next request: tokens were changed by this process."""
+        with self._lock:
+            self._known = replace(self._known, read_at=float("-inf"))
+
+    def refresh(self) -> None:
+        """Ask the store for the live tokens, unless another thread has just done so.
+
+        Raises:
+            sqlalchemy.exc.SQLAlchemyError: when it does not answer, and what is known is too old to go by.
+        """
+        with self._lock:
+            if self.fresh:
+                return
+            try:
+                self._known = self._read()
+            except SQLAlchemyError as error:
+                if self._steady() - self._known.read_at >= STALE_SECONDS:
+                    raise
+                _log.warning("the store did not say which tokens are live (%s)", type(error).__name__)
+                return
+            self._note_uses()
+
+    def admit(self, knock: Knock) -> Principal:
+        """Return who sends a request, by what is known now.
+
+        Raises:
+            UnauthenticatedError: when that is not known.
+        """
+        if knock.authorization:
+            return self._by_token(knock.authorization)
+        if self.proxy is not None and self.proxy.trusts(knock.peer):
+            user = self.proxy.principal(knock.users, knock.groups)
+            if user is None:
+                raise _refused("the proxy named no user, or more than one")
+            return user
+        if self.open:
+            # A socket may have been opened to others by somebody else than `tidemark serve`.
+            if is_other_machine(knock.peer):
+                raise _refused(
+                    "there is no token yet, and without one only this machine is let in; on the server run: "
+                    "tidemark token create root --role admin --database-url ..."
+                )
+            if is_foreign_name(knock.host):
+                raise _refused(
+                    f"there is no token yet, and without one requests are let in that ask for this machine by its "
+                    f"own name, such as localhost, not by {knock.host!r}"
+                )
+            return LOOPBACK
+        raise _refused(NO_CREDENTIALS)
+
+    def _by_token(self, authorization: Sequence[str]) -> Principal:
+        scheme, _, token = authorization[0].strip().partition(" ")
+        token = token.strip()
+        if len(authorization) != 1 or scheme.lower() != "bearer" or not token:
+            raise _refused(NO_CREDENTIALS)
+        if not is_token(token):
+            raise _refused("what was sent is no token of Tidemark's: it is cut short or mistyped", sent=True)
+        digest, now_us = digest_of(token), self._clock()
+        for known in self._known.by_head.get(digest[:_HEAD], ()):
+            if hmac.compare_digest(known.digest, digest) and known.is_live(now_us):
+                self._use(known, now_us)
+                return Principal(known.name, (known.grant,), known.id)
+        raise _refused(NOT_GOOD, sent=True)
+
+    def _use(self, token: StoredToken, now_us: int) -> None:
+        noted_us = self._noted_us.get(token.id, token.last_used_us)
+        if noted_us is None or now_us - noted_us >= USE_NOTED_US:
+            self._noted_us[token.id] = now_us
+            with self._uses_lock:
+                self._uses[token.id] = now_us
+
+    def _read(self) -> _Known:
+        before, read_at = self._known, self._steady()
+        with self._database.read() as session:
+            version = live_version(session)
+            if version == before.version:
+                return replace(before, read_at=read_at)
+            found: dict[str, tuple[StoredToken, ...]] = {}
+            for token in live_tokens(session, self._clock()):
+                head = token.digest[:_HEAD]
+                found[head] = (*found.get(head, ()), token)
+        return _Known(found, version, read_at)
+
+    def _note_uses(self) -> None:
+        with self._uses_lock:
+            uses, self._uses = self._uses, {}
+        if not uses:
+            return
+        try:
+            with self._database.write() as session:
+                note_uses(session, uses)
+        except SQLAlchemyError as error:
+            _log.warning("when tokens were last used could not be noted (%s)", type(error).__name__)
+
+
+def proxy_of(settings: Settings) -> Proxy | None:
+    """Return the proxy that the settings describe; None without one."""
+    if settings.proxy_user_header is None:
+        return None
+    return Proxy(
+        settings.proxy_user_header,
+        settings.proxy_groups_header,
+        settings.proxy_networks,
+        settings.proxy_group_grants,
+    )
+
+
+def _refused(detail: str, *, sent: bool = False) -> UnauthenticatedError:
+    challenge = 'Bearer realm="tidemark"' + (', error="invalid_token"' if sent else "")
+    return UnauthenticatedError(detail, headers={"WWW-Authenticate": challenge})

@@ -1,0 +1,85 @@
+"""The tokens that a new store begins with, from files: for services that start where nobody types a command.
+
+A folder holds a file for each token. The file's name is the token's, its role is told by the token itself, and it
+reaches all jobs. Kubernetes mounts a Secret in this form.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+from tidemark.controller.access.principal import Grant
+from tidemark.controller.access.token_format import NAME_PATTERN, digest_of, role_of
+from tidemark.controller.access.token_store import NewToken, add_first_tokens, any_token
+from tidemark.controller.db.database import Database
+
+__all__ = ["FirstTokensError", "read_first_tokens", "take_first_tokens"]
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_FILE = 1_000
+"""Characters that are read of a file: a token has fewer than 100."""
+
+
+class FirstTokensError(Exception):
+    """The files cannot be used; the message names the file and the way out, and never what is in it."""
+
+
+def take_first_tokens(database: Database, folder: Path | None, now_us: int) -> int:
+    """Keep the tokens of ``folder`` if the store never had one, and return how many; otherwise look at no file.
+
+    Raises:
+        FirstTokensError: when they are needed and cannot be read, or one is none.
+        TokenConflictError: when no admin's is among them.
+    """
+    if folder is None:
+        return 0
+    with database.read() as session:
+        if any_token(session):
+            return 0
+    tokens = read_first_tokens(folder)
+    with database.write() as session:
+        kept = add_first_tokens(session, tokens, f"the files in {folder}", now_us)
+    for token in kept:
+        _log.info(
+            "token %d of %r taken from %s for the role %s", token.id, token.name, folder, token.grant.role
+        )
+    return len(kept)
+
+
+def read_first_tokens(folder: Path) -> list[tuple[NewToken, str]]:
+    """Return the tokens of ``folder`` with their digests, admins' first; files that begin with a dot are left out.
+
+    Raises:
+        FirstTokensError: when the folder cannot be read, is empty, or a file holds no token.
+    """
+    try:
+        files = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_file())
+        texts = [(path, _text(path)) for path in files]
+    except (OSError, UnicodeDecodeError) as error:
+        told = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise FirstTokensError(f"{folder} cannot be read: {told}") from None
+    if not texts:
+        raise FirstTokensError(
+            f"{folder} holds no file; put one in for each token: tidemark token mint --role admin"
+        )
+    found = []
+    for path, text in texts:
+        if not re.fullmatch(NAME_PATTERN, path.name):
+            raise FirstTokensError(
+                f"{path}: its name is to be the token's: up to 64 letters, digits, and . _ @ - between them"
+            )
+        role = role_of(text)
+        if role is None:
+            raise FirstTokensError(
+                f"{path} holds no token, or more than one; make one with: tidemark token mint --role admin"
+            )
+        found.append((NewToken(path.name, Grant(role, ("*",))), digest_of(text)))
+    return sorted(found, key=lambda token: token[0].grant.role != "admin")
+
+
+def _text(path: Path) -> str:
+    with path.open(encoding="ascii") as file:
+        return file.read(_LONGEST_FILE).strip()

@@ -1,0 +1,78 @@
+"""Acknowledgements: what runs of a job said they applied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from sqlalchemy import select, tuple_
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.tables import AcknowledgementRow, ReportRow
+from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
+from tidemark.controller.intake.take_report import Receipt
+from tidemark.models.wire import Acknowledgement
+
+__all__ = ["last_acknowledgement", "list_acknowledgements", "own_bound_ms", "take_acknowledgement"]
+
+
+def take_acknowledgement(session: Session, stream_id: int, told: Acknowledgement, now_us: int) -> Receipt:
+    """Store an acknowledgement of a locked stream, once."""
+    digest = fingerprint(canonical_json(told))
+    before = session.scalars(
+        select(AcknowledgementRow.received_us).where(
+            AcknowledgementRow.stream_id == stream_id, AcknowledgementRow.fingerprint == digest
+        )
+    ).one_or_none()
+    if before is not None:
+        return Receipt(before, duplicate=True)
+    session.add(
+        AcknowledgementRow(stream_id=stream_id, received_us=now_us, fingerprint=digest, **asdict(told))
+    )
+    return Receipt(now_us, duplicate=False)
+
+
+def last_acknowledgement(session: Session, stream_id: int) -> AcknowledgementRow | None:
+    """Return the acknowledgement of the run that applied its bound last, None without any."""
+    return session.scalars(
+        select(AcknowledgementRow)
+        .where(AcknowledgementRow.stream_id == stream_id)
+        .order_by(AcknowledgementRow.applied_us.desc(), AcknowledgementRow.id.desc())
+        .limit(1)
+    ).one_or_none()
+
+
+def list_acknowledgements(
+    session: Session, stream_id: int, before: tuple[int, int] | None, limit: int
+) -> Sequence[AcknowledgementRow]:
+    """Return up to ``limit`` acknowledgements, those applied last first.
+
+    Args:
+        session: the session.
+        stream_id: the stream.
+        before: (``applied_us``, ``id``) of the one that the page before ended with; None for the first page.
+        limit: how many.
+    """
+    table = AcknowledgementRow
+    wanted = select(table).where(table.stream_id == stream_id)
+    if before is not None:
+        wanted = wanted.where(tuple_(table.applied_us, table.id) < before)
+    return session.scalars(wanted.order_by(table.applied_us.desc(), table.id.desc()).limit(limit)).all()
+
+
+def own_bound_ms(session: Session, stream_id: int) -> int | None:
+    """Return the job's own bound in milliseconds, as it last ran with it; None when it never said."""
+    told = session.scalars(
+        select(AcknowledgementRow.bound_ms)
+        .where(AcknowledgementRow.stream_id == stream_id, AcknowledgementRow.generation.is_(None))
+        .order_by(AcknowledgementRow.applied_us.desc(), AcknowledgementRow.id.desc())
+        .limit(1)
+    ).one_or_none()
+    if told is not None:
+        return told
+    return session.scalars(
+        select(ReportRow.bound_ms)
+        .where(ReportRow.stream_id == stream_id, ReportRow.generation.is_(None))
+        .order_by(ReportRow.seen_us.desc())
+        .limit(1)
+    ).one_or_none()

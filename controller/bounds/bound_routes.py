@@ -1,0 +1,95 @@
+"""The bound that a job asks for, at once or when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from fastapi import APIRouter, Response, status
+
+from tidemark.controller.api.dependencies import TheService
+from tidemark.controller.api.documented import answers
+from tidemark.controller.api.etags import IfNoneMatch, etag, is_current
+from tidemark.controller.api.names import StreamPath, WhichStream
+from tidemark.controller.api.prefer import Prefer, wait_seconds
+from tidemark.controller.bounds.publication import version_of
+from tidemark.controller.errors import TooManyPollsError
+from tidemark.controller.service import Service
+from tidemark.controller.stream_state.views import bound_answer
+from tidemark.controller.streams.store import find_stream
+from tidemark.models.wire import BoundAnswer
+
+__all__ = ["router"]
+
+RETRY_AFTER_SECONDS = "5"
+"""How long a request that cannot wait here is asked to stay away."""
+
+router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
+
+
+@router.get(
+    "/bound",
+    operation_id="getBound",
+    summary="Ask for the bound",
+    response_model=BoundAnswer,
+    responses=answers("BoundAnswer", 304, 422, 503),
+)
+async def get_bound(
+    which: WhichStream,
+    service: TheService,
+    response: Response,
+    if_none_match: IfNoneMatch = None,
+    prefer: Prefer = None,
+) -> BoundAnswer | Response:
+    """Say which bound to use, or why none; a stream that nothing is known of gets an answer too, not an error.
+
+    With `Prefer: wait=N` and `If-None-Match` the answer is held back until it is another one, for N seconds at most.
+    """
+    wait = wait_seconds(prefer)
+    headers = {} if wait is None else {"Preference-Applied": f"wait={wait}"}
+    answer, version = await _answer(service, which, if_none_match, wait or 0)
+    if answer is None:
+        return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers={"ETag": etag(version), **headers})
+    response.headers.update({"ETag": etag(version), **headers})
+    return answer
+
+
+async def _answer(
+    service: Service, which: StreamPath, if_none_match: str | None, wait: int
+) -> tuple[BoundAnswer | None, str]:
+    """Return the answer and its version; None once the caller holds it and ``wait`` seconds are over."""
+    answer, version = await _shared(service, which)
+    if not is_current(if_none_match, etag(version)):
+        return answer, version
+    clock = asyncio.get_running_loop().time
+    until = clock() + wait
+    if wait:
+        if service.watch.waiting >= service.settings.max_open_polls:
+            raise TooManyPollsError(
+                f"{service.settings.max_open_polls:,} requests wait for another bound already; ask again later, or "
+                "without waiting (TIDEMARK_MAX_OPEN_POLLS)",
+                headers={"Retry-After": RETRY_AFTER_SECONDS},
+            )
+        with service.watch.waiter(which.job, which.stream) as waiter:
+            while clock() < until:
+                # It may have changed before anybody watched, and what changed may still be what the caller holds.
+                waiter.forget()
+                answer, version = await _shared(service, which)
+                if not is_current(if_none_match, etag(version)):
+                    return answer, version
+                if not await waiter.changed(version, until - clock()):
+                    break
+    return None, version
+
+
+async def _shared(service: Service, which: StreamPath) -> tuple[BoundAnswer, str]:
+    """Return the answer and its version as they are from now on, read once for all who ask at the same time."""
+    return await service.reads.read(("bound", which), partial(_read, service, which))
+
+
+def _read(service: Service, which: StreamPath) -> tuple[BoundAnswer, str]:
+    with service.database.read() as session:
+        row = find_stream(session, which.job, which.stream)
+        answer = bound_answer(session, which.job, which.stream, row)
+    reported = row is not None and row.registered_us is not None
+    return answer, version_of(answer.generation, reported=reported, pin=answer.pin)

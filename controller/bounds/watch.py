@@ -1,0 +1,172 @@
+"""Watching for another bound: requests that are answered when there is one, or when their time is up.
+
+A waiting request holds neither a database connection nor a thread. One task asks the store once a second for the
+versions of all answers that anybody in this process waits for, so that it sees what other replicas write too; a commit
+of this process has it ask at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from tidemark.controller.bounds.publication import versions
+from tidemark.controller.db.database import Database
+
+__all__ = ["Waiter", "Watch"]
+
+_log = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+"""How often the store is asked while somebody waits: what another replica writes is seen within it."""
+
+LEAST_PAUSE_SECONDS = 0.02
+"""Least time between two questions: a turn that decides a thousand streams commits a thousand times."""
+
+Name = tuple[str, str]
+"""Job and stream."""
+
+
+class Waiter:
+    """One request that waits; it belongs to the event loop."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._told: str | None = None
+        self._held: str | None = None
+        self._released = False
+
+    def forget(self) -> None:
+        """Forget what was told: the caller reads the answer itself next."""
+        self._event.clear()
+        self._told = self._held = None
+
+    def tell(self, version: str) -> None:
+        """Say which version the store has."""
+        self._told = version
+        if self._held not in {None, version}:
+            self._event.set()
+
+    def release(self) -> None:
+        """End the wait, whether or not anything changed."""
+        self._released = True
+        self._told = None
+        self._event.set()
+
+    async def changed(self, version: str, seconds: float) -> bool:
+        """Wait until the store has another version than ``version``; return False when the time is up before."""
+        self._held = version
+        if self._released:
+            return False
+        if self._told in {None, version}:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._event.wait()
+        return self._told not in {None, version}
+
+
+class Watch:
+    """All requests of this process that wait for another answer.
+
+    Args:
+        database: the store.
+        poll_seconds: how often it is asked while somebody waits, in seconds.
+    """
+
+    def __init__(self, database: Database, poll_seconds: float = POLL_SECONDS) -> None:
+        self._database = database
+        self._poll_seconds = poll_seconds
+        self._waiters: dict[Name, set[Waiter]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._somebody = asyncio.Event()
+        self._written = asyncio.Event()
+        self._released = False
+        self.polls = 0
+        """How often the store was asked so far."""
+        self.waiting = 0
+        """How many requests wait; may be read from any thread."""
+
+    def start(self) -> None:
+        """Start asking; called in the event loop that serves the requests."""
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._run(), name="tidemark-watch")
+
+    @property
+    def released(self) -> bool:
+        """Whether all were let go, because the server stops."""
+        return self._released
+
+    def release(self) -> None:
+        """Let all go that wait, now and from now on; called in the event loop when the server stops."""
+        self._released = True
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                waiter.release()
+
+    async def stop(self) -> None:
+        """Let all go and ask no more."""
+        self.release()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        self._loop = self._task = None
+
+    def wake(self) -> None:
+        """Ask the store at once, because something was written; called from any thread."""
+        loop = self._loop
+        if loop is not None:
+            # The loop may be closing; then nobody waits any more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._written.set)
+
+    @contextmanager
+    def waiter(self, job: str, stream: str) -> Iterator[Waiter]:
+        """Open a wait for the answer of a stream; from here on no change of it is missed."""
+        name, waiter = (job, stream), Waiter()
+        if self._released:
+            waiter.release()
+        self._waiters.setdefault(name, set()).add(waiter)
+        self.waiting += 1
+        self._somebody.set()
+        try:
+            yield waiter
+        finally:
+            self.waiting -= 1
+            self._waiters[name].discard(waiter)
+            if not self._waiters[name]:
+                del self._waiters[name]
+
+    async def _run(self) -> None:
+        while True:
+            if not self._waiters:
+                self._somebody.clear()
+                await self._somebody.wait()
+            # Before the store is asked: what is written from here on is asked for again.
+            self._written.clear()
+            await self._poll()
+            await asyncio.sleep(LEAST_PAUSE_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._poll_seconds):
+                    await self._written.wait()
+
+    async def _poll(self) -> None:
+        names = list(self._waiters)
+        try:
+            # Not in the pool of threads that requests are served by: when that is full, changes are still seen.
+            found = await asyncio.to_thread(self._versions, names)
+        except Exception:  # noqa: BLE001 - the store may be back at the next question
+            _log.exception("the store did not say whether bounds changed; it is asked again")
+            return
+        finally:
+            self.polls += 1
+        for name, version in found.items():
+            for waiter in self._waiters.get(name, ()):
+                waiter.tell(version)
+
+    def _versions(self, names: list[Name]) -> dict[Name, str]:
+        with self._database.read() as session:
+            return versions(session, names)

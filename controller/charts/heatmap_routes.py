@@ -1,0 +1,112 @@
+"""The map of a stream's partitions: what each needed over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Query
+
+from tidemark.controller.api import schemas
+from tidemark.controller.api.dependencies import TheService
+from tidemark.controller.api.documented import answers
+from tidemark.controller.api.names import WhichStream
+from tidemark.controller.charts.spans import FromUs, ToUs, span_of
+from tidemark.controller.charts.store import MAP_WIDTHS_US, MOST_MINUTES, map_rows, need_map
+from tidemark.controller.db.tables import PartitionRow, RollupRow
+from tidemark.controller.evidence.blocks import Cells
+from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.controller.evidence.needs import levels_of
+from tidemark.controller.specs.store import share_ppm_of
+from tidemark.controller.stream_state.live import working_bound_ms
+from tidemark.controller.streams.store import get_stream
+from tidemark.models.chart_slots import Slots, slots_of
+from tidemark.models.need_slots import SLOT_US
+from tidemark.models.progress import PartitionState
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
+
+MostSlots = Annotated[
+    int,
+    Query(
+        ge=2,
+        le=1_000,
+        description="Most slots to answer: minutes, ten minutes, hours or days; the oldest are left out first.",
+    ),
+]
+MostPartitions = Annotated[
+    int, Query(ge=1, le=256, description="Most partitions to answer, by what they cost.")
+]
+
+
+@router.get(
+    "/heatmap",
+    operation_id="getHeatmap",
+    summary="What partitions needed over time",
+    responses=answers("Heatmap", 404, 422, 503),
+)
+def get_heatmap(
+    which: WhichStream,
+    service: TheService,
+    from_us: FromUs = None,
+    to_us: ToUs = None,
+    *,
+    slots: MostSlots = 168,
+    limit: MostPartitions = 64,
+) -> schemas.Heatmap:
+    """Say what each partition needed by slots of time, the most costly partitions first."""
+    with service.database.read() as session:
+        stream_id = get_stream(session, which.job, which.stream).id
+        start_us, end_us = span_of(session, stream_id, from_us, to_us, service.clock())
+        found = _slots(start_us, end_us, slots, session.get(RollupRow, stream_id))
+        share_ppm = share_ppm_of(session, stream_id)
+        rows, total = map_rows(session, stream_id, found, limit)
+        cells = _by_partition(need_map(session, stream_id, found, share_ppm))
+        horizon = horizon_of(session, stream_id, 0)
+        bound_ms = None if horizon is None else working_bound_ms(session, horizon.newest)
+        partitions = [_partition(row, found, cells.get(row.partition, {})) for row in rows]
+    return schemas.Heatmap(
+        job=which.job,
+        stream=which.stream,
+        from_us=found.from_us,
+        to_us=found.until_us,
+        slot_us=found.width_us,
+        slots=list(found.starts_us),
+        share_ppm=share_ppm,
+        bound_ms=bound_ms,
+        total=total,
+        partitions=partitions,
+    )
+
+
+def _slots(from_us: int, until_us: int, most: int, rollup: RollupRow | None) -> Slots:
+    by_minute = min(most, MOST_MINUTES)
+    if -(-until_us // SLOT_US) - from_us // SLOT_US <= by_minute:
+        return slots_of(from_us, until_us, by_minute, levels_of(rollup), MAP_WIDTHS_US)
+    return slots_of(from_us, until_us, most, levels_of(rollup), MAP_WIDTHS_US[1:])
+
+
+def _by_partition(cells: Mapping[int, Cells]) -> dict[str, dict[int, schemas.HeatmapCell]]:
+    found: dict[str, dict[int, schemas.HeatmapCell]] = {}
+    for slot_us, slot in cells.items():
+        for name, need_ms, pairs in zip(slot.names, slot.need_ms, slot.pairs, strict=True):
+            # Made here a thousand times over, from numbers of our own.
+            found.setdefault(name, {})[slot_us] = schemas.HeatmapCell.model_construct(
+                need_ms=need_ms, pairs=pairs
+            )
+    return found
+
+
+def _partition(
+    row: PartitionRow, slots: Slots, cells: Mapping[int, schemas.HeatmapCell]
+) -> schemas.HeatmapPartition:
+    return schemas.HeatmapPartition(
+        partition=row.partition,
+        state=cast("PartitionState | None", row.state),
+        skewed=row.skewed,
+        future=row.last_future_us is not None and row.last_future_us >= slots.from_us,
+        costs_ms=row.costs_ms,
+        cells=[cells.get(slot_us) for slot_us in slots.starts_us],
+    )

@@ -1,0 +1,189 @@
+"""A preview: what would happen if a bound were in force."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from tidemark.controller.api import schemas
+from tidemark.controller.api.dependencies import TheService
+from tidemark.controller.api.documented import answers
+from tidemark.controller.api.names import WhichStream
+from tidemark.controller.bounds.acknowledgements import last_acknowledgement
+from tidemark.controller.charts.what_if import Ground, Outcome, outcome_at
+from tidemark.controller.intake.checks import MAX_DURATION_MS
+from tidemark.controller.specs.store import get_policy
+from tidemark.controller.stream_state.views import latency_answer, milliseconds, share_ppm
+from tidemark.controller.streams.store import get_stream
+from tidemark.models.choice import percent_of
+from tidemark.models.curve import Curve
+from tidemark.models.duration import format_about, format_duration
+from tidemark.models.plural import plural
+from tidemark.models.slo import Policy, Slo
+from tidemark.models.target import PPM
+from tidemark.models.transition import transition_to
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
+
+DAY_US = 86_400_000_000
+
+LEAST_SPAN_US = 60_000_000
+"""Least time reported from which a day is told, in microseconds: what lasted seconds says nothing of a day."""
+
+BoundMs = Annotated[
+    int, Query(ge=0, le=MAX_DURATION_MS, description="The bound to ask about, in milliseconds.")
+]
+
+
+@router.get(
+    "/preview",
+    operation_id="getPreview",
+    summary="What would happen under a bound",
+    responses=answers("Preview", 404, 422, 503),
+)
+def get_preview(which: WhichStream, service: TheService, bound_ms: BoundMs) -> schemas.Preview:
+    """Say what would happen if a bound were in force: what it would keep, how late results would be, and its state."""
+    with service.database.read() as session:
+        stream_id = get_stream(session, which.job, which.stream).id
+        ground = service.grounds.of(session, stream_id, service.clock())
+        policy = get_policy(session, stream_id).value
+        applied = last_acknowledgement(session, stream_id)
+    ceiling_ms = None if applied is None else applied.ceiling_ms
+    found = outcome_at(ground, bound_ms * 1_000)
+    if found is None or ground.basis is None or ground.situation is None:
+        return _unknown(which.job, which.stream, bound_ms, ground)
+    point, situation = found.kept.point, ground.situation
+    greatest_us = ground.basis.curve.needs.value_at_rank(point.rows) if point.rows else None
+    beyond = greatest_us is not None and bound_ms * 1_000 > greatest_us
+    changes = bound_ms * 1_000 != situation.bound_us
+    a_day = _late_a_day(ground, found.kept.late)
+    text = [
+        *_kept(found, ground.basis.curve, bound_ms, a_day),
+        *_verdict(found, ground.slo),
+        *_notes(bound_ms, greatest_us if beyond else None, policy, ceiling_ms),
+    ]
+    return schemas.Preview(
+        job=which.job,
+        stream=which.stream,
+        bound_ms=bound_ms,
+        horizon_ms=ground.horizon_ms,
+        rows=point.rows,
+        late=found.kept.late,
+        late_a_day=a_day,
+        completeness_ppm=share_ppm(point.rows - found.kept.late, point.rows),
+        completeness_least_ppm=found.kept.least_ppm,
+        completeness_most_ppm=found.kept.most_ppm,
+        beyond_evidence=beyond,
+        latency_base_ms=_rounded(point.latency_base_us),
+        **latency_answer(point),
+        state_rows=found.state_rows,
+        state_bytes=found.state_bytes,
+        meets_target=found.meets_target,
+        meets_latency_cap=found.meets_latency_cap,
+        meets_state_cap=found.meets_state_cap,
+        text="; ".join(text),
+        transition=transition_to(situation, bound_ms * 1_000).text if changes else None,
+    )
+
+
+def _unknown(job: str, stream: str, bound_ms: int, ground: Ground) -> schemas.Preview:
+    return schemas.Preview(
+        job=job,
+        stream=stream,
+        bound_ms=bound_ms,
+        horizon_ms=ground.horizon_ms,
+        rows=0,
+        late=0,
+        late_a_day=None,
+        completeness_ppm=None,
+        completeness_least_ppm=None,
+        completeness_most_ppm=None,
+        beyond_evidence=False,
+        latency_base_ms=None,
+        latency_wall_ms=None,
+        latency_at_least_ms=None,
+        latency_unknown="NoWindows",
+        state_rows=None,
+        state_bytes=None,
+        meets_target=None,
+        meets_latency_cap=None,
+        meets_state_cap=None,
+        text="nothing is known of the rows of this stream yet: no report came",
+        transition=None,
+    )
+
+
+def _late_a_day(ground: Ground, late: int) -> int | None:
+    assert ground.basis is not None
+    facts, situation = ground.basis.facts, ground.situation
+    gap_us = 0 if situation is None or situation.batch_gap_us is None else situation.batch_gap_us
+    span_us = facts.to_us - facts.from_us + gap_us
+    return None if span_us < LEAST_SPAN_US else late * DAY_US // span_us
+
+
+def _kept(found: Outcome, curve: Curve, bound_ms: int, a_day: int | None) -> list[str]:
+    point, late = found.kept.point, found.kept.late
+    bound = format_duration(bound_ms * 1_000)
+    if not point.rows:
+        return [f"what a bound of {bound} would keep is not known: no need of any row is"]
+    lost = f"{late:,} of {plural(point.rows, 'row')} would be late"
+    told = [
+        f"a bound of {bound} would keep {percent_of(point.rows - late, point.rows)}: {lost}"
+        + ("" if a_day is None else f", about {a_day:,} a day")
+    ]
+    if point.latency_wall is not None:
+        latency = f"windows would come {point.latency_wall.text()} after their end on average"
+        if point.latency_wall.censored:
+            at_once = curve.at(0).windows_emitted
+            latency += f": {at_once - point.windows_emitted:,} of {at_once:,} would still be open"
+        told.append(latency)
+    if found.state_rows is not None:
+        told.append(f"about {plural(found.state_rows, 'row')} of state")
+    return told
+
+
+def _verdict(found: Outcome, slo: Slo | None) -> list[str]:
+    if slo is None:
+        return ["no SLO is set to hold it against"]
+    target = f"{slo.target_ppm * 100 / PPM:g} %"
+    told = []
+    if found.meets_target is None:
+        told.append(f"there are too few rows to certify the target of {target}")
+    else:
+        told.append(f"it {'meets' if found.meets_target else 'misses'} the target of {target}")
+    if found.meets_latency_cap is not None:
+        cap = format_duration((slo.latency_cap_ms or 0) * 1_000)
+        told.append(f"it is {'within' if found.meets_latency_cap else 'above'} the latency cap of {cap}")
+    if found.meets_state_cap is not None:
+        within = "within" if found.meets_state_cap else "above"
+        told.append(f"it is {within} the state cap of {plural(slo.state_cap_rows or 0, 'row')}")
+    return told
+
+
+def _notes(bound_ms: int, greatest_us: float | None, policy: Policy, ceiling_ms: int | None) -> list[str]:
+    """Return what else has to be known; ``greatest_us`` is the greatest need when the bound is beyond it."""
+    told = []
+    if greatest_us is not None:
+        greatest = format_about(max(greatest_us, 0))
+        told.append(
+            f"no row needed more than {greatest}, so what was seen says nothing of a bound beyond that"
+        )
+    if ceiling_ms is not None and bound_ms > ceiling_ms:
+        told.append(
+            f"the job's ceiling, {format_duration(ceiling_ms * 1_000)}, would close windows before it"
+        )
+    greatest_ms = policy.greatest_bound_ms
+    if greatest_ms is not None and bound_ms > greatest_ms:
+        told.append(f"the policy's greatest bound, {format_duration(greatest_ms * 1_000)}, is below it")
+    if bound_ms < policy.least_bound_ms:
+        told.append(
+            f"the policy's least bound, {format_duration(policy.least_bound_ms * 1_000)}, is above it"
+        )
+    return told
+
+
+def _rounded(time_us: float | None) -> int | None:
+    return milliseconds(None if time_us is None else round(time_us))

@@ -1,0 +1,54 @@
+"""Spans of time in requests: from when to when a chart is asked for."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query
+from sqlalchemy.orm import Session
+
+from tidemark.controller.errors import ErrorItem, InvalidParameterError
+from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.controller.intake.checks import MAX_TIME_US
+from tidemark.models.need_slots import DAY_US
+
+__all__ = ["FromUs", "ToUs", "span_of"]
+
+FromUs = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=MAX_TIME_US,
+        description="Where the span begins, in microseconds since the epoch; a day before its end without it.",
+    ),
+]
+ToUs = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=MAX_TIME_US,
+        description="Where the span ends, in microseconds since the epoch; with the newest batch without it.",
+    ),
+]
+
+
+def span_of(
+    session: Session, stream_id: int, from_us: int | None, to_us: int | None, now_us: int
+) -> tuple[int, int]:
+    """Return start and end of the span that is asked for.
+
+    Raises:
+        InvalidParameterError: when it ends before it begins.
+    """
+    if to_us is None:
+        newest = horizon_of(session, stream_id, 0)
+        to_us = (now_us if newest is None else newest.newest.seen_us) + 1
+        if from_us is not None:
+            # Of a span that begins after the newest batch there is nothing yet, which is no mistake.
+            to_us = max(to_us, from_us + 1)
+    if from_us is None:
+        from_us = max(to_us - DAY_US, 0)
+    if from_us >= to_us:
+        told = f"the span begins at {from_us} and ends at {to_us}; it has to end after it begins"
+        raise InvalidParameterError(f"from_us: {told}", errors=(ErrorItem("from_us", told),))
+    return from_us, to_us

@@ -1,0 +1,227 @@
+"""What charts show of a stream over any span: a series by slot, and a map of what each partition needed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.tables import (
+    NeedBlockRow,
+    NeedSketchRow,
+    NeedSlotRow,
+    PartitionRow,
+    PublishedRow,
+    RolloutRow,
+    RollupRow,
+    SeriesRow,
+)
+from tidemark.controller.evidence.blocks import TEN_MINUTES_US, Cells, cells_of, stored_cells
+from tidemark.controller.evidence.needs import Span, rest_by_slot
+from tidemark.controller.evidence.partition_sums import needs_of_slots
+from tidemark.controller.evidence.series import series_in
+from tidemark.models.chart_slots import Slots
+from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us, merge_all
+from tidemark.models.partition_needs import PartitionNeeds
+from tidemark.models.sketch import Sketch
+from tidemark.models.target import PPM
+
+__all__ = [
+    "MAP_WIDTHS_US",
+    "MOST_MINUTES",
+    "NeedsOfSlot",
+    "SlotFacts",
+    "map_rows",
+    "need_map",
+    "needs_by_slot",
+    "published_by_slot",
+    "rollouts_in",
+    "series_by_slot",
+]
+
+MAP_WIDTHS_US = (SLOT_US, TEN_MINUTES_US, HOUR_US, DAY_US)
+"""Widths of the slots of a map: those by which needs of partitions are kept, in microseconds."""
+
+MOST_MINUTES = 90
+"""Most slots of a minute that a map has: they are not kept ready, and cost a millisecond each."""
+
+SHARES_PPM = (500_000, 900_000)
+
+
+@dataclass(slots=True)
+class SlotFacts:
+    """What the batches of one slot add up to."""
+
+    rows: int = 0
+    pairs: int = 0
+    late_least: int = 0
+    late_most: int = 0
+    unjudged_rows: int = 0
+    future_rows: int = 0
+    newest_us: int = 0
+    bound_ms: int | None = None
+    effective_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsOfSlot:
+    """What the rows of one slot needed, in milliseconds. None is unknown."""
+
+    p50_ms: int | None = None
+    p90_ms: int | None = None
+    target_ms: int | None = None
+    """What the share asked about needed."""
+    max_ms: int | None = None
+
+
+def series_by_slot(session: Session, stream_id: int, slots: Slots) -> dict[int, SlotFacts]:
+    """Return what batches add up to, by the start of their slot; slots without a batch are left out."""
+    found: dict[int, SlotFacts] = {}
+    for row in series_in(session, Span(stream_id, slots.from_us, slots.until_us)):
+        _add(found.setdefault(edge_us(row.slot_us, slots.width_us), SlotFacts()), row)
+    return found
+
+
+def _add(facts: SlotFacts, row: SeriesRow) -> None:
+    facts.rows += row.rows
+    facts.pairs += row.pairs
+    facts.late_least += row.late_least
+    facts.late_most += row.late_most
+    facts.unjudged_rows += row.unjudged_rows
+    facts.future_rows += row.future_rows
+    if row.newest_us >= facts.newest_us:
+        facts.newest_us, facts.bound_ms, facts.effective_ms = row.newest_us, row.bound_ms, row.effective_ms
+
+
+def needs_by_slot(session: Session, stream_id: int, slots: Slots, share_ppm: int) -> dict[int, NeedsOfSlot]:
+    """Return what rows needed, by the start of their slot; slots without a known need are left out."""
+    sketches: dict[int, list[Sketch]] = {}
+    wanted = select(NeedSlotRow.slot_us, NeedSlotRow.sketch)
+    for slot_us, data in session.execute(wanted.where(*Span(stream_id, slots.from_us, slots.until_us).slots)):
+        sketches.setdefault(edge_us(slot_us, slots.width_us), []).append(Sketch.from_bytes(data))
+    merged = {slot_us: some[0] if len(some) == 1 else merge_all(some) for slot_us, some in sketches.items()}
+    return {
+        slot_us: NeedsOfSlot(*(_need_ms(needs, share) for share in (*SHARES_PPM, share_ppm, PPM)))
+        for slot_us, needs in merged.items()
+        if needs.weight
+    }
+
+
+def _need_ms(needs: Sketch, share_ppm: int) -> int | None:
+    need_us = needs.value_at_rank(max(-(-share_ppm * round(needs.weight) // PPM), 1))
+    return None if need_us is None else math.ceil(need_us / 1_000)
+
+
+def published_by_slot(session: Session, stream_id: int, slots: Slots) -> dict[int, int | None]:
+    """Return the bound that the job was told at the end of each slot, by its start; before the first there is none."""
+    rows = session.execute(
+        select(PublishedRow.published_us, PublishedRow.bound_ms)
+        .where(PublishedRow.stream_id == stream_id, PublishedRow.published_us < slots.until_us)
+        .order_by(PublishedRow.generation)
+    ).all()
+    found: dict[int, int | None] = {}
+    number = -1
+    for start_us in slots.starts_us:
+        while number + 1 < len(rows) and rows[number + 1][0] < start_us + slots.width_us:
+            number += 1
+        if number >= 0:
+            found[start_us] = rows[number][1]
+    return found
+
+
+def rollouts_in(session: Session, stream_id: int, slots: Slots, limit: int) -> Sequence[RolloutRow]:
+    """Return up to ``limit`` rollouts that were published, took effect or ended within a span, the newest first."""
+    times = (RolloutRow.published_us, RolloutRow.effective_us, RolloutRow.ended_us)
+    return session.scalars(
+        select(RolloutRow)
+        .where(
+            RolloutRow.stream_id == stream_id,
+            RolloutRow.published_us.is_not(None),
+            or_(*((time >= slots.from_us) & (time < slots.until_us) for time in times)),
+        )
+        .order_by(RolloutRow.id.desc())
+        .limit(limit)
+    ).all()
+
+
+def map_rows(
+    session: Session, stream_id: int, slots: Slots, limit: int
+) -> tuple[Sequence[PartitionRow], int]:
+    """Return up to ``limit`` partitions that may have rows in a span, the most costly first, and how many there are."""
+    seen = (
+        PartitionRow.stream_id == stream_id,
+        PartitionRow.last_seen_us >= slots.from_us,
+        PartitionRow.first_seen_us < slots.until_us,
+    )
+    total = session.scalars(select(func.count()).select_from(PartitionRow).where(*seen)).one()
+    cost, need = PartitionRow.costs_ms, PartitionRow.need_ms
+    rows = session.scalars(
+        select(PartitionRow)
+        .where(*seen)
+        .order_by(cost.is_(None), cost.desc(), need.is_(None), need.desc(), PartitionRow.partition)
+        .limit(limit)
+    ).all()
+    return rows, total
+
+
+def need_map(session: Session, stream_id: int, slots: Slots, share_ppm: int) -> Mapping[int, Cells]:
+    """Return what partitions needed, by the start of the slot; slots without a known need are left out."""
+    width_us, from_us, until_us = slots.width_us, slots.from_us, slots.until_us
+    rollup = session.get(RollupRow, stream_id)
+    made_us = from_us
+    found: dict[int, Cells] = {}
+    if rollup is not None and width_us > SLOT_US:
+        found = stored_cells(
+            session, stream_id, width_us, from_us=from_us, until_us=until_us, share_ppm=share_ppm
+        )
+        mark = {
+            TEN_MINUTES_US: rollup.tens_until_us,
+            HOUR_US: rollup.hour_blocks_until_us,
+            DAY_US: rollup.day_blocks_until_us,
+        }[width_us]
+        made_us = min(max(edge_us(mark, width_us), from_us), until_us)
+        found = {slot_us: cells for slot_us, cells in found.items() if slot_us < made_us}
+    waiting: dict[int, list[PartitionNeeds]] = {}
+    for slot_us, needs in _not_made(session, stream_id, width_us, made_us, until_us):
+        waiting.setdefault(edge_us(slot_us, width_us), []).append(needs)
+    rest = rest_by_slot(session, stream_id, from_us, until_us)
+    for seen_us, needs in rest:
+        slot_us = edge_us(seen_us, width_us)
+        if slot_us >= made_us:
+            waiting.setdefault(slot_us, []).append(needs)
+    for slot_us, some in waiting.items():
+        merged = PartitionNeeds.merged(some)
+        if merged.names:
+            found[slot_us] = cells_of(merged, share_ppm)
+    return found
+
+
+def _not_made(
+    session: Session, stream_id: int, width_us: int, from_us: int, until_us: int
+) -> list[tuple[int, PartitionNeeds]]:
+    """Return the needs of partitions in a span of which no blocks are made, by slots of ``width_us`` or narrower."""
+    found: list[tuple[int, PartitionNeeds]] = []
+    if width_us == DAY_US:
+        # Whole hours are ready; what is left is less than one, unless blocks are still to be made.
+        hours = session.execute(
+            select(NeedBlockRow.slot_us, NeedBlockRow.needs).where(
+                NeedBlockRow.stream_id == stream_id,
+                NeedBlockRow.width_us == HOUR_US,
+                NeedBlockRow.slot_us >= from_us,
+                NeedBlockRow.slot_us < until_us,
+            )
+        )
+        rollup = session.get(RollupRow, stream_id)
+        mark_us = 0 if rollup is None else rollup.hour_blocks_until_us
+        found = [
+            (slot_us, PartitionNeeds.from_bytes(data))
+            for slot_us, data in hours
+            if data is not None and slot_us < mark_us
+        ]
+        from_us = max(from_us, mark_us)
+    slot = NeedSketchRow.slot_us
+    found += needs_of_slots(session, stream_id, slot >= from_us, slot < until_us).items()
+    return found

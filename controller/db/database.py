@@ -1,0 +1,214 @@
+"""The database: connections, transactions, schema version and whether it is there.
+
+SQLite is the embedded default, with one writer at a time; PostgreSQL the real one. A commit is on disk when it
+returns (``synchronous=FULL``), because an acknowledged report must survive the machine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from tidemark.controller.db.checkpoints import MOST_PAGES, Checkpoints
+from tidemark.controller.errors import StoreUnusableError
+from tidemark.controller.intake.counted import COUNTED_REPORTS, NEWLY_COUNTED, CountedReports
+from tidemark.controller.intake.limits import LIMITS, NO_LIMITS, Limits
+
+__all__ = ["ANSWERS_CHANGED", "Database"]
+
+BUSY_TIMEOUT_MS = 10_000
+"""How long SQLite waits for another process's write, in milliseconds; longer than any transaction of ours."""
+
+MIGRATION_LOCK = 0x7469_6465
+"""Key of the PostgreSQL advisory lock under which migrations run, so that two starting processes do not race."""
+
+ANSWERS_CHANGED = "tidemark_answers_changed"
+"""Key of ``Session.info`` by which a transaction says that it changes what some job is told."""
+
+_WRITES = "tidemark_writes"
+
+# A process that is stopped in the middle of a transaction holds up others for so long at the most.
+_POSTGRES: dict[str, Any] = {
+    "pool_pre_ping": True,
+    "connect_args": {"options": "-c idle_in_transaction_session_timeout=15s"},
+}
+
+
+class Database:
+    """The store's database.
+
+    Args:
+        url: SQLAlchemy URL of a SQLite file or of PostgreSQL.
+        limits: how much it takes.
+
+    Raises:
+        StoreUnusableError: when the URL cannot be understood or its driver is not installed.
+    """
+
+    def __init__(self, url: str, limits: Limits = NO_LIMITS) -> None:
+        self.limits = limits
+        self.counted = CountedReports()
+        try:
+            parsed = make_url(url)
+            self.name = parsed.render_as_string(hide_password=True)
+            self.dialect = parsed.get_backend_name()
+            if self.dialect not in {"sqlite", "postgresql"}:
+                raise StoreUnusableError(f"database {self.name}: only SQLite and PostgreSQL are supported")
+            if self.dialect == "sqlite" and parsed.database in {None, "", ":memory:"}:
+                raise StoreUnusableError(
+                    f"database {self.name}: SQLite needs a file, as in sqlite:///tidemark.db"
+                )
+            self._engine = create_engine(
+                parsed,
+                **(_POSTGRES if self.dialect == "postgresql" else {}),
+                # An error is logged with its statement; its values are what callers sent.
+                hide_parameters=True,
+            )
+        except ArgumentError:
+            # The URL is not repeated: what cannot be understood may hold a password anywhere.
+            raise StoreUnusableError(
+                "the database URL cannot be understood; write sqlite:///tidemark.db or "
+                "postgresql+psycopg://user@host/name (TIDEMARK_DATABASE_URL)"
+            ) from None
+        except ModuleNotFoundError as error:
+            raise StoreUnusableError(
+                f"database {self.name}: its driver {error.name!r} is not installed"
+            ) from None
+        if self.dialect == "sqlite":
+            _tune_sqlite(self._engine)
+            self._reader: Engine = self._engine
+            self._writer: Engine = self._engine.execution_options(**{_WRITES: True})
+        else:
+            # One snapshot for all statements of a reading transaction, as SQLite gives.
+            self._reader = self._engine.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+            self._writer = self._engine
+        # SQLite lets one writer in and has others poll; a queue of our own is fair and does not sleep.
+        self._turn = threading.Lock() if self.dialect == "sqlite" else nullcontext()
+        self.checkpoints = (
+            Checkpoints(self._engine.raw_connection, self._turn) if self.dialect == "sqlite" else None
+        )
+        self._told: list[Callable[[], None]] = []
+
+    def when_answers_change(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` after each commit of this process that changed what some job is told, in its thread."""
+        self._told.append(callback)
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """Open a session that reads one snapshot."""
+        with Session(self._reader) as session:
+            yield session
+
+    @contextmanager
+    def write(self, *, keep: bool = True) -> Iterator[Session]:
+        """Open a session that commits at the end; it rolls back when the block raises, or is not to be kept."""
+        info: dict[Any, Any] = {LIMITS: self.limits, COUNTED_REPORTS: self.counted}
+        with self._turn, Session(self._writer, info=info) as session:
+            with session.begin() as transaction:
+                yield session
+                if not keep:
+                    transaction.rollback()
+                    return
+            changed = session.info.get(ANSWERS_CHANGED, False)
+            self.counted.add(session.info.get(NEWLY_COUNTED, {}))
+            if self.checkpoints is not None:
+                self.checkpoints.due()
+        if changed:
+            for callback in self._told:
+                callback()
+
+    def migrate(self) -> None:
+        """Bring the schema to this release's, in one transaction.
+
+        Raises:
+            StoreUnusableError: when the database cannot be opened, or was made by a newer release.
+        """
+        try:
+            with self._turn, self._writer.begin() as connection:
+                if self.dialect == "postgresql":
+                    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+                command.upgrade(_migrations(connection), "head")
+        except CommandError as error:
+            raise StoreUnusableError(
+                f"database {self.name}: its schema is not one this release knows ({error}); was it made by a newer one?"
+            ) from error
+        except DBAPIError as error:
+            told = str(error.orig).strip().splitlines()
+            raise StoreUnusableError(
+                f"database {self.name}: {told[0] if told else type(error.orig).__name__}"
+            ) from error
+        except SQLAlchemyError as error:
+            raise StoreUnusableError(f"database {self.name}: {error}") from error
+
+    def schema_versions(self) -> tuple[str, str]:
+        """Return the schema revision that the database has and the one that this release wants.
+
+        Raises:
+            sqlalchemy.exc.SQLAlchemyError: when the database cannot be reached.
+        """
+        with self._reader.connect() as connection:
+            has = MigrationContext.configure(connection).get_current_revision()
+            wants = ScriptDirectory.from_config(_migrations(connection)).get_current_head()
+        return has or "none", wants or "none"
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """Open a plain connection that may write, for tools that compare schemas."""
+        with self._writer.connect() as connection:
+            yield connection
+
+    def start(self) -> None:
+        """Begin what a server does for its database beside transactions: on SQLite, checkpoints."""
+        if self.checkpoints is not None:
+            self.checkpoints.start()
+
+    def close(self) -> None:
+        """End that, and close all connections."""
+        if self.checkpoints is not None:
+            self.checkpoints.stop()
+        self._engine.dispose()
+
+
+def _migrations(connection: Connection) -> Config:
+    config = Config()
+    # A percent sign in the path would be read as an interpolation.
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+def _tune_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def _connected(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+        # The driver must not begin transactions by itself; _begin does.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute(f"PRAGMA wal_autocheckpoint={MOST_PAGES}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        # A writer takes its lock at once: one that reads first and writes later could find its snapshot stale.
+        writes = connection.get_execution_options().get(_WRITES, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

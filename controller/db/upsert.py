@@ -1,0 +1,133 @@
+"""``INSERT ... ON CONFLICT`` on both databases: the two dialects spell it alike but in different classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import repeat
+from typing import Any
+
+from sqlalchemy import ColumnElement, bindparam, case, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from tidemark.controller.db.tables import Base
+
+__all__ = ["Excluded", "greater", "insert_into", "lesser", "upsert_many"]
+
+Excluded = Any
+"""The row that was to be inserted, by column."""
+
+Changes = Callable[[Excluded], dict[str, ColumnElement[Any]]]
+"""Returns columns by what they become, in terms of the table, the new row and named parameters."""
+
+
+def insert_into(session: Session, table: type[Base]) -> sqlite.Insert | postgresql.Insert:
+    """Return an insert into ``table`` that can say what to do on conflict."""
+    return _insert(session.get_bind().dialect.name, table)
+
+
+def upsert_many(
+    session: Session,
+    table: type[Base],
+    columns: Mapping[str, Sequence[Any]],
+    *,
+    same: Mapping[str, Any],
+    replaced: tuple[str, ...] = (),
+    added: tuple[str, ...] = (),
+    changes: Changes | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> None:
+    """Insert rows; where one is there by its key already, change it.
+
+    Args:
+        session: the session.
+        table: the table.
+        columns: by name a value for each row, in one order for all writers, by the key: rows are locked in it.
+        same: columns that all rows have the same value in.
+        replaced: columns that take the new value.
+        added: columns that the new value is added to.
+        changes: what other columns become; a function that lives as long as the module.
+        parameters: values of the named parameters in ``changes``.
+    """
+    size = len(next(iter(columns.values())))
+    if not size:
+        return
+    names, given = (*columns, *same), parameters or {}
+    if session.get_bind().dialect.name == "postgresql":
+        arrays = {**columns, **{name: [value] * size for name, value in same.items()}}
+        session.execute(_of_arrays(table, names, replaced, added, changes), {**arrays, **given})
+    else:
+        # Straight to the driver: rows by the thousand are not worth looking at one by one.
+        sql, order, literals = _of_rows(table, names, replaced, added, changes)
+        once = {**same, **literals, **given}
+        values = zip(*(columns.get(name) or repeat(once[name], size) for name in order), strict=True)
+        session.connection().exec_driver_sql(sql, list(values))
+
+
+def greater(old: InstrumentedAttribute[int], new: ColumnElement[int]) -> ColumnElement[int]:
+    """Return the greater of two values, which the two databases name differently."""
+    return case((new > old, new), else_=old)
+
+
+def lesser(old: InstrumentedAttribute[int], new: ColumnElement[int]) -> ColumnElement[int]:
+    """Return the lesser of two values."""
+    return case((new < old, new), else_=old)
+
+
+def _insert(dialect: str, table: type[Base]) -> sqlite.Insert | postgresql.Insert:
+    target: Any = table.__table__
+    return postgresql.insert(target) if dialect == "postgresql" else sqlite.insert(target)
+
+
+# Statements are made once: making one takes longer than running it.
+
+
+@cache
+def _of_rows(
+    table: type[Base],
+    names: tuple[str, ...],
+    replaced: tuple[str, ...],
+    added: tuple[str, ...],
+    changes: Changes | None,
+) -> tuple[str, tuple[str, ...], dict[str, Any]]:
+    """Return the statement's text, which parameter stands at each of its places, and those that no row holds."""
+    insert: Any = _insert("sqlite", table)
+    done = insert.on_conflict_do_update(**_on_conflict(table, insert, replaced, added, changes))
+    text = done.compile(dialect=sqlite.dialect(), column_keys=list(names))
+    literals = {name: value for name, value in text.params.items() if name not in names}
+    return str(text), tuple(text.positiontup), literals
+
+
+@cache
+def _of_arrays(
+    table: type[Base],
+    names: tuple[str, ...],
+    replaced: tuple[str, ...],
+    added: tuple[str, ...],
+    changes: Changes | None,
+) -> postgresql.Insert:
+    # One statement with an array for each column: the server plans it once, and nothing is sent row by row.
+    columns: Any = table.__table__.columns
+    insert: Any = _insert("postgresql", table)
+    arrays = [bindparam(name, type_=postgresql.ARRAY(columns[name].type)) for name in names]
+    source = func.unnest(*arrays).table_valued(*names).render_derived()
+    filled = insert.from_select(names, select(*(source.c[name] for name in names)))
+    done: postgresql.Insert = filled.on_conflict_do_update(
+        **_on_conflict(table, insert, replaced, added, changes)
+    )
+    return done
+
+
+def _on_conflict(
+    table: type[Base], insert: Any, replaced: tuple[str, ...], added: tuple[str, ...], changes: Changes | None
+) -> dict[str, Any]:
+    columns: Any = table.__table__.columns
+    return {
+        "index_elements": [column.name for column in table.__table__.primary_key],
+        "set_": {
+            **{name: insert.excluded[name] for name in replaced},
+            **{name: columns[name] + insert.excluded[name] for name in added},
+            **(changes(insert.excluded) if changes else {}),
+        },
+    }

@@ -1,0 +1,92 @@
+"""Whether a job's ceiling leaves room for Live.
+
+In Live the ceiling is all that holds the watermark back when the controller or the control stream is gone, and Spark
+takes the greater of the two watermarks at all times. So it has to be above the bound and the distance of the slowest
+partition: below, the ceiling closes windows that live control would still hold open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.bounds.acknowledgements import last_acknowledgement
+from tidemark.controller.bounds.publication import last_published
+from tidemark.controller.evidence.horizon import Horizon
+from tidemark.controller.partitions.store import skew_in
+from tidemark.controller.stream_state.live import newest_state
+from tidemark.models.duration import format_about, format_duration
+
+__all__ = ["NO_CEILING", "Room", "room_in"]
+
+NO_CEILING = "the job's call has no ceiling="
+"""Why a job cannot run in Live."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a ceiling has to leave room for, and the ceiling. Times are in milliseconds."""
+
+    ceiling_ms: int | None
+    """The ceiling that the job last acknowledged; None when its call has none."""
+    bound_ms: int = 0
+    """The bound in use; 0 when none is known."""
+    skew_ms: int = 0
+    """How far the slowest partition is behind the stream's greatest event time; 0 when it is not known."""
+    partition: str | None = None
+    """Which partition that is; None when it is not known."""
+
+    @property
+    def needed_ms(self) -> int:
+        """The least ceiling that leaves room."""
+        return self.bound_ms + self.skew_ms
+
+    @property
+    def too_low(self) -> bool:
+        """Whether there is a ceiling and it is too low."""
+        return self.ceiling_ms is not None and self.ceiling_ms < self.needed_ms
+
+    @property
+    def needed(self) -> str:
+        """What takes how much of the room, in words."""
+        told = f"{_about(self.bound_ms)} of bound"
+        if self.partition is None:
+            return told
+        behind = f"{_about(self.skew_ms)} by which partition {self.partition!r} is behind"
+        return f"{_about(self.needed_ms)}: {told} and {behind}"
+
+
+def room_in(
+    session: Session, stream_id: int, horizon: Horizon | None, batch_gap_us: int | None
+) -> Room | None:
+    """Return what is known of a stream's ceiling; None while the job has acknowledged nothing.
+
+    Args:
+        session: the session.
+        stream_id: the stream.
+        horizon: its batches; None without reports.
+        batch_gap_us: its typical gap between batches, in microseconds; None when it is not known.
+    """
+    applied = last_acknowledgement(session, stream_id)
+    if applied is None:
+        return None
+    if horizon is None:
+        return Room(applied.ceiling_ms, applied.bound_ms)
+    live = newest_state(session, horizon.newest).live
+    bound_ms = horizon.newest.bound_ms
+    if live is not None and bound_ms >= live.ceiling_ms:
+        # The plan of a live run holds its ceiling; what partitions keep to is what was published.
+        published = last_published(session, stream_id, pinned=False)
+        bound_ms = 0 if published is None else published.bound_ms or 0
+    skew = skew_in(session, horizon, batch_gap_us)
+    if skew is None:
+        return Room(applied.ceiling_ms, bound_ms)
+    return Room(applied.ceiling_ms, bound_ms, -(-skew.behind_us // 1_000), skew.partition)
+
+
+def _about(duration_ms: int) -> str:
+    # To the millisecond where it is short, since a ceiling is copied from here.
+    return (
+        format_duration(duration_ms * 1_000) if duration_ms < 120_000 else format_about(duration_ms * 1_000)
+    )

@@ -1,0 +1,1 @@
+"""The decision log: what changed, when, why, and by whom."""

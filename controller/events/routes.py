@@ -1,0 +1,88 @@
+"""Events: what changed, when, why, and by whom."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from tidemark.controller.access.authorize import ThePrincipal
+from tidemark.controller.api.cursors import Cursor, Limit, decode_number_cursor, encode_cursor
+from tidemark.controller.api.dependencies import TheService
+from tidemark.controller.api.documented import answers
+from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.schemas import EventPage
+from tidemark.controller.api.visible import in_reach
+from tidemark.controller.events.store import list_events
+from tidemark.controller.rollout.views import event_answer
+from tidemark.controller.streams.store import get_stream
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["events"])
+of_stream = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["events"])
+
+OfKind = Annotated[
+    str | None,
+    Query(
+        max_length=40,
+        pattern="^[A-Za-z]+$",
+        description="Only events of this kind.",
+        examples=["RolloutRolledBack"],
+    ),
+]
+
+
+@router.get(
+    "/v1/events",
+    operation_id="listEvents",
+    summary="List events of the fleet",
+    responses=answers("EventPage", 422, 503),
+)
+def list_all(
+    service: TheService,
+    principal: ThePrincipal,
+    kind: OfKind = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> EventPage:
+    """List the events of every stream in reach, the newest first."""
+    before = decode_number_cursor(cursor)
+    with service.database.read() as session:
+        pairs = in_reach(
+            principal,
+            lambda position, most: list_events(session, position, most, kind=kind),
+            job=lambda pair: pair[1].job,
+            position=lambda pair: pair[0].id,
+            after=before,
+            limit=limit + 1,
+        )
+    page = pairs[:limit]
+    return EventPage(
+        events=[event_answer(event, stream) for event, stream in page],
+        next_cursor=encode_cursor(str(page[-1][0].id)) if len(pairs) > limit else None,
+    )
+
+
+@of_stream.get(
+    "/events",
+    operation_id="listStreamEvents",
+    summary="List a stream's events",
+    responses=answers("EventPage", 404, 422, 503),
+)
+def list_of_stream(
+    which: WhichStream, service: TheService, kind: OfKind = None, limit: Limit = 100, cursor: Cursor = None
+) -> EventPage:
+    """List the stream's events, the newest first."""
+    before = decode_number_cursor(cursor)
+    with service.database.read() as session:
+        stream = get_stream(session, which.job, which.stream)
+        pairs = list_events(session, before, limit + 1, stream_id=stream.id, kind=kind)
+    page = pairs[:limit]
+    return EventPage(
+        events=[event_answer(event, of) for event, of in page],
+        next_cursor=encode_cursor(str(page[-1][0].id)) if len(pairs) > limit else None,
+    )
+
+
+router.include_router(of_stream)

@@ -1,0 +1,183 @@
+"""Blocks: what each partition needed in ten minutes, an hour or a day that is over, ready to be shown.
+
+They are made from the needs of partitions once the span is over, and made again when a report comes late: whoever
+counts needs in a span that is over sets the mark back (``undo_blocks``). What is not over yet is read as it stands.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.tables import NeedBlockRow, NeedSketchRow, RollupRow
+from tidemark.controller.db.upsert import upsert_many
+from tidemark.controller.evidence.partition_sums import needs_in_slots
+from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us
+from tidemark.models.partition_needs import PartitionNeeds
+
+__all__ = [
+    "TEN_MINUTES_US",
+    "Cells",
+    "cells_of",
+    "forget_blocks",
+    "make_block",
+    "renew_block",
+    "stored_cells",
+    "undo_blocks",
+]
+
+TEN_MINUTES_US = 10 * SLOT_US
+"""Width of the narrowest block in microseconds."""
+
+_MARKS = {
+    TEN_MINUTES_US: "tens_until_us",
+    HOUR_US: "hour_blocks_until_us",
+    DAY_US: "day_blocks_until_us",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """What partitions needed in one slot."""
+
+    names: Sequence[str]
+    """The partitions with rows in it."""
+    need_ms: Sequence[int]
+    """The bound that admits the share of each one's pairs, in milliseconds, not below 0."""
+    pairs: Sequence[int]
+    """How many (row, key) pairs of known need each has."""
+
+
+def cells_of(needs: PartitionNeeds, share_ppm: int) -> Cells:
+    """Return what each partition needs."""
+    bounds = np.maximum(np.ceil(needs.needs_at(share_ppm) / 1_000), 0).astype(np.int64)
+    return Cells(needs.names, bounds.tolist(), needs.pairs.tolist())
+
+
+def stored_cells(
+    session: Session, stream_id: int, width_us: int, *, from_us: int, until_us: int, share_ppm: int
+) -> dict[int, Cells]:
+    """Return the blocks of one width that begin in a span, by their start.
+
+    Those that were made for another share, before the target changed, are worked out anew from the needs.
+    """
+    of = NeedBlockRow
+    rows = session.execute(
+        select(of.slot_us, of.share_ppm, of.cells).where(
+            of.stream_id == stream_id, of.width_us == width_us, of.slot_us >= from_us, of.slot_us < until_us
+        )
+    ).all()
+    return {
+        slot_us: Cells(*json.loads(cells))
+        if made_ppm == share_ppm
+        else cells_of(_needs_of(session, stream_id, width_us, slot_us), share_ppm)
+        for slot_us, made_ppm, cells in rows
+    }
+
+
+def renew_block(session: Session, stream_id: int, share_ppm: int) -> bool:
+    """Make the newest block again that was made for another share; return False when there is none.
+
+    Since the newest comes first, the oldest block of a width tells whether any is left.
+    """
+    of = NeedBlockRow
+    for width_us in _MARKS:
+        blocks = select(of).where(of.stream_id == stream_id, of.width_us == width_us)
+        oldest = session.scalars(blocks.order_by(of.slot_us).limit(1)).one_or_none()
+        if oldest is None or oldest.share_ppm == share_ppm:
+            continue
+        row = session.scalars(
+            blocks.where(of.share_ppm != share_ppm).order_by(of.slot_us.desc()).limit(1)
+        ).one()
+        row.cells = _json(cells_of(_needs_of(session, stream_id, width_us, row.slot_us), share_ppm))
+        row.share_ppm = share_ppm
+        return True
+    return False
+
+
+def _needs_of(session: Session, stream_id: int, width_us: int, slot_us: int) -> PartitionNeeds:
+    """Return the needs that a block was made from: kept beside an hour, and by the minute for as long as ten are."""
+    if width_us >= HOUR_US:
+        needs = _of_hours(session, stream_id, slot_us, slot_us + width_us)
+        if needs.names:
+            return needs
+    of = NeedSketchRow
+    return needs_in_slots(session, stream_id, of.slot_us >= slot_us, of.slot_us < slot_us + width_us)
+
+
+def _json(cells: Cells) -> str:
+    return json.dumps([cells.names, cells.need_ms, cells.pairs], separators=(",", ":"), ensure_ascii=False)
+
+
+def make_block(session: Session, rollup: RollupRow, width_us: int, until_us: int, share_ppm: int) -> bool:
+    """Make the next block of one width that is over before ``until_us``; return False when there is none."""
+    stream_id, mark = rollup.stream_id, _MARKS[width_us]
+    from_us: int = getattr(rollup, mark)
+    if width_us == DAY_US:
+        until_us = min(until_us, rollup.hour_blocks_until_us)
+    first_us = _first(session, stream_id, from_us, until_us, width_us)
+    slot_us = None if first_us is None else edge_us(first_us, width_us)
+    if slot_us is None or slot_us + width_us > until_us:
+        return False
+    end_us = slot_us + width_us
+    if width_us == DAY_US:
+        needs = _of_hours(session, stream_id, slot_us, end_us)
+    else:
+        of = NeedSketchRow
+        needs = needs_in_slots(
+            session, stream_id, of.slot_us >= slot_us, of.slot_us < end_us, of.width_us <= width_us
+        )
+    block = {
+        "width_us": width_us,
+        "slot_us": slot_us,
+        "share_ppm": share_ppm,
+        "cells": _json(cells_of(needs, share_ppm)),
+        "needs": needs.to_bytes() if width_us == HOUR_US else None,
+    }
+    key = {"stream_id": [stream_id]}
+    upsert_many(session, NeedBlockRow, key, same=block, replaced=("share_ppm", "cells", "needs"))
+    setattr(rollup, mark, end_us)
+    return True
+
+
+def undo_blocks(rollup: RollupRow, seen_us: int) -> None:
+    """Have the blocks made again that hold what was seen at a time."""
+    for width_us, mark in _MARKS.items():
+        setattr(rollup, mark, min(getattr(rollup, mark), edge_us(seen_us, width_us)))
+
+
+def forget_blocks(session: Session, stream_id: int, width_us: int, before_us: int) -> None:
+    """Delete the blocks of one width that begin before a time."""
+    session.execute(
+        delete(NeedBlockRow).where(
+            NeedBlockRow.stream_id == stream_id,
+            NeedBlockRow.width_us == width_us,
+            NeedBlockRow.slot_us < before_us,
+        )
+    )
+
+
+def _first(session: Session, stream_id: int, from_us: int, until_us: int, width_us: int) -> int | None:
+    of = NeedBlockRow if width_us == DAY_US else NeedSketchRow
+    wanted = select(func.min(of.slot_us)).where(
+        of.stream_id == stream_id, of.slot_us >= from_us, of.slot_us < until_us
+    )
+    narrow = of.width_us == HOUR_US if width_us == DAY_US else of.width_us <= width_us
+    return session.scalars(wanted.where(narrow)).one()
+
+
+def _of_hours(session: Session, stream_id: int, from_us: int, until_us: int) -> PartitionNeeds:
+    hours = session.scalars(
+        select(NeedBlockRow.needs).where(
+            NeedBlockRow.stream_id == stream_id,
+            NeedBlockRow.width_us == HOUR_US,
+            NeedBlockRow.slot_us >= from_us,
+            NeedBlockRow.slot_us < until_us,
+        )
+    )
+    return PartitionNeeds.merged([PartitionNeeds.from_bytes(data) for data in hours if data is not None])

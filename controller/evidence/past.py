@@ -1,0 +1,57 @@
+"""Any span of the past: what its batches needed, add up to, and when they would have emitted, as far as it is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.tables import ReportRow, RollupRow
+from tidemark.controller.evidence.horizon import emissions_in
+from tidemark.controller.evidence.hourly_sums import Sums, sums_in
+from tidemark.controller.evidence.needs import Span, levels_of, needs_in
+from tidemark.models.curve import Curve
+
+__all__ = ["Past", "past_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is known of a stream over a span that begins and ends on the edges of slots."""
+
+    span: Span
+    """The span; it holds the one that was asked for, as far as that is kept."""
+    sums: Sums | None
+    """What its reports add up to; None without any."""
+    curve: Curve
+    """Completeness and latency by bound; without latency where the reports themselves are aged out."""
+    bound_ms: int | None
+    """The bound in use in its newest batch; None where its reports are aged out."""
+
+
+def past_of(session: Session, stream_id: int, from_us: int, until_us: int) -> Past:
+    """Return what is known of a stream from ``from_us`` to ``until_us``.
+
+    Older needs are kept by the hour or the day: the span is widened to the edges of the slots that are there.
+    """
+    rollup = session.get(RollupRow, stream_id)
+    levels = levels_of(rollup)
+    start_us, end_us = levels.slot_us(from_us), levels.ceiling_us(until_us)
+    if rollup is not None:
+        start_us = max(start_us, rollup.needs_from_us)
+    span = Span(stream_id, start_us, max(start_us, end_us))
+    newest = session.scalars(
+        select(ReportRow)
+        .where(*span.reports)
+        .order_by(ReportRow.seen_us.desc(), ReportRow.batch_id.desc(), ReportRow.query_id.desc())
+        .limit(1)
+    ).one_or_none()
+    whole = rollup is None or start_us >= rollup.reports_from_us
+    emissions = emissions_in(session, span, newest) if newest is not None and whole else None
+    return Past(
+        span,
+        sums_in(session, span),
+        Curve(needs_in(session, span), emissions),
+        None if newest is None else newest.bound_ms,
+    )

@@ -1,0 +1,356 @@
+"""Rolling up and ageing out: small steps, each one transaction under the stream's lock.
+
+A step moves counts from one place to another and the mark that says where they are with them, so it is done or it is
+not, and any process may do the next one at any time. What is counted back from is the stream's newest batch and not
+the clock, so that a stream that has fallen silent keeps its evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import ColumnElement, delete, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from tidemark.controller.db.tables import (
+    EventRow,
+    LedgerKeyRow,
+    LedgerRow,
+    NeedSketchRow,
+    NeedSlotRow,
+    QueryRow,
+    ReportBodyRow,
+    ReportHourRow,
+    ReportRow,
+    RollupRow,
+    StreamRow,
+)
+from tidemark.controller.db.upsert import insert_into
+from tidemark.controller.evidence.blocks import TEN_MINUTES_US, forget_blocks, make_block, renew_block
+from tidemark.controller.evidence.hourly_sums import add_to_hours
+from tidemark.controller.evidence.partition_sums import slide_sums
+from tidemark.controller.evidence.series import forget_series
+from tidemark.controller.intake.count_waiting import MOST_REPORTS, count_waiting
+from tidemark.controller.specs.store import horizon_ms_of, share_ppm_of
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.horizon import horizon_from_us
+from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us, merge_all
+from tidemark.models.retention import Retention
+from tidemark.models.sketch import Sketch
+
+__all__ = ["STEPS", "Step", "locked_rollup", "move_horizon"]
+
+MOST_ROWS = 20_000
+"""How many rows of the ledger one step deletes."""
+
+COUNTED_AFTER_US = 2 * SLOT_US
+"""Time after which what was seen is counted by partition as a rule, in microseconds."""
+
+Step = Callable[[Session, RollupRow, int, Retention], bool]
+"""Does one step for the stream of a locked roll-up whose newest batch was seen at a time; False: nothing to do."""
+
+
+def locked_rollup(session: Session, stream_id: int) -> tuple[RollupRow, int] | None:
+    """Lock a stream and return how far it is rolled up, and when its newest batch was seen; None without reports."""
+    session.execute(select(StreamRow.id).where(StreamRow.id == stream_id).with_for_update())
+    newest_us: int | None = session.scalars(
+        select(func.max(ReportRow.seen_us)).where(ReportRow.stream_id == stream_id)
+    ).one()
+    if newest_us is None:
+        return None
+    rollup = session.get(RollupRow, stream_id)
+    if rollup is None:
+        rollup = RollupRow(
+            stream_id=stream_id,
+            hours_until_us=0,
+            days_until_us=0,
+            split_report_id=0,
+            ledger_report_id=0,
+            needs_from_us=0,
+            reports_from_us=0,
+            bodies_from_us=0,
+        )
+        session.add(rollup)
+        session.flush()
+    return rollup, newest_us
+
+
+def count_partitions(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
+    """Count reports by partition, once their minute is over or many wait."""
+    waiting = session.execute(
+        select(func.count(), func.min(ReportRow.seen_us)).where(
+            ReportRow.stream_id == rollup.stream_id, ReportRow.id > rollup.split_report_id
+        )
+    ).one()
+    if not waiting[0] or (waiting[0] < MOST_REPORTS and waiting[1] >= edge_us(newest_us, SLOT_US) - SLOT_US):
+        return False
+    return count_waiting(session, rollup)
+
+
+def move_horizon(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
+    """Have the sum of the partitions' needs begin where the stream's horizon does."""
+    from_us = horizon_from_us(newest_us, horizon_ms_of(session, rollup.stream_id))
+    return slide_sums(session, rollup.stream_id, from_us)
+
+
+def make_blocks(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
+    """Make the next block of what partitions needed, once its time is over and its reports are counted."""
+    share_ppm = share_ppm_of(session, rollup.stream_id)
+    until_us = newest_us - COUNTED_AFTER_US
+    return any(
+        make_block(session, rollup, width_us, until_us, share_ppm)
+        for width_us in (TEN_MINUTES_US, HOUR_US, DAY_US)
+    )
+
+
+def renew_blocks(session: Session, rollup: RollupRow, _: int, __: Retention) -> bool:
+    """Make the next block again that is about another share than the target is now."""
+    return renew_block(session, rollup.stream_id, share_ppm_of(session, rollup.stream_id))
+
+
+def roll_hour(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
+    """Make one hour of the next hour of minutes, and sum up its reports."""
+    first_us: int | None = session.scalars(
+        select(func.min(ReportRow.seen_us)).where(
+            ReportRow.stream_id == rollup.stream_id, ReportRow.seen_us >= rollup.hours_until_us
+        )
+    ).one()
+    if first_us is None:
+        return False
+    hour_us = edge_us(first_us, HOUR_US)
+    if hour_us + HOUR_US > newest_us - retention.minutes_us:
+        return False
+    _widen(session, rollup.stream_id, hour_us, HOUR_US)
+    add_to_hours(
+        session,
+        session.scalars(
+            select(ReportRow)
+            .where(
+                ReportRow.stream_id == rollup.stream_id,
+                ReportRow.seen_us >= hour_us,
+                ReportRow.seen_us < hour_us + HOUR_US,
+            )
+            .order_by(ReportRow.id)
+        ),
+    )
+    rollup.hours_until_us = hour_us + HOUR_US
+    forget_series(session, rollup.stream_id, SLOT_US, rollup.hours_until_us)
+    forget_blocks(session, rollup.stream_id, TEN_MINUTES_US, rollup.hours_until_us)
+    return True
+
+
+def roll_day(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
+    """Make one day of the next day of hours."""
+    first_us: int | None = session.scalars(
+        select(func.min(NeedSlotRow.slot_us)).where(
+            NeedSlotRow.stream_id == rollup.stream_id,
+            NeedSlotRow.slot_us >= rollup.days_until_us,
+            NeedSlotRow.slot_us < rollup.hours_until_us,
+        )
+    ).one()
+    if first_us is None:
+        return False
+    day_us = edge_us(first_us, DAY_US)
+    if day_us + DAY_US > min(newest_us - retention.hours_us, rollup.hours_until_us):
+        return False
+    _widen(session, rollup.stream_id, day_us, DAY_US)
+    rollup.days_until_us = day_us + DAY_US
+    forget_blocks(session, rollup.stream_id, HOUR_US, rollup.days_until_us)
+    return True
+
+
+def forget_bodies(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
+    """Delete bodies of old reports; they are counted everywhere by then."""
+    until_us = newest_us - retention.bodies_us
+    ids = session.scalars(
+        select(ReportRow.id)
+        .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
+        .where(
+            ReportRow.stream_id == rollup.stream_id,
+            ReportRow.seen_us < until_us,
+            # What came before is gone; a late report may lie there all the same, and goes with the facts.
+            ReportRow.seen_us >= rollup.bodies_from_us - DAY_US,
+            ReportRow.id <= rollup.split_report_id,
+        )
+        .order_by(ReportRow.seen_us)
+        .limit(MOST_REPORTS)
+    ).all()
+    if not ids:
+        rollup.bodies_from_us = max(rollup.bodies_from_us, until_us)
+        return False
+    session.execute(delete(ReportBodyRow).where(ReportBodyRow.report_id.in_(ids)))
+    return True
+
+
+def forget_reports(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
+    """Delete facts of old reports; from then on none of that time is taken, since it could be one of them again."""
+    until_us = min(newest_us - retention.reports_us, rollup.hours_until_us)
+    rows = session.execute(
+        select(ReportRow.id, ReportRow.query_id, ReportRow.batch_id, ReportRow.max_event_time_us)
+        .where(
+            ReportRow.stream_id == rollup.stream_id,
+            ReportRow.seen_us < until_us,
+            # By the batch's own time too: that is what tells whether it comes again.
+            ReportRow.started_us < until_us,
+            ReportRow.id <= rollup.split_report_id,
+        )
+        .order_by(ReportRow.seen_us)
+        .limit(MOST_REPORTS)
+    ).all()
+    if not rows:
+        return False
+    rollup.reports_from_us = max(rollup.reports_from_us, until_us)
+    for row in rows:
+        query = session.get_one(QueryRow, (rollup.stream_id, row.query_id))
+        query.gone_batch = max(row.batch_id, query.gone_batch or 0)
+        if row.max_event_time_us is not None:
+            before = query.gone_max_event_time_us
+            query.gone_max_event_time_us = max(
+                row.max_event_time_us, row.max_event_time_us if before is None else before
+            )
+    ids = [row.id for row in rows]
+    session.execute(delete(ReportBodyRow).where(ReportBodyRow.report_id.in_(ids)))
+    session.execute(delete(ReportRow).where(ReportRow.id.in_(ids)))
+    return True
+
+
+def forget_ledger(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
+    """Delete keys of the ledger that no kept batch can emit any more and that are older than is asked for."""
+    oldest = session.scalars(
+        select(ReportRow.watermark_ms)
+        .where(ReportRow.stream_id == rollup.stream_id)
+        .order_by(ReportRow.seen_us)
+        .limit(1)
+    ).one()
+    until_us = min(newest_us - retention.ledger_us, oldest * SPARK_TICK_US)
+    old = (LedgerRow.stream_id == rollup.stream_id, LedgerRow.key_us < until_us)
+    # Whole keys: half of a key's partitions would be a wrong window.
+    last_us = session.scalars(
+        select(LedgerRow.key_us).where(*old).order_by(LedgerRow.key_us).offset(MOST_ROWS).limit(1)
+    ).one_or_none()
+    until_us = until_us if last_us is None else last_us + 1
+    session.execute(
+        delete(LedgerRow).where(LedgerRow.stream_id == rollup.stream_id, LedgerRow.key_us < until_us)
+    )
+    deleted = session.execute(
+        delete(LedgerKeyRow).where(LedgerKeyRow.stream_id == rollup.stream_id, LedgerKeyRow.key_us < until_us)
+    )
+    if not _count(deleted):
+        return False
+    rollup.ledger_from_us = max(
+        until_us, until_us if rollup.ledger_from_us is None else rollup.ledger_from_us
+    )
+    return True
+
+
+def forget_needs(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
+    """Delete needs and sums of the oldest days."""
+    until_us = edge_us(newest_us - retention.days_us, DAY_US)
+    until_us = min(until_us, rollup.days_until_us)
+    if until_us <= rollup.needs_from_us:
+        return False
+    tables: list[tuple[type[NeedSlotRow | NeedSketchRow | ReportHourRow], ColumnElement[bool]]] = [
+        (NeedSlotRow, _before(NeedSlotRow.stream_id, NeedSlotRow.slot_us, rollup, until_us)),
+        (NeedSketchRow, _before(NeedSketchRow.stream_id, NeedSketchRow.slot_us, rollup, until_us)),
+        (ReportHourRow, _before(ReportHourRow.stream_id, ReportHourRow.slot_us, rollup, until_us)),
+    ]
+    for table, old in tables:
+        session.execute(delete(table).where(old))
+    forget_series(session, rollup.stream_id, HOUR_US, until_us)
+    forget_blocks(session, rollup.stream_id, DAY_US, until_us)
+    rollup.needs_from_us = until_us
+    return True
+
+
+def forget_events(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
+    """Delete old events."""
+    ids = session.scalars(
+        select(EventRow.id)
+        .where(EventRow.stream_id == rollup.stream_id, EventRow.at_us < newest_us - retention.events_us)
+        .order_by(EventRow.id)
+        .limit(MOST_REPORTS)
+    ).all()
+    if not ids:
+        return False
+    session.execute(delete(EventRow).where(EventRow.id.in_(ids)))
+    return True
+
+
+STEPS: tuple[Step, ...] = (
+    count_partitions,
+    move_horizon,
+    make_blocks,
+    roll_hour,
+    roll_day,
+    forget_bodies,
+    forget_reports,
+    forget_ledger,
+    forget_needs,
+    forget_events,
+    renew_blocks,
+)
+"""All kinds of steps, in an order in which each finds what the ones before it have made ready."""
+
+
+def _widen(session: Session, stream_id: int, from_us: int, width_us: int) -> None:
+    """Put all slots from ``from_us`` on for ``width_us`` into one."""
+    slots = session.scalars(
+        select(NeedSlotRow).where(
+            NeedSlotRow.stream_id == stream_id,
+            NeedSlotRow.slot_us >= from_us,
+            NeedSlotRow.slot_us < from_us + width_us,
+        )
+    ).all()
+    if slots:
+        merged = merge_all(Sketch.from_bytes(slot.sketch) for slot in slots)
+        # Above every version that a reader may hold of the slot at the same start.
+        version = max(slot.version for slot in slots) + 1
+        for slot in slots:
+            session.delete(slot)
+        session.flush()
+        session.add(
+            NeedSlotRow(
+                stream_id=stream_id,
+                slot_us=from_us,
+                version=version,
+                sketch=merged.to_bytes(),
+                width_us=width_us,
+            )
+        )
+    of_span = (
+        NeedSketchRow.stream_id == stream_id,
+        NeedSketchRow.slot_us >= from_us,
+        NeedSketchRow.slot_us < from_us + width_us,
+    )
+    found: dict[str, list[Sketch]] = {}
+    for name, data in session.execute(select(NeedSketchRow.partition, NeedSketchRow.sketch).where(*of_span)):
+        found.setdefault(name, []).append(Sketch.from_bytes(data))
+    session.execute(delete(NeedSketchRow).where(*of_span))
+    if found:
+        session.execute(
+            insert_into(session, NeedSketchRow),
+            [
+                {
+                    "stream_id": stream_id,
+                    "slot_us": from_us,
+                    "partition": name,
+                    "sketch": merge_all(sketches).to_bytes(),
+                    "width_us": width_us,
+                }
+                for name, sketches in sorted(found.items())
+            ],
+        )
+
+
+def _before(
+    stream_id: InstrumentedAttribute[int],
+    slot_us: InstrumentedAttribute[int],
+    rollup: RollupRow,
+    until_us: int,
+) -> ColumnElement[bool]:
+    return (stream_id == rollup.stream_id) & (slot_us < until_us)
+
+
+def _count(result: object) -> int:
+    count: int = result.rowcount  # type: ignore[attr-defined]  # a deletion has it
+    return count

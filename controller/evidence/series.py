@@ -1,0 +1,197 @@
+"""What the reports of a stream add up to by the minute and the hour: charts and sums over long spans read these.
+
+Reports are counted in it together with the needs of their partitions (``RollupRow.split_report_id``), so a reader adds
+the newest ones from the reports themselves. What is rolled up by the hour has no minutes any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Select, delete, func, select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.tables import ReportRow, RollupRow, SeriesRow
+from tidemark.controller.evidence.horizon import effective_ms
+from tidemark.controller.evidence.needs import Span, levels_of
+from tidemark.models.need_slots import HOUR_US, SLOT_US, Levels, edge_us
+
+__all__ = ["SeriesSums", "add_to_series", "forget_series", "series_in", "series_sums"]
+
+WIDTHS = (SLOT_US, HOUR_US)
+
+ADDED = ("batches", "rows", "pairs", "late_least", "late_most", "unjudged_rows", "future_rows")
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesSums:
+    """What the reports of a span add up to."""
+
+    batches: int
+    rows: int
+    pairs: int
+    """(Row, key) pairs that were judged."""
+    late_least: int
+    late_most: int
+    unjudged: int
+    """Pairs of unknown fate, at the most."""
+
+    @property
+    def counted(self) -> int:
+        """Pairs that arrived."""
+        return self.pairs + self.unjudged
+
+
+def add_to_series(session: Session, levels: Levels, reports: Sequence[ReportRow]) -> None:
+    """Count reports of one stream, which is locked."""
+    slots: dict[tuple[int, int], list[ReportRow]] = {}
+    for report in reports:
+        for width_us in WIDTHS:
+            if width_us >= levels.width_us(report.seen_us) or width_us == HOUR_US:
+                slots.setdefault((width_us, edge_us(report.seen_us, width_us)), []).append(report)
+    known: dict[int, int | None] = {}
+    for (width_us, slot_us), some in sorted(slots.items()):
+        added = _summed(width_us, slot_us, some)
+        row = session.get(SeriesRow, (some[0].stream_id, width_us, slot_us))
+        if row is None or row.newest_us <= added.newest_us:
+            last = _newest(some)
+            if last.id not in known:
+                known[last.id] = effective_ms(session, last)
+            added.effective_ms = known[last.id]
+        if row is None:
+            session.add(added)
+        else:
+            _merge(row, added)
+
+
+def series_in(session: Session, span: Span) -> list[SeriesRow]:
+    """Return the minutes of a span, and the hours where it is rolled up, the newest reports included, in order.
+
+    The rows are for reading only.
+    """
+    rollup = session.get(RollupRow, span.stream_id)
+    until_us = levels_of(rollup).hours_until_us
+    found = [
+        *_stored(session, span, HOUR_US, None, until_us),
+        *_stored(session, span, SLOT_US, until_us, None),
+    ]
+    return sorted(
+        _with_rest(session, span, 0 if rollup is None else rollup.split_report_id, found),
+        key=lambda row: row.slot_us,
+    )
+
+
+def series_sums(session: Session, span: Span) -> SeriesSums | None:
+    """Return what the reports of a span that ends with the newest batch add up to; None without any."""
+    rollup = session.get(RollupRow, span.stream_id)
+    hour_us = -(-span.from_us // HOUR_US) * HOUR_US
+    until_us = levels_of(rollup).hours_until_us
+    table = SeriesRow
+    # Minutes up to the first whole hour, hours from there on: few rows for any span.
+    first = (
+        (table.width_us == SLOT_US)
+        & (table.slot_us >= max(span.from_us, until_us))
+        & (table.slot_us < hour_us)
+    )
+    rest = (table.width_us == HOUR_US) & (
+        table.slot_us >= (hour_us if span.from_us >= until_us else edge_us(span.from_us, HOUR_US))
+    )
+    parts = [
+        session.execute(
+            select(
+                *(func.coalesce(func.sum(getattr(table, name)), 0) for name in ADDED[:-1]),
+                func.coalesce(func.max(table.keys_per_row), 0),
+            ).where(table.stream_id == span.stream_id, which)
+        ).one()
+        for which in (first, rest)
+    ]
+    split_id = 0 if rollup is None else rollup.split_report_id
+    # PostgreSQL sums to exact decimals.
+    counted = [[int(number) for number in part] for part in parts]
+    counted += [[1, *report] for report in session.execute(_waiting(span, split_id))]
+    batches, rows, pairs, least, most, unjudged, keys = zip(*counted, strict=True)
+    if not sum(batches):
+        return None
+    return SeriesSums(sum(batches), sum(rows), sum(pairs), sum(least), sum(most), sum(unjudged) * max(keys))
+
+
+def forget_series(session: Session, stream_id: int, width_us: int, before_us: int) -> None:
+    """Delete the slots of one width that lie before a time."""
+    session.execute(
+        delete(SeriesRow).where(
+            SeriesRow.stream_id == stream_id, SeriesRow.width_us == width_us, SeriesRow.slot_us < before_us
+        )
+    )
+
+
+def _waiting(span: Span, split_id: int) -> Select[int, int, int, int, int, int]:
+    table = ReportRow
+    return select(
+        table.rows, table.pairs, table.late_least, table.late_most, table.unjudged_rows, table.keys_per_row
+    ).where(*span.reports, table.id > split_id)
+
+
+def _stored(
+    session: Session, span: Span, width_us: int, from_us: int | None, until_us: int | None
+) -> Iterable[SeriesRow]:
+    table = SeriesRow
+    wanted = select(table).where(
+        table.stream_id == span.stream_id,
+        table.width_us == width_us,
+        table.slot_us >= max(edge_us(span.from_us, width_us), from_us or edge_us(span.from_us, width_us)),
+    )
+    ends = [end for end in (span.until_us, until_us) if end is not None]
+    if ends:
+        wanted = wanted.where(table.slot_us < min(ends))
+    return session.scalars(wanted).all()
+
+
+def _with_rest(session: Session, span: Span, split_id: int, found: list[SeriesRow]) -> list[SeriesRow]:
+    levels = levels_of(session.get(RollupRow, span.stream_id))
+    by_slot = {(row.width_us, row.slot_us): row for row in found}
+    waiting: dict[tuple[int, int], list[ReportRow]] = {}
+    for report in session.scalars(select(ReportRow).where(*span.reports, ReportRow.id > split_id)):
+        width_us = max(SLOT_US, min(levels.width_us(report.seen_us), HOUR_US))
+        waiting.setdefault((width_us, edge_us(report.seen_us, width_us)), []).append(report)
+    for (width_us, slot_us), some in waiting.items():
+        added = _summed(width_us, slot_us, some)
+        row = by_slot.get((width_us, slot_us))
+        if row is None or row.newest_us <= added.newest_us:
+            added.effective_ms = effective_ms(session, _newest(some))
+        if row is None:
+            by_slot[width_us, slot_us] = added
+        else:
+            # What is only shown must not be written with the session.
+            session.expunge(row)
+            _merge(row, added)
+    return list(by_slot.values())
+
+
+def _newest(reports: Sequence[ReportRow]) -> ReportRow:
+    return max(reports, key=lambda report: (report.seen_us, report.batch_id, report.query_id))
+
+
+def _summed(width_us: int, slot_us: int, reports: Sequence[ReportRow]) -> SeriesRow:
+    last = _newest(reports)
+    return SeriesRow(
+        stream_id=last.stream_id,
+        width_us=width_us,
+        slot_us=slot_us,
+        batches=len(reports),
+        **{name: sum(getattr(report, name) for report in reports) for name in ADDED[1:]},
+        keys_per_row=max(report.keys_per_row for report in reports),
+        newest_us=last.seen_us,
+        bound_ms=last.bound_ms,
+        effective_ms=None,
+        state_rows=last.state_rows,
+    )
+
+
+def _merge(row: SeriesRow, added: SeriesRow) -> None:
+    for name in ADDED:
+        setattr(row, name, getattr(row, name) + getattr(added, name))
+    row.keys_per_row = max(row.keys_per_row, added.keys_per_row)
+    if added.newest_us >= row.newest_us:
+        for name in ("newest_us", "bound_ms", "effective_ms", "state_rows"):
+            setattr(row, name, getattr(added, name))

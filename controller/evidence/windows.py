@@ -1,0 +1,77 @@
+"""How single windows came out, from the ledger: the share that reached the target, and the worst of them."""
+
+from __future__ import annotations
+
+from sqlalchemy import case, func, select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.tables import LedgerKeyRow, ReportRow
+from tidemark.controller.evidence.horizon import Horizon
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.slo import Slo
+from tidemark.models.target import PPM
+from tidemark.models.windows import WindowCounts, Windows
+
+__all__ = ["closed_windows", "windows_in"]
+
+
+def windows_in(session: Session, horizon: Horizon, slo: Slo) -> Windows | None:
+    """Return how the windows of the horizon came out; None when the SLO asks nothing of single windows."""
+    if slo.objective == "occurrences" and slo.worst_window_ppm is None:
+        return None
+    until_us = horizon.newest.watermark_ms * SPARK_TICK_US
+    from_us = until_us - slo.horizon_ms * 1_000
+    whole = closed_windows(session, horizon.stream_id, slo.target_ppm, from_us, until_us)
+    since_us = max(_in_use_since_us(session, horizon), from_us)
+    return Windows(whole, closed_windows(session, horizon.stream_id, slo.target_ppm, since_us, until_us))
+
+
+def closed_windows(
+    session: Session, stream_id: int, target_ppm: int, from_us: int, until_us: int
+) -> WindowCounts:
+    """Return how the windows came out that end in (``from_us``, ``until_us``], which the watermark has passed."""
+    # Sums of one row each: PostgreSQL makes exact decimals of them, whose products do not overflow.
+    rows, least, most = (
+        func.sum(column) for column in (LedgerKeyRow.rows, LedgerKeyRow.late_least, LedgerKeyRow.late_most)
+    )
+    by_window = (
+        select(rows.label("rows"), least.label("least"), most.label("most"))
+        .where(
+            LedgerKeyRow.stream_id == stream_id,
+            LedgerKeyRow.key_us > from_us,
+            LedgerKeyRow.key_us <= until_us,
+        )
+        .group_by(LedgerKeyRow.key_us)
+        .subquery()
+    )
+    window = by_window.c
+    closed, good, maybe_good = session.execute(
+        select(
+            func.count(),
+            func.sum(case(((window.rows - window.most) * PPM >= target_ppm * window.rows, 1), else_=0)),
+            func.sum(case(((window.rows - window.least) * PPM >= target_ppm * window.rows, 1), else_=0)),
+        )
+    ).one()
+    # The worst is found by its share, and that share is then taken from whole numbers.
+    worst = session.execute(
+        select(window.rows, window.most)
+        .order_by(((window.rows - window.most) * PPM / window.rows).asc(), window.rows.desc())
+        .limit(1)
+    ).one_or_none()
+    return WindowCounts(
+        closed=closed,
+        good=int(good or 0),
+        maybe_good=int(maybe_good or 0),
+        worst_ppm=None if worst is None else int(worst.rows - worst.most) * PPM // int(worst.rows),
+    )
+
+
+def _in_use_since_us(session: Session, horizon: Horizon) -> int:
+    """Return the watermark when the bound in use came into use, in microseconds; of the horizon when it always was."""
+    before_ms = session.scalars(
+        select(ReportRow.watermark_ms)
+        .where(*horizon.batches, ReportRow.bound_ms != horizon.newest.bound_ms)
+        .order_by(ReportRow.seen_us.desc(), ReportRow.batch_id.desc())
+        .limit(1)
+    ).one_or_none()
+    return -(2**62) if before_ms is None else before_ms * SPARK_TICK_US

@@ -1,0 +1,1 @@
+"""Taking reports: routes, checks, group commit, one transaction for each."""

@@ -1,0 +1,75 @@
+"""Counting reports by partition: many of a stream at once, since each of them touches rows by the hundred.
+
+A report's facts and its sums over all partitions are counted as it is taken. What is by partition (needs, the ledger)
+and the series are counted later from the stored reports, one after another; ``RollupRow.split_report_id`` moves in the
+same transaction, so each is counted once. Whoever reads before that adds what waits, or asks nothing by partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.tables import ReportBodyRow, ReportRow, RollupRow
+from tidemark.controller.evidence import ledger, needs
+from tidemark.controller.evidence.series import add_to_series
+from tidemark.controller.intake.counted import COUNTED_REPORTS, Counted, CountedReports, counted_from
+from tidemark.controller.intake.stored_bodies import stored_report
+
+__all__ = ["MOST_REPORTS", "count_waiting"]
+
+MOST_REPORTS = 500
+"""How many reports are counted at once: some tenths of a second."""
+
+MOST_BODIES = 50
+"""How many bodies are read at once: each may hold megabytes."""
+
+
+def count_waiting(session: Session, rollup: RollupRow) -> bool:
+    """Count the next reports of a locked stream by partition and in the series; return False without any."""
+    reports = session.scalars(
+        select(ReportRow)
+        .where(ReportRow.stream_id == rollup.stream_id, ReportRow.id > rollup.split_report_id)
+        .order_by(ReportRow.id)
+        .limit(MOST_REPORTS)
+    ).all()
+    if not reports:
+        return False
+    counted = _counted(session, reports)
+    add_to_series(session, needs.levels_of(rollup), reports)
+    ledger.add_by_partition(
+        session,
+        rollup.stream_id,
+        [
+            (each.operator, each.judgement)
+            for report, each in zip(reports, counted, strict=True)
+            if report.id > rollup.ledger_report_id
+        ],
+        rollup.ledger_from_us,
+    )
+    needs.add_by_partition(
+        session,
+        rollup,
+        [(report.seen_us, each.needs) for report, each in zip(reports, counted, strict=True)],
+    )
+    rollup.split_report_id = reports[-1].id
+    return True
+
+
+def _counted(session: Session, reports: Sequence[ReportRow]) -> list[Counted]:
+    """Return what each report adds, in their order."""
+    kept: CountedReports | None = session.info.get(COUNTED_REPORTS)
+    found: dict[int, Counted] = {}
+    for report in reports:
+        known = kept and kept.take(report.id, report.fingerprint, report.need_base_ms)
+        if known:
+            found[report.id] = known
+    missing = {report.id: report for report in reports if report.id not in found}
+    for first in range(0, len(missing), MOST_BODIES):
+        some = list(missing)[first : first + MOST_BODIES]
+        bodies = select(ReportBodyRow.report_id, ReportBodyRow.body).where(ReportBodyRow.report_id.in_(some))
+        for report_id, body in session.execute(bodies):
+            found[report_id] = counted_from(stored_report(body), missing[report_id].need_base_ms)
+    return [found[report.id] for report in reports]

@@ -1,0 +1,140 @@
+"""Writing reports: those that wait at the same time are committed together, and each is acknowledged after that.
+
+A commit costs a write to the disk, whatever it holds. One thread takes whatever reports wait, in one order for all
+replicas, and commits them at once; the longer a commit takes, the more it holds. When one of them fails, each is taken
+again by itself, so that nobody's report is refused for another one's sake.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from concurrent.futures import Future
+from time import perf_counter
+
+from tidemark.controller.db.database import Database
+from tidemark.controller.intake.take_report import Receipt, take_report
+from tidemark.controller.metrics.process import IntakeCounters
+from tidemark.controller.runtime.clock import Clock
+from tidemark.models.wire import Report
+
+__all__ = ["ReportWriter"]
+
+_log = logging.getLogger(__name__)
+
+MOST_TOGETHER = 32
+"""How many reports are committed together at the most: what the last one of them waits for."""
+
+MOST_WAY_SECONDS = 0.1
+"""How long work that can wait gives way to reports at one time at the most."""
+
+STOP_TIMEOUT_SECONDS = 10.0
+"""How long a shutdown waits for the reports that wait."""
+
+Waiting = tuple[Report, "Future[Receipt]", float]
+"""A report, who waits for it, and since when by a steady clock in seconds."""
+
+
+class ReportWriter:
+    """Takes reports one group after another, in a thread of its own.
+
+    Args:
+        database: the store.
+        clock: the wall time in microseconds.
+        counters: counts what is taken.
+    """
+
+    def __init__(self, database: Database, clock: Clock, counters: IntakeCounters) -> None:
+        self._database = database
+        self._clock = clock
+        self._counters = counters
+        self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        self._idle = threading.Event()
+        self._idle.set()
+        self._gave_way = 0.0
+        self._thread = threading.Thread(target=self._run, name="tidemark-reports", daemon=True)
+        self.groups = 0
+        """Groups committed so far."""
+
+    @property
+    def waiting(self) -> int:
+        """How many reports wait, about."""
+        return self._queue.qsize()
+
+    def start(self) -> None:
+        """Start taking reports."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take what waits and no more."""
+        self._queue.put(None)
+        if self._thread.ident is not None:
+            self._thread.join(STOP_TIMEOUT_SECONDS)
+
+    def take(self, report: Report) -> Future[Receipt]:
+        """Have a report taken; what comes of it is there once it is committed.
+
+        The future raises what ``store.intake.take_report`` raises, or what the database does.
+        """
+        future: Future[Receipt] = Future()
+        self._idle.clear()
+        self._queue.put((report, future, perf_counter()))
+        return future
+
+    def give_way(self) -> None:
+        """Wait until no report waits or is being taken, but no longer than what was done since the last call took.
+
+        For the one thread whose work can wait, between the pieces of it: it shares the store's one writer and the
+        interpreter with reports. Where these never end, it gets half as far.
+        """
+        self._idle.wait(min(perf_counter() - self._gave_way, MOST_WAY_SECONDS))
+        self._gave_way = perf_counter()
+
+    def _run(self) -> None:
+        last = False
+        while not last:
+            if self._queue.empty():
+                self._idle.set()
+            each, group = self._queue.get(), []
+            self._idle.clear()
+            while each is not None:
+                # Who has gone away is not waited for, and needs no acknowledgement.
+                if each[1].set_running_or_notify_cancel():
+                    group.append(each)
+                if len(group) == MOST_TOGETHER or self._queue.empty():
+                    break
+                each = self._queue.get()
+            last = each is None
+            if group:
+                # One order for all replicas: streams are locked in it.
+                self._write(sorted(group, key=_order))
+        self._idle.set()
+
+    def _write(self, waiting: list[Waiting]) -> None:
+        try:
+            with self._counters.commit_seconds.time():
+                receipts = self._together([report for report, _, _ in waiting])
+        except Exception as error:  # noqa: BLE001 - told to whom it concerns
+            if len(waiting) == 1:
+                waiting[0][1].set_exception(error)
+                return
+            _log.debug("%d reports could not be taken together; each is taken by itself", len(waiting))
+            for each in waiting:
+                self._write([each])
+            return
+        self.groups += 1
+        for (report, future, since), receipt in zip(waiting, receipts, strict=True):
+            future.set_result(receipt)
+            self._counters.seconds.observe(perf_counter() - since)
+            if not receipt.duplicate:
+                self._counters.uncounted.labels(report.job, report.stream).inc(report.uncounted_rows)
+
+    def _together(self, reports: list[Report]) -> list[Receipt]:
+        with self._database.write() as session:
+            return [take_report(session, report, self._clock()) for report in reports]
+
+
+def _order(each: Waiting) -> tuple[str, str, str, int]:
+    report = each[0]
+    return report.job, report.stream, report.query_id, report.batch_id

@@ -1,0 +1,106 @@
+"""What jobs send: reports and acknowledgements. An answer of 200 or 201 means that it is in the store, committed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Response, status
+from fastapi.concurrency import run_in_threadpool
+from pydantic import TypeAdapter
+
+from tidemark.controller.api.bodies import ReportBody, parse_body
+from tidemark.controller.api.dependencies import CountedRefusals, TheService
+from tidemark.controller.api.documented import answers, takes
+from tidemark.controller.api.names import StreamPath, WhichStream
+from tidemark.controller.api.raw_body import JsonBody
+from tidemark.controller.api.schemas import Receipt
+from tidemark.controller.bounds.acknowledgements import take_acknowledgement
+from tidemark.controller.decide.decider import republish
+from tidemark.controller.intake.checks import check_acknowledgement, check_report
+from tidemark.controller.specs.store import get_policy
+from tidemark.controller.streams.store import lock_stream
+from tidemark.models.wire import Acknowledgement, Report
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
+
+_REPORT = TypeAdapter(ReportBody)
+_ACKNOWLEDGEMENT = TypeAdapter(Acknowledgement)
+
+
+PARSED_AT_ONCE_BYTES = 256 * 1024
+"""Bodies up to this size are parsed between two requests, some milliseconds at the most; larger ones in a thread."""
+
+
+async def _report_of(which: WhichStream, body: JsonBody) -> Report:
+    if len(body) <= PARSED_AT_ONCE_BYTES:
+        return _checked_report(which, body)
+    return await run_in_threadpool(_checked_report, which, body)
+
+
+def _checked_report(which: StreamPath, body: bytes) -> Report:
+    report = parse_body(_REPORT, body)
+    check_report(report, which.job, which.stream)
+    return report
+
+
+@router.post(
+    "/reports",
+    operation_id="postReport",
+    summary="Report a batch",
+    status_code=status.HTTP_201_CREATED,
+    dependencies=[CountedRefusals],
+    responses=answers("Receipt", 200, 201, 400, 409, 413, 415, 422, 503),
+    openapi_extra=takes("ReportBody"),
+)
+async def post_report(
+    which: WhichStream,
+    report: Annotated[Report, Depends(_report_of)],
+    service: TheService,
+    response: Response,
+) -> Receipt:
+    """Take the report of one batch, once: again with the same content it is 200 and changes nothing."""
+    receipt = await asyncio.wrap_future(service.reports.take(report))
+    if receipt.duplicate:
+        response.status_code = status.HTTP_200_OK
+    return Receipt(
+        job=which.job, stream=which.stream, received_us=receipt.received_us, duplicate=receipt.duplicate
+    )
+
+
+async def _acknowledgement_of(body: JsonBody) -> Acknowledgement:
+    told = parse_body(_ACKNOWLEDGEMENT, body)
+    check_acknowledgement(told)
+    return told
+
+
+@router.post(
+    "/acks",
+    operation_id="postAcknowledgement",
+    summary="Acknowledge a bound",
+    status_code=status.HTTP_201_CREATED,
+    responses=answers("Receipt", 200, 201, 400, 413, 415, 422, 503),
+    openapi_extra=takes("Acknowledgement"),
+)
+def post_acknowledgement(
+    which: WhichStream,
+    told: Annotated[Acknowledgement, Depends(_acknowledgement_of)],
+    service: TheService,
+    response: Response,
+) -> Receipt:
+    """Take what a run of the job really applied, once; a job may acknowledge before its first report."""
+    now_us = service.clock()
+    with service.database.write() as session:
+        stream = lock_stream(session, which.job, which.stream, now_us)
+        receipt = take_acknowledgement(session, stream.id, told, now_us)
+        if not receipt.duplicate:
+            # A job that is pinned to its ceiling is told the one that it has now.
+            session.flush()
+            republish(session, stream.id, get_policy(session, stream.id).value, now_us)
+    if receipt.duplicate:
+        response.status_code = status.HTTP_200_OK
+    return Receipt(
+        job=which.job, stream=which.stream, received_us=receipt.received_us, duplicate=receipt.duplicate
+    )

@@ -1,0 +1,1 @@
+"""The page: its server and, in static, its files."""

@@ -1,0 +1,143 @@
+"""The page: the files of the folder ``static``, the same for everybody and without any data; those it asks the API for.
+
+Its files have a version in their address, made of what they hold, and are kept by browsers for good. What names them,
+the document at ``/``, is asked for anew each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
+from starlette.types import Scope
+
+from tidemark.controller.api.etags import etag, is_current
+
+__all__ = ["DOCUMENT_PATH", "FILES_PATH", "HEADERS", "PageFile", "PageFiles", "install", "read_page"]
+
+FOLDER = Path(__file__).parent / "static"
+"""Where the files are."""
+
+DOCUMENT = "index.html"
+"""The file that is served at ``/``."""
+
+DOCUMENT_PATH = "/"
+"""Where the document is."""
+
+FILES_PATH = "/page/{version}/{name:path}"
+"""Where all other files are."""
+
+VERSION_MARK = "@version"
+"""Stands for the version in the document."""
+
+MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+"""What is served, by suffix; the licence and notes beside it are not."""
+
+FOR_GOOD = "public, max-age=31536000, immutable"
+ASK_AGAIN = "no-cache"
+
+HEADERS = MappingProxyType(
+    {
+        # Nothing from anywhere else, no script in the document, and no text that becomes markup.
+        "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "object-src 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+    }
+)
+"""Headers of every answer with a file of the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """One file of the page."""
+
+    content: bytes
+    """What it holds."""
+    media_type: str
+    """What it is."""
+    tag: str
+    """Its ETag."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageFiles:
+    """All files of the page."""
+
+    version: str
+    """Changes with the content of any of them."""
+    document: PageFile
+    """What is served at ``/``."""
+    files: dict[str, PageFile]
+    """The others, by their path in the folder."""
+
+
+def read_page(folder: Path = FOLDER) -> PageFiles:
+    """Read the page's files."""
+    contents = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in MEDIA_TYPES
+    }
+    version = hashlib.sha256()
+    for name, content in contents.items():
+        version.update(f"{name}\0{len(content)}\0".encode())
+        version.update(content)
+    named = version.hexdigest()[:16]
+    document = contents.pop(DOCUMENT).replace(VERSION_MARK.encode(), named.encode())
+    return PageFiles(
+        named, _file(DOCUMENT, document), {name: _file(name, contents[name]) for name in contents}
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Let ``app`` serve the page, to everybody: who may see data is asked where the data are."""
+    page = read_page()
+
+    async def document(request: Request) -> Response:
+        return _answer(request, page.document, ASK_AGAIN)
+
+    async def file(request: Request) -> Response:
+        found = page.files.get(request.path_params["name"])
+        if found is None:
+            raise HTTPException(404)
+        # While replicas are replaced, a document of one release may meet the files of another: not to be kept.
+        known = request.path_params["version"] == page.version
+        return _answer(request, found, FOR_GOOD if known else ASK_AGAIN)
+
+    app.router.routes.append(_Told(DOCUMENT_PATH, document))
+    app.router.routes.append(_Told(FILES_PATH, file))
+
+
+class _Told(Route):
+    """A route that the log of requests tells by its template, as it does those of the interface."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, found = super().matches(scope)
+        return match, found if match is Match.NONE else {**found, "route": self}
+
+
+def _file(name: str, content: bytes) -> PageFile:
+    return PageFile(content, MEDIA_TYPES[Path(name).suffix], etag(hashlib.sha256(content).hexdigest()[:32]))
+
+
+def _answer(request: Request, file: PageFile, cache: str) -> Response:
+    headers: dict[str, Any] = {**HEADERS, "ETag": file.tag, "Cache-Control": cache}
+    if is_current(request.headers.get("if-none-match"), file.tag):
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, headers=headers, media_type=file.media_type)

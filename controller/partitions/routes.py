@@ -1,0 +1,92 @@
+"""Partitions of a stream: how far each is behind and what its rows need, so that a slow one stands out."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from tidemark.controller.api.cursors import Cursor, Limit, decode_cursor, encode_cursor
+from tidemark.controller.api.dependencies import TheService
+from tidemark.controller.api.documented import answers
+from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.schemas import Partition, PartitionPage
+from tidemark.controller.db.tables import PartitionRow
+from tidemark.controller.decide.situation import progress_in
+from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.controller.partitions.store import last_event_time_us, list_partitions
+from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo, share_ppm_of
+from tidemark.controller.stream_state.live import newest_state
+from tidemark.controller.stream_state.snapshots import PartitionLook, look_at
+from tidemark.controller.streams.store import get_stream
+from tidemark.models.skew import skew_text
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
+
+
+@router.get(
+    "/partitions",
+    operation_id="listPartitions",
+    summary="List partitions",
+    responses=answers("PartitionPage", 404, 422, 503),
+)
+def list_all(
+    which: WhichStream, service: TheService, limit: Limit = 100, cursor: Cursor = None
+) -> PartitionPage:
+    """List the stream's partitions by name, each with what it does to the bound."""
+    position = decode_cursor(cursor, 1)
+    with service.database.read() as session:
+        stream_id = get_stream(session, which.job, which.stream).id
+        slo = get_slo(session, stream_id)
+        horizon = horizon_of(session, stream_id, DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms)
+        rows = list_partitions(session, stream_id, None if position is None else position[0], limit + 1)
+        page = rows[:limit]
+        look = None
+        if horizon is not None:
+            look = look_at(
+                session,
+                horizon,
+                None if slo is None else slo.value,
+                live=newest_state(session, horizon.newest).live,
+                batch_gap_us=progress_in(session, horizon, service.clock()).batch_gap_us,
+                rule=service.overviews.rule,
+            )
+        greatest_us = last_event_time_us(session, stream_id)
+        share_ppm = share_ppm_of(session, stream_id)
+        return PartitionPage(
+            partitions=[
+                _partition(row, greatest_us, None if look is None else look.partitions.get(row.partition))
+                for row in page
+            ],
+            share_ppm=share_ppm,
+            bound_ms=None if look is None else look.bound_ms,
+            next_cursor=encode_cursor(page[-1].partition) if len(rows) > limit else None,
+        )
+
+
+def _partition(row: PartitionRow, greatest_us: int | None, look: PartitionLook | None) -> Partition:
+    effect = None if look is None else look.effect
+    costs_ms = None if effect is None else effect.costs_ms
+    without_ms = None if effect is None else effect.without_ms
+    text = None
+    # Skewed is what was found at the last look, which tells events and alerts; the figures are as of now.
+    if row.skewed and costs_ms is not None and without_ms is not None:
+        text = skew_text(row.partition, costs_ms, without_ms)
+    return Partition(
+        partition=row.partition,
+        rows=row.rows,
+        last_event_time_us=row.last_event_time_us,
+        behind_ms=0 if greatest_us is None else (greatest_us - row.last_event_time_us) // 1_000,
+        last_seen_us=row.last_seen_us,
+        pairs=0 if look is None else look.pairs,
+        need_ms=None if look is None else look.need_ms,
+        skew_ms=None if row.behind_us is None else row.behind_us // 1_000,
+        future_rows=row.future_rows,
+        future=look is not None and look.future,
+        state="Gone" if look is None else look.state,
+        skewed=row.skewed,
+        skewed_us=row.skewed_us,
+        without_bound_ms=without_ms,
+        costs_ms=costs_ms,
+        text=text,
+    )

@@ -1,0 +1,1 @@
+"""Pins: kill switches on a stream, a job or the whole fleet."""

@@ -1,0 +1,183 @@
+"""Pins: kill switches on a stream, a job or the whole fleet. The most specific one wins."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from sqlalchemy import select, tuple_
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.database import ANSWERS_CHANGED
+from tidemark.controller.db.tables import PinRow, StreamRow
+from tidemark.controller.db.upsert import insert_into
+from tidemark.models.wire import Pin, ScopeKind
+
+__all__ = [
+    "FLEET",
+    "PinScope",
+    "StandingPin",
+    "delete_pin",
+    "get_pin",
+    "list_pins",
+    "pin_in_force",
+    "pins_in_force",
+    "put_pin",
+    "streams_in",
+]
+
+ALL = ""
+"""Stands for every job or stream in the table; no name is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinScope:
+    """What a pin is set on."""
+
+    job: str | None = None
+    """Name of the job; None for the whole fleet."""
+    stream: str | None = None
+    """Name of the stream; None for all streams of the job, those that appear later too."""
+
+    @property
+    def kind(self) -> ScopeKind:
+        """Which kind of scope it is."""
+        if self.job is None:
+            return "fleet"
+        return "job" if self.stream is None else "stream"
+
+    @property
+    def rank(self) -> int:
+        """How specific it is: of two scopes that hold a stream, the one with the greater rank wins."""
+        return (self.job is not None) + (self.stream is not None)
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        if self.job is None:
+            return "the whole fleet"
+        if self.stream is None:
+            return f"job {self.job!r}"
+        return f"stream {self.stream!r} of job {self.job!r}"
+
+
+FLEET = PinScope()
+"""Every stream there is and will be."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandingPin:
+    """A pin as it stands."""
+
+    scope: PinScope
+    """What it is set on."""
+    to: Pin
+    """What jobs are held to."""
+    reason: str
+    """Why it was set."""
+    since_us: int
+    """When it was set, in microseconds since the epoch."""
+
+    @property
+    def why(self) -> str:
+        """Whose pin it is and why it was set."""
+        return f"by the pin on {self.scope}: {self.reason}"
+
+
+def get_pin(session: Session, scope: PinScope) -> StandingPin | None:
+    """Return the pin that is set on just this scope; None without one."""
+    row = session.get(PinRow, _key(scope))
+    return None if row is None else _pin(row)
+
+
+def put_pin(session: Session, pin: StandingPin) -> StandingPin:
+    """Set a pin in place of the one on the same scope and return it; an equal one keeps its time."""
+    row = session.get(PinRow, _key(pin.scope))
+    if row is not None and (row.held_to, row.reason) == (pin.to, pin.reason):
+        return _pin(row)
+    job, stream = _key(pin.scope)
+    insert = insert_into(session, PinRow)
+    values = {"job": job, "stream": stream, "held_to": pin.to, "reason": pin.reason, "since_us": pin.since_us}
+    # Another replica may set it at the same time; the later one stays.
+    session.execute(
+        insert.on_conflict_do_update(
+            index_elements=["job", "stream"],
+            set_={name: insert.excluded[name] for name in ("held_to", "reason", "since_us")},
+        ),
+        values,
+    )
+    if row is not None:
+        session.expire(row)
+    _changed(session)
+    return pin
+
+
+def delete_pin(session: Session, scope: PinScope) -> StandingPin | None:
+    """Take away the pin on just this scope and return it; None when there was none."""
+    row = session.get(PinRow, _key(scope))
+    if row is None:
+        return None
+    pin = _pin(row)
+    session.delete(row)
+    _changed(session)
+    return pin
+
+
+def list_pins(session: Session, after: tuple[str, str] | None, limit: int) -> Sequence[StandingPin]:
+    """Return up to ``limit`` pins in the order of (job, stream), those after ``after``; the fleet's comes first."""
+    wanted = select(PinRow).order_by(PinRow.job, PinRow.stream).limit(limit)
+    if after is not None:
+        wanted = wanted.where(tuple_(PinRow.job, PinRow.stream) > after)
+    return [_pin(row) for row in session.scalars(wanted)]
+
+
+def pin_in_force(session: Session, job: str, stream: str) -> StandingPin | None:
+    """Return the most specific pin that holds a stream, known or not; None without one."""
+    found = session.scalars(
+        select(PinRow).where(PinRow.job.in_([job, ALL]), PinRow.stream.in_([stream, ALL]))
+    )
+    return _most_specific({(row.job, row.stream): row for row in found}, job, stream)
+
+
+def pins_in_force(
+    session: Session, streams: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], StandingPin]:
+    """Return the most specific pin of each of ``streams``, by job and stream; those without one are left out."""
+    if not streams:
+        return {}
+    # There are few pins, so that it is cheaper to read all of them than to ask for each stream.
+    rows = {(row.job, row.stream): row for row in session.scalars(select(PinRow))}
+    found = {name: _most_specific(rows, *name) for name in streams} if rows else {}
+    return {name: pin for name, pin in found.items() if pin is not None}
+
+
+def streams_in(session: Session, scope: PinScope, *, lock: bool) -> Sequence[StreamRow]:
+    """Return the streams of a scope that are known, in one order for all writers when they are to be locked."""
+    wanted = select(StreamRow).order_by(StreamRow.job, StreamRow.stream)
+    if scope.job is not None:
+        wanted = wanted.where(StreamRow.job == scope.job)
+    if scope.stream is not None:
+        wanted = wanted.where(StreamRow.stream == scope.stream)
+    return session.scalars(wanted.with_for_update() if lock else wanted).all()
+
+
+def _most_specific(rows: dict[tuple[str, str], PinRow], job: str, stream: str) -> StandingPin | None:
+    for key in ((job, stream), (job, ALL), (ALL, ALL)):
+        if key in rows:
+            return _pin(rows[key])
+    return None
+
+
+def _changed(session: Session) -> None:
+    session.flush()
+    # Streams that nothing was published for yet are told of a pin too.
+    session.info[ANSWERS_CHANGED] = True
+
+
+def _key(scope: PinScope) -> tuple[str, str]:
+    return scope.job or ALL, scope.stream or ALL
+
+
+def _pin(row: PinRow) -> StandingPin:
+    scope = PinScope(row.job or None, row.stream or None)
+    return StandingPin(scope, cast("Pin", row.held_to), row.reason, row.since_us)

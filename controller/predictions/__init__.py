@@ -1,0 +1,1 @@
+"""Predictions of published bounds and how each came out."""

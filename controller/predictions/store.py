@@ -1,0 +1,123 @@
+"""Predictions of published bounds: kept when a bound is published, scored against the ledger while it is in use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, and_, false, func, or_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from tidemark.controller.db.tables import PredictionRow, PublishedRow, ReportRow
+from tidemark.models.prediction import Judged, score
+from tidemark.models.transition import Transition
+
+__all__ = ["keep_prediction", "list_predictions", "newest_prediction", "score_predictions"]
+
+
+def keep_prediction(
+    session: Session, stream_id: int, published: PublishedRow, told: Transition, now_us: int
+) -> None:
+    """Write down what is predicted of a published bound, once a generation."""
+    session.add(
+        PredictionRow(
+            stream_id=stream_id,
+            generation=published.generation,
+            bound_ms=told.bound_us // 1_000,
+            from_bound_ms=told.from_bound_us // 1_000,
+            made_us=now_us,
+            rows=told.rows,
+            late=told.late,
+            least_ppm=told.least_ppm,
+            most_ppm=told.most_ppm,
+            latency_base_us=told.latency_base_us,
+            latency_wall_us=told.latency_wall_us,
+            stands_still_us=told.stands_still_us,
+            effective_us=told.effective_us,
+            windows_closing=told.windows_closing,
+            rows_closing=told.rows_closing,
+            state_rows=told.state_rows,
+            state_bytes=told.state_bytes,
+            text=told.text,
+        )
+    )
+
+
+def newest_prediction(session: Session, stream_id: int) -> PredictionRow | None:
+    """Return the prediction of the bound published last that has one; None without any."""
+    return next(iter(list_predictions(session, stream_id, None, 1)), None)
+
+
+def list_predictions(
+    session: Session, stream_id: int, before_generation: int | None, limit: int
+) -> Sequence[PredictionRow]:
+    """Return up to ``limit`` predictions, the newest first, those of generations before ``before_generation``."""
+    wanted = (
+        select(PredictionRow)
+        .where(PredictionRow.stream_id == stream_id)
+        .order_by(PredictionRow.generation.desc())
+        .limit(limit)
+    )
+    if before_generation is not None:
+        wanted = wanted.where(PredictionRow.generation < before_generation)
+    return session.scalars(wanted).all()
+
+
+def score_predictions(session: Session, newest: ReportRow, horizon_ms: int, now_us: int) -> None:
+    """Score the prediction of the bound that the newest batch runs with; the stream is locked.
+
+    It is held against as much time as it rests on: the first ``horizon_ms`` under the bound.
+    """
+    if newest.generation is None:
+        return
+    prediction = session.get(PredictionRow, (newest.stream_id, newest.generation))
+    if prediction is None:
+        return
+    under = (
+        ReportRow.stream_id == newest.stream_id,
+        ReportRow.generation == newest.generation,
+        ReportRow.bound_ms == prediction.bound_ms,
+    )
+    restored_ms = _restored_watermarks_ms(session, under)
+    since_us: int | None = session.scalars(
+        select(func.min(ReportRow.seen_us)).where(*under, _above(ReportRow.watermark_ms, restored_ms))
+    ).one()
+    if since_us is None:
+        return
+    told = session.execute(
+        select(
+            func.sum(ReportRow.pairs), func.sum(ReportRow.late_least), func.sum(ReportRow.late_most)
+        ).where(
+            *under,
+            _above(ReportRow.late_watermark_ms, restored_ms),
+            ReportRow.seen_us <= since_us + horizon_ms * 1_000,
+        )
+    ).one()
+    # PostgreSQL sums to an exact decimal, and nothing to null.
+    judged = Judged(*(int(number or 0) for number in told))
+    prediction.became_effective_us = since_us
+    prediction.judged_rows = judged.rows
+    prediction.judged_late_least = judged.late_least
+    prediction.judged_late_most = judged.late_most
+    found = score(prediction.rows, prediction.late, judged)
+    if found is not None:
+        prediction.scored_us = now_us
+        prediction.realised_ppm, prediction.error_ppm = found.completeness_ppm, found.error_ppm
+
+
+def _restored_watermarks_ms(session: Session, under: tuple[ColumnElement[bool], ...]) -> dict[str, int]:
+    """Return by query the watermark that its first batch under the bound came back with.
+
+    What is judged by that one was admitted under the bound before; a greater one has moved on under this bound.
+    """
+    firsts = select(ReportRow.query_id, func.min(ReportRow.watermark_ms)).where(*under)
+    return dict(session.execute(firsts.group_by(ReportRow.query_id)).all())
+
+
+def _above(
+    watermark_ms: InstrumentedAttribute[int] | InstrumentedAttribute[int | None], restored_ms: dict[str, int]
+) -> ColumnElement[bool]:
+    """Return the condition that a batch's watermark is above the one that its query came back with."""
+    return or_(
+        false(),
+        *(and_(ReportRow.query_id == query, watermark_ms > mark) for query, mark in restored_ms.items()),
+    )

@@ -1,0 +1,1 @@
+"""Which replica decides which streams: leases in the store."""

@@ -1,0 +1,1 @@
+"""Stored reports, as the API lists them."""

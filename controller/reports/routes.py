@@ -1,0 +1,90 @@
+"""Reports: the facts of each reported batch."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from tidemark.controller.api import schemas
+from tidemark.controller.api.cursors import Cursor, Limit, decode_numbers_cursor, encode_cursor
+from tidemark.controller.api.dependencies import TheService
+from tidemark.controller.api.documented import answers
+from tidemark.controller.api.names import WhichStream
+from tidemark.controller.db.tables import ReportRow
+from tidemark.controller.reports.store import body_of, get_report, list_reports
+from tidemark.controller.streams.store import get_stream
+from tidemark.models.wire import PartitionCounts, Report
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
+
+QueryId = Annotated[
+    str,
+    Path(
+        description="Spark's persistent id of the query, percent-encoded; no slash.",
+        examples=["5c9a6a52-6d5e-4f0a-9a55-0d2f6f6f9c11"],
+        max_length=64,
+        pattern=r"^[^\x00]+$",
+    ),
+]
+BatchId = Annotated[int, Path(description="Spark's batch id.", examples=[17], ge=0, le=2**63 - 1)]
+
+
+@router.get(
+    "/reports",
+    operation_id="listReports",
+    summary="List reports",
+    responses=answers("ReportPage", 404, 422, 503),
+)
+def list_all(
+    which: WhichStream, service: TheService, limit: Limit = 100, cursor: Cursor = None
+) -> schemas.ReportPage:
+    """List the facts of each reported batch that is kept, the newest first."""
+    position = decode_numbers_cursor(cursor, 2)
+    before = None if position is None else (position[0], position[1])
+    with service.database.read() as session:
+        stream_id = get_stream(session, which.job, which.stream).id
+        rows = list_reports(session, stream_id, before, limit + 1)
+    page = rows[:limit]
+    last = page[-1] if len(rows) > limit else None
+    return schemas.ReportPage(
+        reports=[_facts(row) for row in page],
+        next_cursor=None if last is None else encode_cursor(str(last.seen_us), str(last.id)),
+    )
+
+
+@router.get(
+    "/reports/{query_id}/{batch_id}",
+    operation_id="getReport",
+    summary="Read one report",
+    responses=answers("ReportDetail", 404, 422, 503, kinds={404: "report-not-found"}),
+)
+def read(
+    which: WhichStream, query_id: QueryId, batch_id: BatchId, service: TheService
+) -> schemas.ReportDetail:
+    """Return the facts of one reported batch, and its partitions."""
+    with service.database.read() as session:
+        row = get_report(session, get_stream(session, which.job, which.stream), query_id, batch_id)
+        sent = body_of(session, row)
+    return schemas.ReportDetail(
+        **dict(_facts(row)),
+        granule_us=None if sent is None else sent.granule_us,
+        partitions=None if sent is None else [_partition(sent, part) for part in sent.partitions],
+    )
+
+
+def _facts(row: ReportRow) -> schemas.ReportFacts:
+    return schemas.ReportFacts(**{name: getattr(row, name) for name in schemas.ReportFacts.model_fields})
+
+
+def _partition(report: Report, part: PartitionCounts) -> schemas.ReportedPartition:
+    width_us = report.granule_us
+    return schemas.ReportedPartition(
+        partition=part.partition,
+        rows=part.rows,
+        future_rows=part.future_rows,
+        first_us=part.granules[0] * width_us if part.granules else None,
+        last_us=(part.granules[-1] + 1) * width_us if part.granules else None,
+    )

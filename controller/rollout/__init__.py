@@ -1,0 +1,1 @@
+"""Rollouts: facts, moves, and what an operator does with them."""

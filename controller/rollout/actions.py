@@ -1,0 +1,115 @@
+"""What a person does with rollouts: approve, discard, roll back, pause and resume. Each may be sent again."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.access.acting import acting
+from tidemark.controller.bounds.publication import last_published
+from tidemark.controller.db.tables import RolloutRow
+from tidemark.controller.errors import RolloutNotFoundError, RolloutStateError
+from tidemark.controller.rollout.facts import Rules
+from tidemark.controller.rollout.rolling import advance_rollout, apply_move, rules_of
+from tidemark.controller.rollout.store import find_rollout
+from tidemark.controller.streams.store import Evidence, add_event
+from tidemark.models.rollout.facts import Move
+from tidemark.models.rollout.machine import Act, allowed
+from tidemark.models.rollout.states import State
+
+__all__ = ["approve", "discard", "get_rollout", "roll_back"]
+
+_SAID: dict[Act, str] = {"approve": ":approve", "discard": ":discard", "rollback": ":rollback"}
+
+
+def get_rollout(session: Session, stream_id: int, rollout_id: int) -> RolloutRow:
+    """Return a rollout of the stream.
+
+    Raises:
+        RolloutNotFoundError: when the stream has no such one.
+    """
+    row = find_rollout(session, stream_id, rollout_id)
+    if row is None:
+        raise RolloutNotFoundError(
+            f"the stream has no rollout {rollout_id}; GET .../rollouts lists those there are"
+        )
+    return row
+
+
+def approve(
+    session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, share_ppm: int
+) -> RolloutRow:
+    """Approve a rollout and publish it as soon as nothing else holds it; the stream is locked.
+
+    Raises:
+        RolloutNotFoundError: when the stream has no such one.
+        RolloutStateError: when it is past approval.
+    """
+    row = get_rollout(session, stream_id, rollout_id)
+    if row.approved_us is not None:
+        return row
+    rules = _checked(session, row, "approve", share_ppm)
+    row.approved_us, row.approved_by, row.approval_reason = now_us, acting(), reason
+    add_event(
+        session,
+        stream_id,
+        now_us,
+        kind="RolloutApproved",
+        reason=reason,
+        evidence=Evidence(rollout_id=row.id),
+    )
+    session.flush()
+    advance_rollout(session, stream_id, rules, now_us)
+    return row
+
+
+def discard(
+    session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, share_ppm: int
+) -> RolloutRow:
+    """Turn down a rollout that nobody was told of, and remember that; the stream is locked.
+
+    Raises:
+        RolloutNotFoundError: when the stream has no such one.
+        RolloutStateError: when jobs have been told of it.
+    """
+    row = get_rollout(session, stream_id, rollout_id)
+    if row.state == "Discarded":
+        return row
+    rules = _checked(session, row, "discard", share_ppm)
+    apply_move(session, row, Move("Discarded", f"discarded: {reason}", failure="Discarded"), rules, now_us)
+    return row
+
+
+def roll_back(
+    session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, share_ppm: int
+) -> RolloutRow:
+    """Tell jobs again what they were told before a rollout, and remember that; the stream is locked.
+
+    Raises:
+        RolloutNotFoundError: when the stream has no such one.
+        RolloutStateError: when it was never published, is undone already in another way, or is told no more.
+    """
+    row = get_rollout(session, stream_id, rollout_id)
+    if row.state == "RolledBack":
+        return row
+    rules = _checked(session, row, "rollback", share_ppm)
+    told = last_published(session, stream_id, pinned=False)
+    if told is None or told.generation != row.generation:
+        now = "nothing" if told is None else f"generation {told.generation}"
+        raise RolloutStateError(
+            f"rollout {row.id} is told no more: jobs are told {now}; roll back the newest rollout, or set the policy"
+        )
+    apply_move(session, row, Move("RolledBack", f"rolled back: {reason}", failure="ByHand"), rules, now_us)
+    return row
+
+
+def _checked(session: Session, row: RolloutRow, act: Act, share_ppm: int) -> Rules:
+    may = allowed(cast("State", row.state))
+    rules = rules_of(session, row.stream_id, share_ppm)
+    if act not in may or rules is None:
+        can = " or ".join(_SAID[other] for other in may) or "nothing more"
+        raise RolloutStateError(
+            f"rollout {row.id} is {row.state}, where {_SAID[act]} does not apply; what can be done: {can}"
+        )
+    return rules

@@ -1,0 +1,358 @@
+"""What the state machine of a rollout is told, from the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import ColumnElement, and_, case, false, func, or_, select, true
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.tables import (
+    AcknowledgementRow,
+    LedgerKeyRow,
+    PredictionRow,
+    ReportBodyRow,
+    ReportRow,
+    RolloutRow,
+)
+from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.controller.evidence.needs import Span
+from tidemark.controller.intake.stored_bodies import stored_report
+from tidemark.controller.pins.store import StandingPin
+from tidemark.controller.rollout.failed_bounds import failures_of
+from tidemark.controller.rollout.store import (
+    fleet_share,
+    narrowed_us,
+    published_before,
+    unanswered_us,
+    verified_narrowing,
+)
+from tidemark.controller.specs.store import Spec
+from tidemark.controller.stream_state.live import newest_state
+from tidemark.models.curve import Emissions
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.operators import Int64s
+from tidemark.models.prediction import Judged
+from tidemark.models.rollout.evidence import EvidenceSpan, evidence_span
+from tidemark.models.rollout.facts import NOTHING_JUDGED, Facts
+from tidemark.models.rollout.gate import DAY_US
+from tidemark.models.rollout.states import CANDIDATE
+from tidemark.models.rollout.verification import needed_event_us
+from tidemark.models.slo import Policy, Slo
+
+__all__ = ["Rules", "count_at_risk", "facts_of"]
+
+
+_Under = tuple[ColumnElement[bool], ...]
+"""Conditions that pick the batches in which a rollout was in effect; empty while there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What holds for a stream now."""
+
+    slo: Spec[Slo]
+    """What is asked for."""
+    policy: Spec[Policy]
+    """What is allowed."""
+    pin: StandingPin | None
+    """The kill switch in force; None for none."""
+    share_ppm: int
+    """Share of the streams that may be narrowed at once, in parts per million."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    """What became of what a rollout tells."""
+
+    acknowledged_us: int | None = None
+    effective_us: int | None = None
+    judged: Judged = NOTHING_JUDGED
+    state_rows: int | None = None
+
+
+def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lock: bool) -> Facts:
+    """Return the facts about a rollout.
+
+    Args:
+        session: the session.
+        row: the rollout.
+        rules: what holds for its stream.
+        now_us: the wall time in microseconds.
+        lock: whether what follows is written in this transaction.
+    """
+    policy, slo = rules.policy.value, rules.slo.value
+    pinned = None if rules.pin is None else rules.pin.why
+    if row.state == "Verified":
+        return Facts(policy=policy, slo=slo, pinned=pinned, at_risk=_at_risk(row))
+    newest = _newest(session, row.stream_id)
+    told = _last_acknowledged_us(session, row.stream_id)
+    heard = None if newest is None else newest_state(session, newest).live
+    heard_us = None if heard is None else heard.heard_us
+    known = [at_us for at_us in (told, None if newest is None else newest.received_us) if at_us is not None]
+    if row.state in CANDIDATE:
+        since_us = now_us - max(policy.dwell_ms * 1_000, DAY_US)
+        narrows = row.direction == "Narrow" and not row.first
+        narrowing, most = (
+            fleet_share(session, row.stream_id, rules.share_ppm, lock=lock) if narrows else (0, 1)
+        )
+        return Facts(
+            policy=policy,
+            slo=slo,
+            pinned=pinned,
+            heard_us=max(known, default=None),
+            unanswered_us=unanswered_us(session, row.stream_id, max(told or 0, heard_us or 0)),
+            failures=failures_of(
+                session, row.stream_id, rules.slo.generation, rules.policy.generation, now_us
+            ),
+            evidence=_evidence(session, row, rules, newest),
+            published_before=published_before(session, row.stream_id),
+            narrowed_us=narrowed_us(session, row.stream_id, since_us, row.to_bound_ms),
+            fleet_narrowing=narrowing,
+            fleet_most=most,
+        )
+    found = (
+        _live_effect(session, row, newest, heard_us) if row.mode == "Live" else _effect(session, row, newest)
+    )
+    effect, under = found
+    timed = slo.latency_cap_ms is not None and under
+    return Facts(
+        policy=policy,
+        slo=slo,
+        pinned=pinned,
+        acknowledged_us=effect.acknowledged_us,
+        effective_us=effect.effective_us,
+        judged=effect.judged,
+        at_risk=_at_risk(row),
+        event_us=row.event_ms * 1_000,
+        latency_us=_latency_us(session, row.stream_id, under) if timed else None,
+        state_rows=effect.state_rows,
+    )
+
+
+def _at_risk(row: RolloutRow) -> Judged:
+    return Judged(row.at_risk_rows, row.at_risk_late_least, row.at_risk_late_most)
+
+
+def count_at_risk(session: Session, row: RolloutRow, rules: Rules) -> None:
+    """Count the reports that came since, in what was at risk under a rollout in effect; the stream is locked."""
+    if row.at_risk_from_ms is None:
+        _begin_to_count(session, row)
+    under = and_(*_told_by(row)) if rules.pin is None else false()
+    at_risk = and_(under, ReportRow.late_watermark_ms > row.at_risk_from_ms)
+    last_id, watermark_ms, *counted = session.execute(
+        select(
+            func.max(ReportRow.id),
+            func.max(case((under, ReportRow.watermark_ms))),
+            *(
+                func.sum(case((at_risk, column), else_=0))
+                for column in (ReportRow.pairs, ReportRow.late_least, ReportRow.late_most)
+            ),
+        ).where(ReportRow.stream_id == row.stream_id, ReportRow.id > row.counted_report_id)
+    ).one()
+    if last_id is None:
+        return
+    # PostgreSQL sums to an exact decimal.
+    rows, late_least, late_most = map(int, counted)
+    row.counted_report_id = last_id
+    row.at_risk_rows += rows
+    row.at_risk_late_least += late_least
+    row.at_risk_late_most += late_most
+    if watermark_ms is not None:
+        row.event_ms = max(row.event_ms, watermark_ms - (row.effective_watermark_ms or 0))
+
+
+def _begin_to_count(session: Session, row: RolloutRow) -> None:
+    """Note by which watermark rows are at risk under a rollout that has taken effect."""
+    newest = _newest(session, row.stream_id)
+    assert newest is not None, "what is in effect was reported"
+    since = (ReportRow.stream_id == row.stream_id, ReportRow.seen_us >= row.effective_us, *_told_by(row))
+    in_order = select(ReportRow).where(*since).order_by(ReportRow.seen_us, ReportRow.batch_id)
+    first = session.scalars(in_order.limit(1)).one_or_none() or newest
+    span_us = _span_us(session, newest)
+    own_ms = row.in_use_ms if row.from_bound_ms is None else row.from_bound_ms
+    row.effective_watermark_ms = first.watermark_ms
+    row.at_risk_from_ms = first.watermark_ms + -(-span_us // SPARK_TICK_US)
+    row.counted_report_id = first.id
+    row.needed_event_ms = needed_event_us(span_us, own_ms, row.to_bound_ms) // 1_000
+
+
+def _span_us(session: Session, newest: ReportRow) -> int:
+    """Return the length of the operator's windows, in microseconds; 0 when the report itself is aged out."""
+    stored = session.get(ReportBodyRow, newest.id)
+    return 0 if stored is None else stored_report(stored.body).operator.span_us
+
+
+def _told_by(row: RolloutRow) -> tuple[ColumnElement[bool], ...]:
+    """Return conditions that pick the batches of a stream that ran with what a rollout tells, once it is in effect."""
+    if row.mode == "Live":
+        return (true(),)
+    if row.to_bound_ms is None:
+        return (ReportRow.generation.is_(None),)
+    return (ReportRow.generation == row.generation,)
+
+
+def _evidence(
+    session: Session, row: RolloutRow, rules: Rules, newest: ReportRow | None
+) -> EvidenceSpan | None:
+    """Return the evidence for a first narrowing; None for any other rollout, and for one that has passed its gate."""
+    first = row.direction == "Narrow" and not verified_narrowing(session, row.stream_id)
+    if not first or row.state != "Recommended" or newest is None:
+        return None
+    horizon_ms, span_us = rules.slo.value.horizon_ms, _span_us(session, newest)
+    horizon = horizon_of(session, row.stream_id, horizon_ms)
+    assert horizon is not None
+    nothing = np.empty(0, np.int64)
+    found = evidence_span(rules.policy.value, span_us, horizon_ms, nothing, nothing)
+    if found is None:
+        return None
+    # A stream that was watched without a pause needs only its newest batches read; they are thousands.
+    for from_us in (max(newest.seen_us - 2 * found.needed_us, horizon.from_us), horizon.from_us):
+        batches = _watched(session, Span(row.stream_id, from_us))
+        found = evidence_span(rules.policy.value, span_us, horizon_ms, *batches)
+        if found is None or found.covered_us >= found.needed_us:
+            break
+    return found
+
+
+def _watched(session: Session, span: Span) -> tuple[Int64s, Int64s]:
+    """Return when the batches of a span with judged rows were triggered, and their greatest event times."""
+    rows = session.connection().execute(
+        select(ReportRow.seen_us, ReportRow.max_event_time_us)
+        .where(*span.reports, ReportRow.pairs > 0, ReportRow.max_event_time_us.is_not(None))
+        .order_by(ReportRow.seen_us)
+    )
+    batches = np.array([tuple(row) for row in rows], np.int64).reshape(-1, 2)
+    return batches[:, 0], batches[:, 1]
+
+
+def _newest(session: Session, stream_id: int) -> ReportRow | None:
+    horizon = horizon_of(session, stream_id, 0)
+    return None if horizon is None else horizon.newest
+
+
+def _last_acknowledged_us(session: Session, stream_id: int) -> int | None:
+    return session.scalars(
+        select(func.max(AcknowledgementRow.received_us)).where(AcknowledgementRow.stream_id == stream_id)
+    ).one()
+
+
+def _effect(session: Session, row: RolloutRow, newest: ReportRow | None) -> tuple[_Effect, _Under]:
+    """Return what became of a rollout where a bound is taken at a start."""
+    assert row.generation is not None
+    acknowledged_us = row.acknowledged_us or _acknowledged_us(session, row)
+    if acknowledged_us is None:
+        return _Effect(), ()
+    if row.to_bound_ms is None:
+        own = (
+            ReportRow.stream_id == row.stream_id,
+            ReportRow.generation.is_(None),
+            ReportRow.seen_us >= (row.published_us or 0),
+        )
+        return _since(session, row, newest, acknowledged_us, own)
+    prediction = session.get(PredictionRow, (row.stream_id, row.generation))
+    since_us = None if prediction is None else prediction.became_effective_us
+    if prediction is None or since_us is None:
+        return _Effect(acknowledged_us, row.effective_us), ()
+    under = (
+        ReportRow.stream_id == row.stream_id,
+        ReportRow.generation == row.generation,
+        ReportRow.seen_us >= since_us,
+    )
+    judged = Judged(prediction.judged_rows, prediction.judged_late_least, prediction.judged_late_most)
+    return _Effect(acknowledged_us, since_us, judged, _state(newest, row)), under
+
+
+def _live_effect(
+    session: Session, row: RolloutRow, newest: ReportRow | None, heard_us: int | None
+) -> tuple[_Effect, _Under]:
+    """Return what became of a rollout in Live, where a job takes up whatever it hears and says when it heard last."""
+    published_us = row.published_us or 0
+    acknowledged_us = row.acknowledged_us or _acknowledged_us(session, row)
+    if acknowledged_us is None and heard_us is not None and heard_us >= published_us:
+        acknowledged_us = heard_us
+    if acknowledged_us is None or newest is None:
+        return _Effect(acknowledged_us), ()
+    if row.effective_us is None:
+        # The batch that said it had heard of it was still steered by what came before.
+        later = newest.seen_us > acknowledged_us
+        return _Effect(acknowledged_us, newest.seen_us if later else None), ()
+    under = (ReportRow.stream_id == row.stream_id, ReportRow.seen_us > row.effective_us)
+    return _since(session, row, newest, acknowledged_us, under)
+
+
+def _since(
+    session: Session,
+    row: RolloutRow,
+    newest: ReportRow | None,
+    acknowledged_us: int,
+    under: _Under,
+) -> tuple[_Effect, _Under]:
+    """Return what became of a rollout by the batches that ``under`` picks."""
+    first_us, pairs, least, most = session.execute(
+        select(
+            func.min(ReportRow.seen_us),
+            func.sum(ReportRow.pairs),
+            func.sum(ReportRow.late_least),
+            func.sum(ReportRow.late_most),
+        ).where(*under)
+    ).one()
+    # PostgreSQL sums to an exact decimal, and nothing to null.
+    judged = Judged(int(pairs or 0), int(least or 0), int(most or 0))
+    rows = None if newest is None else newest.state_rows
+    return _Effect(acknowledged_us, row.effective_us or first_us, judged, rows), under
+
+
+def _acknowledged_us(session: Session, row: RolloutRow) -> int | None:
+    """Return when it was first known that the job has what a rollout tells; by an acknowledgement or a report."""
+    told, ran = AcknowledgementRow, ReportRow
+    since_us = row.published_us or 0
+    acknowledged: ColumnElement[bool] = told.generation == row.generation
+    reported: ColumnElement[bool] = ran.generation == row.generation
+    if row.to_bound_ms is None:
+        acknowledged = told.generation.is_(None) & (told.received_us >= since_us)
+        reported = ran.generation.is_(None) & (ran.seen_us >= since_us)
+    elif row.mode != "Live":
+        # The same bound may have another generation by now; in Live the bound says nothing of the envelope.
+        same = (
+            told.generation.is_not(None) & (told.bound_ms == row.to_bound_ms) & (told.received_us >= since_us)
+        )
+        acknowledged = or_(acknowledged, same)
+    of_told = select(func.min(told.received_us)).where(told.stream_id == row.stream_id, acknowledged)
+    of_ran = select(func.min(ran.received_us)).where(ran.stream_id == row.stream_id, reported)
+    found: list[int | None] = [session.scalars(of_told).one(), session.scalars(of_ran).one()]
+    return min((at_us for at_us in found if at_us is not None), default=None)
+
+
+def _state(newest: ReportRow | None, row: RolloutRow) -> int | None:
+    return newest.state_rows if newest is not None and newest.generation == row.generation else None
+
+
+def _latency_us(session: Session, stream_id: int, under: _Under) -> float | None:
+    """Return the mean wall latency of the windows that closed in the batches that ``under`` picks; None without any.
+
+    Only windows that the first of them had not closed count: those closed under what was told before.
+    """
+    batches = session.execute(
+        select(ReportRow.watermark_ms, ReportRow.started_us, ReportRow.duration_ms, ReportRow.operator)
+        .where(*under)
+        .order_by(ReportRow.seen_us, ReportRow.batch_id)
+    ).all()
+    if not batches or batches[-1].operator != "window":
+        return None
+    marks_us = np.maximum.accumulate(
+        np.array([row.watermark_ms * SPARK_TICK_US for row in batches], np.int64)
+    )
+    walls_us = np.array([row.started_us + row.duration_ms * 1_000 for row in batches], np.int64)
+    ends = session.scalars(
+        select(LedgerKeyRow.key_us)
+        .where(
+            LedgerKeyRow.stream_id == stream_id,
+            LedgerKeyRow.key_us > int(marks_us[0]),
+            LedgerKeyRow.key_us <= int(marks_us[-1]),
+        )
+        .order_by(LedgerKeyRow.key_us)
+    ).all()
+    latency = Emissions(np.array(ends, np.int64), marks_us, walls_us).latency(0)[1]
+    return None if latency is None else latency.measured_us

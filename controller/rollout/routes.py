@@ -1,0 +1,239 @@
+"""Rollouts: what is being changed, and a person's say in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Protocol
+
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
+
+from tidemark.controller.access.authorize import ThePrincipal
+from tidemark.controller.api.bodies import ReasonBody, parse_body
+from tidemark.controller.api.cursors import Cursor, Limit, decode_number_cursor, encode_cursor
+from tidemark.controller.api.dependencies import TheService
+from tidemark.controller.api.documented import answers, takes
+from tidemark.controller.api.etags import etag
+from tidemark.controller.api.names import StreamPath, WhichStream
+from tidemark.controller.api.raw_body import JsonBody
+from tidemark.controller.api.schemas import PolicyAnswer, Rollout, RolloutDetail, RolloutPage
+from tidemark.controller.api.visible import in_reach
+from tidemark.controller.api.writes import DryRun
+from tidemark.controller.db.tables import RolloutRow, StreamRow
+from tidemark.controller.events.store import history_of
+from tidemark.controller.rollout.actions import approve, discard, get_rollout, roll_back
+from tidemark.controller.rollout.store import list_rollouts
+from tidemark.controller.rollout.views import event_answer, rollout_answer
+from tidemark.controller.service import Service
+from tidemark.controller.specs.consequences import decide_now
+from tidemark.controller.specs.store import set_paused
+from tidemark.controller.stream_state.views import policy_answer
+from tidemark.controller.streams.store import get_stream, lock_stream
+from tidemark.models.rollout.states import State
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["rollouts"])
+of_stream = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["rollouts"])
+
+_REASON = TypeAdapter(ReasonBody)
+
+_ABSENT = {404: "rollout-not-found", 409: "rollout-state"}
+
+HISTORY = 100
+"""Most events that are shown of one rollout."""
+
+RolloutId = Annotated[int, Path(ge=1, le=2**53, description="Number of the rollout.", examples=[12])]
+
+InState = Annotated[
+    list[State], Query(max_length=10, description="Only rollouts in one of these states; all without any.")
+]
+
+
+class _Act(Protocol):
+    def __call__(
+        self, session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, share_ppm: int
+    ) -> RolloutRow: ...
+
+
+@router.get(
+    "/v1/rollouts",
+    operation_id="listRollouts",
+    summary="List rollouts of the fleet",
+    responses=answers("RolloutPage", 422, 503),
+)
+def list_all(
+    service: TheService,
+    principal: ThePrincipal,
+    state: InState = [],  # noqa: B006 - never changed
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> RolloutPage:
+    """List the rollouts of every stream in reach, the newest first."""
+    before = decode_number_cursor(cursor)
+    with service.database.read() as session:
+
+        def fetch(position: int | None, most: int) -> Sequence[tuple[RolloutRow, StreamRow]]:
+            rows = list_rollouts(session, limit=most, states=state, before_id=position)
+            return [(row, session.get_one(StreamRow, row.stream_id)) for row in rows]
+
+        found = in_reach(
+            principal,
+            fetch,
+            job=lambda pair: pair[1].job,
+            position=lambda pair: pair[0].id,
+            after=before,
+            limit=limit + 1,
+        )
+        return _page(found, limit)
+
+
+@of_stream.get(
+    "/rollouts",
+    operation_id="listStreamRollouts",
+    summary="List a stream's rollouts",
+    responses=answers("RolloutPage", 404, 422, 503),
+)
+def list_of_stream(
+    which: WhichStream,
+    service: TheService,
+    state: InState = [],  # noqa: B006 - never changed
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> RolloutPage:
+    """List the stream's rollouts, the newest first."""
+    before = decode_number_cursor(cursor)
+    with service.database.read() as session:
+        stream = get_stream(session, which.job, which.stream)
+        rows = list_rollouts(session, limit=limit + 1, stream_id=stream.id, states=state, before_id=before)
+        return _page([(row, stream) for row in rows], limit)
+
+
+@of_stream.get(
+    "/rollouts/{rollout_id:int}",
+    operation_id="getRollout",
+    summary="Read a rollout",
+    responses=answers("RolloutDetail", 404, 422, 503, kinds=_ABSENT),
+)
+def read(which: WhichStream, rollout_id: RolloutId, service: TheService) -> RolloutDetail:
+    """Return a rollout and how it came to where it is."""
+    with service.database.read() as session:
+        stream = get_stream(session, which.job, which.stream)
+        row = get_rollout(session, stream.id, rollout_id)
+        history = history_of(session, stream.id, row.id, HISTORY)
+        return RolloutDetail(
+            **dict(rollout_answer(row, stream)), history=[event_answer(event, stream) for event in history]
+        )
+
+
+@of_stream.post(
+    "/rollouts/{rollout_id:int}:approve",
+    operation_id="approveRollout",
+    summary="Approve a rollout",
+    responses=answers("Rollout", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
+    openapi_extra=takes("ReasonBody"),
+)
+def approve_one(
+    which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
+) -> Rollout:
+    """Approve a rollout; it is published as soon as nothing else holds it. Approved before: nothing changes."""
+    return _act(service, which, rollout_id, body, approve, dry_run=dry_run)
+
+
+@of_stream.post(
+    "/rollouts/{rollout_id:int}:discard",
+    operation_id="discardRollout",
+    summary="Discard a rollout",
+    responses=answers("Rollout", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
+    openapi_extra=takes("ReasonBody"),
+)
+def discard_one(
+    which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
+) -> Rollout:
+    """Turn down a rollout that no job was told of; it, and what goes further, is not proposed again for a while."""
+    return _act(service, which, rollout_id, body, discard, dry_run=dry_run)
+
+
+@of_stream.post(
+    "/rollouts/{rollout_id:int}:rollback",
+    operation_id="rollBackRollout",
+    summary="Roll back a rollout",
+    responses=answers("Rollout", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
+    openapi_extra=takes("ReasonBody"),
+)
+def roll_one_back(
+    which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
+) -> Rollout:
+    """Tell jobs again what they were told before a rollout, verified or not; it is not tried again for a while."""
+    return _act(service, which, rollout_id, body, roll_back, dry_run=dry_run)
+
+
+@of_stream.post(
+    ":pause",
+    operation_id="pauseStream",
+    summary="Pause rollouts of a stream",
+    responses=answers("PolicyAnswer", 400, 404, 413, 415, 422, 503),
+    openapi_extra=takes("ReasonBody"),
+)
+def pause(
+    which: WhichStream, body: JsonBody, service: TheService, response: Response, *, dry_run: DryRun
+) -> PolicyAnswer:
+    """Set the policy's paused, and nothing else of it: nothing new is rolled; what is under way is still watched."""
+    return _set_paused(service, which, body, response, paused=True, dry_run=dry_run)
+
+
+@of_stream.post(
+    ":resume",
+    operation_id="resumeStream",
+    summary="Resume rollouts of a stream",
+    responses=answers("PolicyAnswer", 400, 404, 413, 415, 422, 503),
+    openapi_extra=takes("ReasonBody"),
+)
+def resume(
+    which: WhichStream, body: JsonBody, service: TheService, response: Response, *, dry_run: DryRun
+) -> PolicyAnswer:
+    """Take the policy's paused back, and change nothing else of it."""
+    return _set_paused(service, which, body, response, paused=False, dry_run=dry_run)
+
+
+router.include_router(of_stream)
+
+
+def _page(pairs: Sequence[tuple[RolloutRow, StreamRow]], limit: int) -> RolloutPage:
+    page = pairs[:limit]
+    return RolloutPage(
+        rollouts=[rollout_answer(row, stream) for row, stream in page],
+        next_cursor=encode_cursor(str(page[-1][0].id)) if len(pairs) > limit else None,
+    )
+
+
+def _act(
+    service: Service, which: StreamPath, rollout_id: int, body: bytes, act: _Act, *, dry_run: bool
+) -> Rollout:
+    reason = parse_body(_REASON, body).reason
+    now_us = service.clock()
+    with service.database.write(keep=not dry_run) as session:
+        stream = _locked(session, which, now_us)
+        row = act(session, stream.id, rollout_id, reason, now_us, share_ppm=service.decider.rollout_share_ppm)
+        session.flush()
+        return rollout_answer(row, stream)
+
+
+def _set_paused(
+    service: Service, which: StreamPath, body: bytes, response: Response, *, paused: bool, dry_run: bool
+) -> PolicyAnswer:
+    reason = parse_body(_REASON, body).reason
+    now_us = service.clock()
+    with service.database.write(keep=not dry_run) as session:
+        stream_id = _locked(session, which, now_us).id
+        stored = set_paused(session, stream_id, paused=paused, reason=reason, now_us=now_us)
+    if not dry_run:
+        decide_now(service, stream_id)
+    response.headers["ETag"] = etag(stored.generation)
+    return policy_answer(stored)
+
+
+def _locked(session: Session, which: StreamPath, now_us: int) -> StreamRow:
+    get_stream(session, which.job, which.stream)  # what is not known is not made by asking for it
+    return lock_stream(session, which.job, which.stream, now_us)

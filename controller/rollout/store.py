@@ -1,0 +1,235 @@
+"""The rollouts' table, and what the store knows that decides what becomes of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from typing import cast
+
+from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.bounds.publication import last_published
+from tidemark.controller.db.tables import PolicyRow, RolloutRow
+from tidemark.models.rollout.facts import Cause, Rollout
+from tidemark.models.rollout.states import OPEN, UNDER_WAY, State
+from tidemark.models.slo import Direction
+from tidemark.models.transition import Transition
+from tidemark.models.wire import Envelope, Mode
+
+__all__ = [
+    "envelope_json",
+    "envelope_of",
+    "find_rollout",
+    "fleet_share",
+    "list_rollouts",
+    "missed_rollout",
+    "model_of",
+    "narrowed_us",
+    "newest_rollout",
+    "open_rollout",
+    "published_before",
+    "set_predicted",
+    "standing_rollout",
+    "unanswered_us",
+    "verified_narrowing",
+]
+
+FLEET_LOCK = 0x7469_6466
+"""Key of the PostgreSQL advisory lock under which places in the fleet's share are counted and taken."""
+
+
+def envelope_json(envelope: Envelope | None) -> str | None:
+    """Return an envelope as it is stored, None of none."""
+    return None if envelope is None else json.dumps(asdict(envelope))
+
+
+def envelope_of(text: str | None) -> Envelope | None:
+    """Return the envelope that is stored as ``text``, None of none."""
+    return None if text is None else Envelope(**json.loads(text))
+
+
+def model_of(row: RolloutRow) -> Rollout:
+    """Return a rollout as the state machine takes it."""
+    return Rollout(
+        state=cast("State", row.state),
+        cause=cast("Cause", row.cause),
+        direction=cast("Direction", row.direction),
+        first=row.first,
+        mode=cast("Mode", row.mode),
+        to_bound_ms=row.to_bound_ms,
+        changed_us=row.changed_us,
+        approved=row.approved_us is not None,
+        published_us=row.published_us,
+        acknowledged_us=row.acknowledged_us,
+        needed_rows=row.needed_rows,
+        needed_event_us=row.needed_event_ms * 1_000,
+        missed=row.missed_us is not None,
+        least_ppm=row.least_ppm,
+    )
+
+
+def set_predicted(row: RolloutRow, predicted: Transition) -> None:
+    """Set what is predicted of a rollout."""
+    row.rows, row.late = predicted.rows, predicted.late
+    row.least_ppm, row.most_ppm = predicted.least_ppm, predicted.most_ppm
+    row.latency_wall_us, row.state_rows = predicted.latency_wall_us, predicted.state_rows
+
+
+def open_rollout(session: Session, stream_id: int) -> RolloutRow | None:
+    """Return the stream's rollout that is open; None without one. There is never more than one."""
+    newest = newest_rollout(session, stream_id)
+    return newest if newest is not None and newest.state in OPEN else None
+
+
+def newest_rollout(session: Session, stream_id: int) -> RolloutRow | None:
+    """Return the stream's newest rollout; None without any."""
+    return next(iter(list_rollouts(session, limit=1, stream_id=stream_id)), None)
+
+
+def standing_rollout(session: Session, stream_id: int) -> RolloutRow | None:
+    """Return the verified rollout that jobs are told of now, but for a pin; None when they are told anything else."""
+    told = last_published(session, stream_id, pinned=False)
+    if told is None:
+        return None
+    return session.scalars(
+        select(RolloutRow)
+        .where(
+            RolloutRow.stream_id == stream_id,
+            RolloutRow.state == "Verified",
+            RolloutRow.generation == told.generation,
+        )
+        .order_by(RolloutRow.id.desc())
+        .limit(1)
+    ).one_or_none()
+
+
+def missed_rollout(session: Session, stream_id: int) -> RolloutRow | None:
+    """Return the rollout that missed its target after it was verified, as long as what jobs are told is its doing."""
+    told = last_published(session, stream_id, pinned=False)
+    if told is None:
+        return None
+    stands = and_(RolloutRow.state == "Verified", RolloutRow.generation == told.generation)
+    undone = and_(RolloutRow.state == "RolledBack", RolloutRow.id == told.rollout_id)
+    return session.scalars(
+        select(RolloutRow)
+        .where(RolloutRow.stream_id == stream_id, RolloutRow.missed_us.is_not(None), or_(stands, undone))
+        .order_by(RolloutRow.id.desc())
+        .limit(1)
+    ).one_or_none()
+
+
+def published_before(session: Session, stream_id: int) -> bool:
+    """Return whether a recommended bound was ever published for a stream."""
+    return _any_decision(session, stream_id, RolloutRow.published_us.is_not(None))
+
+
+def verified_narrowing(session: Session, stream_id: int) -> bool:
+    """Return whether a recommended narrowing of a stream is verified and was not undone."""
+    return _any_decision(
+        session, stream_id, and_(RolloutRow.direction == "Narrow", RolloutRow.state == "Verified")
+    )
+
+
+def _any_decision(session: Session, stream_id: int, which: ColumnElement[bool]) -> bool:
+    found = select(RolloutRow.id).where(
+        RolloutRow.stream_id == stream_id, RolloutRow.cause == "Decision", which
+    )
+    return session.scalars(select(found.exists())).one()
+
+
+def find_rollout(session: Session, stream_id: int, rollout_id: int) -> RolloutRow | None:
+    """Return a rollout of the stream; None when the stream has no such one."""
+    return session.scalars(
+        select(RolloutRow).where(RolloutRow.stream_id == stream_id, RolloutRow.id == rollout_id)
+    ).one_or_none()
+
+
+def list_rollouts(
+    session: Session,
+    *,
+    limit: int,
+    stream_id: int | None = None,
+    states: Collection[State] = (),
+    before_id: int | None = None,
+) -> Sequence[RolloutRow]:
+    """Return up to ``limit`` rollouts, the newest first.
+
+    Args:
+        session: the session.
+        limit: how many.
+        stream_id: only those of this stream; None for all.
+        states: only those in one of these states; empty for all.
+        before_id: only those with a lesser id; None for all.
+    """
+    wanted = select(RolloutRow).order_by(RolloutRow.id.desc()).limit(limit)
+    if stream_id is not None:
+        wanted = wanted.where(RolloutRow.stream_id == stream_id)
+    if states:
+        wanted = wanted.where(RolloutRow.state.in_(states))
+    if before_id is not None:
+        wanted = wanted.where(RolloutRow.id < before_id)
+    return session.scalars(wanted).all()
+
+
+def narrowed_us(session: Session, stream_id: int, since_us: int, to_ms: int | None) -> tuple[int, ...]:
+    """Return when narrowings of the stream were published since ``since_us``, ascending.
+
+    One that no job took up does not count against a bound of ``to_ms`` that is wider than it: that takes a narrowing
+    back rather than following on it.
+    """
+    followed = or_(RolloutRow.acknowledged_us.is_not(None), RolloutRow.to_bound_ms >= (to_ms or 0))
+    found = session.scalars(
+        select(RolloutRow.published_us)
+        .where(
+            RolloutRow.stream_id == stream_id,
+            RolloutRow.direction == "Narrow",
+            RolloutRow.published_us >= since_us,
+            followed,
+        )
+        .order_by(RolloutRow.published_us)
+    )
+    return tuple(at_us for at_us in found if at_us is not None)
+
+
+def unanswered_us(session: Session, stream_id: int, answered_us: int) -> int | None:
+    """Return since when the job has answered no rollout that asked it to act; None when it has answered all.
+
+    Args:
+        session: the session.
+        stream_id: the stream.
+        answered_us: when the job acknowledged anything last, or in Live heard the controller; 0 for never.
+    """
+    return session.scalars(
+        select(func.min(RolloutRow.published_us)).where(
+            RolloutRow.stream_id == stream_id,
+            RolloutRow.mode.in_(["Restart", "Live"]),
+            RolloutRow.published_us > answered_us,
+            RolloutRow.acknowledged_us.is_(None),
+        )
+    ).one()
+
+
+def fleet_share(session: Session, stream_id: int, share_ppm: int, *, lock: bool) -> tuple[int, int]:
+    """Return how many other streams are being narrowed, and how many may be at once.
+
+    Args:
+        session: the session.
+        stream_id: the stream that asks.
+        share_ppm: which share of the streams that are steered may be, in parts per million; one always may.
+        lock: whether the place is taken in this transaction, so that nobody else may count meanwhile.
+    """
+    if lock and session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(FLEET_LOCK)))
+    steered = session.scalars(
+        select(func.count()).select_from(PolicyRow).where(PolicyRow.mode != "Off")
+    ).one()
+    under_way = session.scalars(
+        select(func.count(RolloutRow.stream_id.distinct())).where(
+            RolloutRow.state.in_(UNDER_WAY),
+            RolloutRow.direction == "Narrow",
+            RolloutRow.stream_id != stream_id,
+        )
+    ).one()
+    return under_way, max(steered * share_ppm // 1_000_000, 1)

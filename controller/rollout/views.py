@@ -1,0 +1,89 @@
+"""From rollouts and events as the store holds them to what the controller answers."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from tidemark.controller.api import schemas
+from tidemark.controller.db.tables import EventRow, RolloutRow, StreamRow
+from tidemark.controller.rollout.store import envelope_of
+from tidemark.models.rollout.facts import Cause, Gate
+from tidemark.models.rollout.machine import allowed
+from tidemark.models.rollout.states import State
+from tidemark.models.slo import Direction
+from tidemark.models.wire import Mode
+
+__all__ = ["event_answer", "rollout_answer"]
+
+
+def rollout_answer(row: RolloutRow, stream: StreamRow) -> schemas.Rollout:
+    """Return a rollout as it is answered."""
+    state = cast("State", row.state)
+    return schemas.Rollout(
+        id=row.id,
+        job=stream.job,
+        stream=stream.stream,
+        state=state,
+        reason=row.reason,
+        held_by=cast("Gate | None", row.held_by),
+        cause=cast("Cause", row.cause),
+        direction=cast("Direction", row.direction),
+        first=row.first,
+        mode=cast("Mode", row.mode),
+        from_bound_ms=row.from_bound_ms,
+        to_bound_ms=row.to_bound_ms,
+        from_envelope=envelope_of(row.from_envelope),
+        to_envelope=envelope_of(row.to_envelope),
+        in_use_bound_ms=row.in_use_ms,
+        generation=row.generation,
+        newest_report=row.report_id or None,
+        predicted=schemas.Promise(
+            rows=row.rows,
+            late=row.late,
+            least_ppm=row.least_ppm,
+            most_ppm=row.most_ppm,
+            latency_wall_ms=None if row.latency_wall_us is None else round(row.latency_wall_us / 1_000),
+            state_rows=row.state_rows,
+        ),
+        judged=schemas.Proof(
+            rows=row.judged_rows,
+            at_risk_rows=row.at_risk_rows,
+            needed_rows=row.needed_rows,
+            event_ms=row.event_ms,
+            needed_event_ms=row.needed_event_ms,
+            late_least=row.judged_late_least,
+            late_most=row.judged_late_most,
+        ),
+        approved=_approved(row),
+        created_us=row.created_us,
+        changed_us=row.changed_us,
+        published_us=row.published_us,
+        acknowledged_us=row.acknowledged_us,
+        effective_us=row.effective_us,
+        ended_us=row.ended_us,
+        may=list(allowed(state)),
+    )
+
+
+def _approved(row: RolloutRow) -> schemas.Approved | None:
+    if row.approved_us is None:
+        return None
+    return schemas.Approved(at_us=row.approved_us, by=row.approved_by, reason=row.approval_reason or "")
+
+
+def event_answer(row: EventRow, stream: StreamRow) -> schemas.Event:
+    """Return an event as it is answered."""
+    return schemas.Event(
+        id=row.id,
+        job=stream.job,
+        stream=stream.stream,
+        at_us=row.at_us,
+        last_us=row.at_us if row.last_us is None else row.last_us,
+        count=row.count,
+        kind=row.kind,
+        reason=row.reason,
+        by=row.by,
+        before=row.before,
+        after=row.after,
+        evidence=schemas.EventEvidence(rows=row.rows, newest_report=row.report_id, rollout=row.rollout_id),
+    )

@@ -1,0 +1,1 @@
+"""What one process is made of: clock, log, settings file, reads that are shared."""

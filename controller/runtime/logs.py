@@ -1,0 +1,87 @@
+"""How the log is written: one line an event, for people or as JSON, the web server's lines too.
+
+Every line carries what its context is about (request, job, stream, whoever asks). A token never gets into one: what
+looks like one is hidden, wherever it stands.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from typing import TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from tidemark.controller.access.token_format import TOKEN
+from tidemark.controller.settings import LogFormat, LogLevel
+
+__all__ = ["HIDDEN", "configure_logs", "handler_for", "without_secrets"]
+
+HIDDEN = "[hidden]"
+"""Stands where a secret stood."""
+
+FIELDS = frozenset({"method", "route", "status", "duration_ms"})
+"""What a line may carry beside its text and its context."""
+
+_CREDENTIALS = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]+")
+"""Credentials as a header has them, those of other systems too."""
+
+_SERVER_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access")
+
+
+def configure_logs(level: LogLevel, form: LogFormat, stream: TextIO | None = None) -> None:
+    """Let all loggers of this process write to ``stream``, standard error without one."""
+    handler = handler_for(form, sys.stderr if stream is None else stream)
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    for name in _SERVER_LOGGERS:
+        server = logging.getLogger(name)
+        server.handlers.clear()
+        server.propagate = True
+        server.setLevel(logging.NOTSET)
+
+
+def handler_for(form: LogFormat, stream: TextIO) -> logging.Handler:
+    """Return a handler that writes lines to ``stream``."""
+    before: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(allow=FIELDS),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=before,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *_renderers(form, colors=stream.isatty()),
+                _hide_secrets,
+            ],
+        )
+    )
+    return handler
+
+
+def without_secrets(text: str) -> str:
+    """Return ``text`` with tokens and credentials hidden."""
+    return _CREDENTIALS.sub(rf"\1 {HIDDEN}", TOKEN.sub(HIDDEN, text))
+
+
+def _renderers(form: LogFormat, *, colors: bool) -> list[Processor]:
+    if form == "console":
+        # Tracebacks without the values of variables: those may be anything.
+        plain = structlog.dev.plain_traceback
+        return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+def _hide_secrets(_: WrappedLogger, __: str, line: EventDict) -> str:
+    # The last processor gets what the renderer before it made: a text.
+    return without_secrets(str(line))

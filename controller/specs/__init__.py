@@ -1,0 +1,1 @@
+"""What operators set: the SLO and the policy of a stream."""

@@ -1,0 +1,47 @@
+"""What follows from a write of a specification: what the job is told from then on, and what that will do."""
+
+from __future__ import annotations
+
+import logging
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.api import schemas
+from tidemark.controller.bounds.publication import last_published
+from tidemark.controller.db.tables import RecommendationRow, StreamRow
+from tidemark.controller.errors import LeaseLostError
+from tidemark.controller.service import Service
+from tidemark.controller.stream_state.views import (
+    bound_answer,
+    published_answer,
+    recommended_answer,
+    transition_answer,
+)
+
+__all__ = ["consequences", "decide_now"]
+
+_log = logging.getLogger(__name__)
+
+
+def consequences(session: Session, stream_id: int, *, dry_run: bool) -> schemas.Consequences:
+    """Return what follows for a stream, as its status has it after the write."""
+    row = session.get_one(StreamRow, stream_id)
+    recommendation = session.get(RecommendationRow, stream_id)
+    return schemas.Consequences(
+        dry_run=dry_run,
+        recommended=recommended_answer(session, recommendation, last_published(session, stream_id)),
+        transition=transition_answer(recommendation),
+        published=published_answer(bound_answer(session, row.job, row.stream, row)),
+    )
+
+
+def decide_now(service: Service, stream_id: int) -> None:
+    """Decide without waiting for the next turn, so that what is read after a write agrees with it."""
+    try:
+        service.decider.decide(stream_id, service.clock())
+    except LeaseLostError as error:
+        _log.warning("%s", error.detail)
+        service.loop.refused.inc()
+    except Exception:  # noqa: BLE001 - what was asked for is stored; the loop tries again
+        _log.exception("stream %d could not be decided after its change", stream_id)
+        service.loop.failures.inc()

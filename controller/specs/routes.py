@@ -1,0 +1,183 @@
+"""Specifications of a stream: its SLO and its policy."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
+
+from tidemark.controller.api.bodies import SloBody, parse_body
+from tidemark.controller.api.dependencies import TheService
+from tidemark.controller.api.documented import answers, takes
+from tidemark.controller.api.etags import IfMatch, etag, precondition
+from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.raw_body import JsonBody
+from tidemark.controller.api.schemas import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
+from tidemark.controller.api.writes import DryRun, Reason
+from tidemark.controller.decide.ceiling import NO_CEILING, room_in
+from tidemark.controller.decide.decider import republish
+from tidemark.controller.decide.situation import progress_in
+from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
+from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.controller.intake.checks import MAX_DURATION_MS
+from tidemark.controller.service import Service
+from tidemark.controller.specs.consequences import consequences, decide_now
+from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_policy, get_slo, put_policy, put_slo
+from tidemark.controller.stream_state.views import policy_answer, slo_answer
+from tidemark.controller.streams.store import get_stream, lock_stream
+from tidemark.models.duration import format_duration
+from tidemark.models.slo import Policy
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["specifications"])
+
+_SLO = TypeAdapter(SloBody)
+_POLICY = TypeAdapter(Policy)
+
+
+@router.get(
+    "/slo", operation_id="getSlo", summary="Read the SLO", responses=answers("SloAnswer", 404, 422, 503)
+)
+def read_slo(which: WhichStream, service: TheService, response: Response) -> SloAnswer:
+    """Return the stream's SLO."""
+    with service.database.read() as session:
+        slo = get_slo(session, get_stream(session, which.job, which.stream).id)
+    if slo is None:
+        raise SloNotSetError(f"stream {which.stream!r} of job {which.job!r} has no SLO; PUT one here")
+    response.headers["ETag"] = etag(slo.generation)
+    return slo_answer(slo)
+
+
+@router.put(
+    "/slo",
+    operation_id="putSlo",
+    summary="Set the SLO",
+    responses=answers("SloSet", 400, 412, 413, 415, 422, 428, 503),
+    openapi_extra=takes("SloBody"),
+)
+def write_slo(
+    which: WhichStream,
+    body: JsonBody,
+    service: TheService,
+    response: Response,
+    *,
+    dry_run: DryRun,
+    reason: Reason,
+    if_match: IfMatch = None,
+) -> SloSet:
+    """Set the stream's SLO, whole; before its first report too. The recommendation follows at once.
+
+    The answer says what jobs are told from now on, and what that will do.
+    """
+    slo = parse_body(_SLO, body).to_slo()
+    now_us = service.clock()
+    with service.database.write(keep=not dry_run) as session:
+        stream_id = lock_stream(session, which.job, which.stream, now_us).id
+        stored = put_slo(session, stream_id, slo, precondition(if_match), now_us, reason=reason)
+        session.flush()
+        # In Live what the SLO asks for is part of what the job is told, whether or not there is evidence.
+        republish(session, stream_id, get_policy(session, stream_id).value, now_us)
+        follows = _tried(service, session, stream_id, now_us) if dry_run else None
+    follows = follows or _done(service, stream_id)
+    response.headers["ETag"] = etag(stored.generation)
+    return SloSet(**dict(slo_answer(stored)), **dict(follows))
+
+
+@router.get(
+    "/policy",
+    operation_id="getPolicy",
+    summary="Read the policy",
+    responses=answers("PolicyAnswer", 404, 422, 503),
+)
+def read_policy(which: WhichStream, service: TheService, response: Response) -> PolicyAnswer:
+    """Return the stream's policy, the default one when none was set."""
+    with service.database.read() as session:
+        policy = get_policy(session, get_stream(session, which.job, which.stream).id)
+    response.headers["ETag"] = etag(policy.generation)
+    return policy_answer(policy)
+
+
+async def _policy_of(body: JsonBody) -> Policy:
+    policy = parse_body(_POLICY, body)
+    for name in ("least_bound_ms", "greatest_bound_ms"):
+        if (getattr(policy, name) or 0) > MAX_DURATION_MS:
+            told = f"it is above the {MAX_DURATION_MS} milliseconds that can be worked with"
+            raise InvalidBodyError(f"/{name}: {told}", errors=(ErrorItem(f"/{name}", told),))
+    return policy
+
+
+@router.put(
+    "/policy",
+    operation_id="putPolicy",
+    summary="Set the policy",
+    responses=answers("PolicySet", 400, 409, 412, 413, 415, 422, 428, 503, kinds={409: "live-refused"}),
+    openapi_extra=takes("Policy"),
+)
+def write_policy(
+    which: WhichStream,
+    policy: Annotated[Policy, Depends(_policy_of)],
+    service: TheService,
+    response: Response,
+    *,
+    dry_run: DryRun,
+    reason: Reason,
+    if_match: IfMatch = None,
+) -> PolicySet:
+    """Set the stream's policy, whole; before its first report too. What a job is told follows at once.
+
+    Live is refused when the job has acknowledged that its call has no ceiling, or one below the bound in use and the
+    distance of its slowest partition. Before its first acknowledgement it is taken, and the status says how it is.
+    """
+    now_us = service.clock()
+    with service.database.write(keep=not dry_run) as session:
+        stream_id = lock_stream(session, which.job, which.stream, now_us).id
+        stored = put_policy(
+            session, stream_id, policy, precondition(if_match, default=True), now_us, reason=reason
+        )
+        session.flush()
+        if policy.mode == "Live":
+            _check_ceiling(session, stream_id, now_us)
+        republish(session, stream_id, policy, now_us)
+        follows = _tried(service, session, stream_id, now_us) if dry_run else None
+    follows = follows or _done(service, stream_id)
+    response.headers["ETag"] = etag(stored.generation)
+    return PolicySet(**dict(policy_answer(stored)), **dict(follows))
+
+
+def _tried(service: Service, session: Session, stream_id: int, now_us: int) -> Consequences:
+    """Return what would follow from what ``session`` has written and will not keep."""
+    session.flush()
+    service.decider.decide_within(session, stream_id, now_us)
+    return consequences(session, stream_id, dry_run=True)
+
+
+def _done(service: Service, stream_id: int) -> Consequences:
+    """Decide anew and return what follows from what was written."""
+    decide_now(service, stream_id)
+    with service.database.read() as session:
+        return consequences(session, stream_id, dry_run=False)
+
+
+def _check_ceiling(session: Session, stream_id: int, now_us: int) -> None:
+    slo = get_slo(session, stream_id)
+    horizon = horizon_of(session, stream_id, DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms)
+    gap_us = None if horizon is None else progress_in(session, horizon, now_us).batch_gap_us
+    room = room_in(session, stream_id, horizon, gap_us)
+    if room is None:
+        return
+    if room.ceiling_ms is None:
+        told = f"{NO_CEILING}: give it one (on a new checkpoint), start the job and set mode Live then"
+        raise _refused(told)
+    if room.too_low:
+        ceiling = format_duration(room.ceiling_ms * 1_000)
+        raise _refused(
+            f"the job's ceiling, {ceiling}, is below {room.needed}; give its call a ceiling of at least "
+            f"{format_duration(room.needed_ms * 1_000)}, start the job again and set mode Live then"
+        )
+
+
+def _refused(told: str) -> LiveRefusedError:
+    return LiveRefusedError(f"/mode: {told}", errors=(ErrorItem("/mode", told),))

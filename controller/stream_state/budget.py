@@ -1,0 +1,89 @@
+"""The budget of a stream: what its SLO left to lose over the SLO's window, and what of it is lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.api.schemas import Budget
+from tidemark.controller.evidence.horizon import Horizon, facts, horizon_of, open_keys
+from tidemark.controller.evidence.series import series_sums
+from tidemark.controller.evidence.windows import closed_windows
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.slo import Slo
+from tidemark.models.target import PPM
+
+__all__ = ["Spent", "budget_of", "spent_in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What counts for a budget, and what of it was bad."""
+
+    counted: int
+    """(Row, key) pairs that arrived, or windows that the watermark has passed."""
+    bad_least: int
+    """How many were bad for sure."""
+    bad_most: int
+    """How many may have been."""
+    share_ppm: int
+    """Share of them that must be good, in parts per million."""
+
+    @property
+    def least_ppm(self) -> int | None:
+        """Share that was good at the least, rounded down; None of nothing."""
+        return (self.counted - self.bad_most) * PPM // self.counted if self.counted else None
+
+    @property
+    def most_ppm(self) -> int | None:
+        """Share that was good at the most; None of nothing."""
+        return (self.counted - self.bad_least) * PPM // self.counted if self.counted else None
+
+    @property
+    def allowed(self) -> int:
+        """How many may be bad."""
+        return self.counted * (PPM - self.share_ppm) // PPM
+
+    @property
+    def remaining_ppm(self) -> int | None:
+        """What is left of that at the least; negative when overdrawn, None when nothing may be bad."""
+        return (self.allowed - self.bad_most) * PPM // self.allowed if self.allowed else None
+
+
+def spent_in(session: Session, horizon: Horizon, slo: Slo) -> Spent:
+    """Return what counts for the budget over the SLO's window, which ``horizon`` is."""
+    if slo.objective == "timeslices":
+        until_us = horizon.newest.watermark_ms * SPARK_TICK_US
+        windows = closed_windows(
+            session, horizon.stream_id, slo.target_ppm, until_us - slo.window_ms * 1_000, until_us
+        )
+        good_least, good_most = windows.good, windows.maybe_good
+        return Spent(windows.closed, windows.closed - good_most, windows.closed - good_least, slo.slices_ppm)
+    sums = series_sums(session, horizon.span)
+    if sums is None:
+        return Spent(0, 0, 0, slo.target_ppm)
+    return Spent(sums.counted, sums.late_least, sums.late_most + sums.unjudged, slo.target_ppm)
+
+
+def budget_of(session: Session, stream_id: int, slo: Slo) -> Budget | None:
+    """Return the budget of a stream; None without reports."""
+    horizon = horizon_of(session, stream_id, slo.window_ms)
+    if horizon is None:
+        return None
+    known = facts(session, horizon)
+    spent = spent_in(session, horizon, slo)
+    return Budget(
+        objective=slo.objective,
+        window_ms=slo.window_ms,
+        from_us=known.from_us,
+        counted=spent.counted,
+        bad_least=spent.bad_least,
+        bad_most=spent.bad_most,
+        least_ppm=spent.least_ppm,
+        most_ppm=spent.most_ppm,
+        allowed=spent.allowed,
+        remaining_ppm=spent.remaining_ppm,
+        missing_batches=known.missing_batches,
+        provisional=open_keys(session, horizon.newest),
+    )

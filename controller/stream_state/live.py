@@ -1,0 +1,120 @@
+"""What the newest report said of live control and of the delay with which rows were appended to the source."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import bindparam, select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.tables import LiveRow, ReportRow
+from tidemark.controller.db.upsert import upsert_many
+from tidemark.controller.evidence.horizon import NEWEST_FIRST, effective_ms
+from tidemark.models.wire import AppendDelay, LiveState, Pin, Report
+
+__all__ = ["KeptLive", "NewestState", "keep_live", "live_of", "newest_state", "working_bound_ms"]
+
+NAMES_KEPT = 100
+"""How many names of partitions are kept of each list, the first by name; all of them are counted."""
+
+REASON_CHARACTERS = 1_000
+"""How much of the fast policy's reason is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptLive:
+    """What is kept of ``LiveState``: the same, with lists of bounded length."""
+
+    ceiling_ms: int
+    control_ms: int | None
+    reason: str
+    behind: tuple[str, ...]
+    behind_partitions: int
+    """How many there are; ``behind`` may name fewer."""
+    idle: tuple[str, ...]
+    idle_partitions: int
+    """How many there are; ``idle`` may name fewer."""
+    ceiling_used_ppm: int
+    heard_us: int | None
+    pin: Pin | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewestState:
+    """What the newest report said."""
+
+    live: KeptLive | None = None
+    """What the fast policy did; None when the job does not run in Live."""
+    append_delay: AppendDelay | None = None
+    """How late rows were appended; None when the job names no column for it."""
+    contradiction: str | None = None
+    """How the query's plan contradicts the declared operator; None when it does not."""
+
+
+def keep_live(session: Session, stream_id: int, report_id: int, report: Report) -> None:
+    """Keep what ``report`` said, unless a newer one is stored already."""
+    if report.live is None and report.append_delay is None and report.contradiction is None:
+        return
+    newest = session.connection().execute(_NEWEST, {"stream": stream_id}).scalar_one()
+    if newest != report_id:
+        return
+    live, delay = report.live, report.append_delay
+    upsert_many(
+        session,
+        LiveRow,
+        {
+            "live": [None if live is None else json.dumps(asdict(_kept(live)))],
+            "append_delay": [None if delay is None else json.dumps(asdict(delay))],
+            "contradiction": [report.contradiction],
+        },
+        same={"stream_id": stream_id, "report_id": report_id},
+        replaced=("report_id", "live", "append_delay", "contradiction"),
+    )
+
+
+# Made once: making it takes longer than running it.
+_NEWEST = (
+    select(ReportRow.id).where(ReportRow.stream_id == bindparam("stream")).order_by(*NEWEST_FIRST).limit(1)
+)
+
+
+def newest_state(session: Session, newest: ReportRow) -> NewestState:
+    """Return what the newest report said; what an older one said is past."""
+    row = session.get(LiveRow, newest.stream_id)
+    if row is None or row.report_id != newest.id:
+        return NewestState()
+    return NewestState(
+        None if row.live is None else live_of(row.live),
+        None if row.append_delay is None else AppendDelay(**json.loads(row.append_delay)),
+        row.contradiction,
+    )
+
+
+def _kept(live: LiveState) -> KeptLive:
+    return KeptLive(
+        ceiling_ms=live.ceiling_ms,
+        control_ms=live.control_ms,
+        reason=live.reason[:REASON_CHARACTERS],
+        behind=tuple(sorted(live.behind)[:NAMES_KEPT]),
+        behind_partitions=len(live.behind),
+        idle=tuple(sorted(live.idle)[:NAMES_KEPT]),
+        idle_partitions=len(live.idle),
+        ceiling_used_ppm=live.ceiling_used_ppm,
+        heard_us=live.heard_us,
+        pin=live.pin,
+    )
+
+
+def live_of(text: str) -> KeptLive:
+    """Return what was kept as JSON."""
+    told = json.loads(text)
+    return KeptLive(**{**told, "behind": tuple(told["behind"]), "idle": tuple(told["idle"])})
+
+
+def working_bound_ms(session: Session, newest: ReportRow) -> int:
+    """Return the bound in use; in Live the plan has the ceiling, and how far the watermark trails is what counts."""
+    if newest_state(session, newest).live is None:
+        return newest.bound_ms
+    trails_ms = effective_ms(session, newest)
+    return newest.bound_ms if trails_ms is None else max(trails_ms, 0)

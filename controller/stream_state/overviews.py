@@ -1,0 +1,247 @@
+"""Looking at streams: what lists, charts and alerts show of each, worked out now and then and kept in the store.
+
+A look counts what is waiting by partition, finds what each partition does to the bound and which conditions hold, and
+writes it down under the stream's lease. Streams with something new are looked at soon, the others once a minute,
+because some conditions come with time alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.api.schemas import Condition
+from tidemark.controller.db.database import Database
+from tidemark.controller.db.tables import OverviewRow, StreamRow
+from tidemark.controller.decide.situation import progress_in
+from tidemark.controller.errors import LeaseLostError
+from tidemark.controller.evidence.horizon import effective_ms, facts, horizon_of, open_keys
+from tidemark.controller.evidence.rollups import locked_rollup, move_horizon
+from tidemark.controller.intake.count_waiting import count_waiting
+from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.replicas.lease_store import confirm
+from tidemark.controller.runtime.clock import SteadyClock
+from tidemark.controller.runtime.priority import GiveWay, at_once
+from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
+from tidemark.controller.stream_state.budget import spent_in
+from tidemark.controller.stream_state.conditions import WORST_FIRST
+from tidemark.controller.stream_state.live import NewestState, newest_state
+from tidemark.controller.stream_state.overview_store import Skewed, recent_in, versions_of, write_looks
+from tidemark.controller.stream_state.snapshots import StreamLook, look_at
+from tidemark.controller.stream_state.views import Known, conditions_now
+from tidemark.controller.streams.store import lock_stream
+from tidemark.models.progress import UNKNOWN_PROGRESS
+from tidemark.models.retention import Retention
+from tidemark.models.skew import SkewRule
+
+__all__ = ["Overviews"]
+
+_log = logging.getLogger(__name__)
+
+SOON_US = 15_000_000
+"""Least time between two looks at a stream with something new, in microseconds."""
+
+QUIET_US = 60_000_000
+"""Time between two looks at a stream with nothing new, in microseconds."""
+
+MOST_SECONDS = 2.0
+"""How long one turn looks at streams; what is left over comes first in the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    overview: OverviewRow
+    partitions: StreamLook | None
+
+
+class Overviews:
+    """Looks at the streams whose leases this process holds.
+
+    Args:
+        database: the store.
+        leases: which streams are this process's.
+        retention: how long data are kept.
+        rule: from when on a partition is skewed.
+        steady: a clock that never jumps, in seconds.
+        give_way: called before each piece of work.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        leases: LeaseKeeper,
+        retention: Retention,
+        rule: SkewRule,
+        *,
+        steady: SteadyClock = time.monotonic,
+        give_way: GiveWay = at_once,
+    ) -> None:
+        self._database = database
+        self._leases = leases
+        self._retention = retention
+        self.rule = rule
+        """From when on a partition is skewed."""
+        self._steady = steady
+        self._give_way = give_way
+        self._done: dict[int, tuple[int, tuple[object, ...]]] = {}
+
+    def turn(self, now_us: int, most_seconds: float = MOST_SECONDS) -> int:
+        """Look at every stream whose time has come, whoever waited longest first; return how many were looked at.
+
+        Raises:
+            sqlalchemy.exc.SQLAlchemyError: when the store cannot even list the streams.
+        """
+        began = self._steady()
+        with self._database.read() as session:
+            versions = versions_of(session)
+        due = []
+        for stream_id, version in versions.items():
+            if self._leases.lease_of(stream_id) is None:
+                self._done.pop(stream_id, None)
+                continue
+            at_us, before = self._done.get(stream_id, (None, None))
+            pause_us = SOON_US if version != before else QUIET_US
+            if at_us is None or not 0 <= now_us - at_us < pause_us:
+                due.append((-1 if at_us is None else at_us, stream_id))
+        looked = 0
+        for _, stream_id in sorted(due):
+            if self._steady() - began > most_seconds:
+                break
+            try:
+                self.look(stream_id, now_us)
+                looked += 1
+            except LeaseLostError as error:
+                _log.warning("%s", error.detail)
+            except Exception:  # noqa: BLE001 - whatever it is, the other streams go on
+                _log.exception("stream %d could not be looked at; a later turn tries again", stream_id)
+            self._done[stream_id] = now_us, versions[stream_id]
+        return looked
+
+    def look(self, stream_id: int, now_us: int) -> None:
+        """Look at one stream and write down what is seen.
+
+        Raises:
+            LeaseLostError: when another process took the stream over meanwhile; nothing was written.
+        """
+        lease = self._leases.lease_of(stream_id)
+        if lease is None:
+            return
+        self._give_way()
+        with self._database.write() as session:
+            found = locked_rollup(session, stream_id)
+            if found is not None:
+                rollup, newest_us = found
+                count_waiting(session, rollup)
+                move_horizon(session, rollup, newest_us, self._retention)
+        self._give_way()
+        with self._database.read() as session:
+            look = self._look(session, stream_id, now_us)
+        self._give_way()
+        with self._database.write() as session:
+            stream = session.get_one(StreamRow, stream_id)
+            lock_stream(session, stream.job, stream.stream, now_us)
+            if look.partitions is not None:
+                write_looks(session, stream_id, look.partitions, now_us)
+            session.merge(look.overview)
+            session.flush()
+            confirm(session, stream_id, lease)
+
+    def _look(self, session: Session, stream_id: int, now_us: int) -> _Look:
+        stream, slo = session.get_one(StreamRow, stream_id), get_slo(session, stream_id)
+        horizon = horizon_of(session, stream_id, DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms)
+        if horizon is None:
+            known = Known(slo, None, None, UNKNOWN_PROGRESS, NewestState())
+            told = conditions_now(session, stream, known, ())
+            return _Look(_overview(stream_id, now_us, told), None)
+        newest = horizon.newest
+        progress, state = progress_in(session, horizon, now_us), newest_state(session, newest)
+        look = look_at(
+            session,
+            horizon,
+            None if slo is None else slo.value,
+            live=state.live,
+            batch_gap_us=progress.batch_gap_us,
+            rule=self.rule,
+        )
+        known = Known(slo, horizon, facts(session, horizon), progress, state)
+        told = conditions_now(session, stream, known, _skewed(look))
+        overview = _overview(stream_id, now_us, told)
+        recent = recent_in(session, horizon)
+        worst = look.worst
+        present = [partition for partition in look.partitions.values() if partition.state != "Gone"]
+        spent = None
+        if slo is not None:
+            window = horizon_of(session, stream_id, slo.value.window_ms)
+            assert window is not None, "the stream has a newest batch"
+            spent = spent_in(session, window, slo.value)
+        for name, value in {
+            "report_id": newest.id,
+            "last_batch_us": newest.started_us,
+            "in_use_ms": newest.bound_ms,
+            "effective_ms": effective_ms(session, newest),
+            "bound_ms": look.bound_ms,
+            "needs_from_us": look.from_us,
+            "needs_share_ppm": look.share_ppm,
+            "now_from_us": recent.from_us,
+            "now_least_ppm": recent.least_ppm,
+            "now_most_ppm": recent.most_ppm,
+            "window_least_ppm": None if spent is None else spent.least_ppm,
+            "window_most_ppm": None if spent is None else spent.most_ppm,
+            "remaining_ppm": None if spent is None else spent.remaining_ppm,
+            "provisional": open_keys(session, newest),
+            "partitions": len(present),
+            "idle": look.count("Idle"),
+            "behind": look.count("Behind"),
+            "skewed": sum(partition.skewed for partition in present),
+            "future": sum(partition.future for partition in present),
+            "skewed_partition": None if worst is None else worst[0],
+            "skewed_without_ms": None if worst is None else worst[1].without_ms,
+            "skewed_costs_ms": None if worst is None else worst[1].costs_ms,
+        }.items():
+            setattr(overview, name, value)
+        return _Look(overview, look)
+
+
+def _skewed(look: StreamLook) -> list[Skewed]:
+    found = [
+        Skewed(name, partition.effect.costs_ms or 0, partition.effect.without_ms or 0)
+        for name, partition in look.partitions.items()
+        if partition.skewed and partition.effect is not None
+    ]
+    return sorted(found, key=lambda skewed: (-skewed.costs_ms, skewed.partition))
+
+
+def _overview(stream_id: int, now_us: int, conditions: list[Condition]) -> OverviewRow:
+    conditions = sorted(conditions, key=lambda condition: WORST_FIRST.index(condition.type))
+    return OverviewRow(
+        stream_id=stream_id,
+        seen_us=now_us,
+        report_id=0,
+        last_batch_us=None,
+        in_use_ms=None,
+        effective_ms=None,
+        bound_ms=None,
+        needs_from_us=None,
+        needs_share_ppm=None,
+        now_from_us=None,
+        now_least_ppm=None,
+        now_most_ppm=None,
+        window_least_ppm=None,
+        window_most_ppm=None,
+        remaining_ppm=None,
+        provisional=False,
+        conditions=json.dumps([[condition.type, condition.detail] for condition in conditions]),
+        worst=conditions[0].type if conditions else None,
+        partitions=0,
+        idle=0,
+        behind=0,
+        skewed=0,
+        future=0,
+        skewed_partition=None,
+        skewed_without_ms=None,
+        skewed_costs_ms=None,
+    )

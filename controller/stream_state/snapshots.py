@@ -1,0 +1,130 @@
+"""Looking at a stream's partitions: how each stands, and what it does to the bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.tables import PartitionRow
+from tidemark.controller.evidence.horizon import Horizon
+from tidemark.controller.evidence.needs import partition_needs
+from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_SHARE_PPM
+from tidemark.controller.stream_state.live import KeptLive
+from tidemark.models.progress import PartitionState, PartitionTimes
+from tidemark.models.skew import Effect, SkewRule, effects_of, is_skewed
+from tidemark.models.slo import Slo
+
+__all__ = ["PartitionLook", "StreamLook", "look_at", "state_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLook:
+    """How one partition stands. None is unknown."""
+
+    state: PartitionState
+    """How it is getting on."""
+    future: bool
+    """Whether rows of it were dated ahead of the clock within the horizon."""
+    pairs: int
+    """(Row, key) pairs of it with a known need over the horizon."""
+    need_ms: int | None
+    """The bound that admits the share of them, in milliseconds; may be negative."""
+    effect: Effect | None
+    """What it does to the bound; None without any pair."""
+    skewed: bool
+    """Whether it is skewed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLook:
+    """How the partitions of a stream stand."""
+
+    from_us: int
+    """Where the horizon begins, in microseconds."""
+    share_ppm: int
+    """The share of pairs that is asked about."""
+    bound_ms: int | None
+    """The bound that all partitions need together, in milliseconds; None without enough evidence."""
+    partitions: Mapping[str, PartitionLook]
+    """By name."""
+
+    def count(self, state: PartitionState) -> int:
+        """Return how many partitions are in a state."""
+        return sum(look.state == state for look in self.partitions.values())
+
+    @property
+    def worst(self) -> tuple[str, Effect] | None:
+        """The skewed partition that costs most, by name, with its effect; None without any."""
+        skewed = [
+            (-(look.effect.costs_ms or 0), name, look.effect)
+            for name, look in self.partitions.items()
+            if look.skewed and look.effect is not None
+        ]
+        return None if not skewed else min(skewed, key=lambda each: each[:2])[1:]
+
+
+def look_at(
+    session: Session,
+    horizon: Horizon,
+    slo: Slo | None,
+    *,
+    live: KeptLive | None,
+    batch_gap_us: int | None,
+    rule: SkewRule,
+) -> StreamLook:
+    """Return how the partitions stand.
+
+    Args:
+        session: the session.
+        horizon: the stream's horizon.
+        slo: its SLO; None: what is asked of streams without one.
+        live: what the fast policy did in the newest batch; None unless it ran in Live.
+        batch_gap_us: typical time between batches; None when it is not known.
+        rule: from when on a partition is skewed.
+    """
+    share_ppm = DEFAULT_SHARE_PPM if slo is None else slo.target_ppm
+    confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
+    needs = partition_needs(session, horizon.stream_id, horizon.from_us)
+    effects = {
+        effect.partition: (effect, need_us)
+        for effect, need_us in zip(
+            effects_of(needs, share_ppm, confidence_ppm), needs.needs_at(share_ppm).tolist(), strict=True
+        )
+    }
+    rows = session.scalars(select(PartitionRow).where(PartitionRow.stream_id == horizon.stream_id)).all()
+    found = {}
+    for row in rows:
+        effect, need_us = effects.get(row.partition, (None, None))
+        found[row.partition] = PartitionLook(
+            state_of(row, horizon, live, batch_gap_us),
+            row.last_future_us is not None and row.last_future_us >= horizon.from_us,
+            0 if effect is None else effect.pairs,
+            None if need_us is None else int(np.ceil(need_us / 1_000)),
+            effect,
+            effect is not None
+            and is_skewed(effect, len(effects), share_ppm, confidence_ppm, before=row.skewed, rule=rule),
+        )
+    bound_ms = next((effect.bound_ms for effect, _ in effects.values()), None)
+    return StreamLook(horizon.from_us, share_ppm, bound_ms, found)
+
+
+def state_of(
+    row: PartitionRow, horizon: Horizon, live: KeptLive | None, batch_gap_us: int | None
+) -> PartitionState:
+    """Return how a partition is getting on."""
+    if row.last_seen_us < horizon.from_us:
+        return "Gone"
+    if live is not None and row.partition in live.behind:
+        return "Behind"
+    if live is not None and row.partition in live.idle:
+        return "Idle"
+    times = PartitionTimes(row.first_seen_us, row.last_seen_us, row.batches)
+    if batch_gap_us is not None and times.silent_at(horizon.newest.seen_us, batch_gap_us):
+        return "Idle"
+    # In Live the plan holds the ceiling, and the driver itself says what is behind.
+    trails = row.behind_us is not None and row.behind_us > horizon.newest.bound_ms * 1_000
+    return "Behind" if live is None and trails else "Active"

@@ -1,0 +1,1 @@
+"""Streams and jobs: finding, creating, locking and listing them."""

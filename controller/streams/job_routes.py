@@ -1,0 +1,102 @@
+"""Jobs: what their streams are in, taken together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, get_args
+
+from fastapi import APIRouter, Query
+from sqlalchemy.orm import Session
+
+from tidemark.controller.access.authorize import ThePrincipal
+from tidemark.controller.api import schemas
+from tidemark.controller.api.cursors import Cursor, decode_cursor, encode_cursor
+from tidemark.controller.api.dependencies import TheService
+from tidemark.controller.api.documented import answers
+from tidemark.controller.api.names import WhichJob
+from tidemark.controller.api.visible import in_reach
+from tidemark.controller.db.tables import StreamRow
+from tidemark.controller.pins.store import pin_in_force
+from tidemark.controller.stream_state.conditions import WORST_FIRST
+from tidemark.controller.stream_state.views import pin_answer, stream_status
+from tidemark.controller.streams.jobs import list_jobs, streams_of_job
+from tidemark.models.wire import Mode
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["jobs"])
+
+MAX_CONDITIONS = 100
+"""How many conditions of a job are told."""
+
+Limit = Annotated[
+    int,
+    Query(
+        ge=1, le=100, description="Greatest number of jobs on the page; each costs the status of its streams."
+    ),
+]
+
+
+@router.get("/v1/jobs", operation_id="listJobs", summary="List jobs", responses=answers("JobPage", 422, 503))
+def list_all(
+    service: TheService, principal: ThePrincipal, limit: Limit = 20, cursor: Cursor = None
+) -> schemas.JobPage:
+    """List the jobs in reach that anything is known of by name, each with the worst condition of its streams."""
+    position = decode_cursor(cursor, 1)
+    now_us = service.clock()
+    with service.database.read() as session:
+        names = in_reach(
+            principal,
+            lambda after, most: list_jobs(session, after, most),
+            job=lambda name: name,
+            position=lambda name: name,
+            after=None if position is None else position[0],
+            limit=limit + 1,
+        )
+        page = names[:limit]
+        return schemas.JobPage(
+            jobs=[_summary(session, job, now_us)[0] for job in page],
+            next_cursor=encode_cursor(page[-1]) if len(names) > limit else None,
+        )
+
+
+@router.get(
+    "/v1/jobs/{job}",
+    operation_id="getJob",
+    summary="Status of a job",
+    responses=answers("JobStatus", 404, 422, 503, kinds={404: "job-not-found"}),
+)
+def read(job: WhichJob, service: TheService) -> schemas.JobStatus:
+    """Say what is known of a job: the modes and conditions of its streams, and the pin on all of it."""
+    with service.database.read() as session:
+        summary, found = _summary(session, job, service.clock())
+        # No stream has an empty name: what is in force then is the job's own pin, or the fleet's.
+        pin = pin_in_force(session, job, "")
+    return schemas.JobStatus(
+        **dict(summary),
+        pin=pin_answer(pin),
+        conditions=found[:MAX_CONDITIONS],
+        more_conditions=max(len(found) - MAX_CONDITIONS, 0),
+    )
+
+
+def _summary(
+    session: Session, job: str, now_us: int
+) -> tuple[schemas.JobSummary, list[schemas.JobCondition]]:
+    """Return a job as it is listed, and all conditions of its streams, the worst first."""
+    modes: Counter[Mode] = Counter()
+    found: list[schemas.JobCondition] = []
+    rows: Sequence[StreamRow] = streams_of_job(session, job)
+    for row in rows:
+        status = stream_status(session, row, now_us)
+        modes[status.mode] += 1
+        found += [schemas.JobCondition(stream=row.stream, **dict(told)) for told in status.conditions]
+    found.sort(key=lambda condition: (WORST_FIRST.index(condition.type), condition.stream))
+    summary = schemas.JobSummary(
+        job=job,
+        streams=len(rows),
+        modes=[schemas.ModeCount(mode=mode, streams=modes[mode]) for mode in get_args(Mode) if mode in modes],
+        worst=found[0] if found else None,
+    )
+    return summary, found

@@ -1,0 +1,145 @@
+"""Streams: finding, creating, locking and listing them, and the events that happened to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, select, tuple_
+from sqlalchemy.orm import Session
+
+from tidemark.controller.access.acting import acting
+from tidemark.controller.db.tables import EventRow, StreamRow
+from tidemark.controller.db.upsert import insert_into
+from tidemark.controller.errors import StreamNotFoundError
+from tidemark.controller.intake.limits import check_room_for_stream
+
+__all__ = ["Evidence", "add_event", "find_stream", "get_stream", "list_streams", "lock_stream"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a change rests on."""
+
+    rollout_id: int | None = None
+    """The rollout that it belongs to; None for none."""
+    rows: int | None = None
+    """(Row, key) pairs; None without any."""
+    report_id: int | None = None
+    """The newest report; None without any."""
+
+
+def find_stream(session: Session, job: str, stream: str) -> StreamRow | None:
+    """Return the stream, None when nothing is known of it."""
+    return session.scalars(
+        select(StreamRow).where(StreamRow.job == job, StreamRow.stream == stream)
+    ).one_or_none()
+
+
+def get_stream(session: Session, job: str, stream: str) -> StreamRow:
+    """Return the stream.
+
+    Raises:
+        StreamNotFoundError: when nothing is known of it.
+    """
+    row = find_stream(session, job, stream)
+    if row is None:
+        raise StreamNotFoundError(
+            f"nothing is known of stream {stream!r} of job {job!r}: no report came, no SLO or policy was set"
+        )
+    return row
+
+
+# Made once: making it takes longer than running it.
+_LOCKED = (
+    select(StreamRow)
+    .where(StreamRow.job == bindparam("job"), StreamRow.stream == bindparam("stream"))
+    .with_for_update()
+)
+
+
+def lock_stream(session: Session, job: str, stream: str, now_us: int) -> StreamRow:
+    """Return the stream for writing, making it when it is new; others who want to write to it wait for the commit."""
+    named = {"job": job, "stream": stream}
+    found = session.scalars(_LOCKED, named).one_or_none()
+    if found is not None:
+        return found
+    check_room_for_stream(session)
+    # Another process may make it at the same time: then this waits for its commit and does nothing.
+    session.execute(
+        insert_into(session, StreamRow)
+        .values(job=job, stream=stream, created_us=now_us)
+        .on_conflict_do_nothing(index_elements=["job", "stream"])
+    )
+    return session.scalars(_LOCKED, named).one()
+
+
+def list_streams(
+    session: Session, after: tuple[str, str] | None, limit: int, job: str | None = None
+) -> Sequence[StreamRow]:
+    """Return up to ``limit`` streams in the order of (job, stream), those after ``after``, or of one ``job``."""
+    wanted = select(StreamRow).order_by(StreamRow.job, StreamRow.stream).limit(limit)
+    if job is not None:
+        wanted = wanted.where(StreamRow.job == job)
+    if after is not None:
+        wanted = wanted.where(tuple_(StreamRow.job, StreamRow.stream) > after)
+    return session.scalars(wanted).all()
+
+
+def add_event(
+    session: Session,
+    stream_id: int,
+    at_us: int,
+    *,
+    kind: str,
+    reason: str,
+    before: str | None = None,
+    after: str | None = None,
+    reason_class: str | None = None,
+    evidence: Evidence | None = None,
+) -> None:
+    """Write down a change: what it was, why, and the value before and after; who asked for it is noted.
+
+    The same change for the same reason, straight after the one before, is counted there.
+
+    Args:
+        session: the session.
+        stream_id: the stream, locked.
+        at_us: when, in microseconds.
+        kind: what happened.
+        reason: why, in words.
+        before: the value before, as JSON.
+        after: the value after, as JSON.
+        reason_class: what the reason is an instance of; None when only the same words are the same reason.
+        evidence: what it rests on; None without any.
+    """
+    by = acting()
+    last = session.scalars(
+        select(EventRow).where(EventRow.stream_id == stream_id).order_by(EventRow.id.desc()).limit(1)
+    ).one_or_none()
+    same_reason = last is not None and (
+        last.reason == reason if reason_class is None else last.reason_class == reason_class
+    )
+    if (
+        last is not None
+        and same_reason
+        and (last.kind, last.before, last.after, last.by) == (kind, before, after, by)
+    ):
+        last.count += 1
+        last.last_us = at_us
+        return
+    session.add(
+        EventRow(
+            stream_id=stream_id,
+            at_us=at_us,
+            kind=kind,
+            reason=reason,
+            before=before,
+            after=after,
+            reason_class=reason_class,
+            by=by,
+            rollout_id=None if evidence is None else evidence.rollout_id,
+            rows=None if evidence is None else evidence.rows,
+            report_id=None if evidence is None else evidence.report_id,
+        )
+    )
