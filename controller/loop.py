@@ -21,7 +21,7 @@ from tidemark.controller.runtime.clock import Clock
 from tidemark.controller.runtime.priority import GiveWay, at_once
 from tidemark.controller.stream_state.overviews import Overviews
 
-__all__ = ["Ticker", "Turn", "run_once"]
+__all__ = ["Tick", "Ticker", "run_once"]
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ STOP_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Tick:
     """What one turn did."""
 
     decided: int
@@ -43,7 +43,7 @@ class Turn:
 
 def run_once(
     database: Database, decider: Decider, counters: LoopCounters, now_us: int, give_way: GiveWay = at_once
-) -> Turn:
+) -> Tick:
     """Decide every stream that has an SLO and that this process holds the lease of.
 
     One that fails is logged and counted and does not stop the others.
@@ -85,7 +85,7 @@ def run_once(
             counters.decisions.inc()
             counters.seconds.observe(perf_counter() - begun)
     unbind_contextvars("job", "stream")
-    return Turn(decided, len(streams) - decided - failed, failed)
+    return Tick(decided, len(streams) - decided - failed, failed)
 
 
 class Ticker:
@@ -124,7 +124,7 @@ class Ticker:
         self._give_way = give_way
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tidemark-loop", daemon=True)
-        self.turns = 0
+        self.ticks = 0
         """Turns taken so far, failed ones included."""
         self.progress_us = clock()
         """When the last turn ended, in microseconds since the epoch; at first when the ticker was made."""
@@ -149,12 +149,12 @@ class Ticker:
             try:
                 run_once(self._database, self._decider, self._counters, self._clock(), self._give_way)
                 with self._counters.upkeep_seconds.time():
-                    self._upkeep.turn(self._clock())
-                self._overviews.turn(self._clock())
+                    self._upkeep.tick(self._clock())
+                self._overviews.tick(self._clock())
             except Exception:  # noqa: BLE001 - the store may be back at the next tick
                 _log.exception("a turn of the decision loop failed; the next one tries again")
                 self._counters.failures.inc()
-            self._counters.turn_seconds.observe(perf_counter() - begun)
-            self.turns += 1
+            self._counters.tick_duration_seconds.observe(perf_counter() - begun)
+            self.ticks += 1
             self.progress_us = self._clock()
             self._stop.wait(self._tick_seconds)

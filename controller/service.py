@@ -105,8 +105,8 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     measure(registry, "tidemark_bounds_watched", lambda: watch.waiting)
     measure(registry, "tidemark_leases_held", lambda: leases.held)
     measure(registry, "tidemark_reports_waiting", lambda: reports.waiting)
-    measure(registry, "tidemark_last_turn_timestamp_seconds", lambda: ticker.progress_us / 1e6)
-    measure(registry, "tidemark_tick_seconds", lambda: settings.tick_seconds)
+    measure(registry, "tidemark_last_tick_timestamp_seconds", lambda: ticker.progress_us / 1e6)
+    measure(registry, "tidemark_tick_interval_seconds", lambda: settings.tick_seconds)
     door = Door(database, settings, clock, steady)
     rates = RateLimits(settings.reports_per_second, settings.requests_per_second, steady)
     return Service(

@@ -19,7 +19,7 @@ class Said:
     """The bound that it acknowledged."""
     mode: Mode | None = None
     """The mode in which it did."""
-    heard_us: int | None = None
+    last_contact_us: int | None = None
     """When its live policy heard from the controller last, in microseconds."""
 
 
@@ -28,6 +28,8 @@ def has_taken_up(said: Said, *, generation: int, mode: Mode, bound_ms: int | Non
     told = said.generation is not None and said.generation == generation
     if mode == "Live":
         # A live run acknowledges once, and takes up whatever comes later as soon as it hears it.
-        return (said.heard_us is not None and said.heard_us >= published_us) or (told and said.mode == "Live")
+        return (said.last_contact_us is not None and said.last_contact_us >= published_us) or (
+            told and said.mode == "Live"
+        )
     # A new generation of the same bound asks nothing of a job that has it.
     return bound_ms is None or told or (said.generation is not None and said.bound_ms == bound_ms)

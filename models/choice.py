@@ -16,7 +16,7 @@ from typing import Literal
 from tidemark.models.curve import CurvePoint, MeanLatency
 from tidemark.models.duration import format_duration
 from tidemark.models.plural import plural
-from tidemark.models.quantile import certified_rank, least_samples
+from tidemark.models.quantile import certified_rank, min_samples
 from tidemark.models.target import PPM
 
 __all__ = [
@@ -140,7 +140,7 @@ def _completeness(point: CurvePoint, target_ppm: int, confidence: float | None) 
     rank = needed_rank(point.rows, target_ppm, confidence)
     target = f"{target_ppm / 10_000:g} %"
     if not point.rows or rank is None:
-        wanted = least_samples(target_ppm / PPM, confidence) if confidence is not None else 1
+        wanted = min_samples(target_ppm / PPM, confidence) if confidence is not None else 1
         detail = (
             f"not enough evidence: {plural(point.rows, 'row')}, {wanted:,} are needed to certify {target}"
         )

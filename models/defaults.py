@@ -14,7 +14,6 @@ __all__ = [
     "CEILING_ALARM_PPM",
     "CLUMP_MEMORY",
     "CLUMP_SHARE",
-    "COHORTS_AHEAD",
     "COHORTS_KEPT",
     "ELAPSED_PER_AGE",
     "ELAPSED_SPANS",
@@ -23,21 +22,22 @@ __all__ = [
     "FAMILIARITY_KEYS",
     "FLOOR_STEP_PPM",
     "FORECAST_HALF_LIFE",
+    "FUTURE_COHORTS",
     "GRACE_SPANS",
     "HOLD_PRIOR_KEYS",
     "HOLD_PRIOR_SHARE_OF_LATENCY",
     "IDLE_AFTER_GAPS",
     "IDLE_GAPS_KEPT",
-    "IDLE_LEAST_GAPS",
+    "IDLE_MIN_GAPS",
     "IDLE_UNLEARNED_TRIGGERS",
-    "LEAST_BATCHES_OF_A_PACE",
-    "LEAST_BATCHES_OF_A_PARTITION",
     "LISTENING_MS",
     "LONGEST_HOLD_MARGIN",
     "LONGEST_HOLD_SHARE_OF_BUDGET",
     "LONGEST_HOLD_SPANS",
     "LOSS_HALF_LIFE_SHARE",
     "MEMORIES",
+    "MIN_BATCHES_OF_A_PACE",
+    "MIN_BATCHES_OF_A_PARTITION",
     "MISSED_FROM_AGE",
     "MISSING_DEVIATIONS",
     "NARROW_DEAD_BAND_PPM",
@@ -45,7 +45,7 @@ __all__ = [
     "NEEDS_PER_BUDGET",
     "NO_DATA_GAPS",
     "PACE_BATCHES",
-    "PREDICTION_LEAST_ROWS",
+    "PREDICTION_MIN_ROWS",
     "PRICES",
     "PROFILE_HALF_LIFE",
     "RECENT_BATCHES",
@@ -58,7 +58,7 @@ __all__ = [
     "SPENT_LEVEL",
     "SPENT_SHARE",
     "SPENT_WHEN_OVERDRAWN",
-    "STRETCH_LEAST",
+    "STRETCH_MIN",
     "STRETCH_ROWS",
     "STRETCH_TRIGGERS",
     "UNEVENNESS_CEILING",
@@ -148,7 +148,7 @@ Chosen: one catastrophe must not make the policy blind to the next. Higher, and 
 COHORTS_KEPT = 4_000
 """Open cohorts that are counted one by one; older ones are no longer missed. Bounds the memory of a partition."""
 
-COHORTS_AHEAD = 1_000
+FUTURE_COHORTS = 1_000
 """How far ahead of the wall clock a row may be dated, in cohorts, to be counted by cohort; what is beyond is ignored.
 
 Chosen: a hundred windows. It bounds what one row of a wrong clock can claim.
@@ -266,13 +266,13 @@ SILENT_PARTITION_GAPS = 10
 Chosen: where rows come at random, one of 22,000 gaps is ten times the mean. Doubling it notices a stall half as fast.
 """
 
-LEAST_BATCHES_OF_A_PARTITION = 5
+MIN_BATCHES_OF_A_PARTITION = 5
 """Batches that must have held a partition before its silence means anything.
 
 Chosen: fewer do not tell a mean gap. Doubling it overlooks partitions that are heard of seldom.
 """
 
-LEAST_BATCHES_OF_A_PACE = 3
+MIN_BATCHES_OF_A_PACE = 3
 """Batches that it takes to tell a typical gap and a pace; with fewer, nothing is narrowed.
 
 Two gaps are the fewest that have a median. More only delay a new stream's first narrowing.
@@ -299,7 +299,7 @@ Chosen: it takes a tenth of a second, once a bound. Triggers and windows that ke
 clump may be 1 % of the rows. Doubling it costs twice that and tells clumps of half the size.
 """
 
-PREDICTION_LEAST_ROWS = 10_000
+PREDICTION_MIN_ROWS = 10_000
 """(Row, key) pairs that must have been judged under a bound in effect before its prediction is scored.
 
 By the binomial: at 99 % completeness the ledger's own share then has a standard error of 0.1 points. Halving it scores
@@ -410,7 +410,7 @@ STRETCH_TRIGGERS = 2.0
 STRETCH_ROWS = 100.0
 """Rows it takes at the least to compare the bulk."""
 
-STRETCH_LEAST = 1.2
+STRETCH_MIN = 1.2
 """Least stretch that is believed. Three standard deviations of the bulk's quantile at 600 rows are 16 %."""
 
 # -- live: the ceiling ----------------------------------------------------------------------------------------
@@ -431,7 +431,7 @@ Chosen: the greatest of 16 is passed by the next one about once in 17 times wher
 that fell silent once hold the watermark longer; fewer call one idle that only paused.
 """
 
-IDLE_LEAST_GAPS = 4
+IDLE_MIN_GAPS = 4
 """Gaps that must have been seen before a partition's own are believed; until then the longest of the others' counts.
 
 Chosen: one or two say little. More let a new partition hold the watermark longer when it falls silent at once.

@@ -167,7 +167,7 @@ class StreamEvidence:
             slo=self._slo,
             policy=self._policy,
             evidence=self.facts().evidence(needs),
-            in_use_ms=newest.bound_ms,
+            in_use_bound_ms=newest.bound_ms,
             progress=self._progress(newest, now_us),
             recent_bounds_ms=recent_bounds_ms,
         )

@@ -81,9 +81,9 @@ class BatchFacts:
     """Rows that were not counted by granule."""
     pairs: int
     """(Row, key) pairs that were judged."""
-    late_least: int
+    late_min: int
     """Pairs late for sure."""
-    late_most: int
+    late_max: int
     """Pairs that may have been late."""
     unjudged_rows: int
     """Rows whose fate is unknown."""
@@ -99,8 +99,8 @@ SUMMED = (
     "rows",
     "uncounted_rows",
     "pairs",
-    "late_least",
-    "late_most",
+    "late_min",
+    "late_max",
     "unjudged_rows",
     "need_pairs",
     "need_unknown_rows",
@@ -116,13 +116,13 @@ def batch_facts(
     total = judgement.total
     return BatchFacts(
         seen_us=min(report.started_us, received_us),
-        keys_per_row=report.operator.most_keys,
+        keys_per_row=report.operator.max_keys,
         first_key_us=judgement.first_key_us,
         rows=report.rows,
         uncounted_rows=cells.uncounted_rows,
         pairs=total.rows,
-        late_least=total.late_least,
-        late_most=total.late_most,
+        late_min=total.late_min,
+        late_max=total.late_max,
         unjudged_rows=judgement.unjudged_rows,
         need_pairs=needs.pairs,
         need_unknown_rows=needs.unknown_rows,
@@ -210,8 +210,8 @@ def facts_of(
         partitions=partitions,
         completeness=Completeness(
             sums["pairs"],
-            sums["late_least"],
-            sums["late_most"],
+            sums["late_min"],
+            sums["late_max"],
             sums["unjudged_rows"],
             sum(query.missing_batches for query in coverage.values()),
             keys_per_row,

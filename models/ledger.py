@@ -29,16 +29,14 @@ class Tally:
 
     rows: int = 0
     """Pairs that arrived."""
-    late_least: int = 0
+    late_min: int = 0
     """Pairs that were late for sure."""
-    late_most: int = 0
-    """Pairs that may have been late: more than ``late_least`` only where the watermark cut a granule."""
+    late_max: int = 0
+    """Pairs that may have been late: more than ``late_min`` only where the watermark cut a granule."""
 
     def __add__(self, other: Tally) -> Tally:
         """Add two tallies."""
-        return Tally(
-            self.rows + other.rows, self.late_least + other.late_least, self.late_most + other.late_most
-        )
+        return Tally(self.rows + other.rows, self.late_min + other.late_min, self.late_max + other.late_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +123,15 @@ def judge(report: Report, cells: Cells | None = None) -> Judgement:
         return Judgement(cells.partitions, nothing, nothing, np.empty((3, 0), np.int64), unjudged)
     row, last_key = report.operator.keys(granule_last_us(cells.granules, report.granule_us, report.closed))
     pairs = cells.counts[row]
-    late_least = late_most = np.zeros_like(pairs)
+    late_min = late_max = np.zeros_like(pairs)
     if not complete_mode:
         _, first_key = report.operator.keys(
             granule_first_us(cells.granules, report.granule_us, report.closed)
         )
         late_us = (report.late_watermark_ms or 0) * SPARK_TICK_US
-        late_least, late_most = pairs * (last_key <= late_us), pairs * (first_key <= late_us)
+        late_min, late_max = pairs * (last_key <= late_us), pairs * (first_key <= late_us)
     # Granules ascend, so that those of one key mostly are neighbours.
-    counts = np.stack([pairs, late_least, late_most])
+    counts = np.stack([pairs, late_min, late_max])
     return Judgement(cells.partitions, cells.parts[row], last_key, counts, cells.uncounted_rows).runs()
 
 
@@ -143,9 +141,9 @@ class Completeness:
 
     rows: int
     """Pairs that arrived and were judged."""
-    late_least: int
+    late_min: int
     """Pairs late for sure."""
-    late_most: int
+    late_max: int
     """Pairs that may have been late."""
     unjudged_rows: int
     """Rows that arrived but whose fate is unknown."""
@@ -158,18 +156,18 @@ class Completeness:
     def least(self) -> float | None:
         """Lower bound of the share: every doubtful and unjudged row was late. None without rows."""
         every = self.rows + self.unjudged_rows * self.keys_per_row
-        return (self.rows - self.late_most) / every if every else None
+        return (self.rows - self.late_max) / every if every else None
 
     @property
     def most(self) -> float | None:
         """Upper bound of the share: every doubtful and unjudged row was admitted. None without rows."""
         every = self.rows + self.unjudged_rows * self.keys_per_row
-        return (every - self.late_least) / every if every else None
+        return (every - self.late_min) / every if every else None
 
     @property
     def exact(self) -> bool:
         """Whether the share is known exactly: nothing doubtful, nothing unjudged, no batch missing."""
-        return self.late_least == self.late_most and not self.unjudged_rows and not self.missing_batches
+        return self.late_min == self.late_max and not self.unjudged_rows and not self.missing_batches
 
 
 class Ledger:
@@ -193,7 +191,7 @@ class Ledger:
         for cell, tally in judgement.tallies.items():
             self.tallies[cell] = self.tallies.get(cell, Tally()) + tally
         self.unjudged_rows += judgement.unjudged_rows
-        self._keys_per_row = max(self._keys_per_row, report.operator.most_keys)
+        self._keys_per_row = max(self._keys_per_row, report.operator.max_keys)
         return True
 
     def by_key(self) -> dict[int, Tally]:
@@ -213,5 +211,5 @@ class Ledger:
         total = sum(self.tallies.values(), Tally())
         missing = sum(coverage.missing_batches for coverage in self.coverage().values())
         return Completeness(
-            total.rows, total.late_least, total.late_most, self.unjudged_rows, missing, self._keys_per_row
+            total.rows, total.late_min, total.late_max, self.unjudged_rows, missing, self._keys_per_row
         )

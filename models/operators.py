@@ -68,7 +68,7 @@ class TimeWindow:
         last_start = event_time_us - (event_time_us - self.start_us) % self.slide_us
         rows, ends = [], []
         everything = np.arange(len(event_time_us), dtype=np.int64)
-        for step in range(self.most_keys):
+        for step in range(self.max_keys):
             end = last_start + self.size_us - step * self.slide_us
             inside = end > event_time_us
             rows.append(everything[inside])
@@ -81,7 +81,7 @@ class TimeWindow:
         return self.size_us
 
     @property
-    def most_keys(self) -> int:
+    def max_keys(self) -> int:
         """The most windows that one row can be in."""
         return -(-self.size_us // self.slide_us)
 
@@ -105,7 +105,7 @@ class SessionWindow:
     kind: Literal["session"] = "session"
 
     closed: ClassVar[Closed] = "right"
-    most_keys: ClassVar[int] = 1
+    max_keys: ClassVar[int] = 1
 
     def keys(self, event_time_us: Int64s) -> tuple[Int64s, Int64s]:
         """Return ``(row, key_us)``: each row once, with event time + gap."""
@@ -132,7 +132,7 @@ class RowLevel:
     kind: Literal["row"] = "row"
 
     closed: ClassVar[Closed] = "right"
-    most_keys: ClassVar[int] = 1
+    max_keys: ClassVar[int] = 1
     span_us: ClassVar[int] = 0
     """Event time from a row to its key, in microseconds: they are the same."""
 

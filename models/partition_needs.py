@@ -167,7 +167,7 @@ class PartitionNeeds:
             _MAGIC,
             _VERSION,
             DEFAULT_RELATIVE_ACCURACY_PPM,
-            Sketch().least_magnitude,
+            Sketch().min_magnitude,
             len(self.names),
             len(self._keys),
             len(names),
@@ -191,7 +191,7 @@ class PartitionNeeds:
         _, version, accuracy, least, partitions, size, named = _HEADER.unpack_from(data)
         if version != _VERSION:
             raise ValueError(f"version {version} of needs is unknown; this release reads version {_VERSION}")
-        if (accuracy, least) != (DEFAULT_RELATIVE_ACCURACY_PPM, Sketch().least_magnitude):
+        if (accuracy, least) != (DEFAULT_RELATIVE_ACCURACY_PPM, Sketch().min_magnitude):
             raise ValueError(f"needs with the parameters {accuracy}, {least} do not fit this release's")
         (check,) = _CHECK.unpack(data[-_CHECK.size :])
         if check != zlib.crc32(data[: -_CHECK.size]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.models.defaults import PREDICTION_LEAST_ROWS
+from tidemark.models.defaults import PREDICTION_MIN_ROWS
 from tidemark.models.target import PPM
 
 __all__ = ["POINT_PPM", "Judged", "Score", "score"]
@@ -19,9 +19,9 @@ class Judged:
 
     rows: int
     """(Row, key) pairs that were judged."""
-    late_least: int
+    late_min: int
     """Pairs that were late for sure."""
-    late_most: int
+    late_max: int
     """Pairs that may have been late."""
 
 
@@ -43,9 +43,9 @@ def score(predicted_rows: int, predicted_late: int, judged: Judged) -> Score | N
         predicted_late: how many of them would have been late under the bound.
         judged: what became of the pairs that met the bound in effect.
     """
-    if judged.rows < PREDICTION_LEAST_ROWS or not predicted_rows:
+    if judged.rows < PREDICTION_MIN_ROWS or not predicted_rows:
         return None
-    twice_late = judged.late_least + judged.late_most
+    twice_late = judged.late_min + judged.late_max
     realised_ppm = PPM - twice_late * PPM // (2 * judged.rows)
     predicted_ppm = PPM - predicted_late * PPM // predicted_rows
     return Score(realised_ppm, realised_ppm - predicted_ppm)

@@ -14,8 +14,8 @@ from typing import Literal, Protocol
 import numpy as np
 
 from tidemark.models.defaults import (
-    LEAST_BATCHES_OF_A_PACE,
-    LEAST_BATCHES_OF_A_PARTITION,
+    MIN_BATCHES_OF_A_PACE,
+    MIN_BATCHES_OF_A_PARTITION,
     NO_DATA_GAPS,
     RECENT_BATCHES,
     SILENT_PARTITION_GAPS,
@@ -74,7 +74,7 @@ class PartitionTimes:
 
     def silent_at(self, now_us: int, batch_gap_us: int) -> bool:
         """Return whether it used to report and has been silent for long, by its own mean gap and the stream's gap."""
-        if self.batches < LEAST_BATCHES_OF_A_PARTITION:
+        if self.batches < MIN_BATCHES_OF_A_PARTITION:
             return False
         own_gap_us = (self.last_seen_us - self.first_seen_us) // (self.batches - 1)
         return now_us - self.last_seen_us > SILENT_PARTITION_GAPS * max(own_gap_us, batch_gap_us)
@@ -132,7 +132,7 @@ def progress_of(
         partitions: all partitions that count.
         silent_us: time since the newest report was received, in microseconds; None without reports.
     """
-    known = len(batches) >= LEAST_BATCHES_OF_A_PACE
+    known = len(batches) >= MIN_BATCHES_OF_A_PACE
     started = np.array([batch.started_us for batch in batches], np.int64)
     gap_us = int(np.median(np.diff(started))) if known else None
     wall_us, base_us = _bases(batches)
@@ -144,7 +144,7 @@ def progress_of(
         pace_ppm=_pace_ppm(wall_us, base_us),
         recent_pace_ppm=_pace_ppm(wall_us[-RECENT_BATCHES - 1 :], base_us[-RECENT_BATCHES - 1 :]),
         lag_us=int(lag[-1]) if len(lag) else None,
-        usual_lag_us=int(np.median(lag)) if len(lag) >= LEAST_BATCHES_OF_A_PACE else None,
+        usual_lag_us=int(np.median(lag)) if len(lag) >= MIN_BATCHES_OF_A_PACE else None,
         silent_partitions=0
         if gap_us is None
         else sum(partition.silent_at(newest_us, gap_us) for partition in partitions),
@@ -167,6 +167,6 @@ def _bases(batches: Sequence[BatchTimes]) -> tuple[Int64s, Int64s]:
 
 
 def _pace_ppm(wall_us: Int64s, base_us: Int64s) -> int | None:
-    if len(wall_us) < LEAST_BATCHES_OF_A_PACE or wall_us[-1] <= wall_us[0]:
+    if len(wall_us) < MIN_BATCHES_OF_A_PACE or wall_us[-1] <= wall_us[0]:
         return None
     return int(base_us[-1] - base_us[0]) * PPM // int(wall_us[-1] - wall_us[0])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-__all__ = ["DEFAULT_CONFIDENCE", "certified_rank", "certified_ranks", "least_samples"]
+__all__ = ["DEFAULT_CONFIDENCE", "certified_rank", "certified_ranks", "min_samples"]
 
 DEFAULT_CONFIDENCE = 0.95
 """Probability that the certified order statistic truly is at or above the quantile."""
@@ -55,7 +55,7 @@ def certified_ranks(
     return found
 
 
-def least_samples(share: float, confidence: float = DEFAULT_CONFIDENCE) -> int:
+def min_samples(share: float, confidence: float = DEFAULT_CONFIDENCE) -> int:
     """Return how many independent samples it takes at the least to certify ``share`` with ``confidence``.
 
     The greatest of n samples is below the quantile with probability ``share ** n``.

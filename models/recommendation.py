@@ -25,7 +25,7 @@ from tidemark.models.defaults import (
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.plural import plural
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
-from tidemark.models.quantile import least_samples
+from tidemark.models.quantile import min_samples
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.target import PPM, format_target
 from tidemark.models.transition import Situation, state_at
@@ -69,7 +69,7 @@ class Inputs:
     """What is allowed."""
     evidence: Evidence
     """What the curve rests on."""
-    in_use_ms: int | None
+    in_use_bound_ms: int | None
     """The bound the job runs with, in milliseconds; None when it is not known."""
     progress: Progress = UNKNOWN_PROGRESS
     """How the stream has been getting on: whether its delays are its own. While it is unknown, nothing is narrowed."""
@@ -153,7 +153,7 @@ def _links(inputs: Inputs) -> Iterator[_Link]:
         yield _state_cap
     if len(policy.directions) == 1:
         yield _directions
-    if policy.most_narrowing_ppm is not None:
+    if policy.max_narrowing_ppm is not None:
         yield _one_step
     yield from (_limits, _dead_band)
 
@@ -165,7 +165,7 @@ def _quantile(inputs: Inputs) -> Step:
     rank = needed_rank(rows, slo.target_ppm, confidence)
     need_us = None if rank is None else inputs.curve.needs.value_at_rank(rank)
     if rank is None or need_us is None:
-        wanted = least_samples(slo.target_ppm / PPM, confidence)
+        wanted = min_samples(slo.target_ppm / PPM, confidence)
         return Step(
             "quantile",
             None,
@@ -193,7 +193,7 @@ def _rounded_up(bound_ms: int) -> int:
 
 
 def _unknown_rows(inputs: Inputs, bound_ms: int) -> Step:
-    evidence, in_use = inputs.evidence, inputs.in_use_ms
+    evidence, in_use = inputs.evidence, inputs.in_use_bound_ms
     unknown = evidence.unknown_rows
     every = evidence.rows + unknown
     tolerated = UNKNOWN_SHARE_OF_BUDGET_PPM * (PPM - inputs.slo.target_ppm) * every
@@ -214,7 +214,7 @@ def _unknown_rows(inputs: Inputs, bound_ms: int) -> Step:
 
 def _not_narrowed(name: str, inputs: Inputs, bound_ms: int, why: str) -> Step:
     """Return the step of a guard rail that lets nothing be narrowed, because of ``why``; widening passes."""
-    in_use = inputs.in_use_ms
+    in_use = inputs.in_use_bound_ms
     if in_use is None or bound_ms >= in_use:
         return Step(name, bound_ms, f"{why}: nothing would be narrowed, and widening passes")
     return Step(name, in_use, f"{why}: the bound in use, {format_duration(in_use * 1_000)}, is not narrowed")
@@ -268,16 +268,18 @@ def _narrow_late(inputs: Inputs, bound_ms: int) -> Step:
 def _timeslices(inputs: Inputs, bound_ms: int) -> Step:
     """Keep the share of good windows; what rows need is not known by window, so a bound is felt for."""
     name, slo, windows = "timeslices", inputs.slo, inputs.windows
-    asked = f"at least {_percent(slo.slices_ppm)} of the windows must keep {format_target(slo.target_ppm)}"
+    asked = (
+        f"at least {_percent(slo.good_windows_ppm)} of the windows must keep {format_target(slo.target_ppm)}"
+    )
     if windows is None or not windows.horizon.closed:
         return _not_narrowed(name, inputs, bound_ms, f"{asked}, and no window has closed yet")
     horizon, since = windows.horizon, windows.since
-    if since.closed and since.good_ppm < slo.slices_ppm:
+    if since.closed and since.good_ppm < slo.good_windows_ppm:
         told = (
             f"{since.good:,} of the {since.closed:,} windows closed under the bound in use did, and {asked}"
         )
         return _felt_for(name, inputs, bound_ms, told)
-    if horizon.good_ppm < slo.slices_ppm:
+    if horizon.good_ppm < slo.good_windows_ppm:
         told = f"{horizon.good:,} of {horizon.closed:,} windows did, and {asked}"
         return _not_narrowed(name, inputs, bound_ms, told)
     return Step(name, bound_ms, f"{horizon.good:,} of {horizon.closed:,} windows did: {asked}")
@@ -301,11 +303,11 @@ def _worst_window(inputs: Inputs, bound_ms: int) -> Step:
 
 def _felt_for(name: str, inputs: Inputs, bound_ms: int, why: str) -> Step:
     """Return a bound one step wider than the one in use, as far as any row needs it."""
-    in_use, rows = inputs.in_use_ms, inputs.evidence.rows
+    in_use, rows = inputs.in_use_bound_ms, inputs.evidence.rows
     if in_use is None:
         return Step(name, bound_ms, f"{why}: the bound in use is not known, so nothing is widened on it")
-    greatest_us = inputs.curve.needs.value_at_rank(rows) if rows else None
-    enough_ms = in_use if greatest_us is None else max(math.ceil(greatest_us / 1_000), in_use)
+    max_us = inputs.curve.needs.value_at_rank(rows) if rows else None
+    enough_ms = in_use if max_us is None else max(math.ceil(max_us / 1_000), in_use)
     step_ms = min(in_use + max(in_use * FLOOR_STEP_PPM // PPM, 1), enough_ms)
     wider = max(bound_ms, _rounded_up(step_ms))
     if wider <= in_use:
@@ -357,9 +359,9 @@ def _held_against(
 
 def _over_the_cap(inputs: Inputs, bound_ms: int, conflict: str) -> Step:
     left_ms: int | None = bound_ms
-    if inputs.slo.yields == "latency":
+    if inputs.slo.on_conflict == "exceed_latency_cap":
         told = f"{conflict}; the cap yields, as the SLO says"
-    elif inputs.slo.yields is None:
+    elif inputs.slo.on_conflict is None:
         left_ms = None
         told = f"{conflict}, and the SLO does not say which yields: the bound in use is held"
     else:
@@ -394,9 +396,9 @@ def _state_cap(inputs: Inputs, bound_ms: int) -> Step:
         return _held_against("state", bound_ms, bound_ms, f"{state}, the cap is {cap:,}")
     conflict = f"{format_duration(bound_ms * 1_000)} would hold {state}, above the cap of {cap:,}"
     left_ms: int | None = bound_ms
-    if inputs.slo.yields == "state":
+    if inputs.slo.on_conflict == "exceed_state_cap":
         told = f"{conflict}; the cap yields, as the SLO says"
-    elif inputs.slo.yields != "completeness":
+    elif inputs.slo.on_conflict != "miss_target":
         left_ms = None
         told = f"{conflict}, and the SLO does not say that either yields: the bound in use is held"
     else:
@@ -415,7 +417,7 @@ def _state_cap(inputs: Inputs, bound_ms: int) -> Step:
 
 def _directions(inputs: Inputs, bound_ms: int) -> Step:
     (only,) = inputs.policy.directions
-    in_use = inputs.in_use_ms
+    in_use = inputs.in_use_bound_ms
     if in_use is None or bound_ms == in_use or (bound_ms > in_use) == (only == "Widen"):
         return Step("directions", bound_ms, f"the policy allows to {only.lower()}")
     told = f"the policy allows to {only.lower()} only: the bound in use, {format_duration(in_use * 1_000)}, stays"
@@ -423,16 +425,16 @@ def _directions(inputs: Inputs, bound_ms: int) -> Step:
 
 
 def _one_step(inputs: Inputs, bound_ms: int) -> Step:
-    name, in_use, most_ppm = "narrowing step", inputs.in_use_ms, inputs.policy.most_narrowing_ppm or PPM
-    least_ms = 0 if in_use is None else -(-in_use * (PPM - most_ppm) // PPM)
-    if bound_ms >= least_ms:
-        return Step(name, bound_ms, f"one rollout narrows by at most {_percent(most_ppm)}")
-    told = f"one rollout narrows by at most {_percent(most_ppm)}: to {format_duration(least_ms * 1_000)}"
-    return Step(name, least_ms, told)
+    name, in_use, max_ppm = "narrowing step", inputs.in_use_bound_ms, inputs.policy.max_narrowing_ppm or PPM
+    min_ms = 0 if in_use is None else -(-in_use * (PPM - max_ppm) // PPM)
+    if bound_ms >= min_ms:
+        return Step(name, bound_ms, f"one rollout narrows by at most {_percent(max_ppm)}")
+    told = f"one rollout narrows by at most {_percent(max_ppm)}: to {format_duration(min_ms * 1_000)}"
+    return Step(name, min_ms, told)
 
 
 def _limits(inputs: Inputs, bound_ms: int) -> Step:
-    least, greatest = inputs.policy.least_bound_ms, inputs.policy.greatest_bound_ms
+    least, greatest = inputs.policy.min_bound_ms, inputs.policy.max_bound_ms
     limited = max(bound_ms, least) if greatest is None else min(max(bound_ms, least), greatest)
     if limited == bound_ms:
         return Step("limits", bound_ms, "within the policy's limits", kind="Limits")
@@ -441,14 +443,14 @@ def _limits(inputs: Inputs, bound_ms: int) -> Step:
 
 
 def _dead_band(inputs: Inputs, bound_ms: int) -> Step:
-    in_use = inputs.in_use_ms
+    in_use = inputs.in_use_bound_ms
     if in_use is None or bound_ms >= in_use or (in_use - bound_ms) * PPM >= NARROW_DEAD_BAND_PPM * in_use:
         return Step(
             "dead band",
             bound_ms,
             "a change worth making" if bound_ms != in_use else "the bound in use is right",
         )
-    greatest = inputs.policy.greatest_bound_ms
+    greatest = inputs.policy.max_bound_ms
     if greatest is not None and in_use > greatest:
         return Step("dead band", bound_ms, "the bound in use is above the policy's greatest")
     cap_ms, latency = inputs.slo.latency_cap_ms, inputs.curve.at(in_use * 1_000).latency_wall
@@ -456,11 +458,11 @@ def _dead_band(inputs: Inputs, bound_ms: int) -> Step:
         cap_ms is not None
         and latency is not None
         and latency.is_above(cap_ms * 1_000)
-        and inputs.slo.yields != "latency"
+        and inputs.slo.on_conflict != "exceed_latency_cap"
     ):
         return Step("dead band", bound_ms, "the bound in use is above the latency cap")
     cap, situation = inputs.slo.state_cap_rows, inputs.situation
-    if cap is not None and situation is not None and inputs.slo.yields != "state":
+    if cap is not None and situation is not None and inputs.slo.on_conflict != "exceed_state_cap":
         rows, _ = state_at(situation, in_use * 1_000)
         if rows is not None and rows > cap:
             return Step("dead band", bound_ms, "the bound in use is above the state cap")

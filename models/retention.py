@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from tidemark.models.need_slots import DAY_US
 
-__all__ = ["LEAST_DAYS_BY_HOUR", "LEAST_DAYS_BY_MINUTE", "Retention"]
+__all__ = ["MIN_DAYS_BY_HOUR", "MIN_DAYS_BY_MINUTE", "Retention"]
 
-LEAST_DAYS_BY_MINUTE = 2
+MIN_DAYS_BY_MINUTE = 2
 """Horizons of up to this many days begin on the edge of a minute."""
 
-LEAST_DAYS_BY_HOUR = 32
+MIN_DAYS_BY_HOUR = 32
 """Longer than the longest horizon that an SLO may have, 31 days, which begins on the edge of an hour."""
 
 
@@ -37,13 +37,13 @@ class Retention:
     def __post_init__(self) -> None:
         """Refuse what would make a horizon inexact."""
         least = {
-            "minutes_days": LEAST_DAYS_BY_MINUTE,
-            "hours_days": max(LEAST_DAYS_BY_HOUR, self.minutes_days),
+            "minutes_days": MIN_DAYS_BY_MINUTE,
+            "hours_days": max(MIN_DAYS_BY_HOUR, self.minutes_days),
             "days_days": max(self.hours_days, self.reports_days),
             # While facts are summed up from reports, they are there.
-            "reports_days": max(LEAST_DAYS_BY_HOUR, self.minutes_days + 1),
+            "reports_days": max(MIN_DAYS_BY_HOUR, self.minutes_days + 1),
             "bodies_days": 1,
-            "ledger_days": LEAST_DAYS_BY_HOUR,
+            "ledger_days": MIN_DAYS_BY_HOUR,
             "events_days": 1,
         }
         for name, days in least.items():

@@ -37,20 +37,20 @@ class Sketch:
 
     Args:
         relative_accuracy_ppm: the accuracy ``a`` in parts per million, in (0, 500,000].
-        least_magnitude: values at most this far from 0 share one bucket; in the values' unit, above 0.
+        min_magnitude: values at most this far from 0 share one bucket; in the values' unit, above 0.
     """
 
-    __slots__ = ("_buckets", "_gamma_log", "_weights", "least_magnitude", "relative_accuracy_ppm")
+    __slots__ = ("_buckets", "_gamma_log", "_weights", "min_magnitude", "relative_accuracy_ppm")
 
     def __init__(
-        self, relative_accuracy_ppm: int = DEFAULT_RELATIVE_ACCURACY_PPM, least_magnitude: int = 1_000
+        self, relative_accuracy_ppm: int = DEFAULT_RELATIVE_ACCURACY_PPM, min_magnitude: int = 1_000
     ) -> None:
         if not 0 < relative_accuracy_ppm <= 500_000:
             raise ValueError(f"relative_accuracy_ppm must be in (0, 500000], not {relative_accuracy_ppm}")
-        if least_magnitude <= 0:
-            raise ValueError(f"least_magnitude must be above 0, not {least_magnitude}")
+        if min_magnitude <= 0:
+            raise ValueError(f"min_magnitude must be above 0, not {min_magnitude}")
         self.relative_accuracy_ppm = relative_accuracy_ppm
-        self.least_magnitude = least_magnitude
+        self.min_magnitude = min_magnitude
         accuracy = relative_accuracy_ppm / 1e6
         self._gamma_log = math.log((1 + accuracy) / (1 - accuracy))
         self._buckets: NDArray[np.int32] = np.empty(0, np.int32)
@@ -138,7 +138,7 @@ class Sketch:
         """Return the bucket that each of ``values``, finite and of shape (n,), falls into."""
         value = np.asarray(values, np.float64)
         magnitude = np.abs(value)
-        index = np.ceil(np.log(np.maximum(magnitude / self.least_magnitude, 1)) / self._gamma_log)
+        index = np.ceil(np.log(np.maximum(magnitude / self.min_magnitude, 1)) / self._gamma_log)
         # The logarithm may miss an edge by its last bit; the edges themselves decide, so that "at most" is exact.
         index += magnitude > self._edge(index)
         index -= (index > 0) & (magnitude <= self._edge(index - 1))
@@ -183,7 +183,7 @@ class Sketch:
     def to_bytes(self) -> bytes:
         """Return the sketch as bytes: header with version and parameters, compressed counts, checksum."""
         header = _HEADER.pack(
-            _MAGIC, _VERSION, self.relative_accuracy_ppm, self.least_magnitude, len(self._buckets)
+            _MAGIC, _VERSION, self.relative_accuracy_ppm, self.min_magnitude, len(self._buckets)
         )
         counts = self._buckets.astype("<i4").tobytes() + self._weights.astype("<f8").tobytes()
         body = zlib.compress(counts, _LEVEL, _WINDOW_BITS)
@@ -235,7 +235,7 @@ class Sketch:
             )
 
     def _parameters(self) -> tuple[int, int]:
-        return self.relative_accuracy_ppm, self.least_magnitude
+        return self.relative_accuracy_ppm, self.min_magnitude
 
     def _absorb(self, buckets: NDArray[np.int32], weights: NDArray[np.float64]) -> None:
         both = np.concatenate([self._buckets, buckets])
@@ -258,7 +258,7 @@ class Sketch:
         return min(int(position), len(self._weights) - 1)
 
     def _edge(self, exponent: NDArray[np.float64]) -> NDArray[np.float64]:
-        edge: NDArray[np.float64] = self.least_magnitude * np.exp(exponent * self._gamma_log)
+        edge: NDArray[np.float64] = self.min_magnitude * np.exp(exponent * self._gamma_log)
         return edge
 
     def _highs(self) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ What this does not say, on purpose:
 
 * of two partitions which one is odd: without either the other is all there is, so three are needed;
 * that a partition is skewed by a handful of rows: alone it must have rows enough to certify the target, and
-  ``LEAST_BEYOND`` of them must be beyond the bound that the others need;
+  ``MIN_BEYOND`` of them must be beyond the bound that the others need;
 * anything when the whole fleet is late: then without any one partition the bound hardly falls.
 
 Two partitions that are late alike hide each other where either alone would keep the bound up: taking one away changes
@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.quantile import certified_rank, certified_ranks, least_samples
+from tidemark.models.quantile import certified_rank, certified_ranks, min_samples
 from tidemark.models.target import PPM
 
 __all__ = [
-    "LEAST_BEYOND",
-    "LEAST_PARTITIONS",
+    "MIN_BEYOND",
+    "MIN_PARTITIONS",
     "SKEW_AMOUNT_MS",
     "SKEW_SHARE_PPM",
     "Effect",
@@ -55,10 +55,10 @@ HEAL_PPM = 500_000
 Chosen: a bound is an order statistic of thousands of rows and wavers by some percent, not by half.
 """
 
-LEAST_PARTITIONS = 3
+MIN_PARTITIONS = 3
 """Partitions with rows that it takes to call one of them odd: of two nobody can tell which."""
 
-LEAST_BEYOND = 30
+MIN_BEYOND = 30
 """Rows of a partition that must need more than the bound without it.
 
 Chosen: by Poisson 30 have a standard deviation of a fifth of themselves, so that they are no accident; a partition of
@@ -158,8 +158,8 @@ def is_skewed(
     costs_ms, bound_ms = effect.costs_ms, effect.bound_ms
     if costs_ms is None or bound_ms is None or costs_ms <= 0:
         return False
-    enough = least_samples(target_ppm / PPM, confidence_ppm / PPM)
-    if partitions < LEAST_PARTITIONS or effect.pairs < enough or effect.beyond < LEAST_BEYOND:
+    enough = min_samples(target_ppm / PPM, confidence_ppm / PPM)
+    if partitions < MIN_PARTITIONS or effect.pairs < enough or effect.beyond < MIN_BEYOND:
         return False
     part_ppm = HEAL_PPM if before else PPM
     return (

@@ -15,20 +15,20 @@ __all__ = [
     "Direction",
     "FreezeWindow",
     "Objective",
+    "OnConflict",
     "OnNoData",
     "Policy",
     "Slo",
-    "Yields",
 ]
 
-Yields = Literal["completeness", "latency", "state"]
+OnConflict = Literal["miss_target", "exceed_latency_cap", "exceed_state_cap"]
 Objective = Literal["occurrences", "timeslices"]
 """What the target is about: the share of rows, or each window, of which a share must reach it."""
 
 Direction = Literal["Widen", "Narrow"]
 """Which way a bound changes."""
 
-OnNoData = Literal["hold", "greatest", "own"]
+OnNoData = Literal["hold", "max", "own"]
 Approval = Literal["none", "first", "narrow", "all"]
 """Which rollouts wait for a person."""
 
@@ -48,7 +48,7 @@ class Slo:
     """Share of (row, window) pairs to be admitted, in parts per million."""
     latency_cap_ms: Annotated[int, Ge(0)] | None = None
     """Greatest mean emit latency (wall time of emission minus window end) allowed, in milliseconds; null for no cap."""
-    yields: Yields | None = None
+    on_conflict: OnConflict | None = None
     """Which constraint gives way when no bound meets all; null: none, the bound in use is held and that is said."""
     confidence_ppm: Annotated[int, Gt(0), Lt(1_000_000)] = 950_000
     """Confidence with which the target must be certified, in parts per million."""
@@ -56,7 +56,7 @@ class Slo:
     """How far back evidence counts, in milliseconds."""
     objective: Objective = "occurrences"
     """occurrences: the target is a share of all rows; timeslices: a share of the windows must reach it, each."""
-    slices_ppm: Annotated[int, Gt(0), Le(1_000_000)] = 990_000
+    good_windows_ppm: Annotated[int, Gt(0), Le(1_000_000)] = 990_000
     """Under timeslices: share of the windows that must reach the target, in parts per million."""
     window_ms: Annotated[int, Gt(0), Le(31 * 86_400_000)] = 30 * 86_400_000
     """Rolling window over which the budget counts, in milliseconds."""
@@ -99,19 +99,19 @@ class Policy:
     mode: Mode = "Off"
     """Off watches only; OnRestart gives the job its bound when it next starts; Restart has the runner start it again;
     Live steers it without a restart."""
-    least_bound_ms: Annotated[int, Ge(0)] = 0
+    min_bound_ms: Annotated[int, Ge(0)] = 0
     """The bound is never narrower than this, in milliseconds."""
-    greatest_bound_ms: Annotated[int, Ge(0)] | None = None
+    max_bound_ms: Annotated[int, Ge(0)] | None = None
     """The bound is never wider than this, in milliseconds; null for no limit."""
     directions: Annotated[tuple[Direction, ...], MinLen(1), MaxLen(2)] = ("Widen", "Narrow")
     """Which ways the bound may be changed; at least one."""
     margin_ppm: Annotated[int, Ge(0), Le(10_000_000)] = 0
     """What is added to the bound that rows ask for, as a share of it, in parts per million."""
-    dwell_ms: Annotated[int, Ge(0), Le(31 * 86_400_000)] = 3_600_000
+    cooldown_ms: Annotated[int, Ge(0), Le(31 * 86_400_000)] = 3_600_000
     """Least time between two published narrowings, in milliseconds; widening never waits for it."""
-    most_narrowings_a_day: Annotated[int, Ge(1)] | None = None
+    max_narrowings_a_day: Annotated[int, Ge(1)] | None = None
     """Most narrowings that are published within any 24 hours; null for no limit."""
-    most_narrowing_ppm: Annotated[int, Gt(0), Le(1_000_000)] | None = 500_000
+    max_narrowing_ppm: Annotated[int, Gt(0), Le(1_000_000)] | None = 500_000
     """Most by which one rollout narrows, as a share of the bound in use, in parts per million; null for no limit."""
     evidence_ms: Annotated[int, Ge(0), Le(31 * 86_400_000)] = 3_600_000
     """Event time that reports must cover before a stream's first narrowing, in milliseconds; 0 for none."""
@@ -122,17 +122,15 @@ class Policy:
     paused: bool = False
     """Whether nothing new is rolled; what is under way is still watched, and undone if it is worse."""
     on_no_data: OnNoData = "hold"
-    """What a job whose reports stopped is told. hold: the bound it has; greatest: greatest_bound_ms; own: its own."""
+    """What a job whose reports stopped is told. hold: the bound it has; greatest: max_bound_ms; own: its own."""
     approval: Approval = "first"
     """Which rollouts wait for a person: none, the first of the stream, those that narrow, or all."""
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
-        if self.greatest_bound_ms is not None and self.greatest_bound_ms < self.least_bound_ms:
-            raise ValueError(
-                f"greatest_bound_ms {self.greatest_bound_ms} is below least_bound_ms {self.least_bound_ms}"
-            )
+        if self.max_bound_ms is not None and self.max_bound_ms < self.min_bound_ms:
+            raise ValueError(f"max_bound_ms {self.max_bound_ms} is below min_bound_ms {self.min_bound_ms}")
         if len(set(self.directions)) != len(self.directions):
             raise ValueError(f"directions {', '.join(self.directions)}: each is named once")
-        if self.on_no_data == "greatest" and self.greatest_bound_ms is None:
-            raise ValueError("on_no_data is greatest, but there is no greatest_bound_ms to widen to; set one")
+        if self.on_no_data == "max" and self.max_bound_ms is None:
+            raise ValueError("on_no_data is greatest, but there is no max_bound_ms to widen to; set one")

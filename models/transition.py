@@ -123,10 +123,10 @@ class Transition:
     """(Row, key) pairs that the completeness rests on."""
     late: int
     """How many of them would have been late."""
-    least_ppm: int | None
+    min_ppm: int | None
     """Lower end of the interval of the completeness, in parts per million (Clopper-Pearson, independent rows, and none
     of what the sketch cannot tell)."""
-    most_ppm: int | None
+    max_ppm: int | None
     """Upper end of it, with all of that."""
     latency_base_us: int | None
     """Mean base at emission minus the window's end, in microseconds."""
@@ -175,8 +175,8 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
         state_bytes=state_bytes,
         rows=point.rows,
         late=kept.late,
-        least_ppm=kept.least_ppm,
-        most_ppm=kept.most_ppm,
+        min_ppm=kept.min_ppm,
+        max_ppm=kept.max_ppm,
         latency_base_us=_rounded(point.latency_base_us),
         latency_wall_us=_rounded(wall.measured_us) if wall is not None else None,
         latency_at_least_us=_rounded(wall.mean_us) if wall is not None and wall.censored else None,
@@ -198,9 +198,9 @@ class Kept:
     """The point of the curve, which calls all pairs of the bucket that the bound cuts late."""
     late: int
     """How many would have been late, by the best that is known."""
-    least_ppm: int | None
+    min_ppm: int | None
     """Lower end of the interval of the completeness, in parts per million; None without pairs."""
-    most_ppm: int | None
+    max_ppm: int | None
     """Upper end of it."""
 
 
@@ -215,15 +215,15 @@ def kept_at(curve: Curve, bound_us: int, confidence_ppm: int, *, share_below: fl
     """
     point = curve.at(bound_us)
     cut = cut_bucket(curve, bound_us)
-    late = late_least = late_most = point.late
+    late = late_min = late_max = point.late
     if cut is not None and share_below is not None:
-        late = late_least = late_most = point.late - round(cut.pairs * share_below)
+        late = late_min = late_max = point.late - round(cut.pairs * share_below)
     elif cut is not None:
         even = (bound_us - cut.low_us) / (cut.high_us - cut.low_us)
-        late, late_least = point.late - round(cut.pairs * even), point.late - cut.pairs
-    least_ppm, _ = interval_ppm(late_most, point.rows, confidence_ppm)
-    _, most_ppm = interval_ppm(late_least, point.rows, confidence_ppm)
-    return Kept(point, late, least_ppm, most_ppm)
+        late, late_min = point.late - round(cut.pairs * even), point.late - cut.pairs
+    min_ppm, _ = interval_ppm(late_max, point.rows, confidence_ppm)
+    _, max_ppm = interval_ppm(late_min, point.rows, confidence_ppm)
+    return Kept(point, late, min_ppm, max_ppm)
 
 
 def _when(situation: Situation, bound_us: int) -> tuple[int | None, int | None]:

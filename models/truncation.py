@@ -29,12 +29,12 @@ __all__ = ["DelayDistribution", "TruncatedDelays", "delay_distribution", "delay_
 
 Float64s = NDArray[np.float64]
 
-LEAST_AT_RISK = 50
+MIN_AT_RISK = 50
 """Least ``N_x`` for a hazard to be used. The oldest cohorts are few: a single old row would have hazard 1, and make F
 0 below its delay. Doubling it shortens the horizon by the age of 50 rows more."""
 TAIL_FROM = 0.9
 """Quantile (of what is seen) above which the tail is fitted: the usual tenth of the rows. Higher leaves less to fit."""
-LEAST_TAIL_ROWS = 50
+MIN_TAIL_ROWS = 50
 """Rows above that quantile for a tail to be fitted, as many as SPOT (KDD 2017) asks to start with."""
 _SHAPES = np.linspace(0, 1, 21)
 """Shapes of the tail: 0 is exponential, and no delay has a hard end; above 1 the mean would be infinite."""
@@ -143,20 +143,20 @@ class TruncatedDelays:
         self._newest = newest if self._newest is None else max(newest, self._newest)
 
 
-def delay_edges(least_us: int, greatest_us: int, relative_accuracy_ppm: int = 5_000) -> Int64s:
-    """Return edges from ``least_us`` to ``greatest_us``, in microseconds, whose buckets are that narrow.
+def delay_edges(min_us: int, max_us: int, relative_accuracy_ppm: int = 5_000) -> Int64s:
+    """Return edges from ``min_us`` to ``max_us``, in microseconds, whose buckets are that narrow.
 
     Raises:
         ValueError: when the least is not above 0, the greatest is not above it, or the accuracy is out of range.
     """
-    if not 0 < least_us < greatest_us or not 0 < relative_accuracy_ppm <= 500_000:
+    if not 0 < min_us < max_us or not 0 < relative_accuracy_ppm <= 500_000:
         raise ValueError(
-            f"edges from {least_us} to {greatest_us} us at {relative_accuracy_ppm} ppm: "
+            f"edges from {min_us} to {max_us} us at {relative_accuracy_ppm} ppm: "
             "it takes 0 < least < greatest and an accuracy in (0, 500000]"
         )
     accuracy = relative_accuracy_ppm / 1e6
-    steps = int(np.ceil(np.log(greatest_us / least_us) / np.log((1 + accuracy) / (1 - accuracy))))
-    return np.unique(np.rint(np.geomspace(least_us, greatest_us, steps + 1)).astype(np.int64))
+    steps = int(np.ceil(np.log(max_us / min_us) / np.log((1 + accuracy) / (1 - accuracy))))
+    return np.unique(np.rint(np.geomspace(min_us, max_us, steps + 1)).astype(np.int64))
 
 
 def delay_distribution(
@@ -177,7 +177,7 @@ def delay_distribution(
         continued: continue the tail beyond the horizon; otherwise F is relative to F(horizon).
 
     Returns:
-        None when no edge has ``LEAST_AT_RISK`` rows: there is not enough evidence.
+        None when no edge has ``MIN_AT_RISK`` rows: there is not enough evidence.
 
     Raises:
         ValueError: when the edges do not ascend, or a row was seen before it could arrive.
@@ -224,7 +224,7 @@ class _Cells:
 
 def _estimate(edges_us: Int64s, cells: _Cells, continued: bool) -> DelayDistribution | None:
     seen, at_risk = cells.at_risk(len(edges_us))
-    enough = np.flatnonzero(at_risk >= LEAST_AT_RISK)
+    enough = np.flatnonzero(at_risk >= MIN_AT_RISK)
     if not len(enough):
         return None
     horizon = int(enough[-1]) + 1
@@ -255,7 +255,7 @@ def _share_within_horizon(edges_us: Int64s, share: Float64s, cells: _Cells) -> f
     threshold = int(np.searchsorted(share, TAIL_FROM))
     seen, at_risk = cells.above(threshold).at_risk(len(edges_us))
     seen, at_risk = seen[threshold + 1 :], at_risk[threshold + 1 :]
-    if seen.sum() < LEAST_TAIL_ROWS or len(seen) < 2:
+    if seen.sum() < MIN_TAIL_ROWS or len(seen) < 2:
         return 1.0
     excess = (edges_us[threshold + 1 :] - edges_us[threshold]) / max(int(edges_us[threshold]), 1)
     tail = _generalised_pareto(excess)

@@ -97,11 +97,11 @@ class AppendDelay:
 
     rows: Annotated[int, Gt(0)]
     """Rows that have both an event time and a timestamp of the source."""
-    least_us: Time
+    min_us: Time
     """Least difference, timestamp minus event time, in microseconds; negative where the event is dated ahead."""
     mean_us: Time
     """Mean difference in microseconds, rounded down."""
-    most_us: Time
+    max_us: Time
     """Greatest difference in microseconds."""
     by_broker: bool
     """Whether every timestamp is the broker's (Kafka's LogAppendTime), not the producer's (CreateTime)."""
@@ -125,7 +125,7 @@ class LiveState:
     """Partitions that are idle, without a backlog, and hold nothing back."""
     ceiling_used_ppm: Count = 0
     """Distance of the watermark from the stream's base as a share of the ceiling, in parts per million."""
-    heard_us: Time | None = None
+    last_contact_us: Time | None = None
     """Wall time of the controller's last word, in microseconds since the epoch; null when it has never been heard."""
     pin: Pin | None = None
     """What a kill switch holds the job to."""
@@ -187,7 +187,7 @@ class Report:
     """Memory of the query's state stores after the batch, in bytes."""
     dropped_by_spark: Count
     """Spark's numRowsDroppedByWatermark, which counts partial aggregates and not rows; kept to be compared."""
-    given_up_reports: Count = 0
+    dropped_reports: Count = 0
     """Reports this driver has dropped so far because the controller could not be reached."""
     append_delay: AppendDelay | None = None
     """How late rows were appended to the source; null when the job names no column for it."""
@@ -257,9 +257,9 @@ class Envelope:
     """Share of (row, window) pairs to be admitted, in parts per million; null: each partition keeps to the bound."""
     latency_cap_ms: Count | None = None
     """Longest that a window may wait for its rows, in milliseconds; null for no cap."""
-    least_bound_ms: Count | None = None
+    min_bound_ms: Count | None = None
     """The watermark stays at least this far behind every active partition, in milliseconds; null for no limit."""
-    greatest_bound_ms: Count | None = None
+    max_bound_ms: Count | None = None
     """The watermark stays at most this far behind every active partition, in milliseconds; null: the ceiling."""
 
 

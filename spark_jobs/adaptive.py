@@ -39,7 +39,7 @@ from tidemark.spark_jobs.live.queries import LiveStream
 from tidemark.spark_jobs.live.steering import steered
 from tidemark.spark_jobs.sender import Sender
 from tidemark.spark_jobs.settings import JobSettings
-from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, MOST_KEYS, Tap
+from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, MAX_KEYS, Tap
 from tidemark.spark_jobs.watch import BoundWatch
 
 __all__ = ["adaptive_watermark", "flush"]
@@ -58,7 +58,7 @@ _numbers = itertools.count()
 class _Nowhere:
     """The sink of a job that has no controller."""
 
-    given_up = 0
+    dropped = 0
 
     def report(self, report: Report) -> None:
         """Drop the report."""
@@ -126,8 +126,8 @@ def adaptive_watermark(
     _refuse_ceiling(ceiling_ms, own_bound_ms, mode)
     granule_us = parse_duration(granule) if granule is not None else default_granule_us(operator)
     _refuse_granule(granule_us, operator)
-    if not 1 <= max_keys <= MOST_KEYS:
-        raise ValueError(f"max_keys must be at least 1 and at most {MOST_KEYS}, not {max_keys}")
+    if not 1 <= max_keys <= MAX_KEYS:
+        raise ValueError(f"max_keys must be at least 1 and at most {MAX_KEYS}, not {max_keys}")
     if future_rows not in get_args(Treatment):
         raise ValueError(f"future_rows is {future_rows!r}; it must be {' or '.join(get_args(Treatment))}")
     allowance_us = _whole_ms("future_allowance", future_allowance) * 1_000
@@ -249,7 +249,7 @@ class _Live:
                 ceiling_us=self.ceiling_ms * 1_000,
                 idle_timeout_us=self.idle_timeout_us,
                 order=self.orders.now,
-                heard_us=self.orders.heard_us,
+                last_contact_us=self.orders.last_contact_us,
             ),
         )
         tapped = future.set_back(tap.observe(future.mark(df), metric), tap.granule_us, tap.closed)

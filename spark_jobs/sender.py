@@ -73,7 +73,7 @@ class Sender:
         self._changed = threading.Condition()
         self._in_flight = False
         self._stop = threading.Event()
-        self._given_up = 0
+        self._dropped = 0
         self._refused = 0
         self._away = False
         self._thread = threading.Thread(target=self._run, name="tidemark-sender", daemon=True)
@@ -81,9 +81,9 @@ class Sender:
         atexit.register(self.close)
 
     @property
-    def given_up(self) -> int:
+    def dropped(self) -> int:
         """Reports dropped because the queue was full or because the driver ended before they were sent."""
-        return self._given_up
+        return self._dropped
 
     @property
     def refused(self) -> int:
@@ -115,7 +115,7 @@ class Sender:
         with self._changed:
             if not flushed:
                 lost = sum(item.is_report for item in self._items)
-                self._given_up += lost
+                self._dropped += lost
                 _log.warning("the driver ends with %d reports not sent to %s", lost, self._client.url)
             self._items.clear()
             self._changed.notify_all()
@@ -127,7 +127,7 @@ class Sender:
     def _put(self, item: _Item) -> None:
         with self._changed:
             if self._stop.is_set():
-                self._given_up += item.is_report
+                self._dropped += item.is_report
                 return
             if len(self._items) >= self._limit:
                 self._drop_oldest()
@@ -141,7 +141,7 @@ class Sender:
         position = next(reports, waiting.start if waiting else None)
         if position is not None:
             _log.debug("given up: %s", self._items[position].what)
-            self._given_up += self._items[position].is_report
+            self._dropped += self._items[position].is_report
             del self._items[position]
 
     def _run(self) -> None:
@@ -179,9 +179,7 @@ class Sender:
             _log.exception("%s could not be sent", item.what)
         if self._away:
             self._away = False
-            _log.warning(
-                "%s answers again; %d reports were given up so far", self._client.url, self._given_up
-            )
+            _log.warning("%s answers again; %d reports were given up so far", self._client.url, self._dropped)
 
     def _say_away(self, state: RetryCallState) -> None:
         if not self._away:

@@ -25,7 +25,7 @@ from tidemark.models.granules import granule_first_us, granule_last_us
 from tidemark.models.operators import Closed
 from tidemark.models.wire import AppendDelay, PartitionCounts
 
-__all__ = ["DEFAULT_MAX_KEYS", "MOST_KEYS", "Tap", "TapCounts"]
+__all__ = ["DEFAULT_MAX_KEYS", "MAX_KEYS", "Tap", "TapCounts"]
 
 DEFAULT_MAX_KEYS = 98_304
 """Distinct (partition, granule) pairs a batch may hold and still be counted exactly; 1,000,000 is Spark's limit.
@@ -35,7 +35,7 @@ grows as keys come, so what is not used costs nothing. An hour of backlog in one
 granules of a second.
 """
 
-MOST_KEYS = 100_000
+MAX_KEYS = 100_000
 """Greatest ``max_keys``: what a report may carry. Spark itself fails a query that asks for more than 1,000,000."""
 
 _GRANULE_BITS = 44
@@ -44,7 +44,7 @@ _PARTITIONS = 1 << (63 - _GRANULE_BITS)
 _RESIDUE = (1 << 20) - 1
 _COLUMN = "tap"
 _KEY = "__tidemark_key"
-_AHEAD_MARK, _ASIDE_MARK, _BEFORE_MARK, _AFTER_MARK = "!", "!!", "~", "~~"
+_FUTURE_MARK, _ASIDE_MARK, _BEFORE_MARK, _AFTER_MARK = "!", "!!", "~", "~~"
 _ASIDE_INDEX, _BEFORE_INDEX, _AFTER_INDEX, _FIRST_INDEX = range(4)
 """Granules that no time is counted in, for rows that are taken out and for times out of range, and the first other."""
 
@@ -99,7 +99,7 @@ class Tap:
         arrival_time: name of the column with the source's own timestamp; None when there is none.
         arrival_type: name of the column that is 1 where that timestamp is the broker's, as Kafka's source has it.
         allowance_us: how far ahead of the batch's clock a row may be dated, in microseconds; None when that is not
-            asked. What is further, by ``first_ahead_us``, is set back to the clock above the tap.
+            asked. What is further, by ``first_future_us``, is set back to the clock above the tap.
     """
 
     event_time: str
@@ -150,7 +150,7 @@ class Tap:
             marked = key.bitwiseXOR(F.when(ahead == TAKEN, F.lit(0)).otherwise(-1).cast("long"))
             aside = F.bitwise_not(self._with_granule(F.lit(_ASIDE_INDEX).cast("long")))
         else:
-            marked = F.when(ahead == TAKEN, key).otherwise(F.concat(F.lit(_AHEAD_MARK), key))
+            marked = F.when(ahead == TAKEN, key).otherwise(F.concat(F.lit(_FUTURE_MARK), key))
             aside = F.concat(F.lit(f"{_ASIDE_MARK}:"), self._name())
         return F.when(ahead == SET_ASIDE, aside).otherwise(marked) if self.takes_out else marked
 
@@ -164,9 +164,9 @@ class Tap:
         kind = F.lit(0) if self.arrival_type is None else F.col(quoted(self.arrival_type))
         return [
             F.count(delay).alias("appended"),
-            F.min(delay).alias("least_delay"),
+            F.min(delay).alias("min_delay"),
             F.avg(delay).alias("mean_delay"),
-            F.max(delay).alias("most_delay"),
+            F.max(delay).alias("max_delay"),
             F.min(kind).alias("append_type"),
         ]
 
@@ -185,7 +185,7 @@ class Tap:
                 f"event-time column {self.event_time!r} is a {kind.simpleString()}; cast it to timestamp"
             )
 
-    def first_ahead_us(self, clock_us: int | None) -> int | None:
+    def first_future_us(self, clock_us: int | None) -> int | None:
         """Return the least event time that is ahead of a batch's clock: the first granule's beyond the allowance.
 
         None when the clock is not known, or not asked.
@@ -212,13 +212,13 @@ class Tap:
         exact = sum(count for _, count in named) - aside + null_rows == seen["rows"] and (
             sum(entry["count"] * _residue(entry["item"], packed) for entry in top) == seen.get("check", 0)
         )
-        first_ahead_us = self.first_ahead_us(clock_us)
-        if clock_us is not None and first_ahead_us is not None:
-            first, clock = self._granule(first_ahead_us), self._granule(clock_us)
+        first_future_us = self.first_future_us(clock_us)
+        if clock_us is not None and first_future_us is not None:
+            first, clock = self._granule(first_future_us), self._granule(clock_us)
             named = [(_set_back(key, first, clock), count) for key, count in named]
         partitions, newest = self._partitions(named) if exact else ((), {})
         last_us = _clamped(seen.get("last"))
-        if last_us is not None and first_ahead_us is not None and last_us >= first_ahead_us:
+        if last_us is not None and first_future_us is not None and last_us >= first_future_us:
             last_us = granule_first_us(max(newest.values()), self.granule_us, self.closed) if newest else None
         return TapCounts(
             rows=seen["rows"],
@@ -321,8 +321,8 @@ class Tap:
         text, _, name = str(item).partition(":")
         if text == _ASIDE_MARK:
             return _short(name), None, SET_ASIDE
-        ahead = SET_BACK if text.startswith(_AHEAD_MARK) else TAKEN
-        granule = text.removeprefix(_AHEAD_MARK)
+        ahead = SET_BACK if text.startswith(_FUTURE_MARK) else TAKEN
+        granule = text.removeprefix(_FUTURE_MARK)
         if granule == _AFTER_MARK:
             return _short(name), self._half, ahead
         return _short(name), None if granule == _BEFORE_MARK else int(granule), ahead
@@ -355,10 +355,10 @@ def _short(name: str) -> str:
     return f"{name[: _LONGEST_NAME - 17]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
-def _set_back(key: _Key, first_ahead: int, clock: int) -> _Key:
+def _set_back(key: _Key, first_future: int, clock: int) -> _Key:
     """Return a key as it is above the tap, where granules ahead of the clock are set back to the clock's."""
     name, granule, _ = key
-    return key if granule is None or granule < first_ahead else (name, clock, SET_BACK)
+    return key if granule is None or granule < first_future else (name, clock, SET_BACK)
 
 
 def _append_delay(seen: dict[str, Any]) -> AppendDelay | None:
@@ -366,9 +366,9 @@ def _append_delay(seen: dict[str, Any]) -> AppendDelay | None:
         return None
     return AppendDelay(
         rows=seen["appended"],
-        least_us=seen["least_delay"],
+        min_us=seen["min_delay"],
         mean_us=math.floor(seen["mean_delay"]),
-        most_us=seen["most_delay"],
+        max_us=seen["max_delay"],
         by_broker=seen["append_type"] == 1,
     )
 

@@ -93,7 +93,7 @@ class BoundWatch:
         self._draw = draw
         self._news = threading.Condition()
         self._latest: BoundAnswer | None = None
-        self._heard_us: int | None = None
+        self._last_contact_us: int | None = None
         self._etag: str | None = None
         self._trouble: type[BaseException] | None = None
         self._thread = threading.Thread(target=self._run, name=f"tidemark-watch-{stream}", daemon=True)
@@ -104,9 +104,9 @@ class BoundWatch:
         return self._latest
 
     @property
-    def heard_us(self) -> int | None:
+    def last_contact_us(self) -> int | None:
         """Wall time of the controller's last word, "nothing new" included, in microseconds; None before the first."""
-        return self._heard_us
+        return self._last_contact_us
 
     def start(self) -> None:
         """Begin to watch."""
@@ -145,7 +145,7 @@ class BoundWatch:
         )
         while not self._closed.is_set():
             try:
-                pause_s = retrying(self._turn)
+                pause_s = retrying(self._tick)
             except Exception:  # noqa: BLE001 - closed in the middle of an outage; every other error is tried again
                 return
             self._pause(self._draw(pause_s))
@@ -153,7 +153,7 @@ class BoundWatch:
     def _pause(self, seconds: float) -> None:
         self._sleep(seconds)
 
-    def _turn(self) -> float:
+    def _tick(self) -> float:
         """Ask once; return how long the pause after it may be, in seconds."""
         began = self._monotonic()
         told = self._client.watch(self._job, self._stream, self._etag, self._wait_s)
@@ -173,7 +173,7 @@ class BoundWatch:
             # On disk first: who acts on an answer must find the same one there when the controller is away.
             self._cache.write(answer)
         with self._news:
-            self._heard_us = self._clock_us()
+            self._last_contact_us = self._clock_us()
             if told is not None:
                 self._latest, self._etag = told
             self._news.notify_all()

@@ -15,7 +15,7 @@ from tidemark.controller.alerts.table import (
     BURN_TICKET,
     CONFLICT,
     FUTURE_ROWS,
-    LEAST_LATE_ROWS,
+    MIN_LATE_ROWS,
     NOT_ADOPTED,
     OVERFLOW,
     PARTITION_IDLE,
@@ -40,7 +40,7 @@ DAY_S = 86_400
 ABSENT_GAPS = 10
 """Usual gaps between batches without a report, after which reports count as absent."""
 
-LEAST_ABSENT_US = 300_000_000
+MIN_ABSENT_US = 300_000_000
 """Least time without a report for that."""
 
 ADOPTED_WITHIN_US: Mapping[str, int] = {
@@ -95,7 +95,7 @@ def findings(
         share = _burns(alert, stream, lately)
         if share is not None:
             yield _found(alert, stream, f"{100 * share:.4g}%")
-    if stream.remaining_ppm is not None and stream.remaining_ppm < 0 and stream.late_most >= LEAST_LATE_ROWS:
+    if stream.remaining_ppm is not None and stream.remaining_ppm < 0 and stream.late_max >= MIN_LATE_ROWS:
         yield _found(SPENT, stream, f"{stream.remaining_ppm / 10_000:g}%")
     yield from _of_partitions(stream, partitions)
     yield from _of_the_job(stream, now_us)
@@ -121,7 +121,7 @@ def _of_the_job(stream: Standing, now_us: int) -> Iterator[Finding]:
     newest, told = stream.newest, stream.told
     if newest is not None and newest.gap_us is not None:
         silent_us = now_us - newest.received_us
-        if silent_us > max(ABSENT_GAPS * newest.gap_us, LEAST_ABSENT_US):
+        if silent_us > max(ABSENT_GAPS * newest.gap_us, MIN_ABSENT_US):
             yield _found(REPORTS_ABSENT, stream, format_about(silent_us))
     if told is not None and stream.adopted is False:
         waited_us = now_us - told.published_us
@@ -135,8 +135,8 @@ def _of_the_rows(stream: Standing, lately: Lately) -> Iterator[Finding]:
         stood = newest.watermark_ms == lately.watermark_then_ms
         explained = (
             stream.mode != "Live"
-            and newest.effective_ms is not None
-            and newest.effective_ms < newest.bound_ms - STANDSTILL_TOLERANCE_MS
+            and newest.effective_bound_ms is not None
+            and newest.effective_bound_ms < newest.bound_ms - STANDSTILL_TOLERANCE_MS
         )
         if stood and not explained:
             at = datetime.fromtimestamp(newest.watermark_ms / 1_000, UTC)
@@ -160,7 +160,7 @@ def _burns(alert: Alert, stream: Standing, lately: Lately) -> float | None:
 
 def _burns_at(burn: Burn, target_ppm: int, window_ms: int, lately: Lately) -> float | None:
     long, short = lately.by_window_s.get(burn.long_s), lately.by_window_s.get(burn.short_s)
-    if long is None or short is None or not long.judged or not short.judged or long.late < LEAST_LATE_ROWS:
+    if long is None or short is None or not long.judged or not short.judged or long.late < MIN_LATE_ROWS:
         return None
     # Below 1 the target itself would burn too fast, where the SLO's own window is short.
     factor = max(burn.budget_ppm / PPM * (window_ms / 1_000) / burn.long_s, 1.0)

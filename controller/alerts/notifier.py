@@ -125,7 +125,7 @@ class Notifier:
             self._thread.join(STOP_TIMEOUT_SECONDS)
         self._receiver.close()
 
-    def turn(self, now_us: int) -> int:
+    def tick(self, now_us: int) -> int:
         """Judge every stream of this process once and tell what is to be told; return how many messages went out.
 
         Raises:
@@ -229,6 +229,6 @@ class Notifier:
         # The first turn comes late: leases are taken and streams looked at by then.
         while not self._stop.wait(self._every_seconds):
             try:
-                self.turn(self._clock())
+                self.tick(self._clock())
             except Exception:  # noqa: BLE001 - the next turn tries again
                 _log.exception("alerts could not be judged; the next turn tries again")

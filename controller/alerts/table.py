@@ -15,7 +15,7 @@ __all__ = [
     "BURN_TICKET",
     "CONFLICT",
     "FUTURE_ROWS",
-    "LEAST_LATE_ROWS",
+    "MIN_LATE_ROWS",
     "NOT_ADOPTED",
     "OVERFLOW",
     "PARTITION_IDLE",
@@ -37,7 +37,7 @@ STREAM = ("spark_job", "stream")
 PARTITION = (*STREAM, "partition")
 SLOTH = ("sloth_id", "sloth_service", "sloth_severity", "sloth_slo")
 
-LEAST_LATE_ROWS = 10
+MIN_LATE_ROWS = 10
 """Rows that must have been late before a budget's alert says so: nobody is woken for three rows."""
 
 

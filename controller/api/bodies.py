@@ -21,7 +21,7 @@ from tidemark.controller.errors import (
     UnknownSchemaVersionError,
 )
 from tidemark.models.operators import Operator
-from tidemark.models.slo import Objective, Slo, Yields
+from tidemark.models.slo import Objective, OnConflict, Slo
 from tidemark.models.target import parse_target
 from tidemark.models.wire import REPORT_SCHEMA, STRICT, Pin, Report
 
@@ -106,7 +106,7 @@ class SloBody:
     """Share of (row, window) pairs to be admitted: a decimal string such as "0.995", or an integer in ppm."""
     latency_cap_ms: Annotated[int, Field(ge=0, le=2**53)] | None = None
     """Greatest mean emit latency (wall time of emission minus window end) allowed, in milliseconds; null for no cap."""
-    yields: Yields | None = None
+    on_conflict: OnConflict | None = None
     """Which constraint gives way when no bound meets all; null: none, the bound in use is held and that is said."""
     confidence_ppm: Annotated[int, Field(gt=0, lt=1_000_000)] = 950_000
     """Confidence with which the target must be certified, in parts per million."""
@@ -114,7 +114,7 @@ class SloBody:
     """How far back evidence counts, in milliseconds."""
     objective: Objective = "occurrences"
     """occurrences: the target is a share of all rows; timeslices: a share of the windows must reach it, each."""
-    slices_ppm: Annotated[int, Field(gt=0, le=1_000_000)] = 990_000
+    good_windows_ppm: Annotated[int, Field(gt=0, le=1_000_000)] = 990_000
     """Under timeslices: share of the windows that must reach the target, in parts per million."""
     window_ms: Annotated[int, Field(gt=0, le=31 * 86_400_000)] = 30 * 86_400_000
     """Rolling window over which the budget counts, in milliseconds."""
@@ -128,11 +128,11 @@ class SloBody:
         return Slo(
             target_ppm=self.target,
             latency_cap_ms=self.latency_cap_ms,
-            yields=self.yields,
+            on_conflict=self.on_conflict,
             confidence_ppm=self.confidence_ppm,
             horizon_ms=self.horizon_ms,
             objective=self.objective,
-            slices_ppm=self.slices_ppm,
+            good_windows_ppm=self.good_windows_ppm,
             window_ms=self.window_ms,
             state_cap_rows=self.state_cap_rows,
             worst_window_ppm=self.worst_window_ppm,

@@ -68,7 +68,7 @@ def _loop(service: Service) -> HealthCheck:
     stuck = idle_seconds > STUCK_TICKS * service.settings.tick_seconds + STUCK_SECONDS
     if not ticker.alive:
         return HealthCheck(name="loop", ok=False, detail="the decision loop does not run")
-    detail = f"{ticker.turns} turns, the last one ended {idle_seconds:.0f} s ago"
+    detail = f"{ticker.ticks} ticks, the last one ended {idle_seconds:.0f} s ago"
     return HealthCheck(name="loop", ok=not stuck, detail=detail)
 
 

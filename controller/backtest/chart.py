@@ -26,7 +26,7 @@ _STEPS_US = (
     *(days * MICROSECONDS["d"] for days in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)),
 )
 """Distances between ticks that people count in."""
-_MOST_TICKS = 8
+_MAX_TICKS = 8
 _DECADES = 20
 """A logarithmic axis that spans less is marked as a linear one is."""
 _NAME_HEIGHT_POINTS = 13.5
@@ -48,9 +48,9 @@ def duration_axis(axis: Axis, low_us: float, high_us: float) -> None:
     """Put ticks where people count durations, each with its unit."""
     if axis.get_scale() == "log" and high_us > _DECADES * low_us:
         ticks = [step for step in _STEPS_US if low_us <= step <= high_us]
-        ticks = ticks[:: -(-len(ticks) // _MOST_TICKS)]
+        ticks = ticks[:: -(-len(ticks) // _MAX_TICKS)]
     else:
-        step = next((one for one in _STEPS_US if (high_us - low_us) / one <= _MOST_TICKS), _STEPS_US[-1])
+        step = next((one for one in _STEPS_US if (high_us - low_us) / one <= _MAX_TICKS), _STEPS_US[-1])
         ticks = [number * step for number in range(int(-(-low_us // step)), int(high_us // step) + 1)]
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())

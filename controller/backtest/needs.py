@@ -40,7 +40,7 @@ class NeedsOverTime:
     """End of the span."""
     at_target_us: Int64s
     """What the target's share of the span's rows needed at most."""
-    greatest_us: Int64s
+    max_us: Int64s
     """What all of them needed at most."""
 
 

@@ -76,7 +76,7 @@ _DARK, _GREY, _NEEDS, _LATEST, _TARGET = "#222222", "#777777", "#c3ccd2", "#7d8b
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Snapshot:
     """How a policy is drawn."""
 
     colour: str
@@ -113,11 +113,11 @@ def draw(path: Path, trial: Trial, on_progress: Callable[[int], object] = lambda
         title, *details = heading(trial, trial.path.name)
         figure.text(_LEFT, 0.972, title, fontsize=13, fontweight="bold", color=_DARK)
         figure.text(_LEFT, 0.93, "\n".join(details), fontsize=9.5, color="#555555", linespacing=1.5)
-        looks = _looks(trial.outcomes)
+        snapshots = _snapshots(trial.outcomes)
         pairs = pair_needs(trial.arrivals, trial.setup)
         width = _RIGHT - _LEFT
-        _draw_lags(figure.add_axes((_LEFT, 0.52, width, 0.325)), trial, looks, pairs)
-        _draw_frontier(figure.add_axes((_LEFT, 0.06, width, 0.345)), trial, looks, pairs, on_progress)
+        _draw_lags(figure.add_axes((_LEFT, 0.52, width, 0.325)), trial, snapshots, pairs)
+        _draw_frontier(figure.add_axes((_LEFT, 0.06, width, 0.345)), trial, snapshots, pairs, on_progress)
         try:
             with whole_file(path) as unfinished:
                 figure.savefig(unfinished, format="png")
@@ -125,19 +125,21 @@ def draw(path: Path, trial: Trial, on_progress: Callable[[int], object] = lambda
             raise ValueError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def _looks(outcomes: Sequence[Outcome]) -> dict[str, _Look]:
+def _snapshots(outcomes: Sequence[Outcome]) -> dict[str, _Snapshot]:
     others = [outcome.policy for outcome in outcomes if outcome.policy != FIXED_HINDSIGHT]
-    looks = {FIXED_HINDSIGHT: _Look(_DARK, (0, (4, 2)), "D")}
+    snapshots = {FIXED_HINDSIGHT: _Snapshot(_DARK, (0, (4, 2)), "D")}
     for number, name in enumerate(others):
-        turn, colour = divmod(number, len(_COLOURS))
-        looks[name] = _Look(_COLOURS[colour], _DASHES[turn % len(_DASHES)], _MARKERS[turn % len(_MARKERS)])
-    return looks
+        tick, colour = divmod(number, len(_COLOURS))
+        snapshots[name] = _Snapshot(
+            _COLOURS[colour], _DASHES[tick % len(_DASHES)], _MARKERS[tick % len(_MARKERS)]
+        )
+    return snapshots
 
 
 # -- the bounds over time ------------------------------------------------------------------------------------
 
 
-def _draw_lags(axes: Axes, trial: Trial, looks: dict[str, _Look], pairs: PairNeeds) -> None:
+def _draw_lags(axes: Axes, trial: Trial, snapshots: dict[str, _Snapshot], pairs: PairNeeds) -> None:
     arrivals = trial.arrivals
     needs = needs_over_time(arrivals, trial.setup, pairs, _SPANS)
     width = -(-arrivals.slots // _SPANS)
@@ -149,12 +151,18 @@ def _draw_lags(axes: Axes, trial: Trial, looks: dict[str, _Look], pairs: PairNee
     low, high = _limits(known, needs, trial.yardstick.fixed_bound_us)
     names = []
     for name, (span, lag) in lines.items():
-        look, x = looks[name], span * float(width * trial.setup.trigger_us)
+        snapshot, x = snapshots[name], span * float(width * trial.setup.trigger_us)
         axes.plot(
-            x, lag, color=look.colour, linestyle=look.dashes, linewidth=1.6, drawstyle="steps-post", zorder=3
+            x,
+            lag,
+            color=snapshot.colour,
+            linestyle=snapshot.dashes,
+            linewidth=1.6,
+            drawstyle="steps-post",
+            zorder=3,
         )
         if len(lag):
-            names.append(Name(name, look.colour, float(lag[-1])))
+            names.append(Name(name, snapshot.colour, float(lag[-1])))
     end_us = arrivals.slots * trial.setup.trigger_us
     axes.set_ylim(low, high)
     axes.set_xlim(0, end_us)
@@ -187,15 +195,15 @@ def _draw_needs(axes: Axes, trial: Trial, needs: NeedsOverTime, high: float) -> 
     bars = axes.bar(
         middle, np.clip(needs.at_target_us, 0, high), width, color=_NEEDS, linewidth=0, label=label
     )
-    inside, beyond = (needs.greatest_us > 0) & (needs.greatest_us <= high), needs.greatest_us > high
+    inside, beyond = (needs.max_us > 0) & (needs.max_us <= high), needs.max_us > high
     latest: dict[str, Any] = {"linestyle": "none", "color": _LATEST, "markersize": 3.5}
     label = "that the latest of them needed"
     handles: list[Artist | BarContainer] = [
         bars,
-        *axes.plot(middle[inside], needs.greatest_us[inside], marker=".", label=label, **latest),
+        *axes.plot(middle[inside], needs.max_us[inside], marker=".", label=label, **latest),
     ]
     if beyond.any():
-        label = f"the same, above (up to {format_about(int(needs.greatest_us.max()))})"
+        label = f"the same, above (up to {format_about(int(needs.max_us.max()))})"
         top = np.full(int(beyond.sum()), high * 0.985)
         handles += axes.plot(middle[beyond], top, marker="^", label=label, **latest)
     return handles
@@ -222,7 +230,11 @@ def _fixed_bounds(trial: Trial, pairs: PairNeeds, frame: _Frame) -> list[int]:
 
 
 def _draw_frontier(
-    axes: Axes, trial: Trial, looks: dict[str, _Look], pairs: PairNeeds, on_progress: Callable[[int], object]
+    axes: Axes,
+    trial: Trial,
+    snapshots: dict[str, _Snapshot],
+    pairs: PairNeeds,
+    on_progress: Callable[[int], object],
 ) -> None:
     axes.set_title(f"{_loss_name(trial)} against latency: down and to the left is better", pad=24)
     if trial.yardstick.fixed_score.latency_mean_us is None:
@@ -255,21 +267,21 @@ def _draw_frontier(
         axes.axvline(max(clairvoyant, frame.left), color=_DARK, linewidth=1.3, linestyle=":", label=label)
     names = []
     for outcome in trial.outcomes:
-        look = looks[outcome.policy]
+        snapshot = snapshots[outcome.policy]
         x, y = _latency(outcome.score), max(_loss(trial, outcome.score), frame.bottom)
         axes.plot(
             max(x, frame.left),
             y,
-            look.marker,
+            snapshot.marker,
             markersize=9,
-            color=look.colour,
-            markerfacecolor=look.colour if outcome.meets else "white",
+            color=snapshot.colour,
+            markerfacecolor=snapshot.colour if outcome.meets else "white",
             markeredgewidth=2,
             zorder=5,
             clip_on=False,
         )
         said = f"{outcome.policy}: {format_latency(x)}{'' if outcome.meets else ', missed'}"
-        names.append(Name(said, look.colour, y, max(x, frame.left)))
+        names.append(Name(said, snapshot.colour, y, max(x, frame.left)))
     axes.set_xlabel("mean latency, from the end of a window to its emission", loc="right")
     axes.legend(**_LEGEND)
     name_in_margin(axes, names)
@@ -296,7 +308,7 @@ def _frame(trial: Trial) -> _Frame:
 def _budget(trial: Trial) -> float:
     """Return the loss that the target allows."""
     setup = trial.setup
-    return 1 - (setup.slices_ppm if setup.objective == "timeslices" else setup.target_ppm) / PPM
+    return 1 - (setup.good_windows_ppm if setup.objective == "timeslices" else setup.target_ppm) / PPM
 
 
 def _loss_name(trial: Trial) -> str:

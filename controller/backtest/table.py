@@ -79,7 +79,7 @@ def heading(trial: Trial, name: str) -> list[str]:
     how = f"{setup.operator}; {setup.engine} engine, {setup.scope} scope, {reached}"
     asked = f"target {format_target(setup.target_ppm)}"
     if setup.objective == "timeslices":
-        asked += f" in {format_target(setup.slices_ppm)} of the windows (timeslices)"
+        asked += f" in {format_target(setup.good_windows_ppm)} of the windows (timeslices)"
     else:
         asked += " of all rows (occurrences)"
     arrivals = trial.arrivals

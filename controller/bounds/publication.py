@@ -45,7 +45,7 @@ NO_REPORT = "no report yet: the job keeps its own bound"
 OFF = "the stream's mode is Off: Tidemark only watches and the job keeps its own bound"
 """Reason of the answer in mode Off."""
 
-PublicationCause = Literal["Request", "Rollout", "GoingBack"]
+PublicationCause = Literal["Request", "Rollout", "Rollback"]
 """Whose doing a publication is, when it is no pin's."""
 
 UNREPORTED = "unreported"
@@ -119,13 +119,13 @@ def envelope_for(policy: Policy, slo: Slo | None) -> Envelope | None:
     if policy.mode != "Live":
         return None
     # A cap that yields is no limit of the fast policy, which knows only caps that completeness yields to.
-    capped = slo is not None and slo.yields != "latency"
+    capped = slo is not None and slo.on_conflict != "exceed_latency_cap"
     return Envelope(
         target_ppm=None if slo is None else slo.target_ppm,
         latency_cap_ms=slo.latency_cap_ms if slo is not None and capped else None,
         # 0 is the default and no limit: a live watermark may run ahead of the greatest event time.
-        least_bound_ms=policy.least_bound_ms or None,
-        greatest_bound_ms=policy.greatest_bound_ms,
+        min_bound_ms=policy.min_bound_ms or None,
+        max_bound_ms=policy.max_bound_ms,
     )
 
 
@@ -145,8 +145,8 @@ def _pinned(mode: Mode, hold: Hold) -> tuple[int | None, str]:
 
 def within_limits(policy: Policy, bound_ms: int) -> int:
     """Return the bound, in milliseconds, within the policy's limits."""
-    limited = max(bound_ms, policy.least_bound_ms)
-    return limited if policy.greatest_bound_ms is None else min(limited, policy.greatest_bound_ms)
+    limited = max(bound_ms, policy.min_bound_ms)
+    return limited if policy.max_bound_ms is None else min(limited, policy.max_bound_ms)
 
 
 def last_published(session: Session, stream_id: int, *, pinned: bool = True) -> PublishedRow | None:

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 """How often the store is asked while somebody waits: what another replica writes is seen within it."""
 
-LEAST_PAUSE_SECONDS = 0.02
+MIN_PAUSE_SECONDS = 0.02
 """Least time between two questions: a turn that decides a thousand streams commits a thousand times."""
 
 Name = tuple[str, str]
@@ -148,7 +148,7 @@ class Watch:
             # Before the store is asked: what is written from here on is asked for again.
             self._written.clear()
             await self._poll()
-            await asyncio.sleep(LEAST_PAUSE_SECONDS)
+            await asyncio.sleep(MIN_PAUSE_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_seconds):
                     await self._written.wait()

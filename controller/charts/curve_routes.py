@@ -15,8 +15,8 @@ from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.charts.what_if import Ground, outcome_at
 from tidemark.controller.db.tables import RecommendationRow
-from tidemark.controller.decide.decider import Basis, in_use_ms
-from tidemark.controller.evidence.horizon import Horizon, effective_ms, horizon_of
+from tidemark.controller.decide.decider import Basis, in_use_bound_ms
+from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, horizon_of
 from tidemark.controller.evidence.past import past_of
 from tidemark.controller.intake.checks import MAX_DURATION_MS, MAX_TIME_US
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
@@ -114,16 +114,17 @@ def get_curve(
         latency_cap_ms=None if slo is None else slo.latency_cap_ms,
         state_cap_rows=None if slo is None else slo.state_cap_rows,
         operating=operating,
-        recommended_ms=None if recommendation is None else recommendation.bound_ms,
+        recommended_bound_ms=None if recommendation is None else recommendation.bound_ms,
     )
 
 
 def _operating(session: Session, stream_id: int) -> schemas.Operating:
     horizon = horizon_of(session, stream_id, 0)
     if horizon is None:
-        return schemas.Operating(bound_ms=None, effective_ms=None)
+        return schemas.Operating(bound_ms=None, effective_bound_ms=None)
     return schemas.Operating(
-        bound_ms=in_use_ms(session, horizon), effective_ms=effective_ms(session, horizon.newest)
+        bound_ms=in_use_bound_ms(session, horizon),
+        effective_bound_ms=effective_bound_of(session, horizon.newest),
     )
 
 
@@ -202,8 +203,8 @@ def _point(curve: Curve, bound_ms: int, ground: Ground) -> schemas.CurvePoint:
         latency_base_ms=_milliseconds(point.latency_base_us),
         **latency_answer(point),
         windows_emitted=point.windows_emitted,
-        completeness_least_ppm=kept.least_ppm,
-        completeness_most_ppm=kept.most_ppm,
+        completeness_min_ppm=kept.min_ppm,
+        completeness_max_ppm=kept.max_ppm,
         state_rows=None if outcome is None else outcome.state_rows,
         meets_all=None if outcome is None else outcome.meets_all,
     )

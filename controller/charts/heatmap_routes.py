@@ -12,7 +12,7 @@ from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.charts.spans import FromUs, ToUs, span_of
-from tidemark.controller.charts.store import MAP_WIDTHS_US, MOST_MINUTES, map_rows, need_map
+from tidemark.controller.charts.store import MAP_WIDTHS_US, MAX_MINUTES, map_rows, need_map
 from tidemark.controller.db.tables import PartitionRow, RollupRow
 from tidemark.controller.evidence.blocks import Cells
 from tidemark.controller.evidence.horizon import horizon_of
@@ -28,7 +28,7 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
-MostSlots = Annotated[
+MaxSlots = Annotated[
     int,
     Query(
         ge=2,
@@ -36,7 +36,7 @@ MostSlots = Annotated[
         description="Most slots to answer: minutes, ten minutes, hours or days; the oldest are left out first.",
     ),
 ]
-MostPartitions = Annotated[
+MaxPartitions = Annotated[
     int, Query(ge=1, le=256, description="Most partitions to answer, by what they cost.")
 ]
 
@@ -53,8 +53,8 @@ def get_heatmap(
     from_us: FromUs = None,
     to_us: ToUs = None,
     *,
-    slots: MostSlots = 168,
-    limit: MostPartitions = 64,
+    slots: MaxSlots = 168,
+    limit: MaxPartitions = 64,
 ) -> schemas.Heatmap:
     """Say what each partition needed by slots of time, the most costly partitions first."""
     with service.database.read() as session:
@@ -82,7 +82,7 @@ def get_heatmap(
 
 
 def _slots(from_us: int, until_us: int, most: int, rollup: RollupRow | None) -> Slots:
-    by_minute = min(most, MOST_MINUTES)
+    by_minute = min(most, MAX_MINUTES)
     if -(-until_us // SLOT_US) - from_us // SLOT_US <= by_minute:
         return slots_of(from_us, until_us, by_minute, levels_of(rollup), MAP_WIDTHS_US)
     return slots_of(from_us, until_us, most, levels_of(rollup), MAP_WIDTHS_US[1:])

@@ -83,19 +83,19 @@ def get_history(
 
 
 def _slot(
-    slot_us: int, facts: SlotFacts | None, needs: NeedsOfSlot, published_ms: int | None
+    slot_us: int, facts: SlotFacts | None, needs: NeedsOfSlot, published_bound_ms: int | None
 ) -> schemas.HistorySlot:
     return schemas.HistorySlot(
         from_us=slot_us,
         rows=None if facts is None else facts.rows,
         pairs=None if facts is None else facts.pairs,
-        late_least=None if facts is None else facts.late_least,
-        late_most=None if facts is None else facts.late_most,
+        late_min=None if facts is None else facts.late_min,
+        late_max=None if facts is None else facts.late_max,
         unjudged_rows=None if facts is None else facts.unjudged_rows,
         future_rows=None if facts is None else facts.future_rows,
-        bound_in_use_ms=None if facts is None else facts.bound_ms,
-        effective_ms=None if facts is None else facts.effective_ms,
-        published_ms=published_ms,
+        in_use_bound_ms=None if facts is None else facts.bound_ms,
+        effective_bound_ms=None if facts is None else facts.effective_bound_ms,
+        published_bound_ms=published_bound_ms,
         need_p50_ms=needs.p50_ms,
         need_p90_ms=needs.p90_ms,
         need_target_ms=needs.target_ms,

@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
 DAY_US = 86_400_000_000
 
-LEAST_SPAN_US = 60_000_000
+MIN_SPAN_US = 60_000_000
 """Least time reported from which a day is told, in microseconds: what lasted seconds says nothing of a day."""
 
 BoundMs = Annotated[
@@ -56,14 +56,14 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: BoundMs) -> s
     if found is None or ground.basis is None or ground.situation is None:
         return _unknown(which.job, which.stream, bound_ms, ground)
     point, situation = found.kept.point, ground.situation
-    greatest_us = ground.basis.curve.needs.value_at_rank(point.rows) if point.rows else None
-    beyond = greatest_us is not None and bound_ms * 1_000 > greatest_us
+    max_us = ground.basis.curve.needs.value_at_rank(point.rows) if point.rows else None
+    beyond = max_us is not None and bound_ms * 1_000 > max_us
     changes = bound_ms * 1_000 != situation.bound_us
     a_day = _late_a_day(ground, found.kept.late)
     text = [
         *_kept(found, ground.basis.curve, bound_ms, a_day),
         *_verdict(found, ground.slo),
-        *_notes(bound_ms, greatest_us if beyond else None, policy, ceiling_ms),
+        *_notes(bound_ms, max_us if beyond else None, policy, ceiling_ms),
     ]
     return schemas.Preview(
         job=which.job,
@@ -74,8 +74,8 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: BoundMs) -> s
         late=found.kept.late,
         late_a_day=a_day,
         completeness_ppm=share_ppm(point.rows - found.kept.late, point.rows),
-        completeness_least_ppm=found.kept.least_ppm,
-        completeness_most_ppm=found.kept.most_ppm,
+        completeness_min_ppm=found.kept.min_ppm,
+        completeness_max_ppm=found.kept.max_ppm,
         beyond_evidence=beyond,
         latency_base_ms=_rounded(point.latency_base_us),
         **latency_answer(point),
@@ -99,8 +99,8 @@ def _unknown(job: str, stream: str, bound_ms: int, ground: Ground) -> schemas.Pr
         late=0,
         late_a_day=None,
         completeness_ppm=None,
-        completeness_least_ppm=None,
-        completeness_most_ppm=None,
+        completeness_min_ppm=None,
+        completeness_max_ppm=None,
         beyond_evidence=False,
         latency_base_ms=None,
         latency_wall_ms=None,
@@ -121,7 +121,7 @@ def _late_a_day(ground: Ground, late: int) -> int | None:
     facts, situation = ground.basis.facts, ground.situation
     gap_us = 0 if situation is None or situation.batch_gap_us is None else situation.batch_gap_us
     span_us = facts.to_us - facts.from_us + gap_us
-    return None if span_us < LEAST_SPAN_US else late * DAY_US // span_us
+    return None if span_us < MIN_SPAN_US else late * DAY_US // span_us
 
 
 def _kept(found: Outcome, curve: Curve, bound_ms: int, a_day: int | None) -> list[str]:
@@ -163,11 +163,11 @@ def _verdict(found: Outcome, slo: Slo | None) -> list[str]:
     return told
 
 
-def _notes(bound_ms: int, greatest_us: float | None, policy: Policy, ceiling_ms: int | None) -> list[str]:
-    """Return what else has to be known; ``greatest_us`` is the greatest need when the bound is beyond it."""
+def _notes(bound_ms: int, max_us: float | None, policy: Policy, ceiling_ms: int | None) -> list[str]:
+    """Return what else has to be known; ``max_us`` is the greatest need when the bound is beyond it."""
     told = []
-    if greatest_us is not None:
-        greatest = format_about(max(greatest_us, 0))
+    if max_us is not None:
+        greatest = format_about(max(max_us, 0))
         told.append(
             f"no row needed more than {greatest}, so what was seen says nothing of a bound beyond that"
         )
@@ -175,13 +175,11 @@ def _notes(bound_ms: int, greatest_us: float | None, policy: Policy, ceiling_ms:
         told.append(
             f"the job's ceiling, {format_duration(ceiling_ms * 1_000)}, would close windows before it"
         )
-    greatest_ms = policy.greatest_bound_ms
-    if greatest_ms is not None and bound_ms > greatest_ms:
-        told.append(f"the policy's greatest bound, {format_duration(greatest_ms * 1_000)}, is below it")
-    if bound_ms < policy.least_bound_ms:
-        told.append(
-            f"the policy's least bound, {format_duration(policy.least_bound_ms * 1_000)}, is above it"
-        )
+    max_ms = policy.max_bound_ms
+    if max_ms is not None and bound_ms > max_ms:
+        told.append(f"the policy's greatest bound, {format_duration(max_ms * 1_000)}, is below it")
+    if bound_ms < policy.min_bound_ms:
+        told.append(f"the policy's least bound, {format_duration(policy.min_bound_ms * 1_000)}, is above it")
     return told
 
 

@@ -31,7 +31,7 @@ from tidemark.models.target import PPM
 
 __all__ = [
     "MAP_WIDTHS_US",
-    "MOST_MINUTES",
+    "MAX_MINUTES",
     "NeedsOfSlot",
     "SlotFacts",
     "map_rows",
@@ -45,7 +45,7 @@ __all__ = [
 MAP_WIDTHS_US = (SLOT_US, TEN_MINUTES_US, HOUR_US, DAY_US)
 """Widths of the slots of a map: those by which needs of partitions are kept, in microseconds."""
 
-MOST_MINUTES = 90
+MAX_MINUTES = 90
 """Most slots of a minute that a map has: they are not kept ready, and cost a millisecond each."""
 
 SHARES_PPM = (500_000, 900_000)
@@ -57,13 +57,13 @@ class SlotFacts:
 
     rows: int = 0
     pairs: int = 0
-    late_least: int = 0
-    late_most: int = 0
+    late_min: int = 0
+    late_max: int = 0
     unjudged_rows: int = 0
     future_rows: int = 0
     newest_us: int = 0
     bound_ms: int | None = None
-    effective_ms: int | None = None
+    effective_bound_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,16 @@ def series_by_slot(session: Session, stream_id: int, slots: Slots) -> dict[int, 
 def _add(facts: SlotFacts, row: SeriesRow) -> None:
     facts.rows += row.rows
     facts.pairs += row.pairs
-    facts.late_least += row.late_least
-    facts.late_most += row.late_most
+    facts.late_min += row.late_min
+    facts.late_max += row.late_max
     facts.unjudged_rows += row.unjudged_rows
     facts.future_rows += row.future_rows
     if row.newest_us >= facts.newest_us:
-        facts.newest_us, facts.bound_ms, facts.effective_ms = row.newest_us, row.bound_ms, row.effective_ms
+        facts.newest_us, facts.bound_ms, facts.effective_bound_ms = (
+            row.newest_us,
+            row.bound_ms,
+            row.effective_bound_ms,
+        )
 
 
 def needs_by_slot(session: Session, stream_id: int, slots: Slots, share_ppm: int) -> dict[int, NeedsOfSlot]:

@@ -23,7 +23,7 @@ from tidemark.models.transition import Kept, Situation, kept_at, state_at
 
 __all__ = ["Ground", "Grounds", "Outcome", "outcome_at"]
 
-MOST_KEPT = 16
+MAX_KEPT = 16
 """Streams of which the ground is kept: as many as people look at; each takes up to some megabytes."""
 
 
@@ -97,7 +97,7 @@ class Grounds:
         with self._lock:
             self._kept[stream_id] = version, ground
             self._kept.move_to_end(stream_id)
-            while len(self._kept) > MOST_KEPT:
+            while len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
         return ground
 

@@ -223,7 +223,7 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         f"let the job run, then {place.tidemark('doctor', place.job, place.stream)}"
     ),
     "ConstraintsConflict": lambda _, place: (
-        f"say which yields, or raise the cap: {place.tidemark('slo set', place.job, place.stream, '--yields', '...')}"
+        f"say which yields, or raise the cap: {place.tidemark('slo set', place.job, place.stream, '--on-conflict', '...')}"
     ),
     "Off": lambda _, place: place.tidemark("policy set", place.job, place.stream, "--mode", "OnRestart"),
     "BoundNotAcknowledged in OnRestart": lambda _, place: (

@@ -76,11 +76,11 @@ def _examine(tidemark: Client, job: str, stream: str | None) -> list[tuple[str |
         start = Place.of(tidemark, job, "").start()
         found.append((None, Finding(f"nothing is known of job {job}: no report has come", start)))
     for name in names:
-        found += [(name, finding) for finding in _look(tidemark, Place.of(tidemark, job, name))]
+        found += [(name, finding) for finding in _snapshot(tidemark, Place.of(tidemark, job, name))]
     return found
 
 
-def _look(tidemark: Client, place: Place) -> list[Finding]:
+def _snapshot(tidemark: Client, place: Place) -> list[Finding]:
     try:
         # As it is answered: conditions of a newer controller are told too.
         status = tidemark.ask("GET", stream_path(place.job, place.stream))

@@ -56,11 +56,11 @@ def register(app: typer.Typer) -> None:
         margin: Annotated[
             str | None, typer.Option(help="Share added to the bound that rows ask for, such as 0.1.")
         ] = None,
-        dwell: Annotated[str | None, typer.Option(help="Least time between two narrowings.")] = None,
-        most_narrowings_a_day: Annotated[
+        cooldown: Annotated[str | None, typer.Option(help="Least time between two narrowings.")] = None,
+        max_narrowings_a_day: Annotated[
             str | None, typer.Option(help='Most narrowings in 24 hours; "none" for no limit.')
         ] = None,
-        most_narrowing: Annotated[
+        max_narrowing: Annotated[
             str | None,
             typer.Option(help='Most that one rollout narrows by, such as 0.25; "none" for no limit.'),
         ] = None,
@@ -81,7 +81,7 @@ def register(app: typer.Typer) -> None:
             ),
         ] = None,
         on_no_data: Annotated[
-            Literal["hold", "greatest", "own"] | None,
+            Literal["hold", "max", "own"] | None,
             typer.Option(help="What a job is told whose reports stopped."),
         ] = None,
         approval: Annotated[
@@ -98,16 +98,16 @@ def register(app: typer.Typer) -> None:
         with asking(url, token_file) as tidemark:
             given: dict[str, tuple[Any, Any]] = {
                 "mode": (mode, str),
-                "least_bound_ms": (least, lambda text: milliseconds_of(text, "--least")),
-                "greatest_bound_ms": (greatest, lambda text: milliseconds_of(text, "--greatest")),
+                "min_bound_ms": (least, lambda text: milliseconds_of(text, "--least")),
+                "max_bound_ms": (greatest, lambda text: milliseconds_of(text, "--greatest")),
                 "directions": (directions, _DIRECTIONS.__getitem__),
                 "margin_ppm": (margin, lambda text: share_of(text, "--margin")),
-                "dwell_ms": (dwell, lambda text: milliseconds_of(text, "--dwell")),
-                "most_narrowings_a_day": (
-                    most_narrowings_a_day,
-                    lambda text: number_of(text, "--most-narrowings-a-day"),
+                "cooldown_ms": (cooldown, lambda text: milliseconds_of(text, "--cooldown")),
+                "max_narrowings_a_day": (
+                    max_narrowings_a_day,
+                    lambda text: number_of(text, "--max-narrowings-a-day"),
                 ),
-                "most_narrowing_ppm": (most_narrowing, lambda text: share_of(text, "--most-narrowing")),
+                "max_narrowing_ppm": (max_narrowing, lambda text: share_of(text, "--max-narrowing")),
                 "evidence_ms": (evidence, lambda text: milliseconds_of(text, "--evidence")),
                 "evidence_windows": (evidence_windows, lambda text: number_of(text, "--evidence-windows")),
                 "freeze_windows": (freeze, _freezes),
@@ -146,10 +146,10 @@ def _freezes(texts: list[str]) -> list[dict[str, Any]]:
 
 
 def _range(policy: PolicyAnswer) -> str:
-    least = duration(policy.least_bound_ms)
-    if policy.greatest_bound_ms is None:
+    least = duration(policy.min_bound_ms)
+    if policy.max_bound_ms is None:
         return f"of at least {least}"
-    return f"of {least} to {duration(policy.greatest_bound_ms)}"
+    return f"of {least} to {duration(policy.max_bound_ms)}"
 
 
 def _facts(policy: PolicyAnswer) -> dict[str, str]:
@@ -158,9 +158,9 @@ def _facts(policy: PolicyAnswer) -> dict[str, str]:
         "bounds": _range(policy),
         "directions": ", ".join(policy.directions),
         "margin": share(policy.margin_ppm),
-        "dwell": duration(policy.dwell_ms),
-        "most narrowings a day": str(policy.most_narrowings_a_day or "-"),
-        "most narrowing": share(policy.most_narrowing_ppm),
+        "cooldown": duration(policy.cooldown_ms),
+        "most narrowings a day": str(policy.max_narrowings_a_day or "-"),
+        "most narrowing": share(policy.max_narrowing_ppm),
         "evidence": f"{duration(policy.evidence_ms)}, {policy.evidence_windows:,} windows",
         "freeze": "; ".join(format_freeze(window.model_dump()) for window in policy.freeze_windows) or "-",
         "paused": "yes" if policy.paused else "no",

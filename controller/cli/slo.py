@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
             Literal["occurrences", "timeslices"] | None,
             typer.Option(help="What the target is about: the share of all rows, or each of most windows."),
         ] = None,
-        slices: Annotated[
+        good_windows: Annotated[
             str | None, typer.Option(help="Share of the windows that must reach it, of timeslices.")
         ] = None,
         window: Annotated[
@@ -62,7 +62,7 @@ def register(app: typer.Typer) -> None:
         worst_window: Annotated[
             str | None, typer.Option(help="Least share of the rows that every window must keep." + TakesNone)
         ] = None,
-        yields: Annotated[
+        on_conflict: Annotated[
             Literal["completeness", "latency", "state", "none"] | None,
             typer.Option(help="What gives way when not all can be had."),
         ] = None,
@@ -83,12 +83,12 @@ def register(app: typer.Typer) -> None:
             given: dict[str, tuple[str | None, Any]] = {
                 "target": (target, str),
                 "objective": (objective, str),
-                "slices_ppm": (slices, lambda text: share_of(text, "--slices")),
+                "good_windows_ppm": (good_windows, lambda text: share_of(text, "--good-windows")),
                 "window_ms": (window, lambda text: milliseconds_of(text, "--window")),
                 "latency_cap_ms": (latency_cap, lambda text: milliseconds_of(text, "--latency-cap")),
                 "state_cap_rows": (state_cap, lambda text: number_of(text, "--state-cap")),
                 "worst_window_ppm": (worst_window, lambda text: share_of(text, "--worst-window")),
-                "yields": (yields, lambda text: None if text == NONE else text),
+                "on_conflict": (on_conflict, lambda text: None if text == NONE else text),
                 "confidence_ppm": (confidence, lambda text: share_of(text, "--confidence")),
                 "horizon_ms": (horizon, lambda text: milliseconds_of(text, "--horizon")),
             }
@@ -171,26 +171,26 @@ def slo_text(slo: SloAnswer) -> str:
     """Return an SLO in one line."""
     parts = [f"{slo.target} of the rows"]
     if slo.objective == "timeslices":
-        parts = [f"{slo.target} of the rows in {share(slo.slices_ppm)} of the windows"]
+        parts = [f"{slo.target} of the rows in {share(slo.good_windows_ppm)} of the windows"]
     if slo.latency_cap_ms is not None:
         parts.append(f"a mean latency of at most {duration(slo.latency_cap_ms)}")
     if slo.state_cap_rows is not None:
         parts.append(f"at most {plural(slo.state_cap_rows, 'row')} of state")
     if slo.worst_window_ppm is not None:
         parts.append(f"{share(slo.worst_window_ppm)} of the rows in every window")
-    return ", ".join(parts) + ("" if slo.yields is None else f"; {slo.yields} yields")
+    return ", ".join(parts) + ("" if slo.on_conflict is None else f"; on conflict: {slo.on_conflict}")
 
 
 def _facts(slo: SloAnswer) -> dict[str, str]:
     return {
         "target": f"{slo.target} ({percent(slo.target_ppm)} of the rows)",
         "objective": slo.objective,
-        "slices": f"{share(slo.slices_ppm)} of the windows, where the objective is timeslices",
+        "good_windows": f"{share(slo.good_windows_ppm)} of the windows, where the objective is timeslices",
         "window": duration(slo.window_ms),
         "latency cap": duration(slo.latency_cap_ms),
         "state cap": "-" if slo.state_cap_rows is None else plural(slo.state_cap_rows, "row"),
         "worst window": share(slo.worst_window_ppm),
-        "yields": slo.yields or "-",
+        "on_conflict": slo.on_conflict or "-",
         "confidence": share(slo.confidence_ppm),
         "horizon": duration(slo.horizon_ms),
         "generation": f"{slo.generation}, since {moment(slo.updated_us)}",

@@ -127,19 +127,19 @@ def _evidence(seen: Evidence) -> str:
 
 
 def _completeness(seen: Completeness) -> str:
-    if seen.least_ppm is None or seen.most_ppm is None:
+    if seen.min_ppm is None or seen.max_ppm is None:
         return "not known: no rows yet"
-    share = percent(seen.least_ppm)
-    if seen.least_ppm != seen.most_ppm:
-        share = f"{share} to {percent(seen.most_ppm)}"
+    share = percent(seen.min_ppm)
+    if seen.min_ppm != seen.max_ppm:
+        share = f"{share} to {percent(seen.max_ppm)}"
     return f"{share} of {plural(seen.rows, 'row')}" + (", provisional" if seen.provisional else "")
 
 
 def _budget(budget: Budget) -> str:
     what = "rows" if budget.objective == "occurrences" else "windows"
-    bad = f"{budget.bad_most:,}"
-    if budget.bad_least != budget.bad_most:
-        bad = f"{budget.bad_least:,} to {bad}"
+    bad = f"{budget.bad_max:,}"
+    if budget.bad_min != budget.bad_max:
+        bad = f"{budget.bad_min:,} to {bad}"
     told = f"{bad} of the {budget.allowed:,} {what} that may be lost of {budget.counted:,}"
     over = f"in {duration(budget.window_ms)}"
     if budget.remaining_ppm is None:

@@ -89,7 +89,7 @@ def _show(made: MadeFromTopic, origins: Origins, output: Path) -> None:
     if made.held_back:
         say(
             f"note: {made.held_back:,} rows have an earlier time than a row in front of them in their partition; they "
-            f"count as arriving with it, at most {format_duration(made.held_back_most_us)} later than they say"
+            f"count as arriving with it, at most {format_duration(made.held_back_max_us)} later than they say"
         )
     say_early(say, made.trace, _MILLISECOND_US if origins.arrival is None else 1)
     for name in made.without_zone:

@@ -15,17 +15,17 @@ from contextlib import AbstractContextManager, closing
 
 from sqlalchemy import PoolProxiedConnection
 
-__all__ = ["MOST_PAGES", "Checkpoints"]
+__all__ = ["MAX_PAGES", "Checkpoints"]
 
 _log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 2.0
 """Time between two checkpoints while there is something to move."""
 
-MOST_PAGES = 8_000
+MAX_PAGES = 8_000
 """Length of the log, in pages of 4 KiB, from which on a commit moves it after all: where no thread does or can."""
 
-MOST_PASSES, SHORT_SECONDS = 4, 0.02
+MAX_PASSES, SHORT_SECONDS = 4, 0.02
 """How often the log is moved beside the writers at the most: until that takes so short that little is left to move."""
 
 STOP_TIMEOUT_SECONDS = 10.0
@@ -41,10 +41,10 @@ class Checkpoints:
     """
 
     def __init__(
-        self, connect: Callable[[], PoolProxiedConnection], turn: AbstractContextManager[object]
+        self, connect: Callable[[], PoolProxiedConnection], tick: AbstractContextManager[object]
     ) -> None:
         self._connect = connect
-        self._turn = turn
+        self._tick = tick
         self._due = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tidemark-checkpoints", daemon=True)
@@ -71,12 +71,12 @@ class Checkpoints:
             Exception: what the driver raises when the disk does not take it.
         """
         with closing(self._connect()) as connection:
-            for _ in range(MOST_PASSES):
+            for _ in range(MAX_PASSES):
                 began = time.perf_counter()
                 _move(connection)
                 if time.perf_counter() - began < SHORT_SECONDS:
                     break
-            with self._turn:
+            with self._tick:
                 return _move(connection)
 
     def _run(self) -> None:

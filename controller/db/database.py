@@ -23,7 +23,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from tidemark.controller.db.checkpoints import MOST_PAGES, Checkpoints
+from tidemark.controller.db.checkpoints import MAX_PAGES, Checkpoints
 from tidemark.controller.errors import StoreUnusableError
 from tidemark.controller.intake.counted import COUNTED_REPORTS, NEWLY_COUNTED, CountedReports
 from tidemark.controller.intake.limits import LIMITS, NO_LIMITS, Limits
@@ -99,9 +99,9 @@ class Database:
             )
             self._writer = self._engine
         # SQLite lets one writer in and has others poll; a queue of our own is fair and does not sleep.
-        self._turn = threading.Lock() if self.dialect == "sqlite" else nullcontext()
+        self._tick = threading.Lock() if self.dialect == "sqlite" else nullcontext()
         self.checkpoints = (
-            Checkpoints(self._engine.raw_connection, self._turn) if self.dialect == "sqlite" else None
+            Checkpoints(self._engine.raw_connection, self._tick) if self.dialect == "sqlite" else None
         )
         self._told: list[Callable[[], None]] = []
 
@@ -119,7 +119,7 @@ class Database:
     def write(self, *, keep: bool = True) -> Iterator[Session]:
         """Open a session that commits at the end; it rolls back when the block raises, or is not to be kept."""
         info: dict[Any, Any] = {LIMITS: self.limits, COUNTED_REPORTS: self.counted}
-        with self._turn, Session(self._writer, info=info) as session:
+        with self._tick, Session(self._writer, info=info) as session:
             with session.begin() as transaction:
                 yield session
                 if not keep:
@@ -140,7 +140,7 @@ class Database:
             StoreUnusableError: when the database cannot be opened, or was made by a newer release.
         """
         try:
-            with self._turn, self._writer.begin() as connection:
+            with self._tick, self._writer.begin() as connection:
                 if self.dialect == "postgresql":
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
                 command.upgrade(_migrations(connection), "head")
@@ -204,7 +204,7 @@ def _tune_sqlite(engine: Engine) -> None:
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA foreign_keys=ON")
-        cursor.execute(f"PRAGMA wal_autocheckpoint={MOST_PAGES}")
+        cursor.execute(f"PRAGMA wal_autocheckpoint={MAX_PAGES}")
         cursor.close()
 
     @event.listens_for(engine, "begin")

@@ -106,8 +106,8 @@ class StreamRow(Base):
     duplicates: Mapped[Counter]
     pairs: Mapped[Counter]
     """(Row, key) pairs that were judged."""
-    late_least: Mapped[Counter]
-    late_most: Mapped[Counter]
+    late_min: Mapped[Counter]
+    late_max: Mapped[Counter]
     unjudged_rows: Mapped[Counter]
 
 
@@ -168,12 +168,12 @@ class ReportRow(Base):
     state_rows: Mapped[Whole]
     state_bytes: Mapped[Whole]
     dropped_by_spark: Mapped[Whole]
-    given_up_reports: Mapped[Whole]
+    dropped_reports: Mapped[Whole]
     first_key_us: Mapped[Whole | None]
     """Least key of its judged pairs; null without any."""
     pairs: Mapped[Whole]
-    late_least: Mapped[Whole]
-    late_most: Mapped[Whole]
+    late_min: Mapped[Whole]
+    late_max: Mapped[Whole]
     unjudged_rows: Mapped[Whole]
     need_base_ms: Mapped[Whole | None]
     """The base its needs were counted against, of the whole query; null when none is known."""
@@ -221,8 +221,8 @@ class LedgerKeyRow(Base):
     key_us: Mapped[KeyNumber]
     """The window's end; for row-level and session keys the end of the minute (..., end] that holds them."""
     rows: Mapped[Whole]
-    late_least: Mapped[Whole]
-    late_most: Mapped[Whole]
+    late_min: Mapped[Whole]
+    late_max: Mapped[Whole]
 
 
 class LedgerRow(Base):
@@ -235,8 +235,8 @@ class LedgerRow(Base):
     """As in ``LedgerKeyRow``."""
     partition: Mapped[KeyName]
     rows: Mapped[Whole]
-    late_least: Mapped[Whole]
-    late_most: Mapped[Whole]
+    late_min: Mapped[Whole]
+    late_max: Mapped[Whole]
 
 
 class NeedSlotRow(Base):
@@ -303,8 +303,8 @@ class SeriesRow(Base):
     batches: Mapped[Whole]
     rows: Mapped[Whole]
     pairs: Mapped[Whole]
-    late_least: Mapped[Whole]
-    late_most: Mapped[Whole]
+    late_min: Mapped[Whole]
+    late_max: Mapped[Whole]
     unjudged_rows: Mapped[Whole]
     future_rows: Mapped[Whole]
     keys_per_row: Mapped[Whole]
@@ -312,7 +312,7 @@ class SeriesRow(Base):
     newest_us: Mapped[Whole]
     """Trigger time of the newest batch, which the rest is about."""
     bound_ms: Mapped[Whole]
-    effective_ms: Mapped[Whole | None]
+    effective_bound_ms: Mapped[Whole | None]
     state_rows: Mapped[Whole]
 
 
@@ -335,8 +335,8 @@ class ReportHourRow(Base):
     rows: Mapped[Whole]
     uncounted_rows: Mapped[Whole]
     pairs: Mapped[Whole]
-    late_least: Mapped[Whole]
-    late_most: Mapped[Whole]
+    late_min: Mapped[Whole]
+    late_max: Mapped[Whole]
     unjudged_rows: Mapped[Whole]
     need_pairs: Mapped[Whole]
     need_unknown_rows: Mapped[Whole]
@@ -457,8 +457,8 @@ class OverviewRow(Base):
     report_id: Mapped[Whole]
     """The newest report then; 0 without any."""
     last_batch_us: Mapped[Whole | None]
-    in_use_ms: Mapped[Whole | None]
-    effective_ms: Mapped[Whole | None]
+    in_use_bound_ms: Mapped[Whole | None]
+    effective_bound_ms: Mapped[Whole | None]
     bound_ms: Mapped[Whole | None]
     """The bound that all partitions needed together, against which each partition's cost is counted."""
     needs_from_us: Mapped[Whole | None]
@@ -467,11 +467,11 @@ class OverviewRow(Base):
     """The share of pairs that they are about."""
     now_from_us: Mapped[Whole | None]
     """From when on the newest batches count as now."""
-    now_least_ppm: Mapped[Whole | None]
-    now_most_ppm: Mapped[Whole | None]
-    window_least_ppm: Mapped[Whole | None]
+    now_min_ppm: Mapped[Whole | None]
+    now_max_ppm: Mapped[Whole | None]
+    window_min_ppm: Mapped[Whole | None]
     """Completeness over the SLO's window, at the least."""
-    window_most_ppm: Mapped[Whole | None]
+    window_max_ppm: Mapped[Whole | None]
     provisional: Mapped[bool]
     """Whether rows could still be admitted to windows that the watermark had not passed."""
     remaining_ppm: Mapped[Whole | None]
@@ -502,12 +502,12 @@ class SloRow(Base):
     generation: Mapped[Whole]
     target_ppm: Mapped[Whole]
     latency_cap_ms: Mapped[Whole | None]
-    yields: Mapped[Word | None]
+    on_conflict: Mapped[Word | None]
     confidence_ppm: Mapped[Whole]
     horizon_ms: Mapped[Whole]
     updated_us: Mapped[Whole]
     objective: Mapped[Word] = mapped_column(default="occurrences", server_default="occurrences")
-    slices_ppm: Mapped[Whole] = mapped_column(default=990_000, server_default="990000")
+    good_windows_ppm: Mapped[Whole] = mapped_column(default=990_000, server_default="990000")
     window_ms: Mapped[Whole] = mapped_column(default=2_592_000_000, server_default="2592000000")
     state_cap_rows: Mapped[Whole | None]
     worst_window_ppm: Mapped[Whole | None]
@@ -521,15 +521,15 @@ class PolicyRow(Base):
     stream_id: Mapped[OfStream]
     generation: Mapped[Whole]
     mode: Mapped[Word]
-    least_bound_ms: Mapped[Whole]
-    greatest_bound_ms: Mapped[Whole | None]
+    min_bound_ms: Mapped[Whole]
+    max_bound_ms: Mapped[Whole | None]
     updated_us: Mapped[Whole]
     directions: Mapped[Word] = mapped_column(default="Widen Narrow", server_default="Widen Narrow")
     """With a space between."""
     margin_ppm: Mapped[Counter]
-    dwell_ms: Mapped[Whole] = mapped_column(default=3_600_000, server_default="3600000")
-    most_narrowings_a_day: Mapped[Whole | None]
-    most_narrowing_ppm: Mapped[Whole | None]
+    cooldown_ms: Mapped[Whole] = mapped_column(default=3_600_000, server_default="3600000")
+    max_narrowings_a_day: Mapped[Whole | None]
+    max_narrowing_ppm: Mapped[Whole | None]
     evidence_ms: Mapped[Whole] = mapped_column(default=3_600_000, server_default="3600000")
     evidence_windows: Mapped[Whole] = mapped_column(default=100, server_default="100")
     freeze_windows: Mapped[Long] = mapped_column(default="[]", server_default="[]")
@@ -625,7 +625,7 @@ class PublishedRow(Base):
     pin: Mapped[Word | None]
     """What a kill switch held the job to; null for none."""
     cause: Mapped[Word] = mapped_column(default="Request", server_default="Request")
-    """Rollout: a rollout was published; GoingBack: one was undone; Pin: a kill switch; Request: a write did it."""
+    """Rollout: a rollout was published; Rollback: one was undone; Pin: a kill switch; Request: a write did it."""
     rollout_id: Mapped[Whole | None]
     """The rollout that was published or undone; null for none."""
 
@@ -646,8 +646,8 @@ class PredictionRow(Base):
     """(Row, key) pairs that the prediction rests on."""
     late: Mapped[Whole]
     """How many of them would have been late."""
-    least_ppm: Mapped[Whole | None]
-    most_ppm: Mapped[Whole | None]
+    min_ppm: Mapped[Whole | None]
+    max_ppm: Mapped[Whole | None]
     latency_base_us: Mapped[Whole | None]
     latency_wall_us: Mapped[Whole | None]
     stands_still_us: Mapped[Whole | None]
@@ -661,8 +661,8 @@ class PredictionRow(Base):
     """Trigger time of the first batch whose watermark moved on under the bound."""
     judged_rows: Mapped[Counter]
     """(Row, key) pairs that met the bound in effect and were judged."""
-    judged_late_least: Mapped[Counter]
-    judged_late_most: Mapped[Counter]
+    judged_late_min: Mapped[Counter]
+    judged_late_max: Mapped[Counter]
     scored_us: Mapped[Whole | None]
     """When it was scored last; null while too few rows have been judged."""
     realised_ppm: Mapped[Whole | None]
@@ -722,7 +722,7 @@ class RolloutRow(Base):
     to_bound_ms: Mapped[Whole | None]
     from_envelope: Mapped[Long | None]
     to_envelope: Mapped[Long | None]
-    in_use_ms: Mapped[Whole | None]
+    in_use_bound_ms: Mapped[Whole | None]
     """The bound in the plan of the newest batch when it was proposed."""
     generation: Mapped[Whole | None]
     """Generation that tells it; null before it is published."""
@@ -734,8 +734,8 @@ class RolloutRow(Base):
     """(Row, key) pairs that it rests on."""
     late: Mapped[Whole]
     """How many of them would have been late."""
-    least_ppm: Mapped[Whole | None]
-    most_ppm: Mapped[Whole | None]
+    min_ppm: Mapped[Whole | None]
+    max_ppm: Mapped[Whole | None]
     latency_wall_us: Mapped[Whole | None]
     state_rows: Mapped[Whole | None]
     created_us: Mapped[Whole]
@@ -748,8 +748,8 @@ class RolloutRow(Base):
     acknowledged_us: Mapped[Whole | None]
     effective_us: Mapped[Whole | None]
     judged_rows: Mapped[Counter]
-    judged_late_least: Mapped[Counter]
-    judged_late_most: Mapped[Counter]
+    judged_late_min: Mapped[Counter]
+    judged_late_max: Mapped[Counter]
     needed_rows: Mapped[Counter]
     """(Row, key) pairs that must have been at risk under it before it is verified."""
     ended_us: Mapped[Whole | None]
@@ -761,8 +761,8 @@ class RolloutRow(Base):
     """Reports up to this one are counted below."""
     at_risk_rows: Mapped[Counter]
     """(Row, key) pairs that were at risk under it."""
-    at_risk_late_least: Mapped[Counter]
-    at_risk_late_most: Mapped[Counter]
+    at_risk_late_min: Mapped[Counter]
+    at_risk_late_max: Mapped[Counter]
     event_ms: Mapped[Counter]
     """Event time by which the watermark has moved since it took effect."""
     needed_event_ms: Mapped[Counter]

@@ -47,7 +47,7 @@ __all__ = [
     "Decider",
     "basis_of",
     "evidence_of",
-    "in_use_ms",
+    "in_use_bound_ms",
     "is_current",
     "republish",
     "republish_under",
@@ -82,7 +82,7 @@ class _Decided:
     horizon: Horizon
     slo: Slo
     situation: Situation
-    in_use_ms: int | None
+    in_use_bound_ms: int | None
 
 
 def basis_of(session: Session, stream_id: int, horizon_ms: int, cache: SketchCache) -> Basis | None:
@@ -150,7 +150,7 @@ class Decider:
             return False
         with self._database.read() as session:
             decided = self._recommend(session, stream_id, now_us)
-            waiting = decided is None and self._waits_for_turn(session, stream_id, now_us)
+            waiting = decided is None and self._waits_for_tick(session, stream_id, now_us)
         if decided is None and not waiting:
             return False
         with self._database.write() as session:
@@ -170,7 +170,7 @@ class Decider:
         if decided is not None:
             _store(session, stream_id, decided, now_us, self.rollout_share_ppm)
 
-    def _waits_for_turn(self, session: Session, stream_id: int, now_us: int) -> bool:
+    def _waits_for_tick(self, session: Session, stream_id: int, now_us: int) -> bool:
         """Return whether time alone has moved something: a rollout that is open, or what is told without data."""
         rules = rules_of(session, stream_id, self.rollout_share_ppm)
         if rules is None:
@@ -210,7 +210,7 @@ class Decider:
             slo=slo.value,
             policy=policy.value,
             evidence=evidence_of(basis),
-            in_use_ms=in_use_ms(session, basis.horizon),
+            in_use_bound_ms=in_use_bound_ms(session, basis.horizon),
             progress=progress,
             recent_bounds_ms=recent_bounds_ms(
                 session, stream_id, slo.generation, basis.horizon.newest.seen_us
@@ -225,11 +225,11 @@ class Decider:
             basis.horizon,
             slo.value,
             situation,
-            inputs.in_use_ms,
+            inputs.in_use_bound_ms,
         )
 
 
-def in_use_ms(session: Session, horizon: Horizon) -> int:
+def in_use_bound_ms(session: Session, horizon: Horizon) -> int:
     """Return the bound in use: of the plan, which in Live holds the ceiling and the bound is what was published."""
     newest = horizon.newest
     live = newest_state(session, newest).live
@@ -252,12 +252,12 @@ def _wanted_without_data(session: Session, stream_id: int, rules: Rules, now_us:
     if not progress.fell_silent:
         return None
     silent = f"no report for {format_about(progress.silent_us or 0)}"
-    used_ms, report_id = in_use_ms(session, horizon), horizon.newest.id
+    used_ms, report_id = in_use_bound_ms(session, horizon), horizon.newest.id
     if policy.on_no_data == "own":
         told = f"{silent}: the job keeps its own bound, as the policy says"
         return Wanted(None, "NoData", told, used_ms, report_id)
     told = f"{silent}: the greatest bound is told, as the policy says"
-    return Wanted(policy.greatest_bound_ms, "NoData", told, used_ms, report_id)
+    return Wanted(policy.max_bound_ms, "NoData", told, used_ms, report_id)
 
 
 def _store(session: Session, stream_id: int, decided: _Decided, now_us: int, share_ppm: int) -> bool:
@@ -327,7 +327,7 @@ def _wanted(decided: _Decided) -> Wanted | None:
         bound_ms,
         "Decision",
         decided.recommendation.reason,
-        decided.in_use_ms,
+        decided.in_use_bound_ms,
         decided.version.newest_report_id,
         transition_to(decided.situation, bound_ms * 1_000),
     )

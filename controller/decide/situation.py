@@ -52,7 +52,7 @@ def situation_in(
     operator = stored_report(session.get_one(ReportBodyRow, newest.id).body).operator
     windows = (
         session.execute(
-            select(LedgerKeyRow.key_us, LedgerKeyRow.rows - LedgerKeyRow.late_most)
+            select(LedgerKeyRow.key_us, LedgerKeyRow.rows - LedgerKeyRow.late_max)
             .where(
                 LedgerKeyRow.stream_id == horizon.stream_id,
                 LedgerKeyRow.key_us > newest.watermark_ms * SPARK_TICK_US,

@@ -24,13 +24,13 @@ __all__ = [
     "NEWEST_FIRST",
     "Horizon",
     "base_before_ms",
-    "effective_ms",
+    "effective_bound_of",
     "emissions",
     "emissions_in",
     "facts",
-    "greatest_before_us",
-    "greatest_up_to",
     "horizon_of",
+    "max_before_us",
+    "max_up_to",
     "newest_report_id",
     "open_keys",
     "with_gone",
@@ -100,7 +100,7 @@ def facts(session: Session, horizon: Horizon) -> Facts:
     )
 
 
-def greatest_before_us(session: Session, stream_id: int, query_id: str, last_batch: int) -> int | None:
+def max_before_us(session: Session, stream_id: int, query_id: str, last_batch: int) -> int | None:
     """Return the greatest event time of a query's batches up to ``last_batch``, aged out ones too; None without any."""
     asked = {"stream": stream_id, "query": query_id, "last": last_batch}
     stored = session.scalars(_GREATEST, asked).one()
@@ -109,7 +109,7 @@ def greatest_before_us(session: Session, stream_id: int, query_id: str, last_bat
     return with_gone(stored, *gone, last_batch)
 
 
-def greatest_up_to(last: str) -> ScalarSelect[int | None]:
+def max_up_to(last: str) -> ScalarSelect[int | None]:
     """Return the query for the greatest event time of the stored batches of a query up to a last one.
 
     Its parameters are called ``stream``, ``query``, and the last batch what ``last`` says.
@@ -129,7 +129,7 @@ def greatest_up_to(last: str) -> ScalarSelect[int | None]:
     )
 
 
-_GREATEST = select(greatest_up_to("last"))
+_GREATEST = select(max_up_to("last"))
 
 
 def with_gone(
@@ -150,11 +150,11 @@ def with_gone(
 
 def base_before_ms(session: Session, report: ReportRow) -> int | None:
     """Return the base of all batches before ``report`` in its query, in milliseconds, as far as the store knows."""
-    stored = greatest_before_us(session, report.stream_id, report.query_id, report.batch_id - 1)
+    stored = max_before_us(session, report.stream_id, report.query_id, report.batch_id - 1)
     return late_base_ms(report.late_base_ms, stored)
 
 
-def effective_ms(session: Session, report: ReportRow) -> int | None:
+def effective_bound_of(session: Session, report: ReportRow) -> int | None:
     """Return the bound that was really in effect in a batch, in milliseconds; None when it is not known."""
     return effective_bound_ms(base_before_ms(session, report), report.watermark_ms)
 
@@ -197,7 +197,7 @@ def emissions_in(session: Session, span: Span, newest: ReportRow) -> Emissions |
     flat = np.fromiter(chain.from_iterable(rows.fetchall()), np.int64)
     batches = flat.reshape(-1, 1 + len(STEP_COLUMNS))
     first, told_ms = int(batches[0, 0]), int(batches[0, 1 + STEP_COLUMNS.index("late_base_ms")])
-    before_us = greatest_before_us(session, span.stream_id, newest.query_id, first - 1)
+    before_us = max_before_us(session, span.stream_id, newest.query_id, first - 1)
     before_ms = late_base_ms(None if told_ms == UNKNOWN else told_ms, before_us)
     steps = emission_steps(batches[:, 1:], None if before_ms is None else before_ms * SPARK_TICK_US)
     return steps.emissions(_keys_in(session, span.stream_id, steps.after_us, steps.until_us))

@@ -23,7 +23,7 @@ __all__ = ["Judged", "add_by_key", "add_by_partition"]
 Judged = tuple[Operator, Judgement]
 """What became of one report's rows, and the operator that their keys are of."""
 
-COUNTS = ("rows", "late_least", "late_most")
+COUNTS = ("rows", "late_min", "late_max")
 
 
 def add_by_key(session: Session, stream_id: int, judged: Judged, from_us: int | None) -> None:

@@ -30,7 +30,7 @@ from tidemark.controller.evidence.blocks import TEN_MINUTES_US, forget_blocks, m
 from tidemark.controller.evidence.hourly_sums import add_to_hours
 from tidemark.controller.evidence.partition_sums import slide_sums
 from tidemark.controller.evidence.series import forget_series
-from tidemark.controller.intake.count_waiting import MOST_REPORTS, count_waiting
+from tidemark.controller.intake.count_waiting import MAX_REPORTS, count_waiting
 from tidemark.controller.specs.store import horizon_ms_of, share_ppm_of
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.horizon import horizon_from_us
@@ -40,7 +40,7 @@ from tidemark.models.sketch import Sketch
 
 __all__ = ["STEPS", "Step", "locked_rollup", "move_horizon"]
 
-MOST_ROWS = 20_000
+MAX_ROWS = 20_000
 """How many rows of the ledger one step deletes."""
 
 COUNTED_AFTER_US = 2 * SLOT_US
@@ -82,7 +82,7 @@ def count_partitions(session: Session, rollup: RollupRow, newest_us: int, _: Ret
             ReportRow.stream_id == rollup.stream_id, ReportRow.id > rollup.split_report_id
         )
     ).one()
-    if not waiting[0] or (waiting[0] < MOST_REPORTS and waiting[1] >= edge_us(newest_us, SLOT_US) - SLOT_US):
+    if not waiting[0] or (waiting[0] < MAX_REPORTS and waiting[1] >= edge_us(newest_us, SLOT_US) - SLOT_US):
         return False
     return count_waiting(session, rollup)
 
@@ -173,7 +173,7 @@ def forget_bodies(session: Session, rollup: RollupRow, newest_us: int, retention
             ReportRow.id <= rollup.split_report_id,
         )
         .order_by(ReportRow.seen_us)
-        .limit(MOST_REPORTS)
+        .limit(MAX_REPORTS)
     ).all()
     if not ids:
         rollup.bodies_from_us = max(rollup.bodies_from_us, until_us)
@@ -195,7 +195,7 @@ def forget_reports(session: Session, rollup: RollupRow, newest_us: int, retentio
             ReportRow.id <= rollup.split_report_id,
         )
         .order_by(ReportRow.seen_us)
-        .limit(MOST_REPORTS)
+        .limit(MAX_REPORTS)
     ).all()
     if not rows:
         return False
@@ -226,7 +226,7 @@ def forget_ledger(session: Session, rollup: RollupRow, newest_us: int, retention
     old = (LedgerRow.stream_id == rollup.stream_id, LedgerRow.key_us < until_us)
     # Whole keys: half of a key's partitions would be a wrong window.
     last_us = session.scalars(
-        select(LedgerRow.key_us).where(*old).order_by(LedgerRow.key_us).offset(MOST_ROWS).limit(1)
+        select(LedgerRow.key_us).where(*old).order_by(LedgerRow.key_us).offset(MAX_ROWS).limit(1)
     ).one_or_none()
     until_us = until_us if last_us is None else last_us + 1
     session.execute(
@@ -268,7 +268,7 @@ def forget_events(session: Session, rollup: RollupRow, newest_us: int, retention
         select(EventRow.id)
         .where(EventRow.stream_id == rollup.stream_id, EventRow.at_us < newest_us - retention.events_us)
         .order_by(EventRow.id)
-        .limit(MOST_REPORTS)
+        .limit(MAX_REPORTS)
     ).all()
     if not ids:
         return False

@@ -13,7 +13,7 @@ from sqlalchemy import Select, delete, func, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportRow, RollupRow, SeriesRow
-from tidemark.controller.evidence.horizon import effective_ms
+from tidemark.controller.evidence.horizon import effective_bound_of
 from tidemark.controller.evidence.needs import Span, levels_of
 from tidemark.models.need_slots import HOUR_US, SLOT_US, Levels, edge_us
 
@@ -21,7 +21,7 @@ __all__ = ["SeriesSums", "add_to_series", "forget_series", "series_in", "series_
 
 WIDTHS = (SLOT_US, HOUR_US)
 
-ADDED = ("batches", "rows", "pairs", "late_least", "late_most", "unjudged_rows", "future_rows")
+ADDED = ("batches", "rows", "pairs", "late_min", "late_max", "unjudged_rows", "future_rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class SeriesSums:
     rows: int
     pairs: int
     """(Row, key) pairs that were judged."""
-    late_least: int
-    late_most: int
+    late_min: int
+    late_max: int
     unjudged: int
     """Pairs of unknown fate, at the most."""
 
@@ -57,8 +57,8 @@ def add_to_series(session: Session, levels: Levels, reports: Sequence[ReportRow]
         if row is None or row.newest_us <= added.newest_us:
             last = _newest(some)
             if last.id not in known:
-                known[last.id] = effective_ms(session, last)
-            added.effective_ms = known[last.id]
+                known[last.id] = effective_bound_of(session, last)
+            added.effective_bound_ms = known[last.id]
         if row is None:
             session.add(added)
         else:
@@ -128,7 +128,7 @@ def forget_series(session: Session, stream_id: int, width_us: int, before_us: in
 def _waiting(span: Span, split_id: int) -> Select[int, int, int, int, int, int]:
     table = ReportRow
     return select(
-        table.rows, table.pairs, table.late_least, table.late_most, table.unjudged_rows, table.keys_per_row
+        table.rows, table.pairs, table.late_min, table.late_max, table.unjudged_rows, table.keys_per_row
     ).where(*span.reports, table.id > split_id)
 
 
@@ -158,7 +158,7 @@ def _with_rest(session: Session, span: Span, split_id: int, found: list[SeriesRo
         added = _summed(width_us, slot_us, some)
         row = by_slot.get((width_us, slot_us))
         if row is None or row.newest_us <= added.newest_us:
-            added.effective_ms = effective_ms(session, _newest(some))
+            added.effective_bound_ms = effective_bound_of(session, _newest(some))
         if row is None:
             by_slot[width_us, slot_us] = added
         else:
@@ -183,7 +183,7 @@ def _summed(width_us: int, slot_us: int, reports: Sequence[ReportRow]) -> Series
         keys_per_row=max(report.keys_per_row for report in reports),
         newest_us=last.seen_us,
         bound_ms=last.bound_ms,
-        effective_ms=None,
+        effective_bound_ms=None,
         state_rows=last.state_rows,
     )
 
@@ -193,5 +193,5 @@ def _merge(row: SeriesRow, added: SeriesRow) -> None:
         setattr(row, name, getattr(row, name) + getattr(added, name))
     row.keys_per_row = max(row.keys_per_row, added.keys_per_row)
     if added.newest_us >= row.newest_us:
-        for name in ("newest_us", "bound_ms", "effective_ms", "state_rows"):
+        for name in ("newest_us", "bound_ms", "effective_bound_ms", "state_rows"):
             setattr(row, name, getattr(added, name))

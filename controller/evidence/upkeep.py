@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 EVERY_US = 60_000_000
 """How often a stream is looked after, in microseconds: once for each minute that it can roll up."""
 
-MOST_STEPS = 200
+MAX_STEPS = 200
 """How many steps one turn takes at the most; what is left over comes first in the next one."""
 
 
@@ -45,7 +45,7 @@ class Upkeep:
         self._give_way = give_way
         self._done_us: dict[int, int] = {}
 
-    def turn(self, now_us: int, most_steps: int = MOST_STEPS) -> int:
+    def tick(self, now_us: int, max_steps: int = MAX_STEPS) -> int:
         """Look after every stream whose time has come; return how many steps were taken.
 
         Raises:
@@ -63,7 +63,7 @@ class Upkeep:
         # Whoever waited longest comes first.
         for stream_id in sorted(due, key=lambda stream_id: self._done_us.get(stream_id, 0)):
             try:
-                taken, finished = self.look_after(stream_id, most_steps - steps)
+                taken, finished = self.run_upkeep(stream_id, max_steps - steps)
             except Exception:  # noqa: BLE001 - whatever it is, the other streams go on
                 _log.exception("stream %d could not be rolled up; the next turn tries again", stream_id)
                 continue
@@ -73,12 +73,12 @@ class Upkeep:
             self._done_us[stream_id] = now_us
         return steps
 
-    def look_after(self, stream_id: int, most_steps: int = MOST_STEPS) -> tuple[int, bool]:
+    def run_upkeep(self, stream_id: int, max_steps: int = MAX_STEPS) -> tuple[int, bool]:
         """Take the steps that one stream needs; return how many, and whether none is left."""
-        for taken in range(most_steps):
+        for taken in range(max_steps):
             if not self.step(stream_id):
                 return taken, True
-        return most_steps, False
+        return max_steps, False
 
     def step(self, stream_id: int) -> bool:
         """Take the next step that one stream needs, in one transaction; return False when there is none."""

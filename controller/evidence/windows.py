@@ -32,7 +32,7 @@ def closed_windows(
     """Return how the windows came out that end in (``from_us``, ``until_us``], which the watermark has passed."""
     # Sums of one row each: PostgreSQL makes exact decimals of them, whose products do not overflow.
     rows, least, most = (
-        func.sum(column) for column in (LedgerKeyRow.rows, LedgerKeyRow.late_least, LedgerKeyRow.late_most)
+        func.sum(column) for column in (LedgerKeyRow.rows, LedgerKeyRow.late_min, LedgerKeyRow.late_max)
     )
     by_window = (
         select(rows.label("rows"), least.label("least"), most.label("most"))

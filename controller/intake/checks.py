@@ -141,11 +141,11 @@ def _live(report: Report) -> Iterator[ErrorItem]:
     if live is not None:
         ms = {"live/ceiling_ms": live.ceiling_ms, "live/control_ms": live.control_ms}
         yield from _times(ms, MAX_DURATION_MS, "milliseconds")
-        yield from _times({"live/heard_us": live.heard_us}, MAX_TIME_US, "microseconds")
+        yield from _times({"live/last_contact_us": live.last_contact_us}, MAX_TIME_US, "microseconds")
     if delay is not None:
         us = {f"append_delay/{name}_us": getattr(delay, f"{name}_us") for name in ("least", "mean", "most")}
         yield from _times(us, MAX_TIME_US, "microseconds")
-        if not delay.least_us <= delay.mean_us <= delay.most_us:
+        if not delay.min_us <= delay.mean_us <= delay.max_us:
             yield ErrorItem("/append_delay/mean_us", "the mean is not between the least and the greatest")
 
 

@@ -18,12 +18,12 @@ from tidemark.controller.evidence.series import add_to_series
 from tidemark.controller.intake.counted import COUNTED_REPORTS, Counted, CountedReports, counted_from
 from tidemark.controller.intake.stored_bodies import stored_report
 
-__all__ = ["MOST_REPORTS", "count_waiting"]
+__all__ = ["MAX_REPORTS", "count_waiting"]
 
-MOST_REPORTS = 500
+MAX_REPORTS = 500
 """How many reports are counted at once: some tenths of a second."""
 
-MOST_BODIES = 50
+MAX_BODIES = 50
 """How many bodies are read at once: each may hold megabytes."""
 
 
@@ -33,7 +33,7 @@ def count_waiting(session: Session, rollup: RollupRow) -> bool:
         select(ReportRow)
         .where(ReportRow.stream_id == rollup.stream_id, ReportRow.id > rollup.split_report_id)
         .order_by(ReportRow.id)
-        .limit(MOST_REPORTS)
+        .limit(MAX_REPORTS)
     ).all()
     if not reports:
         return False
@@ -67,8 +67,8 @@ def _counted(session: Session, reports: Sequence[ReportRow]) -> list[Counted]:
         if known:
             found[report.id] = known
     missing = {report.id: report for report in reports if report.id not in found}
-    for first in range(0, len(missing), MOST_BODIES):
-        some = list(missing)[first : first + MOST_BODIES]
+    for first in range(0, len(missing), MAX_BODIES):
+        some = list(missing)[first : first + MAX_BODIES]
         bodies = select(ReportBodyRow.report_id, ReportBodyRow.body).where(ReportBodyRow.report_id.in_(some))
         for report_id, body in session.execute(bodies):
             found[report_id] = counted_from(stored_report(body), missing[report_id].need_base_ms)

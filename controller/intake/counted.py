@@ -25,7 +25,7 @@ COUNTED_REPORTS = "tidemark_counted_reports"
 NEWLY_COUNTED = "tidemark_newly_counted"
 """Key of ``Session.info`` under which a transaction leaves what is to be kept once it is committed."""
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 """How much is kept: some 3,000 reports of 64 partitions."""
 
 
@@ -61,11 +61,11 @@ class CountedReports:
     """What the newest reports add, by the ids of their rows; for all threads.
 
     Args:
-        most_bytes: how much is kept; what came first goes first.
+        max_bytes: how much is kept; what came first goes first.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._held: dict[int, tuple[str, Counted]] = {}
         self._bytes = 0
@@ -77,7 +77,7 @@ class CountedReports:
                 self._drop(report_id)
                 self._held[report_id] = digest, counted
                 self._bytes += counted.size
-            while self._bytes > self._most_bytes:
+            while self._bytes > self._max_bytes:
                 self._drop(next(iter(self._held)))
 
     def take(self, report_id: int, digest: str, base_ms: int | None) -> Counted | None:

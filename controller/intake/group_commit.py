@@ -23,10 +23,10 @@ __all__ = ["ReportWriter"]
 
 _log = logging.getLogger(__name__)
 
-MOST_TOGETHER = 32
+MAX_TOGETHER = 32
 """How many reports are committed together at the most: what the last one of them waits for."""
 
-MOST_WAY_SECONDS = 0.1
+MAX_WAY_SECONDS = 0.1
 """How long work that can wait gives way to reports at one time at the most."""
 
 STOP_TIMEOUT_SECONDS = 10.0
@@ -88,7 +88,7 @@ class ReportWriter:
         For the one thread whose work can wait, between the pieces of it: it shares the store's one writer and the
         interpreter with reports. Where these never end, it gets half as far.
         """
-        self._idle.wait(min(perf_counter() - self._gave_way, MOST_WAY_SECONDS))
+        self._idle.wait(min(perf_counter() - self._gave_way, MAX_WAY_SECONDS))
         self._gave_way = perf_counter()
 
     def _run(self) -> None:
@@ -102,7 +102,7 @@ class ReportWriter:
                 # Who has gone away is not waited for, and needs no acknowledgement.
                 if each[1].set_running_or_notify_cancel():
                     group.append(each)
-                if len(group) == MOST_TOGETHER or self._queue.empty():
+                if len(group) == MAX_TOGETHER or self._queue.empty():
                     break
                 each = self._queue.get()
             last = each is None

@@ -11,7 +11,7 @@ from sqlalchemy import and_, bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import QueryRow, ReportRow, RollupRow, StreamRow
-from tidemark.controller.evidence.horizon import greatest_up_to, with_gone
+from tidemark.controller.evidence.horizon import max_up_to, with_gone
 from tidemark.controller.intake.limits import count_of_partitions
 from tidemark.models.need_slots import Levels
 from tidemark.models.wire import Report
@@ -58,8 +58,8 @@ _KNOWN = (
         QueryRow.last_batch,
         QueryRow.gone_batch,
         QueryRow.gone_max_event_time_us,
-        greatest_up_to("late").label("late_max_us"),
-        greatest_up_to("before").label("before_max_us"),
+        max_up_to("late").label("late_max_us"),
+        max_up_to("before").label("before_max_us"),
         count_of_partitions("stream").label("partitions"),
     )
     .select_from(StreamRow)

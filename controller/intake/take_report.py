@@ -93,7 +93,7 @@ _LOCK = (
 _COUNT_DUPLICATE = (
     update(_STREAMS).where(_STREAMS.c.id == bindparam("which")).values(duplicates=_STREAMS.c.duplicates + 1)
 )
-_TOTALS = ("pairs", "late_least", "late_most", "unjudged_rows")
+_TOTALS = ("pairs", "late_min", "late_max", "unjudged_rows")
 _COUNT = (
     update(_STREAMS)
     .where(_STREAMS.c.id == bindparam("which"))
@@ -202,7 +202,7 @@ def _report_values(
         "state_rows": report.state_rows,
         "state_bytes": report.state_bytes,
         "dropped_by_spark": report.dropped_by_spark,
-        "given_up_reports": report.given_up_reports,
+        "dropped_reports": report.dropped_reports,
         "future_rows": sum(part.future_rows for part in report.partitions),
         "need_base_ms": need_base_ms,
     }

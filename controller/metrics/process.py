@@ -56,7 +56,7 @@ class LoopCounters:
         """Decisions that were not written because another process had taken the stream over."""
         self.seconds = _durations("tidemark_decision_duration_seconds", registry)
         """Durations of decisions."""
-        self.turn_seconds = _durations("tidemark_turn_duration_seconds", registry)
+        self.tick_duration_seconds = _durations("tidemark_tick_duration_seconds", registry)
         """Durations of turns."""
         self.upkeep_seconds = _durations("tidemark_upkeep_duration_seconds", registry)
         """Durations of upkeep."""

@@ -44,13 +44,13 @@ class Scrape:
     Args:
         database: the store.
         registry: what this process counts.
-        most_partitions: partitions of a stream that have series of their own, at the most.
+        max_partitions: partitions of a stream that have series of their own, at the most.
     """
 
-    def __init__(self, database: Database, registry: CollectorRegistry, most_partitions: int) -> None:
+    def __init__(self, database: Database, registry: CollectorRegistry, max_partitions: int) -> None:
         self._database = database
         self._registry = registry
-        self._most_partitions = most_partitions
+        self._max_partitions = max_partitions
         self._seconds = scrape_seconds(registry)
 
     def text(self) -> bytes:
@@ -65,7 +65,7 @@ class Scrape:
             read = self._read()
         except SQLAlchemyError:
             return generate_latest(_Families([_one("tidemark_store_up", 0)]))
-        exposed, left_out = _most_notable(read, self._most_partitions)
+        exposed, left_out = _most_notable(read, self._max_partitions)
         families = [
             _one("tidemark_store_up", 1),
             _one("tidemark_streams", len(read.streams)),

@@ -58,7 +58,7 @@ def _values(stream: Standing) -> dict[str, float | None]:
         "tidemark_reports_received_total": stream.reports,
         "tidemark_reports_duplicate_total": stream.duplicates,
         "tidemark_rows_judged_total": stream.pairs,
-        "tidemark_rows_admitted_total": stream.pairs - stream.late_most,
+        "tidemark_rows_admitted_total": stream.pairs - stream.late_max,
         "tidemark_rows_unjudged_total": stream.unjudged_rows,
         "tidemark_rows_future_total": stream.future_rows,
         "tidemark_missing_batches": stream.missing_batches,
@@ -66,10 +66,10 @@ def _values(stream: Standing) -> dict[str, float | None]:
         "tidemark_slo_window_seconds": _seconds(stream.window_ms),
         "tidemark_budget_remaining_ratio": _ratio(stream.remaining_ppm),
         "tidemark_constraints_conflict": None if wish is None else wish.conflict,
-        "tidemark_bound_wanted_seconds": None if wish is None else _seconds(wish.wanted_ms),
+        "tidemark_bound_required_seconds": None if wish is None else _seconds(wish.wanted_ms),
         "tidemark_bound_recommended_seconds": None if wish is None else _seconds(wish.bound_ms),
-        "tidemark_bound_applied_seconds": _seconds(stream.applied_ms),
-        "tidemark_bound_greatest_seconds": _seconds(stream.greatest_bound_ms),
+        "tidemark_bound_applied_seconds": _seconds(stream.applied_bound_ms),
+        "tidemark_bound_max_seconds": _seconds(stream.max_bound_ms),
         "tidemark_bound_ceiling_seconds": _seconds(stream.ceiling_ms),
         "tidemark_bound_ceiling_used_ratio": None
         if stream.live is None
@@ -88,7 +88,7 @@ def _of_newest(batch: Newest | None) -> dict[str, float | None]:
         return {}
     watermark_s = None if batch.watermark_ms is None else batch.watermark_ms / 1_000
     return {
-        "tidemark_given_up_reports": batch.given_up_reports,
+        "tidemark_dropped_reports": batch.dropped_reports,
         "tidemark_last_batch_timestamp_seconds": batch.started_us / 1e6,
         "tidemark_last_report_timestamp_seconds": batch.received_us / 1e6,
         "tidemark_batch_gap_seconds": None if batch.gap_us is None else batch.gap_us / 1e6,
@@ -98,7 +98,7 @@ def _of_newest(batch: Newest | None) -> dict[str, float | None]:
         "tidemark_state_rows": batch.state_rows,
         "tidemark_state_bytes": batch.state_bytes,
         "tidemark_bound_in_use_seconds": batch.bound_ms / 1_000,
-        "tidemark_bound_effective_seconds": _seconds(batch.effective_ms),
+        "tidemark_bound_effective_seconds": _seconds(batch.effective_bound_ms),
     }
 
 

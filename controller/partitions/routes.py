@@ -15,7 +15,7 @@ from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.partitions.store import last_event_time_us, list_partitions
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo, share_ppm_of
 from tidemark.controller.stream_state.live import newest_state
-from tidemark.controller.stream_state.snapshots import PartitionLook, look_at
+from tidemark.controller.stream_state.snapshots import PartitionSnapshot, take_snapshot
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.skew import skew_text
 
@@ -41,9 +41,9 @@ def list_all(
         horizon = horizon_of(session, stream_id, DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms)
         rows = list_partitions(session, stream_id, None if position is None else position[0], limit + 1)
         page = rows[:limit]
-        look = None
+        snapshot = None
         if horizon is not None:
-            look = look_at(
+            snapshot = take_snapshot(
                 session,
                 horizon,
                 None if slo is None else slo.value,
@@ -51,21 +51,21 @@ def list_all(
                 batch_gap_us=progress_in(session, horizon, service.clock()).batch_gap_us,
                 rule=service.overviews.rule,
             )
-        greatest_us = last_event_time_us(session, stream_id)
+        max_us = last_event_time_us(session, stream_id)
         share_ppm = share_ppm_of(session, stream_id)
         return PartitionPage(
             partitions=[
-                _partition(row, greatest_us, None if look is None else look.partitions.get(row.partition))
+                _partition(row, max_us, None if snapshot is None else snapshot.partitions.get(row.partition))
                 for row in page
             ],
             share_ppm=share_ppm,
-            bound_ms=None if look is None else look.bound_ms,
+            bound_ms=None if snapshot is None else snapshot.bound_ms,
             next_cursor=encode_cursor(page[-1].partition) if len(rows) > limit else None,
         )
 
 
-def _partition(row: PartitionRow, greatest_us: int | None, look: PartitionLook | None) -> Partition:
-    effect = None if look is None else look.effect
+def _partition(row: PartitionRow, max_us: int | None, snapshot: PartitionSnapshot | None) -> Partition:
+    effect = None if snapshot is None else snapshot.effect
     costs_ms = None if effect is None else effect.costs_ms
     without_ms = None if effect is None else effect.without_ms
     text = None
@@ -76,14 +76,14 @@ def _partition(row: PartitionRow, greatest_us: int | None, look: PartitionLook |
         partition=row.partition,
         rows=row.rows,
         last_event_time_us=row.last_event_time_us,
-        behind_ms=0 if greatest_us is None else (greatest_us - row.last_event_time_us) // 1_000,
+        behind_ms=0 if max_us is None else (max_us - row.last_event_time_us) // 1_000,
         last_seen_us=row.last_seen_us,
-        pairs=0 if look is None else look.pairs,
-        need_ms=None if look is None else look.need_ms,
+        pairs=0 if snapshot is None else snapshot.pairs,
+        need_ms=None if snapshot is None else snapshot.need_ms,
         skew_ms=None if row.behind_us is None else row.behind_us // 1_000,
         future_rows=row.future_rows,
-        future=look is not None and look.future,
-        state="Gone" if look is None else look.state,
+        future=snapshot is not None and snapshot.future,
+        state="Gone" if snapshot is None else snapshot.state,
         skewed=row.skewed,
         skewed_us=row.skewed_us,
         without_bound_ms=without_ms,

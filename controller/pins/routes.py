@@ -244,7 +244,7 @@ def _stream(row: StreamRow, cost: PinCost) -> PinnedStream:
         job=row.job,
         stream=row.stream,
         bound_ms=cost.bound_ms,
-        in_use_bound_ms=cost.in_use_ms,
+        in_use_bound_ms=cost.in_use_bound_ms,
         completeness_ppm=cost.completeness_ppm,
         latency_wall_ms=None if wall_us is None else milliseconds(round(wall_us)),
         text=f"{row.job}/{row.stream}: {cost.text}",

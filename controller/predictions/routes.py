@@ -13,7 +13,7 @@ from tidemark.controller.db.tables import PredictionRow
 from tidemark.controller.predictions.store import list_predictions
 from tidemark.controller.stream_state.views import milliseconds, share_ppm
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.defaults import PREDICTION_LEAST_ROWS
+from tidemark.models.defaults import PREDICTION_MIN_ROWS
 
 __all__ = ["router"]
 
@@ -37,7 +37,7 @@ def list_all(
     page = rows[:limit]
     return PredictionPage(
         predictions=[_prediction(row) for row in page],
-        least_rows=PREDICTION_LEAST_ROWS,
+        min_rows=PREDICTION_MIN_ROWS,
         next_cursor=encode_cursor(str(page[-1].generation)) if len(rows) > limit else None,
     )
 
@@ -57,16 +57,16 @@ def _prediction(row: PredictionRow) -> Prediction:
         rows=row.rows,
         late=row.late,
         completeness_ppm=share_ppm(row.rows - row.late, row.rows),
-        least_ppm=row.least_ppm,
-        most_ppm=row.most_ppm,
+        min_ppm=row.min_ppm,
+        max_ppm=row.max_ppm,
         latency_base_ms=milliseconds(row.latency_base_us),
         latency_wall_ms=milliseconds(row.latency_wall_us),
         text=row.text,
         realised=Realised(
             became_effective_us=row.became_effective_us,
             rows=row.judged_rows,
-            late_least=row.judged_late_least,
-            late_most=row.judged_late_most,
+            late_min=row.judged_late_min,
+            late_max=row.judged_late_max,
             completeness_ppm=row.realised_ppm,
             error_ppm=row.error_ppm,
             scored_us=row.scored_us,

@@ -27,8 +27,8 @@ def keep_prediction(
             made_us=now_us,
             rows=told.rows,
             late=told.late,
-            least_ppm=told.least_ppm,
-            most_ppm=told.most_ppm,
+            min_ppm=told.min_ppm,
+            max_ppm=told.max_ppm,
             latency_base_us=told.latency_base_us,
             latency_wall_us=told.latency_wall_us,
             stands_still_us=told.stands_still_us,
@@ -84,9 +84,7 @@ def score_predictions(session: Session, newest: ReportRow, horizon_ms: int, now_
     if since_us is None:
         return
     told = session.execute(
-        select(
-            func.sum(ReportRow.pairs), func.sum(ReportRow.late_least), func.sum(ReportRow.late_most)
-        ).where(
+        select(func.sum(ReportRow.pairs), func.sum(ReportRow.late_min), func.sum(ReportRow.late_max)).where(
             *under,
             _above(ReportRow.late_watermark_ms, restored_ms),
             ReportRow.seen_us <= since_us + horizon_ms * 1_000,
@@ -96,8 +94,8 @@ def score_predictions(session: Session, newest: ReportRow, horizon_ms: int, now_
     judged = Judged(*(int(number or 0) for number in told))
     prediction.became_effective_us = since_us
     prediction.judged_rows = judged.rows
-    prediction.judged_late_least = judged.late_least
-    prediction.judged_late_most = judged.late_most
+    prediction.judged_late_min = judged.late_min
+    prediction.judged_late_max = judged.late_max
     found = score(prediction.rows, prediction.late, judged)
     if found is not None:
         prediction.scored_us = now_us

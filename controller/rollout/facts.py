@@ -89,10 +89,10 @@ def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lo
     newest = _newest(session, row.stream_id)
     told = _last_acknowledged_us(session, row.stream_id)
     heard = None if newest is None else newest_state(session, newest).live
-    heard_us = None if heard is None else heard.heard_us
+    last_contact_us = None if heard is None else heard.last_contact_us
     known = [at_us for at_us in (told, None if newest is None else newest.received_us) if at_us is not None]
     if row.state in CANDIDATE:
-        since_us = now_us - max(policy.dwell_ms * 1_000, DAY_US)
+        since_us = now_us - max(policy.cooldown_ms * 1_000, DAY_US)
         narrows = row.direction == "Narrow" and not row.first
         narrowing, most = (
             fleet_share(session, row.stream_id, rules.share_ppm, lock=lock) if narrows else (0, 1)
@@ -101,8 +101,8 @@ def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lo
             policy=policy,
             slo=slo,
             pinned=pinned,
-            heard_us=max(known, default=None),
-            unanswered_us=unanswered_us(session, row.stream_id, max(told or 0, heard_us or 0)),
+            last_contact_us=max(known, default=None),
+            unanswered_us=unanswered_us(session, row.stream_id, max(told or 0, last_contact_us or 0)),
             failures=failures_of(
                 session, row.stream_id, rules.slo.generation, rules.policy.generation, now_us
             ),
@@ -110,10 +110,12 @@ def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lo
             published_before=published_before(session, row.stream_id),
             narrowed_us=narrowed_us(session, row.stream_id, since_us, row.to_bound_ms),
             fleet_narrowing=narrowing,
-            fleet_most=most,
+            fleet_max=most,
         )
     found = (
-        _live_effect(session, row, newest, heard_us) if row.mode == "Live" else _effect(session, row, newest)
+        _live_effect(session, row, newest, last_contact_us)
+        if row.mode == "Live"
+        else _effect(session, row, newest)
     )
     effect, under = found
     timed = slo.latency_cap_ms is not None and under
@@ -132,7 +134,7 @@ def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lo
 
 
 def _at_risk(row: RolloutRow) -> Judged:
-    return Judged(row.at_risk_rows, row.at_risk_late_least, row.at_risk_late_most)
+    return Judged(row.at_risk_rows, row.at_risk_late_min, row.at_risk_late_max)
 
 
 def count_at_risk(session: Session, row: RolloutRow, rules: Rules) -> None:
@@ -147,18 +149,18 @@ def count_at_risk(session: Session, row: RolloutRow, rules: Rules) -> None:
             func.max(case((under, ReportRow.watermark_ms))),
             *(
                 func.sum(case((at_risk, column), else_=0))
-                for column in (ReportRow.pairs, ReportRow.late_least, ReportRow.late_most)
+                for column in (ReportRow.pairs, ReportRow.late_min, ReportRow.late_max)
             ),
         ).where(ReportRow.stream_id == row.stream_id, ReportRow.id > row.counted_report_id)
     ).one()
     if last_id is None:
         return
     # PostgreSQL sums to an exact decimal.
-    rows, late_least, late_most = map(int, counted)
+    rows, late_min, late_max = map(int, counted)
     row.counted_report_id = last_id
     row.at_risk_rows += rows
-    row.at_risk_late_least += late_least
-    row.at_risk_late_most += late_most
+    row.at_risk_late_min += late_min
+    row.at_risk_late_max += late_max
     if watermark_ms is not None:
         row.event_ms = max(row.event_ms, watermark_ms - (row.effective_watermark_ms or 0))
 
@@ -171,7 +173,7 @@ def _begin_to_count(session: Session, row: RolloutRow) -> None:
     in_order = select(ReportRow).where(*since).order_by(ReportRow.seen_us, ReportRow.batch_id)
     first = session.scalars(in_order.limit(1)).one_or_none() or newest
     span_us = _span_us(session, newest)
-    own_ms = row.in_use_ms if row.from_bound_ms is None else row.from_bound_ms
+    own_ms = row.in_use_bound_ms if row.from_bound_ms is None else row.from_bound_ms
     row.effective_watermark_ms = first.watermark_ms
     row.at_risk_from_ms = first.watermark_ms + -(-span_us // SPARK_TICK_US)
     row.counted_report_id = first.id
@@ -260,18 +262,18 @@ def _effect(session: Session, row: RolloutRow, newest: ReportRow | None) -> tupl
         ReportRow.generation == row.generation,
         ReportRow.seen_us >= since_us,
     )
-    judged = Judged(prediction.judged_rows, prediction.judged_late_least, prediction.judged_late_most)
+    judged = Judged(prediction.judged_rows, prediction.judged_late_min, prediction.judged_late_max)
     return _Effect(acknowledged_us, since_us, judged, _state(newest, row)), under
 
 
 def _live_effect(
-    session: Session, row: RolloutRow, newest: ReportRow | None, heard_us: int | None
+    session: Session, row: RolloutRow, newest: ReportRow | None, last_contact_us: int | None
 ) -> tuple[_Effect, _Under]:
     """Return what became of a rollout in Live, where a job takes up whatever it hears and says when it heard last."""
     published_us = row.published_us or 0
     acknowledged_us = row.acknowledged_us or _acknowledged_us(session, row)
-    if acknowledged_us is None and heard_us is not None and heard_us >= published_us:
-        acknowledged_us = heard_us
+    if acknowledged_us is None and last_contact_us is not None and last_contact_us >= published_us:
+        acknowledged_us = last_contact_us
     if acknowledged_us is None or newest is None:
         return _Effect(acknowledged_us), ()
     if row.effective_us is None:
@@ -294,8 +296,8 @@ def _since(
         select(
             func.min(ReportRow.seen_us),
             func.sum(ReportRow.pairs),
-            func.sum(ReportRow.late_least),
-            func.sum(ReportRow.late_most),
+            func.sum(ReportRow.late_min),
+            func.sum(ReportRow.late_max),
         ).where(*under)
     ).one()
     # PostgreSQL sums to an exact decimal, and nothing to null.

@@ -83,7 +83,7 @@ class Wanted:
     """What wants it."""
     reason: str
     """Why."""
-    in_use_ms: int | None
+    in_use_bound_ms: int | None
     """The bound in the plan of the newest batch, in milliseconds; None when it is not known."""
     report_id: int = 0
     """The newest report that it rests on; 0 for none."""
@@ -215,7 +215,7 @@ def _follow_envelope(
         to_bound_ms=after.bound_ms,
         from_envelope=envelope_json(before.envelope),
         to_envelope=envelope_json(after.envelope),
-        in_use_ms=None if horizon is None else horizon.newest.bound_ms,
+        in_use_bound_ms=None if horizon is None else horizon.newest.bound_ms,
         generation=published.generation,
         slo_generation=slo.generation,
         policy_generation=get_policy(session, stream_id).generation,
@@ -286,7 +286,7 @@ def propose(session: Session, stream_id: int, rules: Rules, wanted: Wanted | Non
     # Just after going back to its own bound, the job still runs with the one that failed.
     own_ms = own_bound_ms(session, stream_id)
     if wanted is not None and own_ms is None:
-        own_ms = wanted.in_use_ms
+        own_ms = wanted.in_use_bound_ms
     if wanted is None or _limited(policy, wanted) in _same_as(standing, wanted, own_ms):
         if row is not None and row.state in CANDIDATE:
             told = (
@@ -341,7 +341,7 @@ def _candidate(
         to_bound_ms=to_ms,
         from_envelope=envelope_json(standing.envelope),
         to_envelope=envelope_json(standing.envelope),
-        in_use_ms=wanted.in_use_ms,
+        in_use_bound_ms=wanted.in_use_bound_ms,
         slo_generation=rules.slo.generation,
         policy_generation=rules.policy.generation,
         report_id=wanted.report_id,
@@ -374,14 +374,14 @@ _REVISED = (
     "to_bound_ms",
     "from_envelope",
     "to_envelope",
-    "in_use_ms",
+    "in_use_bound_ms",
     "slo_generation",
     "policy_generation",
     "report_id",
     "rows",
     "late",
-    "least_ppm",
-    "most_ppm",
+    "min_ppm",
+    "max_ppm",
     "latency_wall_us",
     "state_rows",
     "needed_rows",
@@ -417,7 +417,7 @@ def _passes_by(session: Session, row: RolloutRow, candidate: RolloutRow, rules: 
     if row.cause == "Operator":
         return False
     if row.state != "Published" and row.cause != "NoData":
-        before_ms = row.in_use_ms if row.from_bound_ms is None else row.from_bound_ms
+        before_ms = row.in_use_bound_ms if row.from_bound_ms is None else row.from_bound_ms
         waits = row.direction == "Narrow" and direction_of(candidate.to_bound_ms, before_ms) == "Widen"
         if candidate.direction == "Narrow" or (waits and candidate.cause != "NoData"):
             return False
@@ -448,8 +448,8 @@ def advance_rollout(session: Session, stream_id: int, rules: Rules, now_us: int)
             count_at_risk(session, row, rules)
         facts = facts_of(session, row, rules, now_us, lock=True)
         row.judged_rows = facts.judged.rows
-        row.judged_late_least = facts.judged.late_least
-        row.judged_late_most = facts.judged.late_most
+        row.judged_late_min = facts.judged.late_min
+        row.judged_late_max = facts.judged.late_max
         if row.acknowledged_us is None:
             row.acknowledged_us = facts.acknowledged_us
         move = advance(model_of(row), facts, now_us)
@@ -546,7 +546,7 @@ def _go_back(session: Session, row: RolloutRow, rules: Rules, now_us: int) -> No
         _end(session, following, "Superseded", f"rollout {row.id}, which it followed on, is undone", now_us)
     envelope = envelope_of(row.from_envelope) if policy.mode == "Live" else None
     answer = answer_for(policy, row.from_bound_ms, f"gone back: {row.reason}", envelope)
-    publish(session, row.stream_id, answer, now_us, cause="GoingBack", rollout_id=row.id)
+    publish(session, row.stream_id, answer, now_us, cause="Rollback", rollout_id=row.id)
     if rules.pin is not None:
         session.flush()
         republish_under(session, row.stream_id, policy, rules.pin, now_us)

@@ -66,14 +66,14 @@ def model_of(row: RolloutRow) -> Rollout:
         needed_rows=row.needed_rows,
         needed_event_us=row.needed_event_ms * 1_000,
         missed=row.missed_us is not None,
-        least_ppm=row.least_ppm,
+        min_ppm=row.min_ppm,
     )
 
 
 def set_predicted(row: RolloutRow, predicted: Transition) -> None:
     """Set what is predicted of a rollout."""
     row.rows, row.late = predicted.rows, predicted.late
-    row.least_ppm, row.most_ppm = predicted.least_ppm, predicted.most_ppm
+    row.min_ppm, row.max_ppm = predicted.min_ppm, predicted.max_ppm
     row.latency_wall_us, row.state_rows = predicted.latency_wall_us, predicted.state_rows
 
 

@@ -83,7 +83,7 @@ def _objective(job: str, stream: str, slo: SloAnswer) -> dict[str, Any]:
         objective = {
             "displayName": "windows that are complete",
             # OpenSLO takes no target of all of them.
-            "target": min(slo.slices_ppm, PPM - 1) / PPM,
+            "target": min(slo.good_windows_ppm, PPM - 1) / PPM,
             "timeSliceTarget": float(Decimal(slo.target)),
             "timeSliceWindow": SLICE,
         }

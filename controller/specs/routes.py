@@ -102,7 +102,7 @@ def read_policy(which: WhichStream, service: TheService, response: Response) -> 
 
 async def _policy_of(body: JsonBody) -> Policy:
     policy = parse_body(_POLICY, body)
-    for name in ("least_bound_ms", "greatest_bound_ms"):
+    for name in ("min_bound_ms", "max_bound_ms"):
         if (getattr(policy, name) or 0) > MAX_DURATION_MS:
             told = f"it is above the {MAX_DURATION_MS} milliseconds that can be worked with"
             raise InvalidBodyError(f"/{name}: {told}", errors=(ErrorItem(f"/{name}", told),))

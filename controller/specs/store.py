@@ -17,10 +17,10 @@ from tidemark.models.slo import (
     Direction,
     FreezeWindow,
     Objective,
+    OnConflict,
     OnNoData,
     Policy,
     Slo,
-    Yields,
 )
 from tidemark.models.wire import Mode
 
@@ -75,11 +75,11 @@ def get_slo(session: Session, stream_id: int) -> Spec[Slo] | None:
     slo = Slo(
         target_ppm=row.target_ppm,
         latency_cap_ms=row.latency_cap_ms,
-        yields=cast("Yields | None", row.yields),
+        on_conflict=cast("OnConflict | None", row.on_conflict),
         confidence_ppm=row.confidence_ppm,
         horizon_ms=row.horizon_ms,
         objective=cast("Objective", row.objective),
-        slices_ppm=row.slices_ppm,
+        good_windows_ppm=row.good_windows_ppm,
         window_ms=row.window_ms,
         state_cap_rows=row.state_cap_rows,
         worst_window_ppm=row.worst_window_ppm,
@@ -106,13 +106,13 @@ def get_policy(session: Session, stream_id: int) -> Spec[Policy]:
         return Spec(Policy(), 0, None)
     policy = Policy(
         mode=cast("Mode", row.mode),
-        least_bound_ms=row.least_bound_ms,
-        greatest_bound_ms=row.greatest_bound_ms,
+        min_bound_ms=row.min_bound_ms,
+        max_bound_ms=row.max_bound_ms,
         directions=cast("tuple[Direction, ...]", tuple(row.directions.split())),
         margin_ppm=row.margin_ppm,
-        dwell_ms=row.dwell_ms,
-        most_narrowings_a_day=row.most_narrowings_a_day,
-        most_narrowing_ppm=row.most_narrowing_ppm,
+        cooldown_ms=row.cooldown_ms,
+        max_narrowings_a_day=row.max_narrowings_a_day,
+        max_narrowing_ppm=row.max_narrowing_ppm,
         evidence_ms=row.evidence_ms,
         evidence_windows=row.evidence_windows,
         freeze_windows=tuple(

@@ -23,22 +23,22 @@ class Spent:
 
     counted: int
     """(Row, key) pairs that arrived, or windows that the watermark has passed."""
-    bad_least: int
+    bad_min: int
     """How many were bad for sure."""
-    bad_most: int
+    bad_max: int
     """How many may have been."""
     share_ppm: int
     """Share of them that must be good, in parts per million."""
 
     @property
-    def least_ppm(self) -> int | None:
+    def min_ppm(self) -> int | None:
         """Share that was good at the least, rounded down; None of nothing."""
-        return (self.counted - self.bad_most) * PPM // self.counted if self.counted else None
+        return (self.counted - self.bad_max) * PPM // self.counted if self.counted else None
 
     @property
-    def most_ppm(self) -> int | None:
+    def max_ppm(self) -> int | None:
         """Share that was good at the most; None of nothing."""
-        return (self.counted - self.bad_least) * PPM // self.counted if self.counted else None
+        return (self.counted - self.bad_min) * PPM // self.counted if self.counted else None
 
     @property
     def allowed(self) -> int:
@@ -48,7 +48,7 @@ class Spent:
     @property
     def remaining_ppm(self) -> int | None:
         """What is left of that at the least; negative when overdrawn, None when nothing may be bad."""
-        return (self.allowed - self.bad_most) * PPM // self.allowed if self.allowed else None
+        return (self.allowed - self.bad_max) * PPM // self.allowed if self.allowed else None
 
 
 def spent_in(session: Session, horizon: Horizon, slo: Slo) -> Spent:
@@ -58,12 +58,14 @@ def spent_in(session: Session, horizon: Horizon, slo: Slo) -> Spent:
         windows = closed_windows(
             session, horizon.stream_id, slo.target_ppm, until_us - slo.window_ms * 1_000, until_us
         )
-        good_least, good_most = windows.good, windows.maybe_good
-        return Spent(windows.closed, windows.closed - good_most, windows.closed - good_least, slo.slices_ppm)
+        good_min, good_max = windows.good, windows.maybe_good
+        return Spent(
+            windows.closed, windows.closed - good_max, windows.closed - good_min, slo.good_windows_ppm
+        )
     sums = series_sums(session, horizon.span)
     if sums is None:
         return Spent(0, 0, 0, slo.target_ppm)
-    return Spent(sums.counted, sums.late_least, sums.late_most + sums.unjudged, slo.target_ppm)
+    return Spent(sums.counted, sums.late_min, sums.late_max + sums.unjudged, slo.target_ppm)
 
 
 def budget_of(session: Session, stream_id: int, slo: Slo) -> Budget | None:
@@ -78,10 +80,10 @@ def budget_of(session: Session, stream_id: int, slo: Slo) -> Budget | None:
         window_ms=slo.window_ms,
         from_us=known.from_us,
         counted=spent.counted,
-        bad_least=spent.bad_least,
-        bad_most=spent.bad_most,
-        least_ppm=spent.least_ppm,
-        most_ppm=spent.most_ppm,
+        bad_min=spent.bad_min,
+        bad_max=spent.bad_max,
+        min_ppm=spent.min_ppm,
+        max_ppm=spent.max_ppm,
         allowed=spent.allowed,
         remaining_ppm=spent.remaining_ppm,
         missing_batches=known.missing_batches,

@@ -34,7 +34,7 @@ from tidemark.models.wire import Mode
 
 __all__ = ["ALERTS", "WORST_FIRST", "Seen", "conditions_of"]
 
-NAMES_TOLD = 10
+NAMES_SHOWN = 10
 """How many partitions a condition names; the list of partitions has all of them."""
 
 
@@ -219,8 +219,8 @@ def _skewed(skewed: Sequence[Skewed]) -> Iterator[Condition]:
 def _named(partitions: Sequence[str]) -> str:
     if not partitions:
         return "partitions that are not known any more"
-    told = ", ".join(map(repr, partitions[:NAMES_TOLD]))
-    more = len(partitions) - NAMES_TOLD
+    told = ", ".join(map(repr, partitions[:NAMES_SHOWN]))
+    more = len(partitions) - NAMES_SHOWN
     which = "partition" if len(partitions) == 1 else "partitions"
     return f"{which} {told}" + (f" and {more:,} more" if more > 0 else "")
 
@@ -260,11 +260,11 @@ def _not_taken_up(seen: Seen) -> Iterator[str]:
 
 
 def _taken_up(published: PublishedRow, seen: Seen) -> bool:
-    applied, heard_us = seen.applied, None if seen.live is None else seen.live.heard_us
+    applied, last_contact_us = seen.applied, None if seen.live is None else seen.live.last_contact_us
     said = (
-        Said(heard_us=heard_us)
+        Said(last_contact_us=last_contact_us)
         if applied is None
-        else Said(applied.generation, applied.bound_ms, cast("Mode", applied.mode), heard_us)
+        else Said(applied.generation, applied.bound_ms, cast("Mode", applied.mode), last_contact_us)
     )
     return has_taken_up(
         said,

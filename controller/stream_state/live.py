@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import LiveRow, ReportRow
 from tidemark.controller.db.upsert import upsert_many
-from tidemark.controller.evidence.horizon import NEWEST_FIRST, effective_ms
+from tidemark.controller.evidence.horizon import NEWEST_FIRST, effective_bound_of
 from tidemark.models.wire import AppendDelay, LiveState, Pin, Report
 
 __all__ = ["KeptLive", "NewestState", "keep_live", "live_of", "newest_state", "working_bound_ms"]
@@ -36,7 +36,7 @@ class KeptLive:
     idle_partitions: int
     """How many there are; ``idle`` may name fewer."""
     ceiling_used_ppm: int
-    heard_us: int | None
+    last_contact_us: int | None
     pin: Pin | None
 
 
@@ -101,7 +101,7 @@ def _kept(live: LiveState) -> KeptLive:
         idle=tuple(sorted(live.idle)[:NAMES_KEPT]),
         idle_partitions=len(live.idle),
         ceiling_used_ppm=live.ceiling_used_ppm,
-        heard_us=live.heard_us,
+        last_contact_us=live.last_contact_us,
         pin=live.pin,
     )
 
@@ -116,5 +116,5 @@ def working_bound_ms(session: Session, newest: ReportRow) -> int:
     """Return the bound in use; in Live the plan has the ceiling, and how far the watermark trails is what counts."""
     if newest_state(session, newest).live is None:
         return newest.bound_ms
-    trails_ms = effective_ms(session, newest)
+    trails_ms = effective_bound_of(session, newest)
     return newest.bound_ms if trails_ms is None else max(trails_ms, 0)

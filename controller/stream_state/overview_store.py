@@ -22,7 +22,7 @@ from tidemark.controller.db.tables import (
     StreamRow,
 )
 from tidemark.controller.evidence.horizon import Horizon
-from tidemark.controller.stream_state.snapshots import PartitionLook, StreamLook
+from tidemark.controller.stream_state.snapshots import PartitionSnapshot, StreamSnapshot
 from tidemark.controller.streams.store import add_event
 from tidemark.models.skew import skew_text
 from tidemark.models.target import PPM
@@ -37,7 +37,7 @@ __all__ = [
     "skewed_in",
     "versions_of",
     "worst_by_job",
-    "write_looks",
+    "write_snapshots",
 ]
 
 NOW_US = 600_000_000
@@ -50,9 +50,9 @@ class Recent:
 
     from_us: int
     """From when on they count."""
-    least_ppm: int | None
+    min_ppm: int | None
     """Share admitted at the least; None without rows."""
-    most_ppm: int | None
+    max_ppm: int | None
     """Share admitted at the most."""
 
 
@@ -82,9 +82,9 @@ class FleetRow:
     mode: str | None
     paused: bool | None
     overview: OverviewRow | None
-    recommended_ms: int | None
-    published_ms: int | None
-    applied_ms: int | None
+    recommended_bound_ms: int | None
+    published_bound_ms: int | None
+    applied_bound_ms: int | None
     rollout: RolloutRow | None
 
 
@@ -95,8 +95,8 @@ def recent_in(session: Session, horizon: Horizon) -> Recent:
     sums = session.execute(
         select(
             func.sum(table.pairs),
-            func.sum(table.late_least),
-            func.sum(table.late_most),
+            func.sum(table.late_min),
+            func.sum(table.late_max),
             func.sum(table.unjudged_rows * table.keys_per_row),
         ).where(table.stream_id == horizon.stream_id, table.seen_us > from_us)
     ).one()
@@ -146,10 +146,10 @@ def versions_of(session: Session) -> Mapping[int, tuple[object, ...]]:
     return {row[0]: tuple(row[1:]) for row in rows}
 
 
-def write_looks(session: Session, stream_id: int, look: StreamLook, now_us: int) -> None:
+def write_snapshots(session: Session, stream_id: int, snapshot: StreamSnapshot, now_us: int) -> None:
     """Write down how the partitions of a locked stream stand, and what of it is news."""
     for row in session.scalars(select(PartitionRow).where(PartitionRow.stream_id == stream_id)):
-        found = look.partitions.get(row.partition)
+        found = snapshot.partitions.get(row.partition)
         if found is None:
             continue
         _tell(session, row, found, now_us)
@@ -169,7 +169,7 @@ def write_looks(session: Session, stream_id: int, look: StreamLook, now_us: int)
                 setattr(row, name, value)
 
 
-def _tell(session: Session, row: PartitionRow, found: PartitionLook, now_us: int) -> None:
+def _tell(session: Session, row: PartitionRow, found: PartitionSnapshot, now_us: int) -> None:
     if found.skewed == row.skewed:
         return
     effect = found.effect

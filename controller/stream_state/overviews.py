@@ -19,7 +19,7 @@ from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import OverviewRow, StreamRow
 from tidemark.controller.decide.situation import progress_in
 from tidemark.controller.errors import LeaseLostError
-from tidemark.controller.evidence.horizon import effective_ms, facts, horizon_of, open_keys
+from tidemark.controller.evidence.horizon import effective_bound_of, facts, horizon_of, open_keys
 from tidemark.controller.evidence.rollups import locked_rollup, move_horizon
 from tidemark.controller.intake.count_waiting import count_waiting
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
@@ -30,8 +30,8 @@ from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.stream_state.budget import spent_in
 from tidemark.controller.stream_state.conditions import WORST_FIRST
 from tidemark.controller.stream_state.live import NewestState, newest_state
-from tidemark.controller.stream_state.overview_store import Skewed, recent_in, versions_of, write_looks
-from tidemark.controller.stream_state.snapshots import StreamLook, look_at
+from tidemark.controller.stream_state.overview_store import Skewed, recent_in, versions_of, write_snapshots
+from tidemark.controller.stream_state.snapshots import StreamSnapshot, take_snapshot
 from tidemark.controller.stream_state.views import Known, conditions_now
 from tidemark.controller.streams.store import lock_stream
 from tidemark.models.progress import UNKNOWN_PROGRESS
@@ -48,14 +48,14 @@ SOON_US = 15_000_000
 QUIET_US = 60_000_000
 """Time between two looks at a stream with nothing new, in microseconds."""
 
-MOST_SECONDS = 2.0
+MAX_SECONDS = 2.0
 """How long one turn looks at streams; what is left over comes first in the next one."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Snapshot:
     overview: OverviewRow
-    partitions: StreamLook | None
+    partitions: StreamSnapshot | None
 
 
 class Overviews:
@@ -89,7 +89,7 @@ class Overviews:
         self._give_way = give_way
         self._done: dict[int, tuple[int, tuple[object, ...]]] = {}
 
-    def turn(self, now_us: int, most_seconds: float = MOST_SECONDS) -> int:
+    def tick(self, now_us: int, max_seconds: float = MAX_SECONDS) -> int:
         """Look at every stream whose time has come, whoever waited longest first; return how many were looked at.
 
         Raises:
@@ -109,10 +109,10 @@ class Overviews:
                 due.append((-1 if at_us is None else at_us, stream_id))
         looked = 0
         for _, stream_id in sorted(due):
-            if self._steady() - began > most_seconds:
+            if self._steady() - began > max_seconds:
                 break
             try:
-                self.look(stream_id, now_us)
+                self.snapshot(stream_id, now_us)
                 looked += 1
             except LeaseLostError as error:
                 _log.warning("%s", error.detail)
@@ -121,7 +121,7 @@ class Overviews:
             self._done[stream_id] = now_us, versions[stream_id]
         return looked
 
-    def look(self, stream_id: int, now_us: int) -> None:
+    def snapshot(self, stream_id: int, now_us: int) -> None:
         """Look at one stream and write down what is seen.
 
         Raises:
@@ -139,27 +139,27 @@ class Overviews:
                 move_horizon(session, rollup, newest_us, self._retention)
         self._give_way()
         with self._database.read() as session:
-            look = self._look(session, stream_id, now_us)
+            snapshot = self._snapshot(session, stream_id, now_us)
         self._give_way()
         with self._database.write() as session:
             stream = session.get_one(StreamRow, stream_id)
             lock_stream(session, stream.job, stream.stream, now_us)
-            if look.partitions is not None:
-                write_looks(session, stream_id, look.partitions, now_us)
-            session.merge(look.overview)
+            if snapshot.partitions is not None:
+                write_snapshots(session, stream_id, snapshot.partitions, now_us)
+            session.merge(snapshot.overview)
             session.flush()
             confirm(session, stream_id, lease)
 
-    def _look(self, session: Session, stream_id: int, now_us: int) -> _Look:
+    def _snapshot(self, session: Session, stream_id: int, now_us: int) -> _Snapshot:
         stream, slo = session.get_one(StreamRow, stream_id), get_slo(session, stream_id)
         horizon = horizon_of(session, stream_id, DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms)
         if horizon is None:
             known = Known(slo, None, None, UNKNOWN_PROGRESS, NewestState())
             told = conditions_now(session, stream, known, ())
-            return _Look(_overview(stream_id, now_us, told), None)
+            return _Snapshot(_overview(stream_id, now_us, told), None)
         newest = horizon.newest
         progress, state = progress_in(session, horizon, now_us), newest_state(session, newest)
-        look = look_at(
+        snapshot = take_snapshot(
             session,
             horizon,
             None if slo is None else slo.value,
@@ -168,11 +168,11 @@ class Overviews:
             rule=self.rule,
         )
         known = Known(slo, horizon, facts(session, horizon), progress, state)
-        told = conditions_now(session, stream, known, _skewed(look))
+        told = conditions_now(session, stream, known, _skewed(snapshot))
         overview = _overview(stream_id, now_us, told)
         recent = recent_in(session, horizon)
-        worst = look.worst
-        present = [partition for partition in look.partitions.values() if partition.state != "Gone"]
+        worst = snapshot.worst
+        present = [partition for partition in snapshot.partitions.values() if partition.state != "Gone"]
         spent = None
         if slo is not None:
             window = horizon_of(session, stream_id, slo.value.window_ms)
@@ -181,21 +181,21 @@ class Overviews:
         for name, value in {
             "report_id": newest.id,
             "last_batch_us": newest.started_us,
-            "in_use_ms": newest.bound_ms,
-            "effective_ms": effective_ms(session, newest),
-            "bound_ms": look.bound_ms,
-            "needs_from_us": look.from_us,
-            "needs_share_ppm": look.share_ppm,
+            "in_use_bound_ms": newest.bound_ms,
+            "effective_bound_ms": effective_bound_of(session, newest),
+            "bound_ms": snapshot.bound_ms,
+            "needs_from_us": snapshot.from_us,
+            "needs_share_ppm": snapshot.share_ppm,
             "now_from_us": recent.from_us,
-            "now_least_ppm": recent.least_ppm,
-            "now_most_ppm": recent.most_ppm,
-            "window_least_ppm": None if spent is None else spent.least_ppm,
-            "window_most_ppm": None if spent is None else spent.most_ppm,
+            "now_min_ppm": recent.min_ppm,
+            "now_max_ppm": recent.max_ppm,
+            "window_min_ppm": None if spent is None else spent.min_ppm,
+            "window_max_ppm": None if spent is None else spent.max_ppm,
             "remaining_ppm": None if spent is None else spent.remaining_ppm,
             "provisional": open_keys(session, newest),
             "partitions": len(present),
-            "idle": look.count("Idle"),
-            "behind": look.count("Behind"),
+            "idle": snapshot.count("Idle"),
+            "behind": snapshot.count("Behind"),
             "skewed": sum(partition.skewed for partition in present),
             "future": sum(partition.future for partition in present),
             "skewed_partition": None if worst is None else worst[0],
@@ -203,13 +203,13 @@ class Overviews:
             "skewed_costs_ms": None if worst is None else worst[1].costs_ms,
         }.items():
             setattr(overview, name, value)
-        return _Look(overview, look)
+        return _Snapshot(overview, snapshot)
 
 
-def _skewed(look: StreamLook) -> list[Skewed]:
+def _skewed(snapshot: StreamSnapshot) -> list[Skewed]:
     found = [
         Skewed(name, partition.effect.costs_ms or 0, partition.effect.without_ms or 0)
-        for name, partition in look.partitions.items()
+        for name, partition in snapshot.partitions.items()
         if partition.skewed and partition.effect is not None
     ]
     return sorted(found, key=lambda skewed: (-skewed.costs_ms, skewed.partition))
@@ -222,16 +222,16 @@ def _overview(stream_id: int, now_us: int, conditions: list[Condition]) -> Overv
         seen_us=now_us,
         report_id=0,
         last_batch_us=None,
-        in_use_ms=None,
-        effective_ms=None,
+        in_use_bound_ms=None,
+        effective_bound_ms=None,
         bound_ms=None,
         needs_from_us=None,
         needs_share_ppm=None,
         now_from_us=None,
-        now_least_ppm=None,
-        now_most_ppm=None,
-        window_least_ppm=None,
-        window_most_ppm=None,
+        now_min_ppm=None,
+        now_max_ppm=None,
+        window_min_ppm=None,
+        window_max_ppm=None,
         remaining_ppm=None,
         provisional=False,
         conditions=json.dumps([[condition.type, condition.detail] for condition in conditions]),

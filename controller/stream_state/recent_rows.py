@@ -94,7 +94,7 @@ def _add_series(
             *(
                 func.sum(case((table.slot_us >= start, column), else_=0))
                 for start in starts.values()
-                for column in (table.pairs, table.late_most)
+                for column in (table.pairs, table.late_max)
             ),
         )
         .where(table.width_us == width_us, table.slot_us >= min(starts.values()))
@@ -111,7 +111,7 @@ def _add_waiting(
     """Add the reports that are not counted in slots yet."""
     table = ReportRow
     rows = session.execute(
-        select(table.stream_id, table.seen_us, table.pairs, table.late_most)
+        select(table.stream_id, table.seen_us, table.pairs, table.late_max)
         .join(StreamRow, StreamRow.id == table.stream_id)
         .outerjoin(RollupRow, RollupRow.stream_id == table.stream_id)
         .where(table.id > func.coalesce(RollupRow.split_report_id, 0))

@@ -18,11 +18,11 @@ from tidemark.models.progress import PartitionState, PartitionTimes
 from tidemark.models.skew import Effect, SkewRule, effects_of, is_skewed
 from tidemark.models.slo import Slo
 
-__all__ = ["PartitionLook", "StreamLook", "look_at", "state_of"]
+__all__ = ["PartitionSnapshot", "StreamSnapshot", "state_of", "take_snapshot"]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionLook:
+class PartitionSnapshot:
     """How one partition stands. None is unknown."""
 
     state: PartitionState
@@ -40,7 +40,7 @@ class PartitionLook:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamLook:
+class StreamSnapshot:
     """How the partitions of a stream stand."""
 
     from_us: int
@@ -49,25 +49,25 @@ class StreamLook:
     """The share of pairs that is asked about."""
     bound_ms: int | None
     """The bound that all partitions need together, in milliseconds; None without enough evidence."""
-    partitions: Mapping[str, PartitionLook]
+    partitions: Mapping[str, PartitionSnapshot]
     """By name."""
 
     def count(self, state: PartitionState) -> int:
         """Return how many partitions are in a state."""
-        return sum(look.state == state for look in self.partitions.values())
+        return sum(snapshot.state == state for snapshot in self.partitions.values())
 
     @property
     def worst(self) -> tuple[str, Effect] | None:
         """The skewed partition that costs most, by name, with its effect; None without any."""
         skewed = [
-            (-(look.effect.costs_ms or 0), name, look.effect)
-            for name, look in self.partitions.items()
-            if look.skewed and look.effect is not None
+            (-(snapshot.effect.costs_ms or 0), name, snapshot.effect)
+            for name, snapshot in self.partitions.items()
+            if snapshot.skewed and snapshot.effect is not None
         ]
         return None if not skewed else min(skewed, key=lambda each: each[:2])[1:]
 
 
-def look_at(
+def take_snapshot(
     session: Session,
     horizon: Horizon,
     slo: Slo | None,
@@ -75,7 +75,7 @@ def look_at(
     live: KeptLive | None,
     batch_gap_us: int | None,
     rule: SkewRule,
-) -> StreamLook:
+) -> StreamSnapshot:
     """Return how the partitions stand.
 
     Args:
@@ -99,7 +99,7 @@ def look_at(
     found = {}
     for row in rows:
         effect, need_us = effects.get(row.partition, (None, None))
-        found[row.partition] = PartitionLook(
+        found[row.partition] = PartitionSnapshot(
             state_of(row, horizon, live, batch_gap_us),
             row.last_future_us is not None and row.last_future_us >= horizon.from_us,
             0 if effect is None else effect.pairs,
@@ -109,7 +109,7 @@ def look_at(
             and is_skewed(effect, len(effects), share_ppm, confidence_ppm, before=row.skewed, rule=rule),
         )
     bound_ms = next((effect.bound_ms for effect, _ in effects.values()), None)
-    return StreamLook(horizon.from_us, share_ppm, bound_ms, found)
+    return StreamSnapshot(horizon.from_us, share_ppm, bound_ms, found)
 
 
 def state_of(

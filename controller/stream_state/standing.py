@@ -65,7 +65,7 @@ class Newest:
     """The watermark after it; None while there is none."""
     base_ms: int | None
     """The greatest event time that the watermark after it could know; None when it is not known."""
-    effective_ms: int | None
+    effective_bound_ms: int | None
     """How far the watermark trails that."""
     gap_us: int | None
     """Mean time between the triggers of the newest batches, ``RECENT_BATCHES`` at the most; None of fewer than two."""
@@ -73,7 +73,7 @@ class Newest:
     """Rows of state."""
     state_bytes: int
     """Bytes of state."""
-    given_up_reports: int
+    dropped_reports: int
     """Reports that its driver has dropped."""
 
 
@@ -135,7 +135,7 @@ class Standing:
     """Its mode."""
     paused: bool
     """Whether the policy is paused."""
-    greatest_bound_ms: int | None
+    max_bound_ms: int | None
     """The policy's greatest bound; None for no limit."""
     objective: Objective | None
     """What the SLO is about; None without an SLO."""
@@ -151,7 +151,7 @@ class Standing:
     """Reports received again."""
     pairs: int
     """(Row, key) pairs judged."""
-    late_most: int
+    late_max: int
     """Pairs of these that were late, or may have been."""
     unjudged_rows: int
     """Rows whose fate is unknown."""
@@ -169,7 +169,7 @@ class Standing:
     """What is recommended."""
     told: Told | None
     """What the job is told; None before the first generation."""
-    applied_ms: int | None
+    applied_bound_ms: int | None
     """The bound last acknowledged."""
     applied_generation: int | None
     """Generation last acknowledged; None when the job said that it uses its own bound, or nothing."""
@@ -198,9 +198,9 @@ class Standing:
         told = self.told
         if told is None or (told.bound_ms is None and told.mode != "Live"):
             return None
-        heard_us = None if self.live is None else self.live.heard_us
+        last_contact_us = None if self.live is None else self.live.last_contact_us
         return has_taken_up(
-            Said(self.applied_generation, self.applied_ms, self.applied_mode, heard_us),
+            Said(self.applied_generation, self.applied_bound_ms, self.applied_mode, last_contact_us),
             generation=told.generation,
             mode=told.mode,
             bound_ms=told.bound_ms,
@@ -244,7 +244,7 @@ def standings(session: Session) -> list[Standing]:
                 stream=stream.stream,
                 mode="Off" if policy is None else cast("Mode", policy.mode),
                 paused=policy is not None and policy.paused,
-                greatest_bound_ms=None if policy is None else policy.greatest_bound_ms,
+                max_bound_ms=None if policy is None else policy.max_bound_ms,
                 objective=None if slo is None else cast("Objective", slo.objective),
                 target_ppm=None if slo is None else slo.target_ppm,
                 window_ms=None if slo is None else slo.window_ms,
@@ -252,7 +252,7 @@ def standings(session: Session) -> list[Standing]:
                 reports=stream.reports,
                 duplicates=stream.duplicates,
                 pairs=stream.pairs,
-                late_most=stream.late_most,
+                late_max=stream.late_max,
                 unjudged_rows=stream.unjudged_rows,
                 future_rows=future.get(stream.id, 0),
                 remaining_ppm=row[4],
@@ -262,7 +262,7 @@ def standings(session: Session) -> list[Standing]:
                 live=None if batch is None or said is None or said[0] != batch.report_id else said[1],
                 wish=None if wish is None else _wish(wish),
                 told=told.get(stream.id),
-                applied_ms=None if acknowledged is None else acknowledged.bound_ms,
+                applied_bound_ms=None if acknowledged is None else acknowledged.bound_ms,
                 applied_generation=None if acknowledged is None else acknowledged.generation,
                 applied_mode=None if acknowledged is None else acknowledged.mode,
                 ceiling_ms=None if acknowledged is None else acknowledged.ceiling_ms,
@@ -329,11 +329,11 @@ def _newest(session: Session) -> dict[int, Newest]:
             bound_ms=batch.bound_ms,
             watermark_ms=batch.watermark_ms or None,
             base_ms=base_ms,
-            effective_ms=effective_bound_ms(base_ms, batch.watermark_ms),
+            effective_bound_ms=effective_bound_ms(base_ms, batch.watermark_ms),
             gap_us=_mean_gap_us(batch.seen_us, since.get(batch.stream_id)),
             state_rows=batch.state_rows,
             state_bytes=batch.state_bytes,
-            given_up_reports=batch.given_up_reports,
+            dropped_reports=batch.dropped_reports,
         )
     return found
 

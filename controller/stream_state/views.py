@@ -17,7 +17,7 @@ from tidemark.controller.decide.ceiling import room_in
 from tidemark.controller.decide.decider import is_current
 from tidemark.controller.decide.situation import progress_in
 from tidemark.controller.decide.stored_steps import steps_of
-from tidemark.controller.evidence.horizon import Horizon, effective_ms, facts, horizon_of, open_keys
+from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, facts, horizon_of, open_keys
 from tidemark.controller.partitions.store import FutureRows, future_rows_in
 from tidemark.controller.pins.store import StandingPin, pin_in_force
 from tidemark.controller.rollout.store import missed_rollout, newest_rollout
@@ -31,7 +31,7 @@ from tidemark.models.coverage import Coverage
 from tidemark.models.curve import CurvePoint, LatencyUnknown
 from tidemark.models.horizon import Facts
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
-from tidemark.models.quantile import least_samples
+from tidemark.models.quantile import min_samples
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.target import PPM, format_target
 from tidemark.models.wire import AppendDelay, BoundAnswer, BoundSource
@@ -65,11 +65,11 @@ def slo_answer(slo: Spec[Slo]) -> schemas.SloAnswer:
         target=format_target(value.target_ppm),
         target_ppm=value.target_ppm,
         latency_cap_ms=value.latency_cap_ms,
-        yields=value.yields,
+        on_conflict=value.on_conflict,
         confidence_ppm=value.confidence_ppm,
         horizon_ms=value.horizon_ms,
         objective=value.objective,
-        slices_ppm=value.slices_ppm,
+        good_windows_ppm=value.good_windows_ppm,
         window_ms=value.window_ms,
         state_cap_rows=value.state_cap_rows,
         worst_window_ppm=value.worst_window_ppm,
@@ -83,13 +83,13 @@ def policy_answer(policy: Spec[Policy]) -> schemas.PolicyAnswer:
     value = policy.value
     return schemas.PolicyAnswer(
         mode=value.mode,
-        least_bound_ms=value.least_bound_ms,
-        greatest_bound_ms=value.greatest_bound_ms,
+        min_bound_ms=value.min_bound_ms,
+        max_bound_ms=value.max_bound_ms,
         directions=list(value.directions),
         margin_ppm=value.margin_ppm,
-        dwell_ms=value.dwell_ms,
-        most_narrowings_a_day=value.most_narrowings_a_day,
-        most_narrowing_ppm=value.most_narrowing_ppm,
+        cooldown_ms=value.cooldown_ms,
+        max_narrowings_a_day=value.max_narrowings_a_day,
+        max_narrowing_ppm=value.max_narrowing_ppm,
         evidence_ms=value.evidence_ms,
         evidence_windows=value.evidence_windows,
         freeze_windows=[
@@ -173,7 +173,7 @@ def stream_status(session: Session, row: StreamRow, now_us: int) -> schemas.Stre
         published=published_answer(answer),
         applied=None if applied is None else applied_answer(applied),
         in_use_bound_ms=None if horizon is None else horizon.newest.bound_ms,
-        effective_bound_ms=None if horizon is None else effective_ms(session, horizon.newest),
+        effective_bound_ms=None if horizon is None else effective_bound_of(session, horizon.newest),
         pin=pin_answer(pin),
         live=_live(state.live),
         append_delay=_append_delay(state.append_delay),
@@ -350,7 +350,7 @@ def _live(live: KeptLive | None) -> schemas.Live | None:
         idle=list(live.idle),
         idle_partitions=live.idle_partitions,
         reason=live.reason,
-        heard_us=live.heard_us,
+        last_contact_us=live.last_contact_us,
         pin=live.pin,
     )
 
@@ -360,9 +360,9 @@ def _append_delay(delay: AppendDelay | None) -> schemas.AppendDelaySeen | None:
         return None
     return schemas.AppendDelaySeen(
         rows=delay.rows,
-        least_ms=delay.least_us // 1_000,
+        min_ms=delay.min_us // 1_000,
         mean_ms=delay.mean_us // 1_000,
-        most_ms=delay.most_us // 1_000,
+        max_ms=delay.max_us // 1_000,
         by_broker=delay.by_broker,
     )
 
@@ -372,7 +372,7 @@ def _evidence(known: Facts | None, horizon_ms: int, slo: Spec[Slo] | None) -> sc
         rows=known.need_pairs if known else 0,
         rows_needed=None
         if slo is None
-        else least_samples(slo.value.target_ppm / PPM, slo.value.confidence_ppm / PPM),
+        else min_samples(slo.value.target_ppm / PPM, slo.value.confidence_ppm / PPM),
         unknown_rows=known.unknown_rows if known else 0,
         early_rows=known.early_rows if known else 0,
         batches=known.batches if known else 0,
@@ -400,12 +400,12 @@ def _completeness(session: Session, horizon: Horizon | None, known: Facts | None
     if horizon is None or known is None:
         return schemas.Completeness(
             rows=0,
-            late_least=0,
-            late_most=0,
+            late_min=0,
+            late_max=0,
             unjudged_rows=0,
             missing_batches=0,
-            least_ppm=None,
-            most_ppm=None,
+            min_ppm=None,
+            max_ppm=None,
             exact=False,
             provisional=True,
         )
@@ -413,12 +413,12 @@ def _completeness(session: Session, horizon: Horizon | None, known: Facts | None
     every = told.rows + told.unjudged_rows
     return schemas.Completeness(
         rows=told.rows,
-        late_least=told.late_least,
-        late_most=told.late_most,
+        late_min=told.late_min,
+        late_max=told.late_max,
         unjudged_rows=told.unjudged_rows,
         missing_batches=told.missing_batches,
-        least_ppm=share_ppm(told.rows - told.late_most, every),
-        most_ppm=share_ppm(every - told.late_least, every),
+        min_ppm=share_ppm(told.rows - told.late_max, every),
+        max_ppm=share_ppm(every - told.late_min, every),
         exact=told.exact,
         provisional=open_keys(session, horizon.newest),
     )

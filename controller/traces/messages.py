@@ -77,7 +77,7 @@ class MadeFromTopic:
     held_back: int
     """Rows whose time of arrival is before that of a row in front of them in their partition; they count as arriving
     with it, since no message overtakes another in a partition."""
-    held_back_most_us: int
+    held_back_max_us: int
     """The greatest time by which the arrival of one of them was moved, in microseconds; 0 when there are none."""
     without_zone: tuple[str, ...]
     """Fields whose times had no zone and were taken as UTC."""
@@ -146,7 +146,7 @@ class TraceOfTopic:
             unreadable=dict(self._unreadable.most_common()),
             timestamp_types=dict(self._types),
             held_back=int((held_back > 0).sum()),
-            held_back_most_us=int(held_back.max(initial=0)),
+            held_back_max_us=int(held_back.max(initial=0)),
             without_zone=tuple(self._without_zone),
         )
 

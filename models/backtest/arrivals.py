@@ -33,7 +33,7 @@ MINUTE_US = 60_000_000
 _SCORED_PERCENT = 98
 """Windows that end past this percentile of the event times are not scored: the trace ends before they are whole."""
 
-_GREATEST_KEPT = 1_000_000
+_MAX_KEPT = 1_000_000
 """Greatest event times kept one by one: the 98th percentile is exact up to 50 times as many rows."""
 
 
@@ -255,13 +255,13 @@ class ArrivalsBuilder:
             event = granule_first_us(granule, granule_us, operator.closed)
             # The windows follow from the granule, so they are found for each once and not for each row.
             row, key = operator.keys(event)
-            if operator.most_keys > 1:
+            if operator.max_keys > 1:
                 # By granule and window; the minutes stay in order. What is sorted are a few runs, one a window.
                 place = np.cumsum(
                     (np.diff(cell, prepend=cell[0]) != 0) | (np.diff(event, prepend=event[0]) != 0)
                 )
                 latest = key[: len(event)]
-                place = place[row] * operator.most_keys - (latest[row] - key) // operator.slide_us
+                place = place[row] * operator.max_keys - (latest[row] - key) // operator.slide_us
                 order = np.argsort(place, kind="stable")
                 row, key = row[order], key[order]
                 cell, event, minute, count = cell[row], event[row], minute[row], count[row]
@@ -343,7 +343,7 @@ class _Percentile:
     million while there are at most 50 million rows; beyond, the end of its trigger is given.
     """
 
-    def __init__(self, grid_us: int, kept: int = _GREATEST_KEPT) -> None:
+    def __init__(self, grid_us: int, kept: int = _MAX_KEPT) -> None:
         self._grid_us = grid_us
         self._kept = kept
         self._rows = 0

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US
 
-__all__ = ["least_of_partitions", "least_seen", "running_max", "shifted"]
+__all__ = ["min_of_partitions", "min_seen", "running_max", "shifted"]
 
 _CELLS = 1 << 21
 """Steps x partitions held at a time: some tens of megabytes."""
@@ -25,13 +25,13 @@ def shifted(values: Int64s, by: int) -> Int64s:
     return np.concatenate([np.full(by, NO_BASE_US, np.int64), values])[: len(values)]
 
 
-def least_seen(maxima_us: Int64s) -> int:
+def min_seen(maxima_us: Int64s) -> int:
     """Return the least of the partitions' maxima that are known, shape (partitions,); ``NO_BASE_US`` when none is."""
     seen = maxima_us[maxima_us > NO_BASE_US]
     return int(seen.min()) if len(seen) else NO_BASE_US
 
 
-def least_of_partitions(
+def min_of_partitions(
     step: Int64s, partition: NDArray[np.integer], value_us: Int64s, steps: int, start_us: Int64s
 ) -> Int64s:
     """Return after each step the least, over the partitions seen so far, of the greatest value of each.

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from tidemark.models.backtest.arrivals import Arrivals
-from tidemark.models.backtest.bases import least_of_partitions, running_max, shifted
+from tidemark.models.backtest.bases import min_of_partitions, running_max, shifted
 from tidemark.models.backtest.setup import Setup
 from tidemark.models.backtest.spark import Standing
 from tidemark.models.granules import granule_first_us, granule_index
@@ -56,7 +56,7 @@ def native_row_bases(arrivals: Arrivals, setup: Setup) -> Int64s:
     """Return the base after each row by the setup's scope, never going back, shape (rows,)."""
     if setup.scope == "partition":
         nothing = np.full(arrivals.partitions, NO_BASE_US, np.int64)
-        return running_max(_least_after(arrivals, slice(0, arrivals.rows), nothing, nothing * 0))
+        return running_max(_min_after(arrivals, slice(0, arrivals.rows), nothing, nothing * 0))
     return running_max(arrivals.each.event_time_us)
 
 
@@ -90,9 +90,9 @@ def policy_ticks(arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Call
         bounds.append(standing.bound_us)
         after = marks[span]
         if wanted.bounds_us is not None:
-            after[:] = _least_after(arrivals, span, maxima, wanted.bounds_us)
+            after[:] = _min_after(arrivals, span, maxima, wanted.bounds_us)
         elif wanted.bound_us is not None and setup.scope == "partition":
-            after[:] = _least_after(arrivals, span, maxima, maxima * 0) - wanted.bound_us
+            after[:] = _min_after(arrivals, span, maxima, maxima * 0) - wanted.bound_us
         elif wanted.bound_us is not None:
             after[:] = base[span] - wanted.bound_us
         else:
@@ -137,7 +137,7 @@ def policy_ticks(arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Call
     )
 
 
-def _least_after(arrivals: Arrivals, span: slice, maxima_us: Int64s, bounds_us: Int64s) -> Int64s:
+def _min_after(arrivals: Arrivals, span: slice, maxima_us: Int64s, bounds_us: Int64s) -> Int64s:
     """Return after each row the least, over the partitions seen, of their maximum less their bound.
 
     Partitions beyond the length of ``bounds_us`` count as not seen.
@@ -148,7 +148,7 @@ def _least_after(arrivals: Arrivals, span: slice, maxima_us: Int64s, bounds_us: 
     bounded = np.flatnonzero(arrivals.each.partition[span] < len(bounds_us))
     partition = arrivals.each.partition[span][bounded]
     maxima_us = maxima_us[: len(bounds_us)]
-    return least_of_partitions(
+    return min_of_partitions(
         bounded,
         partition,
         arrivals.each.event_time_us[span][bounded] - bounds_us[partition],

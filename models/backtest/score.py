@@ -83,7 +83,7 @@ def score(arrivals: Arrivals, setup: Setup, run: Run) -> Score:
 def meets(setup: Setup, score: Score) -> bool:
     """Whether the target was met, in whole numbers. With ``timeslices`` and nothing to score, nothing was missed."""
     if setup.objective == "timeslices":
-        return score.windows_met * PPM >= setup.slices_ppm * score.windows
+        return score.windows_met * PPM >= setup.good_windows_ppm * score.windows
     return score.late <= late_budget(setup, score.pairs)
 
 

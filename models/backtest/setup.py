@@ -29,7 +29,7 @@ class Setup:
     """The completeness target in parts per million."""
     objective: Objective = "occurrences"
     """What the target is a share of: all rows, or the rows of each window (then of most windows)."""
-    slices_ppm: int = 990_000
+    good_windows_ppm: int = 990_000
     """With ``timeslices``: the share of windows that must reach the target, in parts per million."""
     engine: Engine = "spark"
     """How the engine moves its watermark."""
@@ -59,9 +59,9 @@ class Setup:
         """Refuse what cannot be replayed."""
         if self.trigger_us <= 0:
             raise ValueError(f"the trigger must be above 0, not {self.trigger_us} us")
-        if not 0 < self.target_ppm < 1_000_000 or not 0 < self.slices_ppm < 1_000_000:
+        if not 0 < self.target_ppm < 1_000_000 or not 0 < self.good_windows_ppm < 1_000_000:
             raise ValueError(
-                f"target {self.target_ppm} ppm and slices {self.slices_ppm} ppm must lie between 0 and 1,000,000"
+                f"target {self.target_ppm} ppm and slices {self.good_windows_ppm} ppm must lie between 0 and 1,000,000"
             )
         if self.latency_cap_us is not None and self.latency_cap_us < 0:
             raise ValueError(f"the latency cap must be at least 0, not {self.latency_cap_us} us")

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark.models.backtest.arrivals import Arrivals, shown_counts
-from tidemark.models.backtest.bases import least_of_partitions, least_seen, running_max, shifted
+from tidemark.models.backtest.bases import min_of_partitions, min_seen, running_max, shifted
 from tidemark.models.backtest.setup import Setup
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_us
@@ -88,7 +88,7 @@ def native_bases(arrivals: Arrivals, setup: Setup) -> NativeBases:
     value = maxima.event_time_us // SPARK_TICK_US * SPARK_TICK_US
     if setup.scope == "partition":
         nothing = np.full(arrivals.partitions, NO_BASE_US, np.int64)
-        own = least_of_partitions(maxima.occupied, maxima.partition, value, len(arrivals.occupied), nothing)
+        own = min_of_partitions(maxima.occupied, maxima.partition, value, len(arrivals.occupied), nothing)
     else:
         own = _stream_maxima(arrivals, value)
     base = running_max(own)
@@ -175,7 +175,7 @@ class Standing:
             return int((maxima_us - wanted.bounds_us)[seen].min()) if seen.any() else NO_BASE_US
         if wanted.bound_us is None:
             return NO_BASE_US
-        base = least_seen(maxima_us) if scope == "partition" else int(maxima_us.max())
+        base = min_seen(maxima_us) if scope == "partition" else int(maxima_us.max())
         return base - wanted.bound_us if base > NO_BASE_US else NO_BASE_US
 
 
@@ -251,7 +251,7 @@ class _Waiting:
         self._first_slot = np.empty(len(self._keys), np.int64)
         self._first_slot[arrivals.key_index[::-1]] = arrivals.slot[::-1]
         start = np.searchsorted(arrivals.slot, arrivals.occupied)
-        self.greatest_us: list[int] = running_max(np.maximum.reduceat(arrivals.key_us, start)).tolist()
+        self.max_us: list[int] = running_max(np.maximum.reduceat(arrivals.key_us, start)).tolist()
         """Greatest key by each occupied slot."""
 
     def between(self, above_us: int, until_us: int, slot: int) -> bool:
@@ -283,13 +283,13 @@ def live_batches(
             mark, bound, held = read, control_bound if due else bound, after
             on_slot(slot)
             policy.observe(seen)
-        is_open = waiting.greatest_us[held - 1] > control
+        is_open = waiting.max_us[held - 1] > control
         if slot < arrivals.slots and (executed or is_open):
             standing.take(policy.decide(now, now + 2 * trigger))
             wanted = standing.watermark_us(watch.maxima_us, setup.scope)
             control = max(control, wanted // SPARK_TICK_US * SPARK_TICK_US)
             control_bound = standing.bound_us
-            is_open = waiting.greatest_us[held - 1] > control
+            is_open = waiting.max_us[held - 1] > control
         following = occupied[held] if held < len(occupied) else None
         due = control > mark and waiting.between(mark, control, slot + 1)
         if following is not None:
@@ -321,7 +321,7 @@ def restart_batches(
         after = bisect_right(occupied, slot, held)
         seen = watch.batch(held, after, now)
         own = np.maximum(own, _maxima_of(arrivals, held, after))
-        base = least_seen(own) if setup.scope == "partition" else int(own.max())
+        base = min_seen(own) if setup.scope == "partition" else int(own.max())
         read = mark
         if bound is not None and base > NO_BASE_US:
             read = max(mark, base // SPARK_TICK_US * SPARK_TICK_US - bound)

@@ -30,7 +30,7 @@ __all__ = ["clairvoyant", "fixed_hindsight"]
 _ROUNDING = 1e-12
 """Relative error that the sums below stay well within; the clairvoyant is made smaller by it."""
 
-_MOST_TANGENTS = 500
+_MAX_TANGENTS = 500
 """Tangents tried before the best dual value so far is taken: each is a bound, some 20 reach the greatest."""
 
 
@@ -47,7 +47,7 @@ def fixed_hindsight(arrivals: Arrivals, setup: Setup) -> tuple[int, Score]:
         wanted = arrivals.pairs - late_budget(setup, arrivals.pairs)
         bound = int(need[order][np.searchsorted(admitted, wanted)])
     else:
-        bound = _bound_of_slices(arrivals, setup, need, key, count)
+        bound = _bound_of_good_windows(arrivals, setup, need, key, count)
     bound = max(bound, 0)
     found = score(arrivals, setup, run_native(arrivals, setup, bound))
     assert meets(setup, found), f"bound {bound} us does not meet the target in the replay: {found}"
@@ -64,7 +64,7 @@ def clairvoyant(arrivals: Arrivals, setup: Setup) -> float | None:
     if choices is None:
         return None
     if setup.objective == "occurrences":
-        total = _greatest_dual(choices, late_budget(setup, arrivals.pairs))
+        total = _max_dual(choices, late_budget(setup, arrivals.pairs))
     else:
         total = _dearest_failed(choices, setup)
     return total * (1 - _ROUNDING) / choices.weight
@@ -86,7 +86,7 @@ def _native_needs(arrivals: Arrivals, setup: Setup) -> tuple[Int64s, Int64s, Int
     return needs_us(arrivals.key_us, base, SPARK_TICK_US), arrivals.key_index.astype(np.int64), arrivals.count
 
 
-def _bound_of_slices(arrivals: Arrivals, setup: Setup, need: Int64s, key: Int64s, count: Int64s) -> int:
+def _bound_of_good_windows(arrivals: Arrivals, setup: Setup, need: Int64s, key: Int64s, count: Int64s) -> int:
     windows = int(np.searchsorted(arrivals.keys_us, arrivals.scored_until_us, side="right"))
     if not windows:
         return 0
@@ -96,7 +96,7 @@ def _bound_of_slices(arrivals: Arrivals, setup: Setup, need: Int64s, key: Int64s
     before = np.cumsum(pairs) - pairs
     wanted = pairs - (PPM - setup.target_ppm) * pairs // PPM
     bound_of_window = need[order][np.searchsorted(admitted, before + wanted)]
-    must_meet = -(-setup.slices_ppm * windows // PPM)
+    must_meet = -(-setup.good_windows_ppm * windows // PPM)
     return int(np.sort(bound_of_window)[must_meet - 1])
 
 
@@ -156,7 +156,7 @@ def _choices(arrivals: Arrivals, setup: Setup) -> _Choices | None:
     )
 
 
-def _greatest_dual(choices: _Choices, budget: int) -> float:
+def _max_dual(choices: _Choices, budget: int) -> float:
     """Return the greatest value of the dual, by its tangents.
 
     The dual is concave in the price of a late row and made of straight pieces. Of two tangents, one that rises and one
@@ -167,9 +167,9 @@ def _greatest_dual(choices: _Choices, budget: int) -> float:
     if rising[1] <= budget:
         return float(rising[0])
     # Never losing a row is the choice at a price without end.
-    falling = (_total(_least_latency_without_loss(choices)), 0)
+    falling = (_total(_min_latency_without_loss(choices)), 0)
     best = float(rising[0])
-    for _ in range(_MOST_TANGENTS):
+    for _ in range(_MAX_TANGENTS):
         price = (falling[0] - rising[0]) / (rising[1] - falling[1])
         tangent = _tangent(choices, price)
         value = tangent[0] + price * (tangent[1] - budget)
@@ -193,7 +193,7 @@ def _tangent(choices: _Choices, price_us: float) -> tuple[int, int]:
     return _total(choices.latency_us[last]), _total(choices.late[last])
 
 
-def _least_latency_without_loss(choices: _Choices) -> Int64s:
+def _min_latency_without_loss(choices: _Choices) -> Int64s:
     without = np.where(choices.late == 0, choices.latency_us, np.iinfo(np.int64).max)
     least: Int64s = np.minimum.reduceat(without, choices.first)
     return least
@@ -208,7 +208,7 @@ def _dearest_failed(choices: _Choices, setup: Setup) -> float:
     latency = np.where(reaching, choices.latency_us, np.iinfo(np.int64).max)
     least = np.minimum.reduceat(latency, choices.first)
     saved = np.sort(least - np.minimum.reduceat(choices.latency_us, choices.first))
-    failing = windows - -(-setup.slices_ppm * windows // PPM)
+    failing = windows - -(-setup.good_windows_ppm * windows // PPM)
     return float(_total(least) - _total(saved[windows - failing :]))
 
 

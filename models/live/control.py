@@ -42,7 +42,7 @@ class Control:
     def __init__(
         self, step_us: int, ceiling_us: int, policy: Callable[[], WatermarkPolicy] = lambda: "min"
     ) -> None:
-        self._least_step_us = self._step_us = max(step_us, 1)
+        self._min_step_us = self._step_us = max(step_us, 1)
         self._ceiling_us = ceiling_us
         self._policy = policy
         self.offered_us = NO_BASE_US
@@ -60,12 +60,12 @@ class Control:
         offer_us = max(wanted) if self._policy() == "max" else min(wanted)
         if offer_us <= self.offered_us:
             return self.offered_us
-        greatest_us = max(stream.keys.greatest_us for stream in streams)
+        max_us = max(stream.keys.max_us for stream in streams)
         if any(stream.keys.closes(offer_us) for stream in streams):
-            self._step_us = self._least_step_us
-        elif self._is_worth_a_step(offer_us, greatest_us):
+            self._step_us = self._min_step_us
+        elif self._is_worth_a_step(offer_us, max_us):
             self._step_us *= 2
-            offer_us = min(offer_us, max(greatest_us + self._ceiling_us, self.offered_us + 1_000))
+            offer_us = min(offer_us, max(max_us + self._ceiling_us, self.offered_us + 1_000))
         else:
             return self.offered_us
         self.offered_us = offer_us
@@ -73,8 +73,8 @@ class Control:
             stream.keys.close(offer_us)
         return offer_us
 
-    def _is_worth_a_step(self, watermark_us: int, greatest_key_us: int) -> bool:
-        if self.offered_us == NO_BASE_US or greatest_key_us > watermark_us:
+    def _is_worth_a_step(self, watermark_us: int, max_key_us: int) -> bool:
+        if self.offered_us == NO_BASE_US or max_key_us > watermark_us:
             return False
-        exhausted = self.offered_us >= greatest_key_us + self._ceiling_us
+        exhausted = self.offered_us >= max_key_us + self._ceiling_us
         return not exhausted and watermark_us >= self.offered_us + self._step_us

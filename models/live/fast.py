@@ -31,7 +31,7 @@ __all__ = ["FastPolicy", "Follow", "Order", "Wanted"]
 
 
 _RESTORED_STEP_US = 1_000_000
-_MOST_RESTORED = 10_000
+_MAX_RESTORED = 10_000
 
 Follow = Literal["partitions", "stream", "ceiling"]
 """Whom the watermark follows: the partitions as this module says; the stream's greatest event time, as without
@@ -50,9 +50,9 @@ class Order:
     """The completeness target in parts per million; None: each partition keeps to the bound."""
     latency_cap_us: int | None = None
     """Longest that a window may wait, in microseconds; None for no cap."""
-    least_bound_us: int | None = None
+    min_bound_us: int | None = None
     """Least distance from every active partition, in microseconds; None for no limit."""
-    greatest_bound_us: int | None = None
+    max_bound_us: int | None = None
     """Greatest distance from the slowest active partition, in microseconds; None for no limit but the ceiling."""
     pin: Pin | None = None
     """What a kill switch holds the job to; to be reported, ``follow`` says what comes of it."""
@@ -115,16 +115,16 @@ class FastPolicy:
         newest_us = max(bases_us.values())
         oldest_us = newest_us - self._ceiling_us if offered_us is None else offered_us
         step_us = self._operator.slide_us if isinstance(self._operator, TimeWindow) else _RESTORED_STEP_US
-        step_us = max(step_us, (newest_us - oldest_us) // _MOST_RESTORED)
+        step_us = max(step_us, (newest_us - oldest_us) // _MAX_RESTORED)
         # A window that was open may hold rows from before the watermark; the grid of steps is that of the windows.
         first_us = oldest_us - (self._operator.size_us if isinstance(self._operator, TimeWindow) else 0)
         offset_us = self._operator.start_us if isinstance(self._operator, TimeWindow) else 0
         first_us -= (first_us - offset_us) % step_us
         if oldest_us <= newest_us:
             _, keys = self._operator.keys(np.arange(first_us, newest_us + step_us, step_us, dtype=np.int64))
-            self._keys.add(keys[keys <= self._greatest_key_us(newest_us)], oldest_us)
+            self._keys.add(keys[keys <= self._max_key_us(newest_us)], oldest_us)
 
-    def _greatest_key_us(self, event_us: int) -> int:
+    def _max_key_us(self, event_us: int) -> int:
         return int(self._operator.keys(np.array([event_us], np.int64))[1].max())
 
     def observe(
@@ -168,19 +168,19 @@ class FastPolicy:
             policy.observe(replace(seen, now_us=self._last_us))
 
     def wanted(
-        self, now_us: int, order: Order, looked_us: int | None = None, in_force_us: int | None = None
+        self, now_us: int, order: Order, checked_us: int | None = None, in_force_us: int | None = None
     ) -> Wanted:
         """Return where the watermark is to be.
 
         Args:
             now_us: wall time at which the next batch is planned, in microseconds.
             order: what is asked of the stream.
-            looked_us: wall time at which the newest batch observed was planned, or the source was found empty later;
+            checked_us: wall time at which the newest batch observed was planned, or the source was found empty later;
                 ``now_us`` unless given.
             in_force_us: wall time before which what is answered cannot be in force, in microseconds; ``now_us`` unless
                 given, as where no trigger says when the batch after the next one comes.
         """
-        activity = self._partitions.activity(now_us if looked_us is None else looked_us)
+        activity = self._partitions.activity(now_us if checked_us is None else checked_us)
 
         def answer(watermark_us: int | None, reason: str) -> Wanted:
             return Wanted(watermark_us=watermark_us, reason=reason, activity=activity)
@@ -241,17 +241,15 @@ class FastPolicy:
 
     @staticmethod
     def _limited(watermark_us: int, reason: str, order: Order, activity: Activity) -> tuple[int, str]:
-        if order.greatest_bound_us is not None:
-            floor_us = activity.base_us - order.greatest_bound_us
+        if order.max_bound_us is not None:
+            floor_us = activity.base_us - order.max_bound_us
             if watermark_us < floor_us:
-                told = (
-                    f"at most {format_duration(order.greatest_bound_us)} behind, the greatest bound allowed"
-                )
+                told = f"at most {format_duration(order.max_bound_us)} behind, the greatest bound allowed"
                 watermark_us, reason = floor_us, f"{told} ({reason})"
-        if order.least_bound_us is not None:
-            limit_us = activity.base_us - order.least_bound_us
+        if order.min_bound_us is not None:
+            limit_us = activity.base_us - order.min_bound_us
             if watermark_us > limit_us:
-                told = f"at least {format_duration(order.least_bound_us)} behind, the least bound allowed"
+                told = f"at least {format_duration(order.min_bound_us)} behind, the least bound allowed"
                 watermark_us, reason = limit_us, f"{told} ({reason})"
         if activity.behind_us is not None:
             limit_us = activity.behind_us - order.bound_us

@@ -17,7 +17,7 @@ class OpenKeys:
 
     def __init__(self) -> None:
         self._keys: Int64s = np.empty(0, np.int64)
-        self.greatest_us = NO_BASE_US
+        self.max_us = NO_BASE_US
         """Greatest key that ever arrived."""
 
     def __len__(self) -> int:
@@ -28,7 +28,7 @@ class OpenKeys:
         """Take the keys of a batch, shape (n,); those at or below ``above_us`` are closed already."""
         if not len(key_us):
             return
-        self.greatest_us = max(self.greatest_us, int(key_us.max()))
+        self.max_us = max(self.max_us, int(key_us.max()))
         fresh = key_us[key_us > above_us]
         # Of too many the least are kept: they are the next to close.
         self._keys = np.union1d(self._keys, fresh)[:_MOST]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tidemark.models.defaults import (
     IDLE_AFTER_GAPS,
     IDLE_GAPS_KEPT,
-    IDLE_LEAST_GAPS,
+    IDLE_MIN_GAPS,
     IDLE_UNLEARNED_TRIGGERS,
 )
 from tidemark.models.policies.policy import NO_BASE_US
@@ -137,16 +137,16 @@ class Partitions:
         longest = max((gap for gap in every if gap is not None), default=0)
         return max(IDLE_AFTER_GAPS * longest, IDLE_UNLEARNED_TRIGGERS * self._trigger_us)
 
-    def activity(self, looked_us: int) -> Activity:
+    def activity(self, checked_us: int) -> Activity:
         """Return who holds the watermark back.
 
         Args:
-            looked_us: wall time at which the source was last asked for rows that have been observed since, in
+            checked_us: wall time at which the source was last asked for rows that have been observed since, in
                 microseconds. What a batch takes to run is no silence: nobody looks meanwhile.
         """
         behind = self._behind()
         unseen = [name for name in behind if name not in self._partitions]
-        idle = [name for name in self._partitions if name not in behind and self._is_idle(name, looked_us)]
+        idle = [name for name in self._partitions if name not in behind and self._is_idle(name, checked_us)]
         active = {name: partition.base_us for name, partition in self._partitions.items() if name not in idle}
         behind_us = min((active.get(name, NO_BASE_US) for name in behind), default=None)
         names = tuple(sorted(behind)), tuple(sorted(idle))
@@ -155,11 +155,11 @@ class Partitions:
         if active:
             holder = min(active, key=lambda name: (active[name], name))
             return Activity(active[holder], holder, names[0], behind_us, names[1])
-        base_us = self.stream_base_us + max(looked_us - self.last_us, 0) if self._partitions else NO_BASE_US
+        base_us = self.stream_base_us + max(checked_us - self.last_us, 0) if self._partitions else NO_BASE_US
         return Activity(base_us, None, names[0], behind_us, names[1])
 
     def _learned_us(self, partition: _Partition) -> int | None:
-        if len(partition.gaps_us) < IDLE_LEAST_GAPS:
+        if len(partition.gaps_us) < IDLE_MIN_GAPS:
             return None
         return max(*partition.gaps_us, self._trigger_us)
 

@@ -57,7 +57,7 @@ class Choice:
     """Index of the rule."""
     spent: float
     """Share of the budget that is spent."""
-    bears: bool
+    supports: bool
     """Whether the budget bears the rule; else it is the one that loses least."""
 
 
@@ -104,10 +104,10 @@ class Budget:
             # A burst overdraws the account for a while; to panic in its midst would wait for it twice.
             fits = self._fits(account, best, REPAY_IN_GRACE, careful=False)
         if fits.any():
-            rule, bears = int(best[np.flatnonzero(fits)[-1]]), True
+            rule, supports = int(best[np.flatnonzero(fits)[-1]]), True
         else:
-            rule, bears = self._repaying(account, best), False
-        return Choice(rule, account.lost / max(allowed, 1e-9), bears)
+            rule, supports = self._repaying(account, best), False
+        return Choice(rule, account.lost / max(allowed, 1e-9), supports)
 
     def _remember(self, now_us: int, account: Account) -> None:
         lost = account.lost_by_rule - self._seen

@@ -7,7 +7,7 @@ from tidemark.models.duration import parse_duration
 from tidemark.models.operators import TimeWindow
 from tidemark.models.policies.conformal import AdaptiveConformal
 from tidemark.models.policies.fixed import Fixed
-from tidemark.models.policies.greatest_need import GreatestNeed
+from tidemark.models.policies.max_need import MaxNeed
 from tidemark.models.policies.policy import Policy
 from tidemark.models.policies.recommended import Recommended
 from tidemark.models.policies.ring import Ring
@@ -51,7 +51,7 @@ def make_policy(name: str, setup: Setup) -> Policy:
         case "ring", _ if colon:
             return _ring(parameter, setup)
         case "max60", "":
-            return GreatestNeed(scope=setup.scope)
+            return MaxNeed(scope=setup.scope)
         case "aci", "":
             return AdaptiveConformal(setup.target_ppm, scope=setup.scope)
         case "fixed-hindsight", "":

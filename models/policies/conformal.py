@@ -15,7 +15,7 @@ from tidemark.models.backtest.setup import Scope
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.policies.groups import Scores, decision_of, scores_of
 from tidemark.models.policies.policy import Decision, Seen
-from tidemark.models.policies.ring import LEAST_RECORDS, RING_SIZE
+from tidemark.models.policies.ring import MIN_RECORDS, RING_SIZE
 from tidemark.models.policies.rows import LastRows
 from tidemark.models.target import PPM
 
@@ -108,7 +108,7 @@ class _Base:
 
     def bound_us(self) -> int | None:
         rows = len(self._ring)
-        if rows < min(LEAST_RECORDS, self._size):
+        if rows < min(MIN_RECORDS, self._size):
             return None
         if self._alpha <= 0:
             ticks = -(-_BEYOND * self._ring.greatest // SPARK_TICK_US)

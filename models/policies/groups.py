@@ -36,7 +36,7 @@ class Scores:
     """Rows behind each, at least 1, shape (counts,)."""
 
     @property
-    def greatest_us(self) -> int:
+    def max_us(self) -> int:
         """The greatest score."""
         return int(self.value_us[-1])
 

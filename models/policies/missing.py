@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from tidemark.models.defaults import (
-    COHORTS_AHEAD,
     COHORTS_KEPT,
     FORECAST_HALF_LIFE,
+    FUTURE_COHORTS,
     MISSING_DEVIATIONS,
     PROFILE_HALF_LIFE,
     UNEVENNESS_CEILING,
@@ -75,7 +75,7 @@ class Missing:
             begun = start_us[start_us <= now_us]
             self._whole_from_us = (int(begun.max()) if len(begun) else now_us) + self._granule_us
         self._learn(now_us, partition, start_us, count)
-        open_ = (start_us > self._done_us) & (start_us <= now_us + COHORTS_AHEAD * self._granule_us)
+        open_ = (start_us > self._done_us) & (start_us <= now_us + FUTURE_COHORTS * self._granule_us)
         if not open_.any():
             return
         self._open_cohorts(int(start_us[open_].min()), int(start_us[open_].max()))

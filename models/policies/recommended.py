@@ -125,9 +125,9 @@ class Recommended:
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
         """Return the recommended bound; without one the bound that is in use stays."""
-        recommended_ms = self._recommend(now_us)
-        if recommended_ms is not None:
-            self._in_use_ms = recommended_ms
+        recommended_bound_ms = self._recommend(now_us)
+        if recommended_bound_ms is not None:
+            self._in_use_ms = recommended_bound_ms
         elif self._in_use_ms is None:
             self._in_use_ms = self._own_bound_ms
         return Decision(bound_us=None if self._in_use_ms is None else self._in_use_ms * 1_000)
@@ -155,7 +155,7 @@ class Recommended:
                 slo=self._slo,
                 policy=self._policy,
                 evidence=evidence,
-                in_use_ms=self._in_use_ms,
+                in_use_bound_ms=self._in_use_ms,
                 progress=progress_of(batches, present, silent_us=now_us - newest_us),
                 recent_bounds_ms=self._recent.before(newest_us),
             )

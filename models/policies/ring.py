@@ -17,11 +17,11 @@ from tidemark.models.policies.rows import LastRows
 from tidemark.models.quantile import certified_rank
 from tidemark.models.target import PPM
 
-__all__ = ["FLOOR_US", "LEAST_RECORDS", "RING_SIZE", "Ring"]
+__all__ = ["FLOOR_US", "MIN_RECORDS", "RING_SIZE", "Ring"]
 
 RING_SIZE = 4_096
 """Rows in DataSQRL's ring."""
-LEAST_RECORDS = 250
+MIN_RECORDS = 250
 """Records before the first decision, as both products have it."""
 FLOOR_US = 50_000
 """50 ms, both products' least bound. Literature S1 measured every ring with it, so it holds for all levels here."""
@@ -82,7 +82,7 @@ class Ring:
         return decision_of([self._bound_us(ring) for ring in self._rings], self._scope)
 
     def _bound_us(self, ring: LastRows) -> int | None:
-        if len(ring) < min(LEAST_RECORDS, self._size):
+        if len(ring) < min(MIN_RECORDS, self._size):
             return None
         return max(ring.at_rank(self._rank(len(ring))), self._floor_us)
 

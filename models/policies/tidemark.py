@@ -14,15 +14,15 @@ import math
 import numpy as np
 
 from tidemark.models.backtest.setup import Setup
-from tidemark.models.defaults import COHORTS_AHEAD
+from tidemark.models.defaults import FUTURE_COHORTS
 from tidemark.models.duration import format_about
 from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.policies.ages import Float64s
 from tidemark.models.policies.budget import Account, Budget, Choice
+from tidemark.models.policies.good_windows import GoodWindows
 from tidemark.models.policies.missing import Missing
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
 from tidemark.models.policies.rules import Rules
-from tidemark.models.policies.slices import Slices
 from tidemark.models.recommendation import Step
 from tidemark.models.target import PPM, format_target
 
@@ -50,14 +50,14 @@ class Tidemark:
         granule_us = setup.granule_us if windows else setup.trigger_us
         spacing_us = setup.operator.slide_us if isinstance(setup.operator, TimeWindow) else granule_us
         self._granule_us = granule_us
-        self._ahead_us = COHORTS_AHEAD * granule_us
+        self._future_us = FUTURE_COHORTS * granule_us
         span = max(spacing_us / setup.trigger_us, 10.0)
         late_share = (PPM - setup.target_ppm) / PPM
         self._rules = Rules(setup.trigger_us, setup.trigger_us / spacing_us, span, late_share)
         self._missing = Missing(granule_us, setup.trigger_us, span)
-        slices = setup.objective == "timeslices"
-        self._slices = Slices(self._rules.rules, late_share) if slices else None
-        share = (PPM - setup.slices_ppm) / PPM if slices else late_share
+        good_windows = setup.objective == "timeslices"
+        self._good_windows = GoodWindows(self._rules.rules, late_share) if good_windows else None
+        share = (PPM - setup.good_windows_ppm) / PPM if good_windows else late_share
         self._budget = Budget(share, round(span * setup.trigger_us))
         self._began_us: int | None = None
         self._at_us = 0
@@ -80,14 +80,14 @@ class Tidemark:
             self._judging_us = max(self._judging_us, self._pending.pop(0)[1])
         event_us, key_us = self._counted_by(seen)
         # What is dated ahead of any clock is never late, and tells nothing of what is.
-        near = key_us <= seen.now_us + self._ahead_us + self._operator_reach_us
+        near = key_us <= seen.now_us + self._future_us + self._operator_reach_us
         if not len(key_us) or not near.any():
             return
         key, where = np.unique(key_us[near], return_inverse=True)
         count = np.bincount(where, weights=seen.count[near]).astype(np.int64)
-        if self._slices is not None:
+        if self._good_windows is not None:
             judging = np.append(self._rules.judging_us(seen.now_us), self._judging_us)
-            self._slices.add(key, count, judging)
+            self._good_windows.add(key, count, judging)
         self._rules.add(seen.now_us, key, count)
         self._late += int(count[: np.searchsorted(key, self._judging_us, side="right")].sum())
         once = near & (key_us == self._first_key(event_us))
@@ -114,7 +114,9 @@ class Tidemark:
         spent = f"{100 * choice.spent:.0f} % of what the target {format_target(setup.target_ppm)} allows"
         rows = outlook.price * (PPM - setup.target_ppm) / PPM * self._rules.rows_a_key(self._elapsed)
         worth = f"waiting one trigger longer is worth {rows:.2g} rows of a {key} (price {outlook.price:g})"
-        bears = "the budget bears it" if choice.bears else "the account is overdrawn, so little is spent"
+        supports = (
+            "the budget bears it" if choice.supports else "the account is overdrawn, so little is spent"
+        )
         age = format_about(round(outlook.age * self._trigger_us))
         seen = "what was seen so far"
         if outlook.memory < math.inf:
@@ -127,7 +129,7 @@ class Tidemark:
             hold = "rows that are missing are waited for, at most as long as they are worth"
         return (
             Step("budget", None, f"{self._late:,} of {self._rules.pairs:,} pairs were late, {spent}"),
-            Step("rule", None, f"{worth}; {bears}"),
+            Step("rule", None, f"{worth}; {supports}"),
             Step("age", None, left),
             Step("hold", None, hold),
             *self._cap_step(),
@@ -226,8 +228,8 @@ class Tidemark:
     def _account(self) -> Account:
         rules = self._rules
         pairs_a_key = rules.rows_a_key(self._elapsed)
-        if self._slices is None:
+        if self._good_windows is None:
             return Account(float(rules.pairs), float(self._late), rules.late, rules.at_stake, pairs_a_key)
-        missed = self._slices.missed()
+        missed = self._good_windows.missed()
         at_stake = rules.at_stake / pairs_a_key
-        return Account(float(self._slices.windows), float(missed[-1]), missed[:-1], at_stake, 1.0)
+        return Account(float(self._good_windows.windows), float(missed[-1]), missed[:-1], at_stake, 1.0)

@@ -25,7 +25,7 @@ from tidemark.models.defaults import (
     SPENT_GAIN,
     SPENT_LEVEL,
     SPENT_SHARE,
-    STRETCH_LEAST,
+    STRETCH_MIN,
     STRETCH_ROWS,
     STRETCH_TRIGGERS,
 )
@@ -88,7 +88,7 @@ class _Needs:
         usual = _quantile(before, BULK_SHARE)
         # A bulk that was on time is not stretched, for nothing says by what measure.
         ratio = _quantile(self._newest, BULK_SHARE) / np.where(usual > 0, usual, np.inf)
-        stretch: Float64s = np.where(enough & (ratio > STRETCH_LEAST), ratio, 1.0)
+        stretch: Float64s = np.where(enough & (ratio > STRETCH_MIN), ratio, 1.0)
         return stretch
 
     def _know(self, groups: int) -> None:

@@ -56,9 +56,9 @@ def evidence_span(
     if not needed_us:
         return None
     why = f" ({policy.evidence_windows:,} windows)" if windows_us == needed_us else ""
-    most_us = horizon_ms * 1_000 * EVIDENCE_SHARE_OF_HORIZON_PPM // PPM
-    if needed_us > most_us:
-        needed_us, why = most_us, f" (most of the horizon of {format_about(horizon_ms * 1_000)})"
+    max_us = horizon_ms * 1_000 * EVIDENCE_SHARE_OF_HORIZON_PPM // PPM
+    if needed_us > max_us:
+        needed_us, why = max_us, f" (most of the horizon of {format_about(horizon_ms * 1_000)})"
     found_us = covered_us(seen_us, base_us)
     newest_us = int(seen_us[-1]) if len(seen_us) else 0
     return EvidenceSpan(

@@ -24,7 +24,7 @@ Gate = Literal[
     "FailedBefore",
     "Evidence",
     "Frozen",
-    "Dwell",
+    "Cooldown",
     "RateLimit",
     "FleetShare",
     "Approval",
@@ -67,7 +67,7 @@ class Rollout:
     """Event time that must have passed under it before it is verified, in microseconds."""
     missed: bool = False
     """Whether it was seen to miss its target after it was verified."""
-    least_ppm: int | None = None
+    min_ppm: int | None = None
     """Lower end of the completeness that was predicted, in parts per million; None when nothing was."""
 
 
@@ -95,7 +95,7 @@ class Facts:
     """What is asked for."""
     pinned: str | None = None
     """Why a kill switch holds the stream; None when none does."""
-    heard_us: int | None = None
+    last_contact_us: int | None = None
     """When the job was heard of last, by a report or an acknowledgement, in microseconds."""
     unanswered_us: int | None = None
     """Since when what was published is not acknowledged, in microseconds; None when it is, or in OnRestart."""
@@ -109,7 +109,7 @@ class Facts:
     """When narrowings of this stream were published, ascending, in microseconds, as far back as any rule looks."""
     fleet_narrowing: int = 0
     """Other streams whose narrowing is under way."""
-    fleet_most: int = 1
+    fleet_max: int = 1
     """How many may be, of all streams that are steered."""
     acknowledged_us: int | None = None
     """When the job was first known to have what this rollout tells, in microseconds."""

@@ -74,7 +74,7 @@ def _holding(rollout: Rollout, facts: Facts, now_us: int) -> Iterator[Move]:
 
 def _not_listening(facts: Facts, now_us: int) -> Iterator[Move]:
     silent = f"no report and no acknowledgement came for {format_duration(LISTENING_MS * 1_000)}"
-    if facts.heard_us is None or now_us - facts.heard_us > LISTENING_MS * 1_000:
+    if facts.last_contact_us is None or now_us - facts.last_contact_us > LISTENING_MS * 1_000:
         yield Move(
             "Recommended", f"held: {silent}, and a job that does not listen is not rolled", "NotListening"
         )
@@ -100,21 +100,22 @@ def _too_soon(facts: Facts) -> Iterator[Move]:
 def _slowed(facts: Facts, now_us: int) -> Iterator[Move]:
     policy = facts.policy
     if facts.narrowed_us:
-        free_us = facts.narrowed_us[-1] + policy.dwell_ms * 1_000
+        free_us = facts.narrowed_us[-1] + policy.cooldown_ms * 1_000
         if now_us < free_us:
-            dwell = format_about(policy.dwell_ms * 1_000)
-            told = f"held: it was narrowed {when(facts.narrowed_us[-1])}, and the dwell of {dwell} ends {when(free_us)}"
-            yield Move("Recommended", told, "Dwell")
-    most = policy.most_narrowings_a_day
+            cooldown = format_about(policy.cooldown_ms * 1_000)
+            narrowed = when(facts.narrowed_us[-1])
+            reason = f"held: narrowed {narrowed}; the cooldown of {cooldown} ends {when(free_us)}"
+            yield Move("Recommended", reason, "Cooldown")
+    most = policy.max_narrowings_a_day
     within = [at_us for at_us in facts.narrowed_us if at_us > now_us - DAY_US]
     if most is not None and len(within) >= most:
         free_us = within[-most] + DAY_US
         told = f"held: it was narrowed {len(within)} times within 24 hours, {most} are allowed; until {when(free_us)}"
         yield Move("Recommended", told, "RateLimit")
-    if facts.fleet_narrowing >= facts.fleet_most:
+    if facts.fleet_narrowing >= facts.fleet_max:
         told = (
             f"held: {facts.fleet_narrowing} other streams are being narrowed, "
-            f"and at most {facts.fleet_most} may be at once"
+            f"and at most {facts.fleet_max} may be at once"
         )
         yield Move("Recommended", told, "FleetShare")
 

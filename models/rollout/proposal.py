@@ -37,8 +37,8 @@ def envelope_direction(before: Envelope, after: Envelope) -> Direction:
     narrows = (
         (after.target_ppm or PPM_AND_MORE) < (before.target_ppm or PPM_AND_MORE)
         or _or(after.latency_cap_ms, inf) < _or(before.latency_cap_ms, inf)
-        or _or(after.greatest_bound_ms, inf) < _or(before.greatest_bound_ms, inf)
-        or _or(after.least_bound_ms, 0) < _or(before.least_bound_ms, 0)
+        or _or(after.max_bound_ms, inf) < _or(before.max_bound_ms, inf)
+        or _or(after.min_bound_ms, 0) < _or(before.min_bound_ms, 0)
     )
     return "Narrow" if narrows else "Widen"
 

@@ -79,12 +79,12 @@ def judge_on(rollout: Rollout, facts: Facts) -> Move | None:
 def _keeps(facts: Facts) -> bool:
     """Return whether the share of rows at risk that were admitted is the target at least."""
     at_risk = facts.at_risk
-    return at_risk.late_least * PPM <= (PPM - facts.slo.target_ppm) * at_risk.rows
+    return at_risk.late_min * PPM <= (PPM - facts.slo.target_ppm) * at_risk.rows
 
 
 def _verdict(rollout: Rollout, facts: Facts) -> Move:
     at_risk = facts.at_risk
-    admitted = percent_of(at_risk.rows - at_risk.late_least, at_risk.rows)
+    admitted = percent_of(at_risk.rows - at_risk.late_min, at_risk.rows)
     told = f"{admitted} of {at_risk.rows:,} rows at risk were admitted{_against(rollout, facts)}"
     return Move("Verified", told)
 
@@ -108,23 +108,28 @@ def _loses(rollout: Rollout, facts: Facts, judged: Judged) -> str | None:
     """
     slo = facts.slo
     rows = max(judged.rows, rollout.needed_rows)
-    _, most_ppm = interval_ppm(judged.late_least, rows, slo.confidence_ppm)
-    floor_ppm = slo.target_ppm if rollout.least_ppm is None else min(slo.target_ppm, rollout.least_ppm)
-    if most_ppm is None or most_ppm >= floor_ppm:
+    _, max_ppm = interval_ppm(judged.late_min, rows, slo.confidence_ppm)
+    floor_ppm = slo.target_ppm if rollout.min_ppm is None else min(slo.target_ppm, rollout.min_ppm)
+    if max_ppm is None or max_ppm >= floor_ppm:
         return None
-    admitted = percent_of(judged.rows - judged.late_least, judged.rows)
+    admitted = percent_of(judged.rows - judged.late_min, judged.rows)
     target = format_target(slo.target_ppm)
-    if rollout.least_ppm is None:
+    if rollout.min_ppm is None:
         return f"{admitted} of {judged.rows:,} rows were admitted: fewer than the target, {target}"
     return (
         f"{admitted} of {judged.rows:,} rows were admitted: fewer than predicted "
-        f"(at least {_share(rollout.least_ppm)}) and than the target, {target}"
+        f"(at least {_share(rollout.min_ppm)}) and than the target, {target}"
     )
 
 
 def _too_slow(facts: Facts) -> Move | None:
     cap_ms, latency_us = facts.slo.latency_cap_ms, facts.latency_us
-    if cap_ms is None or latency_us is None or latency_us <= cap_ms * 1_000 or facts.slo.yields == "latency":
+    if (
+        cap_ms is None
+        or latency_us is None
+        or latency_us <= cap_ms * 1_000
+        or facts.slo.on_conflict == "exceed_latency_cap"
+    ):
         return None
     cap = format_duration(cap_ms * 1_000)
     told = f"the mean latency under it is {format_about(latency_us)}, above the cap of {cap}"
@@ -133,7 +138,7 @@ def _too_slow(facts: Facts) -> Move | None:
 
 def _too_large(facts: Facts) -> Move | None:
     cap, rows = facts.slo.state_cap_rows, facts.state_rows
-    if cap is None or rows is None or rows <= cap or facts.slo.yields == "state":
+    if cap is None or rows is None or rows <= cap or facts.slo.on_conflict == "exceed_state_cap":
         return None
     return Move(
         "RolledBack", f"the state under it has {rows:,} rows, above the cap of {cap:,}", failure="State"
@@ -143,12 +148,12 @@ def _too_large(facts: Facts) -> Move | None:
 def _against(rollout: Rollout, facts: Facts) -> str:
     """Return how that compares with what was predicted."""
     at_risk = facts.at_risk
-    if rollout.least_ppm is None:
+    if rollout.min_ppm is None:
         return "; nothing could be predicted"
-    _, most_ppm = interval_ppm(at_risk.late_least, at_risk.rows, facts.slo.confidence_ppm)
-    if most_ppm is None or most_ppm >= rollout.least_ppm:
+    _, max_ppm = interval_ppm(at_risk.late_min, at_risk.rows, facts.slo.confidence_ppm)
+    if max_ppm is None or max_ppm >= rollout.min_ppm:
         return ", as predicted"
-    told = f", fewer than predicted (at least {_share(rollout.least_ppm)})"
+    told = f", fewer than predicted (at least {_share(rollout.min_ppm)})"
     if rollout.direction == "Widen":
         return f"{told}; going back to a narrower bound would keep fewer still"
     return f"{told}, but not below the target"

@@ -32,7 +32,7 @@ from tidemark.spark_jobs.demo.generator import generate
 from tidemark.spark_jobs.demo.loop import JOB, STREAM, Loop
 from tidemark.spark_jobs.demo.plan import (
     DEFAULT_BATCHES,
-    MOST_BATCHES,
+    MAX_BATCHES,
     Plan,
     nice_duration_us,
     plan_of,
@@ -48,7 +48,7 @@ _POLICY = {
     "approval": "none",
     "evidence_ms": 0,
     "evidence_windows": 0,
-    "most_narrowing_ppm": None,
+    "max_narrowing_ppm": None,
 }
 """The demo runs by itself and for minutes; by default a first bound waits for an hour of evidence and a person."""
 
@@ -105,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
         "--slots",
         type=int,
         default=DEFAULT_BATCHES,
-        help=f"batches to coarsen a trace to, at most {MOST_BATCHES}; {DEFAULT_BATCHES} unless given",
+        help=f"batches to coarsen a trace to, at most {MAX_BATCHES}; {DEFAULT_BATCHES} unless given",
     )
     parser.add_argument("--target", default="0.995", help="completeness to reach, such as 0.995")
     return parser
@@ -184,8 +184,8 @@ def _through_kafka(plan: Plan, stack: ExitStack, console: Console) -> Feed:
 
 
 def _prepare(chosen: argparse.Namespace, folder: Path) -> tuple[Plan, int, int]:
-    if not 2 <= chosen.slots <= MOST_BATCHES:
-        raise ValueError(f"--slots must be at least 2 and at most {MOST_BATCHES}, not {chosen.slots}")
+    if not 2 <= chosen.slots <= MAX_BATCHES:
+        raise ValueError(f"--slots must be at least 2 and at most {MAX_BATCHES}, not {chosen.slots}")
     if chosen.guess and parse_duration(chosen.guess) < 0:
         raise ValueError(f"--guess must be at least 0, not {chosen.guess!r}")
     path = folder / "trace.parquet"
@@ -199,7 +199,7 @@ def _prepare(chosen: argparse.Namespace, folder: Path) -> tuple[Plan, int, int]:
         raise DemoError(f"there is no file {chosen.trace}")
     arrivals = read_trace(chosen.trace)
     write_trace(path, arrivals)
-    plan = plan_of(path, arrivals, most_batches=chosen.slots)
+    plan = plan_of(path, arrivals, max_batches=chosen.slots)
     window_us = parse_duration(chosen.window) if chosen.window else nice_duration_us(plan.slot_us)
     return plan, window_us, parse_duration(chosen.guess) if chosen.guess else window_us
 

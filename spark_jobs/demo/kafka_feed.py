@@ -22,7 +22,7 @@ __all__ = ["KafkaFeed", "running_kafka_feed"]
 _TOPIC = "fleet"
 _SLOT_SECONDS = 0.6
 """Wall time of a slot: what a small batch takes on two busy cores."""
-_MOST_SECONDS = 100
+_MAX_SECONDS = 100
 """Wall time of the whole trace, however long it is and however it is cut."""
 
 
@@ -56,12 +56,12 @@ class KafkaFeed:
     def __init__(self, plan: Plan, bootstrap_servers: str) -> None:
         arrivals = plan.arrivals.arrival_time_us
         span_us = int(arrivals[-1] - arrivals[0])
-        self.speed = max(plan.slot_us / _SLOT_SECONDS, span_us / _MOST_SECONDS) / 1e6
+        self.speed = max(plan.slot_us / _SLOT_SECONDS, span_us / _MAX_SECONDS) / 1e6
         """How much faster than it happened the trace is replayed."""
         self.worst_lag_us = 0
         """The longest that a row was sent after its time, in microseconds of the wall clock."""
         # A slow machine takes more batches for it and not larger ones, in which hardly a row could be late.
-        self._most_rows = -(-plan.rows * 5 // (plan.batches * 4))
+        self._max_rows = -(-plan.rows * 5 // (plan.batches * 4))
         self._plan, self._servers = plan, bootstrap_servers
         self._sent = 0
         self._stopped = threading.Event()
@@ -77,7 +77,7 @@ class KafkaFeed:
             "kafka.bootstrap.servers": self._servers,
             "subscribe": _TOPIC,
             "startingOffsets": "earliest",
-            "maxOffsetsPerTrigger": str(self._most_rows),
+            "maxOffsetsPerTrigger": str(self._max_rows),
         }
         value = F.from_json(F.col("value").cast("string"), "event_time_us long")
         return (

@@ -15,7 +15,7 @@ from tidemark.spark_jobs.trace_source import TRACE_COLUMNS, read_arrivals
 
 __all__ = [
     "DEFAULT_BATCHES",
-    "MOST_BATCHES",
+    "MAX_BATCHES",
     "Plan",
     "nice_duration_us",
     "plan_of",
@@ -24,7 +24,7 @@ __all__ = [
     "write_trace",
 ]
 
-MOST_BATCHES = 150
+MAX_BATCHES = 150
 """A demonstration has at most this many batches."""
 DEFAULT_BATCHES = 120
 """So many end well within two minutes on two cores."""
@@ -100,10 +100,10 @@ def read_trace(path: Path) -> Arrivals:
 
 
 def plan_of(
-    path: Path, arrivals: Arrivals, slot_us: int | None = None, most_batches: int = MOST_BATCHES
+    path: Path, arrivals: Arrivals, slot_us: int | None = None, max_batches: int = MAX_BATCHES
 ) -> Plan:
-    """Return the plan of a trace; without ``slot_us`` the finest slots that make at most ``most_batches`` batches."""
-    width = slot_us or _finest_slot_us(arrivals.arrival_time_us, most_batches)
+    """Return the plan of a trace; without ``slot_us`` the finest slots that make at most ``max_batches`` batches."""
+    width = slot_us or _finest_slot_us(arrivals.arrival_time_us, max_batches)
     used = slots_used(arrivals.arrival_time_us, width)
     half = used[len(used) // 2]
     slots = (arrivals.arrival_time_us - arrivals.arrival_time_us[0]) // width
@@ -115,15 +115,15 @@ def slots_used(arrival_us: Int64s, slot_us: int) -> Int64s:
     return np.unique((arrival_us - arrival_us[0]) // slot_us)
 
 
-def nice_duration_us(least_us: int) -> int:
-    """Return the least round duration that is not below ``least_us``."""
+def nice_duration_us(min_us: int) -> int:
+    """Return the least round duration that is not below ``min_us``."""
     days = 86_400_000_000
-    return next((nice for nice in _NICE_US if nice >= least_us), -(-least_us // days) * days)
+    return next((nice for nice in _NICE_US if nice >= min_us), -(-min_us // days) * days)
 
 
-def _finest_slot_us(arrival_us: Int64s, most_batches: int) -> int:
+def _finest_slot_us(arrival_us: Int64s, max_batches: int) -> int:
     low, high = 0, int(arrival_us[-1] - arrival_us[0]) + 1
     while high - low > 1_000:
         middle = (low + high) // 2
-        low, high = (low, middle) if len(slots_used(arrival_us, middle)) <= most_batches else (middle, high)
+        low, high = (low, middle) if len(slots_used(arrival_us, middle)) <= max_batches else (middle, high)
     return high

@@ -138,6 +138,6 @@ def _completeness(status: Mapping[str, Any]) -> str:
     rows = told.get("rows") or 0
     if not rows:
         return "unknown"
-    least, most = rows - told["late_most"], rows - told["late_least"]
+    least, most = rows - told["late_max"], rows - told["late_min"]
     text = f"{100 * least / rows:.2f} %"
     return text if least == most else f"{text} to {100 * most / rows:.2f} %"

@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--exit-on-new-bound", action="store_true", help="end with code 75 instead of restarting in place"
     )
-    parser.add_argument("--dwell", default="5 minutes", help="least time between two restarts")
+    parser.add_argument("--cooldown", default="5 minutes", help="least time between two restarts")
     chosen = parser.parse_args(arguments)
     if chosen.output and chosen.mode != "append":
         parser.error("Parquet files can only be appended to: --output needs --mode append")
@@ -83,8 +83,8 @@ def main(arguments: list[str] | None = None) -> None:
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=chosen.trigger)
         return writer.option("checkpointLocation", chosen.checkpoint).start()
 
-    dwell_s = parse_duration(chosen.dwell) / 1_000_000
-    run_and_exit(start, exit_on_new_bound=chosen.exit_on_new_bound, dwell_s=dwell_s)
+    cooldown_s = parse_duration(chosen.cooldown) / 1_000_000
+    run_and_exit(start, exit_on_new_bound=chosen.exit_on_new_bound, cooldown_s=cooldown_s)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 __all__ = ["Offsets", "rows_behind"]
 
-_MOST_DIGITS = 10  # of a 32-bit number
+_MAX_DIGITS = 10  # of a 32-bit number
 
 Offsets = str | Mapping[str, object] | None
 """Offsets by topic and partition, as Spark gives them: JSON text, or that text parsed; None when there are none."""
@@ -68,4 +68,4 @@ def _parsed(offsets: Offsets) -> dict[tuple[str, int], int] | None:
 
 
 def _is_partition(name: object) -> bool:
-    return isinstance(name, str) and len(name) <= _MOST_DIGITS and name.isascii() and name.isdecimal()
+    return isinstance(name, str) and len(name) <= _MAX_DIGITS and name.isascii() and name.isdecimal()

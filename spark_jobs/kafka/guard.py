@@ -18,7 +18,7 @@ import sys
 
 __all__ = ["main"]
 
-_LOOK_SECONDS = 0.5
+_CHECK_SECONDS = 0.5
 _END_SECONDS = 10
 
 
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
         try:
             # A process that the parent forked may hold the pipe open, so the parent itself is looked at too.
             while running.poll() is None and os.getppid() == parent:
-                if select.select([0], [], [], _LOOK_SECONDS)[0] and not os.read(0, 1):
+                if select.select([0], [], [], _CHECK_SECONDS)[0] and not os.read(0, 1):
                     break
             ended = running.poll()
             if ended is not None:

@@ -30,7 +30,7 @@ __all__ = ["ReplayError", "Replayed", "kafka_partitions", "replay_into_topic"]
 _ASK_SECONDS = 15
 _DELIVERY_SECONDS = 60
 _BATCH_ROWS = 16_384
-_ROWS_BETWEEN_LOOKS = 1_024
+_ROWS_BETWEEN_CHECKS = 1_024
 """Messages handed over between two looks at what became of earlier ones."""
 
 _Row = tuple[int, int, int, str]
@@ -105,7 +105,7 @@ def replay_into_topic(
         if speed is not None:
             due = started + (arrival_us - base_us) / speed / 1e6
             if (wait := due - time.monotonic()) > 0:
-                producer.look()
+                producer.check()
                 if stop.wait(wait):
                     break
             worst_us = max(worst_us, round((time.monotonic() - due) * 1e6))
@@ -124,7 +124,7 @@ class _Producer:
     """Kafka's producer, with what it tells late turned into one error."""
 
     def __init__(self, topic: str, bootstrap_servers: str, partitions: int) -> None:
-        self._topic, self._since_look = topic, 0
+        self._topic, self._since_check = topic, 0
         self._refusal: str | None = None
         settings = {
             "bootstrap.servers": bootstrap_servers,
@@ -140,9 +140,9 @@ class _Producer:
 
     def send(self, value: bytes, partition: int) -> None:
         """Hand over one message, waiting while too many are on their way."""
-        if self._since_look >= _ROWS_BETWEEN_LOOKS:
-            self.look()
-        self._since_look += 1
+        if self._since_check >= _ROWS_BETWEEN_CHECKS:
+            self.check()
+        self._since_check += 1
         while True:
             try:
                 self._kafka.produce(
@@ -153,19 +153,19 @@ class _Producer:
                     timestamp=time.time_ns() // 1_000_000,
                 )
             except BufferError:
-                self.look(0.1)
+                self.check(0.1)
             except KafkaException as error:
                 raise ReplayError(f"{self._topic}: {error.args[0].str()}") from None
             else:
                 return
 
-    def look(self, wait_s: float = 0) -> None:
+    def check(self, wait_s: float = 0) -> None:
         """See what became of the messages so far.
 
         Raises:
             ReplayError: when one was refused.
         """
-        self._since_look = 0
+        self._since_check = 0
         self._kafka.poll(wait_s)
         if self._refusal is not None:
             raise ReplayError(f"{self._topic}: {self._refusal}")
@@ -177,7 +177,7 @@ class _Producer:
             ReplayError: when it does not take it.
         """
         left = self._kafka.flush(_DELIVERY_SECONDS + 5)
-        self.look()
+        self.check()
         if left:
             raise ReplayError(f"{self._topic}: Kafka has not taken {left:,} rows; {self._fault}")
 

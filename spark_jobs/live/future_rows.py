@@ -74,7 +74,7 @@ class FutureRows:
     def set_back(self, tapped: DataFrame, granule_us: int, closed: Closed) -> DataFrame:
         """Return ``tapped`` without marks and rows set aside, and with what is ahead of the batch's clock set back.
 
-        What is ahead is what ``Tap.first_ahead_us`` says: whole granules of ``granule_us``, closed on side ``closed``.
+        What is ahead is what ``Tap.first_future_us`` says: whole granules of ``granule_us``, closed on side ``closed``.
         """
         if self.treatment == "aside":
             tapped = tapped.filter(F.col(AHEAD) != SET_ASIDE)
@@ -82,8 +82,8 @@ class FutureRows:
             tapped = tapped.drop(AHEAD)
         time, after = F.col(quoted(self.event_time)), int(closed == "right")
         latest = f"unix_micros(current_timestamp()) + {min(self.allowance_us, FARTHEST_US) - after}L"
-        first_ahead = F.expr(f"(({latest}) div {granule_us}L + 1) * {granule_us}L + {after}")
-        found = F.unix_micros(time) >= first_ahead
+        first_future = F.expr(f"(({latest}) div {granule_us}L + 1) * {granule_us}L + {after}")
+        found = F.unix_micros(time) >= first_future
         return tapped.withColumn(self.event_time, F.when(found, F.current_timestamp()).otherwise(time))
 
     def beyond_arrival(self) -> Column:

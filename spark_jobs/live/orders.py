@@ -42,8 +42,8 @@ def order_of(answer: BoundAnswer | None, own_bound_ms: int, own_mode: Mode, own_
         bound_us=bound_us,
         target_ppm=envelope.target_ppm,
         latency_cap_us=_micros(envelope.latency_cap_ms),
-        least_bound_us=_micros(envelope.least_bound_ms),
-        greatest_bound_us=_micros(envelope.greatest_bound_ms),
+        min_bound_us=_micros(envelope.min_bound_ms),
+        max_bound_us=_micros(envelope.max_bound_ms),
     )
 
 
@@ -91,6 +91,6 @@ class Orders:
         latest = None if self._watch is None else self._watch.latest
         return order_of(latest or self.first, self.own_bound_ms, self.own_mode, self.own_pin)
 
-    def heard_us(self) -> int | None:
+    def last_contact_us(self) -> int | None:
         """Return the wall time of the controller's last word in microseconds, None when it was not heard."""
-        return None if self._watch is None else self._watch.heard_us
+        return None if self._watch is None else self._watch.last_contact_us

@@ -31,8 +31,8 @@ _log = logging.getLogger("tidemark.spark")
 
 _PILED_UP_TRIGGERS = 2
 _PACE_BATCHES = 10
-_LEAST_TRIGGER_US = 100_000
-_MOST_PARTITIONS = 1_000
+_MIN_TRIGGER_US = 100_000
+_MAX_PARTITIONS = 1_000
 """Of more partitions the offset keeps none: it is written to the checkpoint with every move."""
 
 
@@ -46,7 +46,7 @@ class LiveStream:
     idle_timeout_us: int | None
     order: Callable[[], Order]
     """Returns what is asked of the stream now."""
-    heard_us: Callable[[], int | None]
+    last_contact_us: Callable[[], int | None]
     """Returns the wall time of the controller's last word, in microseconds."""
 
 
@@ -76,7 +76,7 @@ class _Query:
     """Watermark that the newest batch asked for, in milliseconds; None when it asked for none."""
     ignored: bool = False
     """Whether Spark did not do what a batch had asked for."""
-    looked_us: dict[str, int] = field(default_factory=dict)
+    checked_us: dict[str, int] = field(default_factory=dict)
     """When each source was asked before the batch that is being planned."""
     triggered_us: deque[int] = field(default_factory=lambda: deque(maxlen=_PACE_BATCHES))
 
@@ -92,7 +92,7 @@ class _Query:
             return 0
         times = sorted(self.triggered_us)
         gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
-        return max(round(statistics.median(gaps)), _LEAST_TRIGGER_US)
+        return max(round(statistics.median(gaps)), _MIN_TRIGGER_US)
 
 
 class LiveQueries:
@@ -213,7 +213,7 @@ class LiveQueries:
                 query.triggered_us.append(report.started_us)
             order, pace_us = entry.stream.order(), query.pace_us()
             piled_up = report.started_us <= query.started_us + _PILED_UP_TRIGGERS * max(
-                pace_us, _LEAST_TRIGGER_US
+                pace_us, _MIN_TRIGGER_US
             )
             due_us = query.due_us(report.started_us)
             entry.policy.observe(
@@ -240,7 +240,7 @@ class LiveQueries:
         if mine is None or offered_us is None:
             return start
         bases_us = mine.streams[metric].policy.partitions.bases_us
-        kept = {} if len(bases_us) > _MOST_PARTITIONS else bases_us
+        kept = {} if len(bases_us) > _MAX_PARTITIONS else bases_us
         watermark_ms = None if offered_us == NO_BASE_US else offered_us // SPARK_TICK_US
         # A partition that is new is written down at once: a driver that starts again must not forget it.
         if watermark_ms == start["watermark_ms"] and kept.keys() == start["partitions"].keys():
@@ -254,12 +254,12 @@ class LiveQueries:
         if len(query.seen) < len(query.streams) or len(query.sources) < len(query.streams):
             return None  # an input that has shown nothing yet, or is not known again yet, may be the slow one
         due_us = query.due_us(now_us)
-        looked_us = query.looked_us.get(metric, due_us)
-        query.looked_us[metric] = due_us
+        checked_us = query.checked_us.get(metric, due_us)
+        query.checked_us[metric] = due_us
         wants = []
         for entry in query.streams.values():
             in_force_us = due_us + (query.trigger_us or 0)
-            entry.wanted = entry.policy.wanted(due_us, entry.stream.order(), looked_us, in_force_us)
+            entry.wanted = entry.policy.wanted(due_us, entry.stream.order(), checked_us, in_force_us)
             wants.append(StreamWants(entry.wanted.watermark_us, entry.policy.keys))
         return query.control.offer(wants)
 
@@ -295,7 +295,7 @@ class LiveQueries:
             behind=activity.behind,
             idle=activity.idle,
             ceiling_used_ppm=used_ppm,
-            heard_us=stream.heard_us(),
+            last_contact_us=stream.last_contact_us(),
             pin=order.pin,
         )
 

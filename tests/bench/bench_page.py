@@ -62,9 +62,9 @@ def as_after_a_day(url: str) -> tuple[float, float]:
     upkeep = Upkeep(database, leases, Retention())
     overviews = Overviews(database, leases, Retention(), SkewRule())
     for stream_id in range(1, FILLING.streams + 1):
-        upkeep.look_after(stream_id, 10_000)
+        upkeep.run_upkeep(stream_id, 10_000)
     leases.keep(now=True)
-    assert overviews.turn(END_US, most_seconds=600) == FILLING.streams
+    assert overviews.tick(END_US, max_seconds=600) == FILLING.streams
     kept = time.perf_counter() - began
     leases.stop()
     database.close()

@@ -52,7 +52,7 @@ TRIGGER_US = SECOND
 TARGETS = (990_000, 999_000)
 TIDEMARK = "tidemark"
 
-SLICES_SEEDS = (11, 12)
+GOOD_WINDOWS_SEEDS = (11, 12)
 ROWS_SEEDS = (0, 6, 7, 8, 9)
 ROWS_POLICIES = (TIDEMARK, "aci", "ring:target", "ring:certified")
 SCOPES: tuple[Scope, ...] = ("partition", "global")
@@ -157,7 +157,7 @@ def test_against_hindsight(pool: Executor, capsys: pytest.CaptureFixture[str]) -
 
 def test_timeslices(pool: Executor, capsys: pytest.CaptureFixture[str]) -> None:
     """The same where 99 % of the windows, the first ones too, must have 99 % of their rows each."""
-    jobs = _jobs(SLICES_SEEDS, "timeslices", TARGETS[:1], (TIDEMARK, FIXED_HINDSIGHT))
+    jobs = _jobs(GOOD_WINDOWS_SEEDS, "timeslices", TARGETS[:1], (TIDEMARK, FIXED_HINDSIGHT))
     with capsys.disabled():
         found = _found(pool, jobs, "timeslices")
     _assert_exact(found)
@@ -220,7 +220,7 @@ def judged(job: Job) -> list[Found]:
     for target_ppm in job.targets_ppm:
         setup = replace(asked, target_ppm=target_ppm)
         _, hindsight = fixed_hindsight(arrivals, setup)
-        least_us = clairvoyant(arrivals, setup)
+        min_us = clairvoyant(arrivals, setup)
         for policy in job.policies:
             if policy == FIXED_HINDSIGHT:
                 result = hindsight
@@ -228,7 +228,7 @@ def judged(job: Job) -> list[Found]:
                 result = score(arrivals, setup, run(arrivals, setup, make_policy(policy, setup)))
             assert result.latency_mean_us is not None, f"{source.label}: no window is scored"
             assert hindsight.latency_mean_us is not None
-            assert least_us is not None
+            assert min_us is not None
             assert result.windows_meeting_target is not None
             found.append(
                 Found(
@@ -240,7 +240,7 @@ def judged(job: Job) -> list[Found]:
                     result.windows_meeting_target,
                     result.latency_mean_us,
                     hindsight.latency_mean_us,
-                    least_us,
+                    min_us,
                 )
             )
     return found

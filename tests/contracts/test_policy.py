@@ -12,7 +12,7 @@ import pytest
 from tidemark.models.backtest.setup import Scope, Setup
 from tidemark.models.operators import tumbling
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
-from tidemark.models.policies.greatest_need import DEFAULT_SPAN_US, GreatestNeed
+from tidemark.models.policies.max_need import DEFAULT_SPAN_US, MaxNeed
 from tidemark.models.policies.policy import Decision, Policy, Seen
 
 from support.seen import UNKNOWN_US, drawn_batches
@@ -41,7 +41,7 @@ class Made:
     def policy(self, scale: int = 1) -> Policy:
         """Return a fresh policy; ``scale`` multiplies the times that it is given, not those it observes."""
         if self.name == "max60" and scale != 1:
-            return GreatestNeed(DEFAULT_SPAN_US * scale, scope=self.scope)
+            return MaxNeed(DEFAULT_SPAN_US * scale, scope=self.scope)
         name = f"fixed:{5 * scale}s" if self.name == "fixed:5s" else self.name
         setup = Setup(
             operator=tumbling(f"{10 * scale} s"),

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from tidemark.controller.db import checkpoints
-from tidemark.controller.db.checkpoints import MOST_PAGES
+from tidemark.controller.db.checkpoints import MAX_PAGES
 from tidemark.controller.db.database import Database
 
 from support.controller_app import Controller
@@ -84,9 +84,9 @@ def test_who_still_reads_what_was_keeps_it_and_the_rest_is_moved_later(store: St
 
 def test_where_no_checkpoint_is_taken_a_commit_moves_a_long_log(store: Store) -> None:
     for _ in range(30):
-        store.fill(MOST_PAGES // 20)
+        store.fill(MAX_PAGES // 20)
     assert store.rows() >= 20
-    assert store.log.stat().st_size < 2 * MOST_PAGES * PAGE
+    assert store.log.stat().st_size < 2 * MAX_PAGES * PAGE
 
 
 def test_a_server_takes_them_after_commits_and_ends_them_with_itself(

@@ -56,7 +56,7 @@ def test_a_stream_from_its_first_report_to_an_adopted_bound(controller: Controll
     assert done.recommended is not None
     assert done.recommended.bound_ms == tried.recommended.bound_ms if tried.recommended else None
     client.change_policy("job", "stream", at_once())
-    controller.turn()
+    controller.tick()
     told = client.bound("job", "stream")
     assert told.bound_ms == client.status("job", "stream").published.bound_ms is not None
     acknowledgement = Acknowledgement(
@@ -119,15 +119,17 @@ def test_a_pin_on_everything_has_to_be_asked_for(client: Client) -> None:
 
 
 def test_fields_that_are_not_named_stay_as_they_are(client: Client) -> None:
-    client.change_slo("job", "stream", {"target": "0.9", "latency_cap_ms": 60_000, "yields": "latency"})
+    client.change_slo(
+        "job", "stream", {"target": "0.9", "latency_cap_ms": 60_000, "on_conflict": "exceed_latency_cap"}
+    )
     client.change_slo("job", "stream", {"target": "0.95"})
     slo = client.slo("job", "stream")
     assert slo is not None
-    assert (slo.target, slo.latency_cap_ms, slo.yields) == ("0.95", 60_000, "latency")
+    assert (slo.target, slo.latency_cap_ms, slo.on_conflict) == ("0.95", 60_000, "exceed_latency_cap")
     assert client.change_slo("job", "stream", {"latency_cap_ms": None}).latency_cap_ms is None
-    client.change_policy("job", "stream", {"greatest_bound_ms": 5_000})
-    policy = client.change_policy("job", "stream", {"least_bound_ms": 1_000})
-    assert (policy.least_bound_ms, policy.greatest_bound_ms) == (1_000, 5_000)
+    client.change_policy("job", "stream", {"max_bound_ms": 5_000})
+    policy = client.change_policy("job", "stream", {"min_bound_ms": 1_000})
+    assert (policy.min_bound_ms, policy.max_bound_ms) == (1_000, 5_000)
 
 
 def test_who_changes_what_somebody_else_just_changed_is_told_and_nothing_is_lost(

@@ -131,13 +131,13 @@ def test_what_an_earlier_release_had_in_the_ledger_is_not_added_again(
             select(
                 LedgerRow.key_us,
                 func.sum(LedgerRow.rows),
-                func.sum(LedgerRow.late_least),
-                func.sum(LedgerRow.late_most),
+                func.sum(LedgerRow.late_min),
+                func.sum(LedgerRow.late_max),
             ).group_by(LedgerRow.key_us)
         ).all()
         keys = session.execute(
             select(
-                LedgerKeyRow.key_us, LedgerKeyRow.rows, LedgerKeyRow.late_least, LedgerKeyRow.late_most
+                LedgerKeyRow.key_us, LedgerKeyRow.rows, LedgerKeyRow.late_min, LedgerKeyRow.late_max
             ).order_by(LedgerKeyRow.key_us)
         ).all()
     assert sorted(map(tuple, by_key)) == list(map(tuple, keys))
@@ -160,7 +160,7 @@ def test_what_is_kept_is_of_one_report_and_one_base_and_taken_once() -> None:
 
 def test_what_came_first_goes_first_when_too_much_is_kept() -> None:
     size = counted(0).size
-    reports = CountedReports(most_bytes=3 * size)
+    reports = CountedReports(max_bytes=3 * size)
     for number in range(10):
         reports.add({number: ("digest", counted(number))})
     assert [reports.take(number, "digest", number) is not None for number in range(10)] == [False] * 7 + [

@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from tidemark.controller.bounds.publication import NO_REPORT, OFF
 from tidemark.controller.db.tables import RecommendationRow, StreamRow
-from tidemark.controller.loop import Turn
+from tidemark.controller.loop import Tick
 from tidemark.models.curve import Curve
 from tidemark.models.operators import row_level, tumbling
 from tidemark.models.replay import replay_reports
@@ -66,7 +66,7 @@ def test_a_stream_goes_from_unknown_to_recommended_to_applied(either: Controller
     assert either.get("/bound").json()["generation"] == 1
 
     either.report_all(REPORTS)
-    assert either.turn() == Turn(decided=1, unchanged=0, failed=0)
+    assert either.tick() == Tick(decided=1, unchanged=0, failed=0)
     told = either.get("/bound").json()
     assert (told["mode"], told["generation"]) == ("OnRestart", 2)
     status = either.status()
@@ -98,7 +98,7 @@ def test_a_stream_goes_from_unknown_to_recommended_to_applied(either: Controller
 def test_the_recommendation_meets_the_target_on_the_exact_needs(controller: Controller) -> None:
     controller.put("/slo", TARGET)
     controller.report_all(REPORTS)
-    controller.turn()
+    controller.tick()
     bound_ms = controller.status()["recommended"]["bound_ms"]
     # The first two batches met a filter that knew nothing; the replay counts them as admitted.
     exact = Curve.of_replay(replay_reports(REPORTS), REPORTS[0].operator).at(bound_ms * 1_000)
@@ -116,7 +116,7 @@ def test_the_same_reports_give_the_same_recommendation_in_any_order_and_at_any_t
             controller.clock.now_us += number * 10**15
             controller.put("/slo", {**TARGET, "latency_cap_ms": 60_000})
             controller.report_all(reports)
-            controller.turn()
+            controller.tick()
             recommended = controller.status()["recommended"]
             seen.append((recommended["bound_ms"], recommended["steps"]))
     assert seen[0] == seen[1]
@@ -125,10 +125,10 @@ def test_the_same_reports_give_the_same_recommendation_in_any_order_and_at_any_t
 def test_an_unchanged_stream_costs_nothing(controller: Controller) -> None:
     controller.put("/slo", TARGET)
     controller.report_all(REPORTS)
-    assert controller.turn() == Turn(1, 0, 0)
-    assert controller.turn() == Turn(0, 1, 0)
+    assert controller.tick() == Tick(1, 0, 0)
+    assert controller.tick() == Tick(0, 1, 0)
     controller.report(replace(REPORTS[-1], batch_id=99))
-    assert controller.turn() == Turn(1, 0, 0)
+    assert controller.tick() == Tick(1, 0, 0)
 
 
 def test_a_failing_stream_is_counted_and_does_not_stop_the_others(
@@ -147,7 +147,7 @@ def test_a_failing_stream_is_counted_and_does_not_stop_the_others(
         return recommend(session, stream_id, now_us)
 
     monkeypatch.setattr(decider, "_recommend", broken)
-    assert controller.turn() == Turn(decided=2, unchanged=0, failed=1)
+    assert controller.tick() == Tick(decided=2, unchanged=0, failed=1)
     assert "tidemark_decision_failures_total 1.0" in controller.http.get("/metrics").text
 
 
@@ -180,7 +180,7 @@ def test_a_target_is_a_decimal_string_or_parts_per_million_and_reads_back_as_bot
         ({}, "/target", "required"),
         ({"target": "0.9", "latency_cap_ms": -1}, "/latency_cap_ms", "greater than or equal to 0"),
         ({"target": "0.9", "latency_cap_ms": 1.5}, "/latency_cap_ms", "integer"),
-        ({"target": "0.9", "yields": "both"}, "/yields", "'completeness'"),
+        ({"target": "0.9", "on_conflict": "both"}, "/yields", "'completeness'"),
         ({"target": "0.9", "horizon": 1}, "/horizon", "nexpected"),
     ],
     ids=str,
@@ -200,7 +200,7 @@ def test_a_bad_slo_is_refused_with_a_clear_sentence(
 def test_if_match_lets_only_the_current_version_be_replaced(controller: Controller, what: str) -> None:
     bodies: list[Any] = [TARGET, {"target": "0.8"}, {"target": "0.7"}]
     if what == "policy":
-        bodies = [{"least_bound_ms": number} for number in (1, 2, 3)]
+        bodies = [{"min_bound_ms": number} for number in (1, 2, 3)]
     absent = controller.put(f"/{what}", bodies[0], headers={"If-Match": '"1"'})
     assert (absent.status_code, absent.json()["type"]) == (412, "urn:tidemark:problem:precondition-failed")
     assert controller.get().status_code == 404
@@ -230,17 +230,17 @@ def test_a_mode_that_there_is_not_is_refused_and_says_which_there_are(controller
 def test_an_empty_range_of_bounds_is_refused_and_the_default_policy_only_watches(
     controller: Controller,
 ) -> None:
-    assert controller.put("/policy", {"least_bound_ms": 9, "greatest_bound_ms": 8}).status_code == 422
+    assert controller.put("/policy", {"min_bound_ms": 9, "max_bound_ms": 8}).status_code == 422
     controller.report(REPORTS[0])
     assert controller.get("/policy").json() == {
         "mode": "Off",
-        "least_bound_ms": 0,
-        "greatest_bound_ms": None,
+        "min_bound_ms": 0,
+        "max_bound_ms": None,
         "directions": ["Widen", "Narrow"],
         "margin_ppm": 0,
-        "dwell_ms": 3_600_000,
-        "most_narrowings_a_day": None,
-        "most_narrowing_ppm": 500_000,
+        "cooldown_ms": 3_600_000,
+        "max_narrowings_a_day": None,
+        "max_narrowing_ppm": 500_000,
         "evidence_ms": 3_600_000,
         "evidence_windows": 100,
         "freeze_windows": [],
@@ -273,7 +273,7 @@ def test_a_generation_grows_exactly_when_mode_or_bound_change_and_names_one_answ
     seen: dict[int, tuple[str, int | None, str]] = {}
     order: list[int] = []
 
-    def look() -> None:
+    def snapshot() -> None:
         told = controller.get("/bound").json()
         answer = (told["mode"], told["bound_ms"], told["reason"])
         if order and order[-1] == told["generation"]:
@@ -285,14 +285,14 @@ def test_a_generation_grows_exactly_when_mode_or_bound_change_and_names_one_answ
         order.append(told["generation"])
 
     controller.report(REPORTS[0])
-    look()
+    snapshot()
     steps: list[Report | tuple[str, Any]] = [
         ("/slo", TARGET),
         ("/policy", at_once()),
         *REPORTS[1:],
-        ("/policy", at_once(greatest_bound_ms=20_000)),
+        ("/policy", at_once(max_bound_ms=20_000)),
         ("/policy", at_once("Off")),
-        ("/policy", at_once(greatest_bound_ms=20_000)),
+        ("/policy", at_once(max_bound_ms=20_000)),
         ("/slo", {"target": "0.5"}),
     ]
     for step in steps:
@@ -300,8 +300,8 @@ def test_a_generation_grows_exactly_when_mode_or_bound_change_and_names_one_answ
             assert controller.put(*step).status_code == 200
         else:
             controller.report(step)
-            controller.turn()
-        look()
+            controller.tick()
+        snapshot()
     assert order[0] == 0
     assert controller.get("/bound").json()["bound_ms"] < 20_000
 
@@ -310,9 +310,9 @@ def test_a_limit_of_the_policy_holds_from_the_moment_it_is_set(controller: Contr
     controller.put("/slo", TARGET)
     controller.put("/policy", at_once())
     controller.report_all(REPORTS)
-    controller.turn()
+    controller.tick()
     assert controller.get("/bound").json()["bound_ms"] > 20_000
-    controller.put("/policy", at_once(greatest_bound_ms=12_000))
+    controller.put("/policy", at_once(max_bound_ms=12_000))
     assert controller.get("/bound").json()["bound_ms"] == 12_000
 
 
@@ -320,7 +320,7 @@ def test_mode_off_takes_the_bound_back_at_once(controller: Controller) -> None:
     controller.put("/slo", TARGET)
     controller.put("/policy", at_once())
     controller.report_all(REPORTS)
-    controller.turn()
+    controller.tick()
     controller.put("/policy", at_once("Off"))
     told = controller.get("/bound").json()
     assert (told["mode"], told["bound_ms"], told["reason"]) == ("Off", None, OFF)
@@ -330,7 +330,7 @@ def test_a_bound_once_published_is_held_when_the_evidence_no_longer_suffices(con
     controller.put("/slo", TARGET)
     controller.put("/policy", at_once())
     controller.report_all(REPORTS)
-    controller.turn()
+    controller.tick()
     before = controller.get("/bound").json()
     controller.put("/slo", {"target": "0.999999"})
     assert "NotEnoughEvidence" in conditions(controller)
@@ -342,7 +342,7 @@ def test_a_bound_once_published_is_held_when_the_evidence_no_longer_suffices(con
 
 def test_without_an_slo_nothing_is_recommended_and_that_is_said(controller: Controller) -> None:
     controller.report_all(REPORTS)
-    assert controller.turn() == Turn(0, 0, 0)
+    assert controller.tick() == Tick(0, 0, 0)
     status = controller.status()
     assert (status["recommended"], status["slo"]) == (None, None)
     assert conditions(controller) == {"NoSlo"}
@@ -351,7 +351,7 @@ def test_without_an_slo_nothing_is_recommended_and_that_is_said(controller: Cont
 def test_too_little_evidence_is_said_and_not_guessed(controller: Controller) -> None:
     controller.put("/slo", {"target": "0.999"})
     controller.report_all(REPORTS[:4])
-    controller.turn()
+    controller.tick()
     status = controller.status()
     assert status["recommended"]["bound_ms"] is None
     assert status["recommended"]["generation"] is None
@@ -387,7 +387,7 @@ def test_under_a_contradicted_declaration_nothing_is_judged_nor_recommended_unti
     wrong = [replace(report, contradiction=why) for report in reports[:10]]
     controller.put("/slo", {"target": "0.9"})
     controller.report_all(wrong)
-    controller.turn()
+    controller.tick()
     status = controller.status()
     found = {condition["type"]: condition["detail"] for condition in status["conditions"]}
     assert found["OperatorContradicted"].startswith(why)
@@ -407,8 +407,8 @@ def test_rows_that_were_not_counted_are_between_least_and_most(controller: Contr
     controller.report_all(short)
     told = controller.status()["completeness"]
     assert (told["unjudged_rows"], told["exact"]) == (50, False)
-    assert told["least_ppm"] == (told["rows"] - told["late_most"]) * 1_000_000 // 500
-    assert told["most_ppm"] == (500 - told["late_least"]) * 1_000_000 // 500
+    assert told["min_ppm"] == (told["rows"] - told["late_max"]) * 1_000_000 // 500
+    assert told["max_ppm"] == (500 - told["late_min"]) * 1_000_000 // 500
     assert "RowsNotCounted" in conditions(controller)
 
 
@@ -433,10 +433,10 @@ def test_a_cap_that_completeness_breaks_is_a_conflict_and_the_bound_in_use_is_he
 ) -> None:
     controller.put("/slo", {**TARGET, "latency_cap_ms": 1})
     controller.report_all(REPORTS)
-    controller.turn()
+    controller.tick()
     assert controller.status()["recommended"]["bound_ms"] is None
     assert "ConstraintsConflict" in conditions(controller)
-    controller.put("/slo", {**TARGET, "latency_cap_ms": 1, "yields": "latency"})
+    controller.put("/slo", {**TARGET, "latency_cap_ms": 1, "on_conflict": "exceed_latency_cap"})
     assert controller.status()["recommended"]["bound_ms"] > 20_000
     assert "ConstraintsConflict" in conditions(controller)
 
@@ -445,7 +445,7 @@ def test_a_margin_that_crosses_the_cap_is_a_conflict_that_says_so(controller: Co
     """The rows' own bound is within the cap; with the margin on top it is above, and nothing is named to yield."""
     controller.report_all(query_reports(exponential_batches(300, 8, slow=3)))
     controller.put("/slo", {"target": "0.9"})
-    controller.turn()
+    controller.tick()
     asked_ms = controller.status()["recommended"]["bound_ms"]
     (point,) = controller.get("/curve", params={"bound_ms": asked_ms}).json()["points"]
     controller.put("/slo", {"target": "0.9", "latency_cap_ms": point["latency_wall_ms"] + 1})
@@ -463,7 +463,7 @@ def test_a_margin_that_crosses_the_cap_is_a_conflict_that_says_so(controller: Co
 def test_a_chain_that_an_earlier_release_wrote_is_read(controller: Controller) -> None:
     controller.put("/slo", TARGET)
     controller.report_all(REPORTS)
-    controller.turn()
+    controller.tick()
     with controller.service.database.write() as session:
         row = session.scalars(select(RecommendationRow)).one()
         row.steps = json.dumps([["quantile", 7, "why"], ["latency cap", None, "above the cap"]])
@@ -538,7 +538,7 @@ def test_windows_that_had_ended_before_the_query_began_are_no_latency_of_any_bou
     controller.put("/slo", TARGET)
     controller.report_all([replace(report, started_us=report.started_us + year_us) for report in reports])
     controller.clock.now_us = START_US + year_us + 60_000_000
-    controller.turn()
+    controller.tick()
 
     (point,) = controller.get("/curve", params={"bound_ms": 0}).json()["points"]
     transition = controller.status()["transition"]

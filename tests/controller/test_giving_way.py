@@ -20,7 +20,7 @@ REPORTS = query_reports([[("p", START_US + batch * SECOND)] for batch in range(3
 def test_it_waits_until_the_reports_that_wait_are_committed(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_commit, "MOST_WAY_SECONDS", 2 * PATIENCE_S)
+    monkeypatch.setattr(group_commit, "MAX_WAY_SECONDS", 2 * PATIENCE_S)
     reports = controller.service.reports
     reports._gave_way = 0.0  # long ago
     begun, wait = threading.Event(), reports._idle.wait
@@ -48,7 +48,7 @@ def test_it_waits_until_the_reports_that_wait_are_committed(
 def test_reports_that_never_end_hold_it_up_for_a_moment_only(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_commit, "MOST_WAY_SECONDS", 0.01)
+    monkeypatch.setattr(group_commit, "MAX_WAY_SECONDS", 0.01)
     with controller.service.database.write():
         future = controller.service.reports.take(REPORTS[0])
         controller.service.reports.give_way()
@@ -75,16 +75,14 @@ def test_it_waits_no_longer_than_its_last_piece_took(
     for took in (5.0, 0.002, 0.02, 1.0):
         now[0] += took
         reports.give_way()
-    assert waited == pytest.approx(
-        [group_commit.MOST_WAY_SECONDS, 0.002, 0.02, group_commit.MOST_WAY_SECONDS]
-    )
+    assert waited == pytest.approx([group_commit.MAX_WAY_SECONDS, 0.002, 0.02, group_commit.MAX_WAY_SECONDS])
 
 
 def test_nothing_waits_where_there_are_no_reports(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the server stopped, too: what still works then must not wait at each piece."""
-    monkeypatch.setattr(group_commit, "MOST_WAY_SECONDS", 0)
+    monkeypatch.setattr(group_commit, "MAX_WAY_SECONDS", 0)
     reports = controller.service.reports
     for report in REPORTS:
         reports.take(report).result(30)
@@ -107,7 +105,7 @@ def test_decisions_upkeep_and_looks_give_way_before_each_piece(controller: Contr
     service.overviews._give_way = service.ticker._upkeep._give_way = give_way
     run_once(service.database, service.decider, service.loop, controller.clock(), give_way)
     assert len(given) == 1
-    service.overviews.look(1, controller.clock())
+    service.overviews.snapshot(1, controller.clock())
     assert len(given) == 4
     service.ticker._upkeep.step(1)
     assert len(given) == 5

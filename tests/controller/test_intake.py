@@ -59,7 +59,7 @@ def ledger_of(controller: Controller) -> dict[tuple[str, int], tuple[int, int, i
     count_by_partition(controller.service.database)
     with controller.service.database.read() as session:
         return {
-            (row.partition, row.key_us): (row.rows, row.late_least, row.late_most)
+            (row.partition, row.key_us): (row.rows, row.late_min, row.late_max)
             for row in session.scalars(select(LedgerRow))
         }
 
@@ -162,7 +162,7 @@ def test_ledger_and_needs_are_the_same_whatever_the_order_and_the_repeats(
             assert shuffled.report(report).status_code in {200, 201}
         ordered.report_all(reports)
         wanted = {
-            cell: (tally.rows, tally.late_least, tally.late_most) for cell, tally in expected.tallies.items()
+            cell: (tally.rows, tally.late_min, tally.late_max) for cell, tally in expected.tallies.items()
         }
         assert ledger_of(shuffled) == ledger_of(ordered) == wanted
         assert needs_of(shuffled) == needs_of(ordered)
@@ -184,8 +184,8 @@ def test_keys_that_are_no_windows_are_kept_by_the_minute_and_no_row_is_lost(
     total = expected.completeness()
     assert tuple(map(sum, zip(*stored.values(), strict=True))) == (
         total.rows,
-        total.late_least,
-        total.late_most,
+        total.late_min,
+        total.late_max,
     )
 
 
@@ -199,8 +199,8 @@ def test_the_sums_of_reports_stream_and_ledger_agree(controller: Controller) -> 
     by_key: dict[int, tuple[int, ...]] = {}
     for (_, key_us), counts in cells.items():
         by_key[key_us] = tuple(map(sum, zip(by_key.get(key_us, (0, 0, 0)), counts, strict=True)))
-    assert {row.key_us: (row.rows, row.late_least, row.late_most) for row in keys} == by_key
-    for name, of_cell in (("pairs", "rows"), ("late_least", "late_least"), ("late_most", "late_most")):
+    assert {row.key_us: (row.rows, row.late_min, row.late_max) for row in keys} == by_key
+    for name, of_cell in (("pairs", "rows"), ("late_min", "late_min"), ("late_max", "late_max")):
         sums = {
             getattr(stream, name),
             sum(getattr(row, name) for row in reports),
@@ -230,7 +230,7 @@ def test_an_acknowledgement_is_taken_once_and_before_the_first_report_too(contro
 # -- refusals ------------------------------------------------------------------------------------------------------
 
 GOOD = to_json_object(query_reports(exponential_batches(3, 8))[2])
-OPTIONAL = {"given_up_reports", "start_us", "future_rows", "append_delay", "live", "contradiction"}
+OPTIONAL = {"dropped_reports", "start_us", "future_rows", "append_delay", "live", "contradiction"}
 NULLABLE = {
     "generation",
     "late_watermark_ms",

@@ -37,7 +37,7 @@ def test_sums_are_those_of_the_reports_whether_they_are_counted_in_slots_or_not(
         controller.clock.now_us = reports[-1].started_us + 10 * SECOND
         controller.report_all(reports[:looked])
         if looked:
-            controller.look()
+            controller.snapshot()
         controller.report_all(reports[looked:])
         now_us = controller.clock.now_us
         with controller.service.database.read() as session:
@@ -50,7 +50,7 @@ def test_sums_are_those_of_the_reports_whether_they_are_counted_in_slots_or_not(
         narrow = [row for row in rows if row.seen_us >= start_us]
         wide = [row for row in rows if row.seen_us >= widest_us]
         assert sum(row.pairs for row in narrow) <= counted.judged <= sum(row.pairs for row in wide)
-        assert sum(row.late_most for row in narrow) <= counted.late <= sum(row.late_most for row in wide)
+        assert sum(row.late_max for row in narrow) <= counted.late <= sum(row.late_max for row in wide)
     recent = [row for row in rows if row.seen_us >= now_us - QUARTER_US]
     assert found.judged == sum(row.pairs for row in recent)
     assert found.uncounted_rows == sum(row.uncounted_rows for row in recent) > 0

@@ -22,7 +22,7 @@ from tidemark.controller.db.tables import (
 )
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.errors import LeaseLostError
-from tidemark.controller.loop import Turn, run_once
+from tidemark.controller.loop import Tick, run_once
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper, share_out
 from tidemark.controller.replicas.lease_store import (
     SHARDS,
@@ -246,7 +246,7 @@ def test_a_decision_whose_lease_was_taken_over_meanwhile_writes_nothing_and_is_c
         steady.now += 60
         heir.keep(now=True)
         assert heir.held == SHARDS
-        assert controller.turn() == Turn(decided=0, unchanged=1, failed=0)
+        assert controller.tick() == Tick(decided=0, unchanged=1, failed=0)
         assert stored(database) == before
         assert "tidemark_decisions_refused_total 1.0" in controller.http.get("/metrics").text
 
@@ -318,8 +318,8 @@ def test_what_another_process_decides_is_left_to_it_by_turns_and_by_writes(url: 
         assert other.held == SHARDS
         assert controller.put("/slo", {"target": "0.9"}).status_code == 200
         assert controller.status()["recommended"] is None
-        turn = run_once(service.database, service.decider, service.loop, controller.clock())
-        assert turn == Turn(decided=0, unchanged=1, failed=0)
+        tick = run_once(service.database, service.decider, service.loop, controller.clock())
+        assert tick == Tick(decided=0, unchanged=1, failed=0)
         assert Decider(service.database, other).decide(1, controller.clock())
         assert controller.http.get(STREAM).json()["recommended"]["current"] is True
         with service.database.read() as session:

@@ -38,7 +38,7 @@ STATE = LiveState(
     behind=("3",),
     idle=("0", "2"),
     ceiling_used_ppm=500_000,
-    heard_us=START_US,
+    last_contact_us=START_US,
 )
 
 
@@ -184,9 +184,9 @@ def test_restart_is_told_what_onrestart_is(controller: Controller) -> None:
 
 def test_a_live_job_is_told_its_envelope_and_the_recommended_bound(either: Controller) -> None:
     either.put("/slo", {**TARGET, "latency_cap_ms": 90_000})
-    either.put("/policy", at_once("Live", greatest_bound_ms=50_000))
+    either.put("/policy", at_once("Live", max_bound_ms=50_000))
     either.report_all(REPORTS)
-    either.turn()
+    either.tick()
     told = bound(either)
     assert (told["mode"], told["pin"]) == ("Live", None)
     assert told["bound_ms"] == either.status()["recommended"]["bound_ms"]
@@ -194,30 +194,32 @@ def test_a_live_job_is_told_its_envelope_and_the_recommended_bound(either: Contr
     assert told["envelope"] == {
         "target_ppm": 900_000,
         "latency_cap_ms": 90_000,
-        "least_bound_ms": None,
-        "greatest_bound_ms": 50_000,
+        "min_bound_ms": None,
+        "max_bound_ms": 50_000,
     }
 
 
 def test_without_an_slo_the_envelope_has_no_target_and_partitions_keep_to_the_bound(
     controller: Controller,
 ) -> None:
-    controller.put("/policy", at_once("Live", least_bound_ms=1_000))
+    controller.put("/policy", at_once("Live", min_bound_ms=1_000))
     told = bound(controller)
     assert told["envelope"] == {
         "target_ppm": None,
         "latency_cap_ms": None,
-        "least_bound_ms": 1_000,
-        "greatest_bound_ms": None,
+        "min_bound_ms": 1_000,
+        "max_bound_ms": None,
     }
     assert told["bound_ms"] is None
 
 
-@pytest.mark.parametrize(("yields", "cap_ms"), [(None, 9), ("completeness", 9), ("latency", None)])
+@pytest.mark.parametrize(
+    ("on_conflict", "cap_ms"), [(None, 9), ("miss_target", 9), ("exceed_latency_cap", None)]
+)
 def test_a_cap_that_yields_to_completeness_is_no_limit_of_the_fast_policy(
-    yields: Any, cap_ms: int | None
+    on_conflict: Any, cap_ms: int | None
 ) -> None:
-    slo = Slo(target_ppm=990_000, latency_cap_ms=9, yields=yields)
+    slo = Slo(target_ppm=990_000, latency_cap_ms=9, on_conflict=on_conflict)
     answer = answer_for(Policy(mode="Live"), 7, "because", envelope_for(Policy(mode="Live"), slo))
     assert answer.envelope == Envelope(target_ppm=990_000, latency_cap_ms=cap_ms)
 
@@ -228,9 +230,9 @@ def test_every_change_of_the_envelope_is_a_new_generation_and_nothing_else_is(co
         ("/slo", TARGET, 1),
         ("/slo", {**TARGET, "horizon_ms": 60_000}, 0),
         ("/slo", {**TARGET, "latency_cap_ms": 60_000}, 1),
-        ("/policy", at_once("Live", least_bound_ms=5), 1),
-        ("/policy", at_once("Live", least_bound_ms=5), 0),
-        ("/policy", at_once(least_bound_ms=5), 1),
+        ("/policy", at_once("Live", min_bound_ms=5), 1),
+        ("/policy", at_once("Live", min_bound_ms=5), 0),
+        ("/policy", at_once(min_bound_ms=5), 1),
         ("/slo", TARGET, 0),
     ]
     for path, body, more in steps:
@@ -258,7 +260,7 @@ def test_only_live_has_an_envelope_and_only_a_ceiling_gives_a_pinned_job_a_bound
 
 
 def test_what_the_fast_policy_did_is_shown_as_of_the_newest_batch(either: Controller) -> None:
-    delay = AppendDelay(rows=40, least_us=-1_500, mean_us=20_999, most_us=3_000_000, by_broker=True)
+    delay = AppendDelay(rows=40, min_us=-1_500, mean_us=20_999, max_us=3_000_000, by_broker=True)
     either.report_all([*REPORTS[:-1], replace(REPORTS[-1], live=STATE, append_delay=delay)])
     status = either.status()
     assert status["live"] == {
@@ -270,14 +272,14 @@ def test_what_the_fast_policy_did_is_shown_as_of_the_newest_batch(either: Contro
         "idle": ["0", "2"],
         "idle_partitions": 2,
         "reason": "rows that are missing are waited for",
-        "heard_us": START_US,
+        "last_contact_us": START_US,
         "pin": None,
     }
     assert status["append_delay"] == {
         "rows": 40,
-        "least_ms": -2,
+        "min_ms": -2,
         "mean_ms": 20,
-        "most_ms": 3_000,
+        "max_ms": 3_000,
         "by_broker": True,
     }
 
@@ -345,7 +347,7 @@ def test_a_live_job_that_has_heard_the_newest_word_need_not_acknowledge_it(contr
     controller.clock.now_us += SECOND
     controller.put("/slo", {"target": "0.8"})
     assert "BoundNotAcknowledged" in conditions(controller)
-    controller.report(replace(REPORTS[0], live=replace(STATE, heard_us=controller.clock.now_us)))
+    controller.report(replace(REPORTS[0], live=replace(STATE, last_contact_us=controller.clock.now_us)))
     assert "BoundNotAcknowledged" not in conditions(controller)
 
 
@@ -361,10 +363,10 @@ def test_the_rows_that_a_target_takes_are_part_of_the_evidence(controller: Contr
     [
         ({"live": {**asdict(STATE), "ceiling_ms": 2**62}}, "/live/ceiling_ms"),
         ({"live": {**asdict(STATE), "control_ms": -(2**62)}}, "/live/control_ms"),
-        ({"live": {**asdict(STATE), "heard_us": 2**62}}, "/live/heard_us"),
+        ({"live": {**asdict(STATE), "last_contact_us": 2**62}}, "/live/last_contact_us"),
         ({"live": {**asdict(STATE), "more": 1}}, "/live/more"),
         (
-            {"append_delay": {"rows": 1, "least_us": 3, "mean_us": 2, "most_us": 4, "by_broker": False}},
+            {"append_delay": {"rows": 1, "min_us": 3, "mean_us": 2, "max_us": 4, "by_broker": False}},
             "/append_delay/mean_us",
         ),
         (

@@ -129,7 +129,7 @@ def test_lines_of_the_decision_loop_carry_the_stream_and_no_request(
 
     monkeypatch.setattr(controller.service.decider, "decide", broken)
     with captured() as stream:
-        controller.turn()
+        controller.tick()
     told = [(line["job"], line["stream"], "request_id" in line) for line in lines(stream)]
     assert told == [("job", "stream", False), ("shop", "clicks", False)]
 

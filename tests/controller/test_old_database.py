@@ -10,6 +10,7 @@ from alembic import command
 from sqlalchemy import MetaData, Table, create_engine, func, inspect, select, text
 
 from tidemark.controller.db.database import Database, _migrations
+from tidemark.controller.db.migrations.versions.v0011_plain_names import COLUMNS
 from tidemark.controller.db.tables import NeedSketchRow, RollupRow
 
 from support.controller_app import Controller
@@ -53,7 +54,11 @@ def copy_to_first(new_url: str, old_url: str) -> dict[str, int]:
             if table.name == "alembic_version":
                 continue
             now = Table(table.name, MetaData(), autoload_with=source)
-            rows = reading.execute(select(*(now.c[column.name] for column in table.columns))).mappings().all()
+            names = COLUMNS.get(table.name, {})
+            columns = (
+                now.c[names.get(column.name, column.name)].label(column.name) for column in table.columns
+            )
+            rows = reading.execute(select(*columns)).mappings().all()
             writing.execute(table.insert(), [dict(row) for row in rows])
             copied[table.name] = len(rows)
             if target.dialect.name == "postgresql" and "id" in table.columns:
@@ -98,7 +103,7 @@ def test_a_database_of_the_first_migration_opens_with_its_data_and_goes_on(
         assert controller.put("/slo", {"target": "0.9"}).status_code == 200
         assert controller.put("/policy", at_once()).status_code == 200
         controller.report_all(REPORTS[:20])
-        controller.turn()
+        controller.tick()
         bound = controller.get("/bound").json()
         controller.http.post(
             "/v1/jobs/job/streams/stream/acks",
@@ -132,9 +137,9 @@ def test_a_database_of_the_first_migration_opens_with_its_data_and_goes_on(
         # What was told before is known, and what comes is counted on top of it, once.
         assert controller.report(REPORTS[3]).json()["duplicate"] is True
         controller.report_all(REPORTS[20:])
-        controller.turn()
+        controller.tick()
         controller.clock.now_us += 600 * SECOND
-        while controller.service.ticker._upkeep.turn(controller.clock()):
+        while controller.service.ticker._upkeep.tick(controller.clock()):
             controller.clock.now_us += 60 * SECOND
         with Controller(f"sqlite:///{tmp_path / 'plain.db'}") as plain:
             assert plain.put("/slo", {"target": "0.9"}).status_code == 200

@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 
 from tidemark.controller.app import create_app
-from tidemark.controller.loop import Turn, run_once
+from tidemark.controller.loop import Tick, run_once
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
 from tidemark.models.backtest.run import run
@@ -56,7 +56,7 @@ class Server:
         answer = self.http.post(f"{STREAM}/reports", json=to_json_object(report))
         assert answer.status_code == 201, answer.text
 
-    def turn(self) -> Turn:
+    def tick(self) -> Tick:
         return run_once(self.service.database, self.service.decider, self.service.loop, self.clock())
 
     def recommended(self) -> Told:
@@ -76,7 +76,7 @@ def serving(folder: Path) -> Iterator[Server]:
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
-        until(lambda: server.started and app.state.service.ticker.turns, "the first tick", pause_s=0.005)
+        until(lambda: server.started and app.state.service.ticker.ticks, "the first tick", pause_s=0.005)
         port = server.servers[0].sockets[0].getsockname()[1]
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as http:
             yield Server(http, app.state.service, clock)
@@ -142,7 +142,7 @@ STREAMS: dict[str, Callable[[], list[Report]]] = {
 }
 SLOS = (
     Slo(target_ppm=900_000, horizon_ms=300_000),
-    Slo(target_ppm=980_000, latency_cap_ms=8_000, yields="completeness", horizon_ms=240_000),
+    Slo(target_ppm=980_000, latency_cap_ms=8_000, on_conflict="miss_target", horizon_ms=240_000),
 )
 
 
@@ -154,10 +154,10 @@ def test_the_same_reports_are_decided_alike_by_the_running_server_and_without_it
     names: set[str] = set()
     for number, (make, slo) in enumerate((make, slo) for make in STREAMS.values() for slo in SLOS):
         (tmp_path / str(number)).mkdir()
-        reports, policy = make(), Policy(least_bound_ms=100, greatest_bound_ms=120_000)
+        reports, policy = make(), Policy(min_bound_ms=100, max_bound_ms=120_000)
         with serving(tmp_path / str(number)) as server:
             server.put("slo", _slo_body(slo))
-            server.put("policy", {"least_bound_ms": 100, "greatest_bound_ms": 120_000})
+            server.put("policy", {"min_bound_ms": 100, "max_bound_ms": 120_000})
             evidence = StreamEvidence(slo, policy)
             for position, report in enumerate(reports):
                 server.clock.now_us = report.started_us + RECEIVED_LATER_US
@@ -167,7 +167,7 @@ def test_the_same_reports_are_decided_alike_by_the_running_server_and_without_it
                     continue
                 # Sometimes the tick is late.
                 server.clock.now_us += [0, SECOND, 900 * SECOND][position // 4 % 3]
-                assert server.turn() == Turn(1, 0, 0)
+                assert server.tick() == Tick(1, 0, 0)
                 told = server.recommended()
                 assert plain(evidence.decide(server.clock.now_us)) == told
                 decisions += 1
@@ -188,7 +188,7 @@ def _slo_body(slo: Slo) -> dict[str, Any]:
     return {
         "target": slo.target_ppm,
         "latency_cap_ms": slo.latency_cap_ms,
-        "yields": slo.yields,
+        "on_conflict": slo.on_conflict,
         "horizon_ms": slo.horizon_ms,
     }
 
@@ -247,7 +247,7 @@ def test_the_backtest_decides_what_the_running_server_decides(
         for report, told in zip(reports, listening.told, strict=False):
             server.clock.now_us = report.started_us
             server.report(report)
-            server.turn()
+            server.tick()
             assert server.recommended() == told, f"batch {report.batch_id}"
     with capsys.disabled():
         print(

@@ -57,8 +57,8 @@ def events(controller: Controller) -> list[tuple[str, int]]:
 def test_a_partition_made_skewed_is_told_everywhere_with_what_it_costs(either: Controller) -> None:
     either.put("/slo", {"target": "0.95"})
     either.report_all(REPORTS)
-    either.turn()
-    either.look()
+    either.tick()
+    either.snapshot()
     page = either.get("/partitions").json()
     rows = {row["partition"]: row for row in page["partitions"]}
     assert [name for name, row in rows.items() if row["skewed"]] == ["3"]
@@ -90,7 +90,7 @@ def test_a_partition_made_skewed_is_told_everywhere_with_what_it_costs(either: C
 def test_partitions_that_are_alike_are_not_told(either: Controller) -> None:
     either.put("/slo", {"target": "0.95"})
     either.report_all(FINE)
-    either.look()
+    either.snapshot()
     assert not any(row["skewed"] for row in partitions(either).values())
     assert "PartitionSkewed" not in conditions(either)
     assert events(either) == []
@@ -98,13 +98,13 @@ def test_partitions_that_are_alike_are_not_told(either: Controller) -> None:
 
 def test_two_partitions_are_never_told_apart(controller: Controller) -> None:
     controller.report_all(query_reports(exponential_batches(40, 400, slow=1, partitions=2)))
-    controller.look()
+    controller.snapshot()
     assert not any(row["skewed"] for row in partitions(controller).values())
 
 
 def test_a_stream_without_an_slo_is_looked_at_too(controller: Controller) -> None:
     controller.report_all(REPORTS)
-    controller.look()
+    controller.snapshot()
     page = controller.get("/partitions").json()
     assert page["share_ppm"] == 990_000
     assert [row["partition"] for row in page["partitions"] if row["skewed"]] == ["3"]
@@ -118,8 +118,8 @@ def test_a_partition_heals_when_its_late_rows_have_left_the_horizon_and_that_is_
 ) -> None:
     either.put("/slo", {"target": "0.95", "horizon_ms": 120_000})
     either.report_all(REPORTS)
-    either.look()
-    either.look()
+    either.snapshot()
+    either.snapshot()
     later = [
         replace(
             report,
@@ -136,7 +136,7 @@ def test_a_partition_heals_when_its_late_rows_have_left_the_horizon_and_that_is_
         for report in FINE
     ]
     either.report_all(later)
-    either.look()
+    either.snapshot()
     rows = partitions(either)
     assert not any(row["skewed"] for row in rows.values())
     assert rows["3"]["skewed_us"] is None
@@ -146,11 +146,11 @@ def test_a_partition_heals_when_its_late_rows_have_left_the_horizon_and_that_is_
 
 def test_a_look_that_finds_nothing_new_writes_no_event_and_keeps_since_when(controller: Controller) -> None:
     controller.report_all(REPORTS)
-    controller.look()
+    controller.snapshot()
     since = partitions(controller)["3"]["skewed_us"]
     for _ in range(3):
         controller.clock.now_us += 60 * SECOND
-        controller.look()
+        controller.snapshot()
     assert partitions(controller)["3"]["skewed_us"] == since
     assert events(controller) == [("PartitionSkewed", 1)]
 
@@ -158,7 +158,7 @@ def test_a_look_that_finds_nothing_new_writes_no_event_and_keeps_since_when(cont
 def test_thresholds_are_set_from_outside(database_url: str) -> None:
     with Controller(database_url, skew_amount_ms=60_000) as controller:
         controller.report_all(REPORTS)
-        controller.look()
+        controller.snapshot()
         rows = partitions(controller)
     assert rows["3"]["costs_ms"] > 20_000
     assert not rows["3"]["skewed"]
@@ -167,7 +167,7 @@ def test_thresholds_are_set_from_outside(database_url: str) -> None:
 def test_a_restart_and_another_process_show_what_was_seen_before(either: Controller, tmp_path: Path) -> None:
     either.put("/slo", {"target": "0.95"})
     either.report_all(REPORTS)
-    either.look()
+    either.snapshot()
     paths = [
         "/v1/fleet",
         "/v1/jobs/job/streams/stream/partitions",
@@ -198,14 +198,14 @@ def test_idle_behind_and_gone_partitions_are_told_apart(controller: Controller) 
         batches.append(rows)
     controller.put("/slo", {"target": "0.9"})
     controller.report_all(query_reports(batches, bound_ms=5_000))
-    controller.look()
+    controller.snapshot()
     states = {name: row["state"] for name, row in partitions(controller).items()}
     assert states == {"a": "Active", "b": "Active", "c": "Idle", "d": "Behind"}
     (row,) = controller.http.get("/v1/fleet").json()["streams"]
     assert row["partitions"] == {"total": len(names), "idle": 1, "behind": 1, "skewed": 1, "future": 0}
     assert "PartitionsSilent" in row["alerts"]
     controller.put("/slo", {"target": "0.9", "horizon_ms": 60_000})
-    controller.look()
+    controller.snapshot()
     assert partitions(controller)["c"]["state"] == "Gone"
     (row,) = controller.http.get("/v1/fleet").json()["streams"]
     assert row["partitions"]["total"] == len(names) - 1
@@ -214,7 +214,7 @@ def test_idle_behind_and_gone_partitions_are_told_apart(controller: Controller) 
 def test_in_live_the_driver_says_what_is_behind_and_what_is_idle(controller: Controller) -> None:
     live = LiveState(ceiling_ms=5_000, control_ms=None, reason="r", behind=("2",), idle=("5",))
     controller.report_all([*REPORTS[:-1], replace(REPORTS[-1], live=live)])
-    controller.look()
+    controller.snapshot()
     states = {name: row["state"] for name, row in partitions(controller).items()}
     # Number 3 trails by 30 s, but in Live the plan's bound is only the ceiling.
     assert states == {**dict.fromkeys("013467", "Active"), "2": "Behind", "5": "Idle"}
@@ -226,7 +226,7 @@ def test_partitions_with_rows_dated_ahead_are_marked_within_the_horizon(controll
         replace(part, future_rows=3) if part.partition == "6" else part for part in newest.partitions
     )
     controller.report_all([*REPORTS[:-1], replace(newest, partitions=ahead)])
-    controller.look()
+    controller.snapshot()
     assert [name for name, row in partitions(controller).items() if row["future"]] == ["6"]
     (row,) = controller.http.get("/v1/fleet").json()["streams"]
     assert row["partitions"]["future"] == 1
@@ -239,13 +239,13 @@ def test_partitions_with_rows_dated_ahead_are_marked_within_the_horizon(controll
 def test_what_is_new_is_looked_at_soon_and_the_rest_once_a_minute(controller: Controller) -> None:
     overviews, clock = controller.service.overviews, controller.clock
     controller.report_all(REPORTS[:10])
-    assert overviews.turn(clock()) == 1
-    assert overviews.turn(clock()) == 0
+    assert overviews.tick(clock()) == 1
+    assert overviews.tick(clock()) == 0
     controller.report_all(REPORTS[10:20])
-    assert overviews.turn(clock() + SOON_US - 1) == 0
-    assert overviews.turn(clock() + SOON_US) == 1
-    assert overviews.turn(clock() + SOON_US + QUIET_US - 1) == 0
-    assert overviews.turn(clock() + SOON_US + QUIET_US) == 1
+    assert overviews.tick(clock() + SOON_US - 1) == 0
+    assert overviews.tick(clock() + SOON_US) == 1
+    assert overviews.tick(clock() + SOON_US + QUIET_US - 1) == 0
+    assert overviews.tick(clock() + SOON_US + QUIET_US) == 1
 
 
 def test_a_turn_ends_in_time_and_whoever_waited_longest_comes_first(controller: Controller) -> None:
@@ -253,11 +253,11 @@ def test_a_turn_ends_in_time_and_whoever_waited_longest_comes_first(controller: 
         controller.http.put(f"/v1/jobs/{job}/streams/s/slo", json={"target": "0.9"})
     overviews, now_us = controller.service.overviews, controller.clock()
     looked = []
-    overviews.look = lambda stream_id, _: looked.append(stream_id)  # type: ignore[method-assign, assignment]
+    overviews.snapshot = lambda stream_id, _: looked.append(stream_id)  # type: ignore[method-assign, assignment]
     ticks = iter(range(100))
     overviews._steady = lambda: float(next(ticks))
     while len(looked) < 3:
-        assert overviews.turn(now_us, most_seconds=1.5) == 1
+        assert overviews.tick(now_us, max_seconds=1.5) == 1
     assert len(set(looked)) == 3
 
 
@@ -270,9 +270,9 @@ def test_without_the_lease_nothing_is_looked_at_and_a_lost_one_writes_nothing(co
     assert held is not None
     leases._held[held.shard] = Lease(held.shard, held.fencing - 1)
     with pytest.raises(LeaseLostError):
-        overviews.look(stream_id, controller.clock())
+        overviews.snapshot(stream_id, controller.clock())
     del leases._held[held.shard]
-    assert overviews.turn(controller.clock()) == 0
+    assert overviews.tick(controller.clock()) == 0
     with controller.service.database.read() as session:
         assert session.get(OverviewRow, stream_id) is None
         assert session.scalars(select(func.count()).where(PartitionRow.skewed)).one() == 0
@@ -286,15 +286,15 @@ def test_a_stream_that_cannot_be_looked_at_does_not_stop_the_others(
     for job in "abc":
         controller.http.put(f"/v1/jobs/{job}/streams/s/slo", json={"target": "0.9"})
     overviews = controller.service.overviews
-    look = overviews.look
+    snapshot = overviews.snapshot
 
     def broken(stream_id: int, now_us: int) -> None:
         if stream_id == 2:
             raise RuntimeError("planted")
-        look(stream_id, now_us)
+        snapshot(stream_id, now_us)
 
     monkeypatch.setattr(overviews, "look", broken)
-    assert overviews.turn(controller.clock()) == 2
+    assert overviews.tick(controller.clock()) == 2
 
 
 # -- the kept sums -------------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def test_the_kept_sums_are_those_of_the_slots_wherever_the_horizon_moves(
         sent += some
         horizon_ms = dice.choice([60_000, 3_600_000, 86_400_000])
         controller.put("/slo", {"target": "0.9", "horizon_ms": horizon_ms})
-        controller.look()
+        controller.snapshot()
         with controller.service.database.write() as session:
             stream_id = session.scalars(select(StreamRow.id)).one()
             row = session.get(PartitionSumsRow, stream_id)

@@ -32,7 +32,7 @@ def charts(controller: Controller) -> dict[str, Any]:
     history = controller.get("/history", params={**SPAN, "points": 100}).json()
     for slot in history["slots"]:
         # Not worked out again: it would take as long as the first time.
-        slot.pop("effective_ms")
+        slot.pop("effective_bound_ms")
     partitions = controller.get("/partitions").json()
     for row in partitions["partitions"]:
         # Since when is since somebody looked.
@@ -57,7 +57,7 @@ def test_a_database_of_the_release_before_shows_the_same_charts(
         controller.clock.now_us = START_US + 4 * DAY_US
         controller.put("/slo", {"target": "0.9"})
         controller.report_all(REPORTS)
-        look_after(controller)
+        run_upkeep(controller)
         before = charts(controller)
     assert sum(slot["rows"] or 0 for slot in before["history"]["slots"]) == 40 * 60
     store = Database(url)
@@ -66,22 +66,22 @@ def test_a_database_of_the_release_before_shows_the_same_charts(
     store.close()
     with Controller(url) as controller:
         controller.clock.now_us = START_US + 4 * DAY_US
-        look_after(controller)
+        run_upkeep(controller)
         assert charts(controller) == before
 
 
-def look_after(controller: Controller) -> None:
+def run_upkeep(controller: Controller) -> None:
     service = controller.service
     upkeep = Upkeep(service.database, service.decider.leases, Retention(minutes_days=2))
-    _, finished = upkeep.look_after(1, 2_000)
+    _, finished = upkeep.run_upkeep(1, 2_000)
     assert finished
-    controller.look()
+    controller.snapshot()
 
 
 def test_minutes_are_kept_as_long_as_needs_are_and_then_the_hours(controller: Controller) -> None:
     controller.clock.now_us = START_US + 4 * DAY_US
     controller.report_all(REPORTS)
-    look_after(controller)
+    run_upkeep(controller)
     first = controller.get("/history", params={"from_us": START_US, "to_us": START_US + HOUR_US}).json()
     assert first["slot_us"] == HOUR_US
     day_us = REPORTS[-1].started_us

@@ -62,7 +62,7 @@ def recommended(controller: Controller, mode: str = "OnRestart") -> dict[str, An
     controller.put("/slo", TARGET)
     controller.put("/policy", at_once(mode))
     controller.report_all(REPORTS)
-    controller.turn()
+    controller.tick()
     return bound(controller)
 
 
@@ -166,7 +166,7 @@ def test_a_stream_that_appears_under_a_pin_is_held_from_its_first_question_on(ei
     either.report(REPORTS[0])
     reported = either.get("/bound")
     assert (reported.json()["pin"], reported.headers["etag"]) == ("Off", '"0-Off"')
-    either.turn()
+    either.tick()
     told = bound(either)
     assert (told["generation"], told["pin"]) == (1, "Off")
     either.put("/policy", at_once("Live"))
@@ -179,10 +179,10 @@ def test_a_pin_that_a_stream_was_not_told_of_is_told_by_the_next_turn(controller
     with controller.service.database.write() as session:
         put_pin(session, StandingPin(FLEET, "Off", "INC-9", 1))
     assert bound(controller)["pin"] is None
-    controller.turn()
+    controller.tick()
     assert bound(controller)["pin"] == "Off"
     told = bound(controller)
-    controller.turn()
+    controller.tick()
     assert bound(controller) == told
 
 
@@ -192,7 +192,7 @@ def test_what_is_recommended_meanwhile_changes_nothing_for_a_pinned_job(controll
     held = bound(controller)
     controller.put("/slo", {"target": "0.5"})
     controller.report(replace(REPORTS[-1], batch_id=40))
-    controller.turn()
+    controller.tick()
     assert bound(controller) == held
     status = controller.status()
     assert status["recommended"]["bound_ms"] is not None

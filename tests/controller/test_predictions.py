@@ -17,7 +17,7 @@ from sqlalchemy import inspect
 
 from tidemark.controller.db.database import Database, _migrations
 from tidemark.controller.db.tables import Base
-from tidemark.models.defaults import PREDICTION_LEAST_ROWS
+from tidemark.models.defaults import PREDICTION_MIN_ROWS
 from tidemark.models.operators import row_level
 from tidemark.models.wire import Acknowledgement, Report
 
@@ -68,7 +68,7 @@ def publish(controller: Controller, reports: list[Report], target: str = "0.99")
     controller.put("/slo", {"target": target})
     controller.put("/policy", POLICY)
     controller.report_all(reports)
-    controller.turn()
+    controller.tick()
     told: dict[str, Any] = controller.get("/bound").json()
     assert told["bound_ms"] is not None, told
     return told
@@ -93,7 +93,7 @@ def run_with(
         before, batches, bound_ms=told["bound_ms"], generation=told["generation"], state_rows=500
     )
     controller.report_all(reports)
-    controller.turn()
+    controller.tick()
     return reports
 
 
@@ -127,9 +127,9 @@ def test_a_published_bound_is_predicted_and_scored_by_the_rows_that_met_it_in_ef
     realised = scored["realised"]
     assert realised["became_effective_us"] == moved.started_us
     assert abs(scored["effective_us"] - moved.started_us) <= 2_000_000
-    assert realised["rows"] == len(judged) * ROWS >= PREDICTION_LEAST_ROWS
-    assert realised["late_least"] == realised["late_most"]
-    late = realised["late_most"]
+    assert realised["rows"] == len(judged) * ROWS >= PREDICTION_MIN_ROWS
+    assert realised["late_min"] == realised["late_max"]
+    late = realised["late_max"]
     assert realised["completeness_ppm"] == 1_000_000 - late * 1_000_000 // realised["rows"]
     predicted_ppm = 1_000_000 - scored["late"] * 1_000_000 // scored["rows"]
     assert realised["error_ppm"] == realised["completeness_ppm"] - predicted_ppm
@@ -150,7 +150,7 @@ def test_on_stationary_streams_the_median_error_of_predicted_completeness_is_at_
                 told = publish(controller, learnt, target)
                 run_with(controller, told, batches[100:], learnt)
                 scored = of(controller, told)
-            assert scored["least_ppm"] <= scored["completeness_ppm"] <= scored["most_ppm"]
+            assert scored["min_ppm"] <= scored["completeness_ppm"] <= scored["max_ppm"]
             errors.setdefault(target, []).append(scored["realised"]["error_ppm"] / 10_000)
     print(f"errors of predicted completeness in points: {errors}")
     assert median(abs(error) for of_target in errors.values() for error in of_target) <= 0.1
@@ -162,7 +162,7 @@ def test_a_prediction_is_not_scored_before_enough_rows_met_the_bound_in_effect(
     told = publish(controller, LEARNT)
     run_with(controller, told, BATCHES[40:60], LEARNT)
     pending = of(controller, told)
-    assert 0 < pending["realised"]["rows"] < PREDICTION_LEAST_ROWS
+    assert 0 < pending["realised"]["rows"] < PREDICTION_MIN_ROWS
     assert pending["realised"]["completeness_ppm"] is pending["realised"]["error_ppm"] is None
     assert pending["realised"]["scored_us"] is None
 
@@ -171,7 +171,7 @@ def test_rows_that_met_another_bound_score_nothing(controller: Controller) -> No
     told = publish(controller, LEARNT)
     # The job starts again with its own bound: no generation, so nothing is known of the one that was published.
     controller.report_all(restarted_reports(LEARNT, BATCHES[40:], bound_ms=1_000, generation=None))
-    controller.turn()
+    controller.tick()
     assert predictions(controller)[-1]["generation"] == told["generation"]
     assert {item["realised"]["rows"] for item in predictions(controller)} == {0}
 
@@ -188,7 +188,7 @@ def test_a_job_that_starts_from_a_new_checkpoint_is_scored_too(controller: Contr
         BATCHES[40:], bound_ms=told["bound_ms"], generation=told["generation"], query_id="another"
     )
     controller.report_all(replace(report, started_us=report.started_us + 41_000_000) for report in fresh)
-    controller.turn()
+    controller.tick()
     judged = [report for report in fresh if report.late_watermark_ms]
     assert of(controller, told)["realised"]["rows"] == len(judged) * ROWS
 
@@ -196,14 +196,14 @@ def test_a_job_that_starts_from_a_new_checkpoint_is_scored_too(controller: Contr
 def test_predictions_come_newest_first_page_by_page(controller: Controller) -> None:
     publish(controller, LEARNT)
     for least in (20_000, 30_000, 40_000):
-        controller.put("/policy", {**POLICY, "least_bound_ms": least})
+        controller.put("/policy", {**POLICY, "min_bound_ms": least})
     found = predictions(controller)
     assert [item["bound_ms"] for item in found[:3]] == [40_000, 30_000, 20_000]
     assert [item["generation"] for item in found] == sorted(
         (item["generation"] for item in found), reverse=True
     )
     first = controller.get("/predictions", params={"limit": 2}).json()
-    assert first["least_rows"] == PREDICTION_LEAST_ROWS
+    assert first["min_rows"] == PREDICTION_MIN_ROWS
     rest = controller.get("/predictions", params={"limit": 9, "cursor": first["next_cursor"]}).json()
     assert first["predictions"] + rest["predictions"] == found
     assert rest["next_cursor"] is None
@@ -223,7 +223,7 @@ def test_an_unknown_stream_has_no_predictions_and_one_that_is_only_watched_neith
     assert (answer.status_code, answer.json()["instance"]) == (404, STREAM + "/predictions")
     controller.put("/slo", {"target": "0.99"})
     controller.report_all(LEARNT)
-    controller.turn()
+    controller.tick()
     assert predictions(controller) == []
     # It is told all the same what a change would do.
     assert controller.status()["transition"]["bound_ms"] == controller.status()["recommended"]["bound_ms"]
@@ -232,7 +232,7 @@ def test_an_unknown_stream_has_no_predictions_and_one_that_is_only_watched_neith
 def test_without_a_recommended_bound_there_is_no_transition(controller: Controller) -> None:
     controller.put("/slo", {"target": "0.999999"})
     controller.report_all(LEARNT)
-    controller.turn()
+    controller.tick()
     assert controller.status()["transition"] is None
 
 
@@ -256,7 +256,7 @@ def test_a_row_level_stream_is_scored_by_the_middle_of_the_ledgers_interval(cont
     scored = of(controller, told)
     realised = scored["realised"]
     assert (scored["windows_closing"], scored["latency_wall_ms"]) == (None, None)
-    twice = realised["late_least"] + realised["late_most"]
+    twice = realised["late_min"] + realised["late_max"]
     assert realised["completeness_ppm"] == 1_000_000 - twice * 1_000_000 // (2 * realised["rows"])
 
 
@@ -311,7 +311,7 @@ def test_a_silent_stream_is_held_and_said_and_narrowed_when_it_is_back(controlle
     assert told is not None
     assert told.endswith("is the job running? If it ended on purpose, pause the stream")
     controller.report(WIDE[-1])
-    controller.turn()
+    controller.tick()
     assert controller.status()["recommended"]["bound_ms"] < 20_000
     assert detail(controller, "NoRecentReport") is None
 
@@ -320,7 +320,7 @@ def test_what_a_person_rolls_out_has_the_prediction_that_is_kept_of_it(controlle
     """One prediction: a rollout without any must not stand beside one that is listed and scored."""
     controller.report_all(WIDE)
     controller.put("/slo", {"target": "0.99"})
-    controller.turn()
+    controller.tick()
     controller.put("/policy", POLICY)
 
     (rollout,) = controller.get("/rollouts").json()["rollouts"]
@@ -328,7 +328,7 @@ def test_what_a_person_rolls_out_has_the_prediction_that_is_kept_of_it(controlle
 
     assert rollout["generation"] == prediction["generation"]
     assert rollout["predicted"]["rows"] > 0
-    for name in ("rows", "late", "least_ppm", "most_ppm", "latency_wall_ms", "state_rows"):
+    for name in ("rows", "late", "min_ppm", "max_ppm", "latency_wall_ms", "state_rows"):
         assert rollout["predicted"][name] == prediction[name]
 
 
@@ -339,7 +339,7 @@ def test_silence_of_a_stream_that_is_paused_is_told_with_the_pause_and_is_no_ala
     controller.put("/slo", {"target": "0.99"})
     controller.http.post(STREAM + ":pause", json={"reason": "ended on purpose"})
     controller.clock.now_us += 11_000_000
-    controller.look()
+    controller.snapshot()
 
     assert detail(controller, "NoRecentReport") is None
     assert detail(controller, "Paused") == (
@@ -356,7 +356,7 @@ def test_a_partition_that_falls_silent_holds_every_narrowing_and_is_said(control
     three = [[row for row in batch if row[0] != "3"] for batch in BATCHES[60:75]]
     controller.report_all(WIDE)
     controller.report_all(restarted_reports(WIDE, three, bound_ms=60_000, generation=None))
-    controller.turn()
+    controller.tick()
     assert controller.status()["recommended"]["bound_ms"] == 60_000
     assert "1 partition that used to report is silent, and may come late" in step(
         controller, "silent partitions"
@@ -367,7 +367,7 @@ def test_a_partition_that_falls_silent_holds_every_narrowing_and_is_said(control
 def test_a_replay_at_twice_the_clock_narrows_nothing(controller: Controller) -> None:
     controller.put("/slo", {"target": "0.99"})
     controller.report_all(query_reports(BATCHES[:60], bound_ms=60_000, interval_us=500_000))
-    controller.turn()
+    controller.tick()
     assert controller.status()["recommended"]["bound_ms"] == 60_000
     assert "at 2.0" in step(controller, "catching up")
 
@@ -390,7 +390,7 @@ def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_sl
     controller.put("/policy", at_once("Off"))
     for first in range(0, 480, 30):
         controller.report_all(reports[first : first + 30])
-        controller.turn()
+        controller.tick()
         recommended = controller.status()["recommended"]
         own = next(step["bound_ms"] for step in recommended["steps"] if step["name"] == "round up")
         asked.append((own, recommended["bound_ms"]))
@@ -403,7 +403,7 @@ def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_sl
 
 
 @pytest.mark.parametrize(
-    ("yields", "told"),
+    ("on_conflict", "told"),
     [
         (None, "the SLO does not say which yields: the bound in use is held"),
         ("latency", "the cap yields, as the SLO says"),
@@ -411,11 +411,11 @@ def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_sl
     ],
 )
 def test_where_no_bound_fits_the_chain_and_the_condition_say_which_yields(
-    controller: Controller, yields: str | None, told: str
+    controller: Controller, on_conflict: str | None, told: str
 ) -> None:
-    controller.put("/slo", {"target": "0.99", "latency_cap_ms": 6_000, "yields": yields})
+    controller.put("/slo", {"target": "0.99", "latency_cap_ms": 6_000, "on_conflict": on_conflict})
     controller.report_all(LEARNT)
-    controller.turn()
+    controller.tick()
     condition = detail(controller, "ConstraintsConflict")
     assert condition == step(controller, "latency cap")
     assert told in condition

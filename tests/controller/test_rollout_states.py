@@ -35,13 +35,13 @@ POLICIES: tuple[dict[str, Any], ...] = (
     {"mode": "Off"},
     {"mode": "OnRestart"},
     at_once(),
-    at_once("Restart", dwell_ms=0),
-    at_once("Restart", dwell_ms=0, approval="narrow"),
-    at_once(dwell_ms=0, approval="all"),
+    at_once("Restart", cooldown_ms=0),
+    at_once("Restart", cooldown_ms=0, approval="narrow"),
+    at_once(cooldown_ms=0, approval="all"),
     at_once(approval="first", evidence_windows=10),
-    at_once(least_bound_ms=9_000, greatest_bound_ms=25_000),
-    at_once("Restart", greatest_bound_ms=40_000, on_no_data="greatest", most_narrowings_a_day=1),
-    at_once(on_no_data="own", margin_ppm=100_000, most_narrowing_ppm=300_000),
+    at_once(min_bound_ms=9_000, max_bound_ms=25_000),
+    at_once("Restart", max_bound_ms=40_000, on_no_data="greatest", max_narrowings_a_day=1),
+    at_once(on_no_data="own", margin_ppm=100_000, max_narrowing_ppm=300_000),
     at_once(paused=True),
     at_once(directions=["Widen"]),
 )
@@ -58,13 +58,13 @@ class Rollouts(RuleBasedStateMachine):
         self.generation = 0
         self.job.put("slo", {"target": "0.9", "horizon_ms": 600_000})
         self.job.put("policy", at_once())
-        self.job.run(8, 30.0, rows=20, turn=False)
+        self.job.run(8, 30.0, rows=20, tick=False)
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
-    @rule(batches=st.integers(1, 8), delay_s=st.sampled_from([5.0, 30.0, 80.0]), turn=st.booleans())
-    def rows_come(self, batches: int, delay_s: float, turn: bool) -> None:
-        self.job.run(batches, delay_s, rows=20, turn=turn)
+    @rule(batches=st.integers(1, 8), delay_s=st.sampled_from([5.0, 30.0, 80.0]), tick=st.booleans())
+    def rows_come(self, batches: int, delay_s: float, tick: bool) -> None:
+        self.job.run(batches, delay_s, rows=20, tick=tick)
 
     @rule()
     def the_job_starts_again(self) -> None:
@@ -75,8 +75,8 @@ class Rollouts(RuleBasedStateMachine):
         self.job.wait(seconds)
 
     @rule()
-    def a_turn_is_taken(self) -> None:
-        self.controller.turn()
+    def a_tick_is_taken(self) -> None:
+        self.controller.tick()
 
     @rule(share=st.sampled_from(TARGETS))
     def the_slo_is_set(self, share: str) -> None:
@@ -159,10 +159,10 @@ class Rollouts(RuleBasedStateMachine):
         rollouts = {one["id"]: one for one in self.job.rollouts()}
         for row in self.published():
             assert (row.cause == "Pin") == (row.pin is not None)
-            assert (row.rollout_id is not None) == (row.cause in {"Rollout", "GoingBack"})
+            assert (row.rollout_id is not None) == (row.cause in {"Rollout", "Rollback"})
             if row.cause == "Rollout":
                 assert rollouts[row.rollout_id or 0]["to_bound_ms"] == row.bound_ms
-            if row.cause == "GoingBack":
+            if row.cause == "Rollback":
                 assert rollouts[row.rollout_id or 0]["state"] in {"RolledBack", "Expired"}
             assert (before, pinned_before) != ((row.mode, row.bound_ms), row.pin)
             before, pinned_before = (row.mode, row.bound_ms), row.pin

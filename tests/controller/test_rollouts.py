@@ -43,17 +43,17 @@ def settled(controller: Controller, mode: str = "OnRestart", **policy: Any) -> R
     job = RolledJob(controller, bound_ms=120_000)
     job.put("slo", STRICT)
     job.put("policy", at_once(mode))
-    job.run(40, 30.0, turn=False)
-    controller.turn()
+    job.run(40, 30.0, tick=False)
+    controller.tick()
     job.restart(mode=mode)
-    job.run(60, 30.0, turn=False)
-    controller.turn()
+    job.run(60, 30.0, tick=False)
+    controller.tick()
     (first,) = job.rollouts()
     assert (first["state"], first["first"]) == ("Verified", True), first["reason"]
     # The dwell since it was narrowed is over.
     job.wait(HOUR)
-    job.run(3, 30.0, turn=False)
-    controller.turn()
+    job.run(3, 30.0, tick=False)
+    controller.tick()
     if policy:
         job.put("policy", at_once(mode, **policy))
     return job
@@ -74,8 +74,8 @@ def test_a_first_bound_is_published_acknowledged_effective_and_verified(either: 
     job = RolledJob(either, bound_ms=120_000)
     job.put("slo", STRICT)
     job.put("policy", at_once())
-    job.run(40, 30.0, turn=False)
-    either.turn()
+    job.run(40, 30.0, tick=False)
+    either.tick()
     one = job.rollout()
     assert (one["state"], one["first"], one["direction"], one["from_bound_ms"]) == (
         "Published",
@@ -88,14 +88,14 @@ def test_a_first_bound_is_published_acknowledged_effective_and_verified(either: 
     assert (one["predicted"]["rows"], one["judged"]["needed_rows"]) == (38 * 60, 600)
     assert "Rolling" in conditions(job)
     job.restart()
-    either.turn()
+    either.tick()
     assert job.rollout()["state"] == "Acknowledged"
     job.run(3, 30.0)
     told = job.rollout()
     assert told["state"] == "Effective"
     assert told["reason"] == ("in effect; rows at risk: 0, needed 600; event time: 5.59 s, needed 3 min 40 s")
-    job.run(60, 30.0, turn=False)
-    either.turn()
+    job.run(60, 30.0, tick=False)
+    either.tick()
     done = job.rollout()
     assert (done["state"], done["may"]) == ("Verified", ["rollback"])
     assert done["judged"]["at_risk_rows"] >= 600
@@ -133,8 +133,8 @@ def test_a_worse_bound_is_rolled_back_said_and_not_tried_again(either: Controlle
 
     # What the rows ask for later is as narrow again, and it is held.
     job.restart()
-    job.run(80, 10.0, turn=False)
-    either.turn()
+    job.run(80, 10.0, tick=False)
+    either.tick()
     again = job.rollout()
     assert (again["state"], again["held_by"]) == ("Recommended", "FailedBefore")
     assert again["to_bound_ms"] <= worse["to_bound_ms"]
@@ -149,7 +149,7 @@ def test_a_worse_bound_is_rolled_back_said_and_not_tried_again(either: Controlle
 def test_a_narrowing_that_failed_is_tried_again_when_the_slo_changes_and_not_when_it_is_paused(
     controller: Controller,
 ) -> None:
-    job = settled(controller, dwell_ms=0)
+    job = settled(controller, cooldown_ms=0)
     job.put("slo", LOOSE)
     job.act(f"/rollouts/{job.rollout()['id']}:rollback", "INC-7")
     assert job.rollout()["state"] == "RolledBack"
@@ -252,14 +252,14 @@ def test_a_freeze_holds_narrowing_and_lets_widening_pass(controller: Controller)
     held = job.rollout()
     assert (held["state"], held["held_by"]) == ("Recommended", "Frozen")
     job.put("slo", STRICT)
-    job.run(40, 90.0, turn=False)
-    controller.turn()
+    job.run(40, 90.0, tick=False)
+    controller.tick()
     assert (job.rollout()["state"], job.rollout()["direction"]) == ("Published", "Widen")
     assert job.rollouts()[1]["state"] == "Superseded"
 
 
 def test_paused_holds_everything_until_it_is_resumed_and_says_why(either: Controller) -> None:
-    job = settled(either, dwell_ms=0)
+    job = settled(either, cooldown_ms=0)
     version = either.http.get(job.path + "/policy").json()
     answer = job.act(":pause", "INC-3: hands off")
     assert answer.json() == {**version, "paused": True, "generation": 3, "updated_us": either.clock.now_us}
@@ -269,7 +269,7 @@ def test_paused_holds_everything_until_it_is_resumed_and_says_why(either: Contro
     assert job.rollout()["held_by"] == "Paused"
     assert conditions(job)["Paused"] == "nothing new is rolled: INC-3: hands off"
     resumed = job.act(":resume", "INC-3 is over")
-    assert (resumed.json()["paused"], resumed.json()["dwell_ms"]) == (False, 0)
+    assert (resumed.json()["paused"], resumed.json()["cooldown_ms"]) == (False, 0)
     assert job.rollout()["state"] == "Published"
     assert [event["reason"] for event in job.events("Paused")] == ["INC-3: hands off"]
     assert [event["reason"] for event in job.events("Resumed")] == ["INC-3 is over"]
@@ -280,13 +280,13 @@ def test_the_dwell_lies_between_two_narrowings(controller: Controller) -> None:
     job = settled(controller)
     job.put("slo", {"target": "0.85"})
     job.restart()
-    job.run(60, 30.0, turn=False)
-    controller.turn()
+    job.run(60, 30.0, tick=False)
+    controller.tick()
     assert job.rollout()["state"] == "Verified"
     narrowed_us = job.rollout()["published_us"]
     job.put("slo", {"target": "0.7"})
     held = job.rollout()
-    assert (held["state"], held["held_by"]) == ("Recommended", "Dwell")
+    assert (held["state"], held["held_by"]) == ("Recommended", "Cooldown")
     controller.clock.now_us = narrowed_us + HOUR * SECOND
     job.at_us = controller.clock.now_us
     job.run(1, 30.0)
@@ -295,7 +295,7 @@ def test_the_dwell_lies_between_two_narrowings(controller: Controller) -> None:
 
 def test_a_job_that_stopped_acknowledging_is_not_rolled(controller: Controller) -> None:
     """In Restart: it reports on, with its old bound, and acknowledges nothing."""
-    job = settled(controller, "Restart", dwell_ms=0)
+    job = settled(controller, "Restart", cooldown_ms=0)
     before = job.told()
     job.put("slo", LOOSE)
     asked = job.rollout()
@@ -326,10 +326,10 @@ def test_in_onrestart_a_bound_waits_for_the_next_start(controller: Controller) -
     job = settled(controller)
     job.put("slo", LOOSE)
     job.wait(10 * 24 * HOUR)
-    controller.turn()
+    controller.tick()
     assert job.rollout()["state"] == "Published"
     job.wait(5 * 24 * HOUR)
-    controller.turn()
+    controller.tick()
     assert states(job)[0] == "Expired"
 
 
@@ -338,20 +338,20 @@ def test_a_fleet_is_narrowed_a_share_at_a_time(tmp_path: Path) -> None:
         jobs = [RolledJob(controller, bound_ms=60_000, job=f"job-{n:02}", seed=n) for n in range(20)]
         for job in jobs:
             job.put("slo", STRICT)
-            job.put("policy", at_once(dwell_ms=0))
-            job.run(40, 30.0, turn=False)
-        controller.turn()
+            job.put("policy", at_once(cooldown_ms=0))
+            job.run(40, 30.0, tick=False)
+        controller.tick()
         while any(states(job)[0] != "Verified" for job in jobs):
             for job in (job for job in jobs if states(job)[0] != "Verified"):
                 job.restart()
-                job.run(60, 30.0, turn=False)
+                job.run(60, 30.0, tick=False)
             controller.clock.now_us = max(job.at_us for job in jobs)
-            controller.turn()
+            controller.tick()
 
         for job in jobs:
             # All of them report now: what fell silent is not narrowed.
             job.at_us = controller.clock.now_us
-            job.run(2, 30.0, turn=False)
+            job.run(2, 30.0, tick=False)
             job.put("slo", LOOSE)
         narrowed: set[str] = set()
         rounds = 0
@@ -371,9 +371,9 @@ def test_a_fleet_is_narrowed_a_share_at_a_time(tmp_path: Path) -> None:
             assert {job.job for job in under_way} <= {one["job"] for one in fleet}
             for job in under_way:
                 job.restart()
-                job.run(60, 30.0, turn=False)
+                job.run(60, 30.0, tick=False)
             controller.clock.now_us = max(job.at_us for job in jobs)
-            controller.turn()
+            controller.tick()
             narrowed |= {job.job for job in under_way}
             assert rounds < 30
         assert rounds >= 7
@@ -386,7 +386,7 @@ def test_a_limit_that_is_set_holds_at_once_and_ends_the_rollout_under_way(contro
     job = settled(controller)
     job.put("slo", LOOSE)
     under_way = job.rollout()
-    job.put("policy", at_once(least_bound_ms=50_000))
+    job.put("policy", at_once(min_bound_ms=50_000))
     assert job.told()["bound_ms"] == 50_000
     (ended,) = [one for one in job.rollouts() if one["id"] == under_way["id"]]
     assert (ended["state"], ended["reason"]) == ("Superseded", "what the job is told was changed by request")
@@ -412,13 +412,13 @@ def test_a_pin_holds_a_rollout_where_it_is_and_it_goes_on_afterwards(either: Con
     either.http.put(job.path + "/pin", json={"to": "Off", "reason": "INC-5"})
     assert job.told()["bound_ms"] is None
     job.wait(30 * 24 * HOUR)
-    either.turn()
+    either.tick()
     held = job.rollout()
     assert (held["state"], held["held_by"]) == ("Published", "Pinned")
     assert "INC-5" in held["reason"]
     either.http.delete(job.path + "/pin")
     assert job.told()["bound_ms"] == under_way["to_bound_ms"]
-    either.turn()
+    either.tick()
     going_on = job.rollout()
     assert (going_on["id"], going_on["state"]) == (under_way["id"], "Published")
     assert going_on["generation"] == job.told()["generation"]
@@ -428,18 +428,18 @@ def test_a_pin_holds_a_rollout_where_it_is_and_it_goes_on_afterwards(either: Con
 def test_a_job_whose_reports_stopped_finds_what_the_policy_says(
     controller: Controller, what: str, bound_ms: int | None
 ) -> None:
-    job = settled(controller, on_no_data=what, greatest_bound_ms=100_000)
+    job = settled(controller, on_no_data=what, max_bound_ms=100_000)
     before = job.told()
-    controller.turn()
+    controller.tick()
     assert job.told() == before
     job.wait(10 * 60)
-    controller.turn()
+    controller.tick()
     told = job.rollout()
     assert (told["state"], told["cause"]) == ("Published", "NoData")
     assert job.told()["bound_ms"] == bound_ms
     generation = job.told()["generation"]
     job.wait(30 * 24 * HOUR)
-    controller.turn()
+    controller.tick()
     assert (job.rollout()["id"], job.told()["generation"]) == (told["id"], generation)
     # It comes back with the bound that it ran with, and is told what the rows ask for again.
     job.run(3, 30.0)
@@ -448,12 +448,12 @@ def test_a_job_whose_reports_stopped_finds_what_the_policy_says(
 
 
 def test_every_published_bound_belongs_to_a_rollout_a_pin_or_a_write(controller: Controller) -> None:
-    job = settled(controller, dwell_ms=0)
+    job = settled(controller, cooldown_ms=0)
     job.put("slo", LOOSE)
     controller.http.put(job.path + "/pin", json={"to": "Off", "reason": "INC-5"})
     controller.http.delete(job.path + "/pin")
     job.act(f"/rollouts/{job.rollout()['id']}:rollback")
-    job.put("policy", at_once(least_bound_ms=50_000))
+    job.put("policy", at_once(min_bound_ms=50_000))
     with controller.service.database.read() as session:
         rows = session.scalars(select(PublishedRow).order_by(PublishedRow.generation)).all()
         told = [(row.cause, row.rollout_id) for row in rows]
@@ -463,7 +463,7 @@ def test_every_published_bound_belongs_to_a_rollout_a_pin_or_a_write(controller:
         ("Rollout", 2),
         ("Pin", None),
         ("Request", None),
-        ("GoingBack", 2),
+        ("Rollback", 2),
         ("Request", None),
     ]
 
@@ -474,7 +474,7 @@ def test_every_published_bound_belongs_to_a_rollout_a_pin_or_a_write(controller:
 def live_job(controller: Controller) -> RolledJob:
     job = RolledJob(controller, bound_ms=120_000, live=True)
     job.put("slo", STRICT)
-    job.run(3, 30.0, turn=False)
+    job.run(3, 30.0, tick=False)
     job.put("policy", at_once("Live"))
     job.run(90, 30.0)
     assert states(job)[0] == "Verified"
@@ -516,27 +516,27 @@ def test_in_live_an_envelope_that_loses_too_much_goes_back_and_is_not_told_again
 def test_the_budget_counts_rows_over_the_slos_window(controller: Controller) -> None:
     job = RolledJob(controller, bound_ms=5_000)
     job.put("slo", {"target": "0.9", "window_ms": 60_000})
-    job.run(40, 30.0, turn=False)
+    job.run(40, 30.0, tick=False)
     budget = job.status()["budget"]
     assert budget["counted"] < 40 * 60
     assert budget["allowed"] == budget["counted"] // 10
-    assert budget["bad_least"] == budget["bad_most"] > budget["allowed"]
+    assert budget["bad_min"] == budget["bad_max"] > budget["allowed"]
     assert budget["remaining_ppm"] < 0
     assert budget["provisional"] is True
-    assert budget["least_ppm"] == (budget["counted"] - budget["bad_most"]) * 1_000_000 // budget["counted"]
+    assert budget["min_ppm"] == (budget["counted"] - budget["bad_max"]) * 1_000_000 // budget["counted"]
 
 
 def test_under_timeslices_the_budget_counts_windows_and_the_bound_is_felt_for(controller: Controller) -> None:
     job = RolledJob(controller, bound_ms=10_000)
-    job.put("slo", {"target": "0.9", "objective": "timeslices", "slices_ppm": 900_000})
+    job.put("slo", {"target": "0.9", "objective": "timeslices", "good_windows_ppm": 900_000})
     job.put("policy", at_once())
-    job.run(40, 30.0, turn=False)
-    controller.turn()
+    job.run(40, 30.0, tick=False)
+    controller.tick()
     status = job.status()
     budget = status["budget"]
-    assert (budget["objective"], budget["bad_least"]) == ("timeslices", budget["bad_most"])
+    assert (budget["objective"], budget["bad_min"]) == ("timeslices", budget["bad_max"])
     assert 0 < budget["counted"] <= 40 * 5 // 10 + 1
-    assert budget["bad_least"] > budget["allowed"]
+    assert budget["bad_min"] > budget["allowed"]
     (told,) = [step for step in status["recommended"]["steps"] if step["name"] == "timeslices"]
     assert (
         "windows closed under the bound in use did, and at least 90 % of the windows must keep 0.9"
@@ -548,8 +548,8 @@ def test_under_timeslices_the_budget_counts_windows_and_the_bound_is_felt_for(co
 def test_the_worst_window_below_its_floor_asks_for_more(controller: Controller) -> None:
     job = RolledJob(controller, bound_ms=10_000)
     job.put("slo", {"target": "0.5", "worst_window_ppm": 990_000})
-    job.run(40, 30.0, turn=False)
-    controller.turn()
+    job.run(40, 30.0, tick=False)
+    controller.tick()
     (told,) = [step for step in job.status()["recommended"]["steps"] if step["name"] == "worst window"]
     assert told["bound_ms"] == 12_500
     assert told["reason"].startswith("the worst window under the bound in use kept ")
@@ -566,7 +566,7 @@ def test_identical_events_that_follow_on_each_other_are_counted(controller: Cont
 
 
 def test_events_and_rollouts_come_newest_first_page_by_page(either: Controller) -> None:
-    job = settled(either, dwell_ms=0)
+    job = settled(either, cooldown_ms=0)
     job.put("slo", LOOSE)
     job.put("slo", STRICT)
     for path, name in (

@@ -247,7 +247,7 @@ def test_on_postgresql_too_with_replicas_that_really_run_at_once(new_postgres_ur
     stream_id, over = store.stream_id, threading.Event()
     failed: list[BaseException] = []
 
-    def look_after(replica: Upkeep) -> None:
+    def run_upkeep(replica: Upkeep) -> None:
         try:
             while not over.is_set():
                 replica.step(stream_id)
@@ -255,7 +255,7 @@ def test_on_postgresql_too_with_replicas_that_really_run_at_once(new_postgres_ur
             failed.append(error)
             raise
 
-    threads = [threading.Thread(target=look_after, args=(replica,)) for replica in store.replicas]
+    threads = [threading.Thread(target=run_upkeep, args=(replica,)) for replica in store.replicas]
     for thread in threads:
         thread.start()
     try:
@@ -280,7 +280,7 @@ def test_a_report_of_a_time_whose_reports_are_gone_is_refused_with_the_way_out(t
     with Controller(f"sqlite:///{tmp_path / 't.db'}", retention_reports_days=32) as controller:
         controller.clock.now_us = START_US + 200 * DAY_US
         controller.report_all(reports)
-        while controller.service.ticker._upkeep.turn(controller.clock()):
+        while controller.service.ticker._upkeep.tick(controller.clock()):
             controller.clock.now_us += 60 * SECOND
         # It came before, but nobody can know that any more.
         answer = controller.report(reports[0])
@@ -321,7 +321,7 @@ def test_a_key_that_was_aged_out_does_not_come_back_as_a_window_of_late_rows_alo
     with Controller(f"sqlite:///{tmp_path / 't.db'}") as controller:
         controller.clock.now_us = late + DAY_US
         controller.report_all([*reports, *later])
-        while controller.service.ticker._upkeep.turn(controller.clock()):
+        while controller.service.ticker._upkeep.tick(controller.clock()):
             controller.clock.now_us += 60 * SECOND
         controller.report_all([straggler])
         with controller.service.database.read() as session:
@@ -330,7 +330,7 @@ def test_a_key_that_was_aged_out_does_not_come_back_as_a_window_of_late_rows_alo
                 session.scalars(select(func.min(LedgerRow.key_us))).one() >= reports[-1].watermark_ms * 1_000
             )
             stream = session.scalars(select(StreamRow)).one()
-            assert stream.late_least >= 1
+            assert stream.late_min >= 1
 
 
 def test_any_past_span_has_its_curve_and_says_which_span_it_covers(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_any_past_span_has_its_curve_and_says_which_span_it_covers(tmp_path: Pat
         controller.report_all(reports)
         whole = {"horizon_ms": 100 * DAY_US // 1_000, "bound_ms": [0, 5_000, 30_000]}
         before = controller.get("/curve", params=whole).json()
-        while controller.service.ticker._upkeep.turn(controller.clock()):
+        while controller.service.ticker._upkeep.tick(controller.clock()):
             controller.clock.now_us += 60 * SECOND
         after = controller.get("/curve", params=whole).json()
         counts = [[(point["rows"], point["late"]) for point in told["points"]] for told in (before, after)]
@@ -397,7 +397,7 @@ def test_the_needs_of_partitions_wait_for_their_minute_and_are_there_all_the_tim
         with controller.service.database.read() as session:
             assert session.scalars(select(func.count()).select_from(NeedSketchRow)).one() == 0
         controller.clock.now_us += 60 * SECOND
-        controller.service.ticker._upkeep.turn(controller.clock())
+        controller.service.ticker._upkeep.tick(controller.clock())
         with controller.service.database.read() as session:
             assert session.scalars(select(func.count()).select_from(NeedSketchRow)).one() > 0
         assert controller.get("/partitions").json() == before

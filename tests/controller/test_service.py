@@ -145,7 +145,7 @@ def test_a_service_that_is_well_says_so_and_why_when_asked(controller: Controlle
     assert controller.http.get("/livez").json() == {"status": "ok", "checks": None}
     checks = controller.http.get("/readyz?verbose").json()["checks"]
     assert [(check["name"], check["ok"]) for check in checks] == [("store", True)]
-    assert "migration 0010" in checks[0]["detail"]
+    assert "migration 0011" in checks[0]["detail"]
 
 
 def test_a_loop_without_progress_is_not_alive(controller: Controller) -> None:
@@ -178,13 +178,13 @@ def samples(controller: Controller) -> dict[str, float]:
 
 def test_the_metrics_say_what_the_store_holds_in_base_units(controller: Controller) -> None:
     controller.put("/slo", {"target": "0.9"})
-    controller.put("/policy", at_once(least_bound_ms=6_000))
+    controller.put("/policy", at_once(min_bound_ms=6_000))
     controller.report_all(report for report in REPORTS if report.batch_id != 7)
     controller.report(REPORTS[0])
     controller.send("/reports", b"{")
     controller.send("/reports", b"{}")
     controller.send("/reports", b"{}", content_type="text/plain")
-    controller.turn()
+    controller.tick()
     status, found = controller.status(), samples(controller)
     assert found["tidemark_store_up"] == found["tidemark_streams"] == found["tidemark_missing_batches"] == 1
     assert found["tidemark_reports_received_total"] == 11
@@ -192,7 +192,7 @@ def test_the_metrics_say_what_the_store_holds_in_base_units(controller: Controll
     for kind in ("malformed-body", "invalid-body", "unsupported-media-type"):
         assert found[f"tidemark_reports_refused_total[{kind}]"] == 1
     assert found["tidemark_rows_judged_total"] == 440
-    assert found["tidemark_rows_admitted_total"] == 440 - status["completeness"]["late_most"]
+    assert found["tidemark_rows_admitted_total"] == 440 - status["completeness"]["late_max"]
     assert found["tidemark_bound_in_use_seconds"] == 5
     assert found["tidemark_bound_recommended_seconds"] == status["recommended"]["bound_ms"] / 1_000
     assert found["tidemark_bound_published_seconds"] == found["tidemark_bound_recommended_seconds"]
@@ -319,7 +319,7 @@ def test_answers_have_no_floats(controller: Controller) -> None:
 
     controller.put("/slo", {"target": "0.9"})
     controller.report_all(REPORTS)
-    controller.turn()
+    controller.tick()
     for path in ("", "/slo", "/policy", "/bound", "/curve", "/partitions", "/predictions"):
         json.loads(controller.get(path).text, parse_float=refuse)
 
@@ -340,10 +340,10 @@ def test_a_database_is_opened_again_with_its_data(database_url: str) -> None:
         first.put("/slo", {"target": "0.9"})
         first.put("/policy", at_once())
         first.report_all(REPORTS)
-        first.turn()
+        first.tick()
         before, told = first.status(), first.get("/bound").json()
     with Controller(database_url) as second:
-        second.turn()
+        second.tick()
         assert second.get("/bound").json() == told
         assert second.status() == before
 

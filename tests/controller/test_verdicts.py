@@ -25,11 +25,11 @@ def verified(controller: Controller, *, own_ms: int = 60_000) -> RolledJob:
     job = RolledJob(controller, bound_ms=own_ms)
     job.put("slo", {"target": "0.95"})
     job.put("policy", at_once())
-    job.run(40, 30.0, turn=False)
-    controller.turn()
+    job.run(40, 30.0, tick=False)
+    controller.tick()
     job.restart()
-    job.run(50, 30.0, turn=False)
-    controller.turn()
+    job.run(50, 30.0, tick=False)
+    controller.tick()
     assert job.rollout()["state"] == "Verified", job.rollout()["reason"]
     return job
 
@@ -45,8 +45,8 @@ def test_a_bound_is_not_verified_before_the_watermark_has_closed_windows_under_i
     job.operator = tumbling("1 minute")
     job.put("slo", {"target": "0.99"})
     job.put("policy", at_once())
-    job.run(60, 10.0, rows=200, turn=False)
-    controller.turn()
+    job.run(60, 10.0, rows=200, tick=False)
+    controller.tick()
     assert job.rollout()["state"] == "Published"
     job.restart()
     started_us = job.at_us
@@ -54,11 +54,11 @@ def test_a_bound_is_not_verified_before_the_watermark_has_closed_windows_under_i
         # What happened before the start is all there.
         ago_us = min(job.at_us - started_us, 60 * SECOND)
         job.report([("0", job.at_us - n * ago_us // 200) for n in range(200)])
-        controller.turn()
+        controller.tick()
     (early,) = job.rollouts()
     judged = early["judged"]
     assert early["state"] == "Effective", early["reason"]
-    assert (judged["late_least"], judged["at_risk_rows"]) == (0, 0)
+    assert (judged["late_min"], judged["at_risk_rows"]) == (0, 0)
     assert judged["rows"] >= judged["needed_rows"] == 2_000
     assert early["reason"].startswith("in effect; rows at risk: 0, needed 2,000; event time: ")
     assert early["reason"].endswith(", needed 11 min")
@@ -74,18 +74,18 @@ def test_a_rollout_has_the_prediction_that_is_scored_and_its_verdict_speaks_of_i
     """Also where a write of the policy begins it, with what was recommended before."""
     job = RolledJob(controller)
     job.put("slo", {"target": "0.95"})
-    job.run(40, 30.0, turn=False)
-    controller.turn()
+    job.run(40, 30.0, tick=False)
+    controller.tick()
     job.put("policy", at_once())
-    controller.turn()
+    controller.tick()
     told = job.rollout()
     assert (told["state"], told["first"]) == ("Published", True)
     (prediction,) = controller.http.get(job.path + "/predictions").json()["predictions"]
     assert told["predicted"]["rows"] == prediction["rows"] > 0
     assert told["predicted"]["late"] == prediction["late"]
     job.restart()
-    job.run(50, 30.0, turn=False)
-    controller.turn()
+    job.run(50, 30.0, tick=False)
+    controller.tick()
     (done,) = [one for one in job.rollouts() if one["id"] == told["id"]]
     assert done["reason"].endswith("rows at risk were admitted, as predicted")
 
@@ -96,8 +96,8 @@ def test_a_narrowing_that_turns_bad_after_it_was_verified_goes_back_and_is_remem
     job = verified(controller)
     narrowed = job.rollout()
     assert (narrowed["direction"], job.told()["bound_ms"]) == ("Narrow", narrowed["to_bound_ms"])
-    job.run(60, 50.0, turn=False)
-    controller.turn()
+    job.run(60, 50.0, tick=False)
+    controller.tick()
     (undone,) = [one for one in job.rollouts() if one["id"] == narrowed["id"]]
     assert undone["state"] == "RolledBack"
     assert undone["reason"].startswith("after it was verified, ")
@@ -109,7 +109,10 @@ def test_a_narrowing_that_turns_bad_after_it_was_verified_goes_back_and_is_remem
     assert (event["reason"], event["evidence"]["rollout"]) == (undone["reason"], undone["id"])
     job.run(2, 50.0)
     again = job.rollout()
-    assert (again["state"], again["held_by"]) in {("Recommended", "FailedBefore"), ("Recommended", "Dwell")}
+    assert (again["state"], again["held_by"]) in {
+        ("Recommended", "FailedBefore"),
+        ("Recommended", "Cooldown"),
+    }
     assert [one["state"] for one in job.rollouts()].count("RolledBack") == 1
 
 
@@ -123,8 +126,8 @@ def test_a_widening_that_turns_bad_after_it_was_verified_stays_and_is_said_once(
     job.put("policy", at_once(directions=["Narrow"]))
     before = job.told()
     for _ in range(3):
-        job.run(20, 90.0, turn=False)
-        controller.turn()
+        job.run(20, 90.0, tick=False)
+        controller.tick()
     stays = job.rollout()
     assert (stays["id"], stays["state"]) == (widened["id"], "Verified")
     assert stays["reason"].endswith("it stays: a narrower bound would lose more")
@@ -139,11 +142,11 @@ def test_what_a_person_wrote_since_is_not_undone_when_a_verified_narrowing_turns
     controller: Controller,
 ) -> None:
     job = verified(controller)
-    job.put("policy", at_once(least_bound_ms=35_000))
+    job.put("policy", at_once(min_bound_ms=35_000))
     before = job.told()
     assert before["bound_ms"] == 35_000
-    job.run(60, 50.0, turn=False)
-    controller.turn()
+    job.run(60, 50.0, tick=False)
+    controller.tick()
     assert [one["state"] for one in job.rollouts()][-1] == "Verified"
     assert job.events("RolloutRolledBack") == []
     assert job.told()["bound_ms"] >= before["bound_ms"]
@@ -154,8 +157,8 @@ def test_another_slo_does_not_condemn_what_was_verified_by_the_one_before(contro
     job = verified(controller)
     job.put("policy", at_once(directions=["Narrow"]))
     job.put("slo", {"target": "0.9999"})
-    job.run(30, 30.0, turn=False)
-    controller.turn()
+    job.run(30, 30.0, tick=False)
+    controller.tick()
     assert job.rollout()["state"] == "Verified"
     assert "TargetMissed" not in conditions(job)
 
@@ -176,8 +179,8 @@ def test_by_default_a_first_narrowing_waits_for_an_hour_of_evidence_and_a_person
     controller: Controller,
 ) -> None:
     job = watched_job(controller)
-    job.run(11, 5.0, turn=False)
-    controller.turn()
+    job.run(11, 5.0, tick=False)
+    controller.tick()
     held = job.rollout()
     assert (held["state"], held["held_by"], held["direction"]) == ("Recommended", "Evidence", "Narrow")
     assert held["reason"] == (
@@ -187,8 +190,8 @@ def test_by_default_a_first_narrowing_waits_for_an_hour_of_evidence_and_a_person
     # A person's word makes up for none of it.
     assert job.act(f"/rollouts/{held['id']}:approve").json()["held_by"] == "Evidence"
     assert job.told()["bound_ms"] is None
-    job.run(112, 5.0, turn=False)
-    controller.turn()
+    job.run(112, 5.0, tick=False)
+    controller.tick()
     told = job.rollout()
     assert (told["state"], told["to_bound_ms"]) == ("Published", 300_000)
     assert job.told()["bound_ms"] == 300_000
@@ -198,16 +201,16 @@ def test_by_default_a_first_narrowing_waits_for_an_hour_of_evidence_and_a_person
 
 def test_by_default_a_person_approves_the_first_rollout_and_no_other(controller: Controller) -> None:
     job = watched_job(controller)
-    job.run(125, 5.0, turn=False)
-    controller.turn()
+    job.run(125, 5.0, tick=False)
+    controller.tick()
     waiting = job.rollout()
     assert (waiting["state"], waiting["held_by"]) == ("AwaitingApproval", "Approval")
     job.act(f"/rollouts/{waiting['id']}:approve")
     assert job.rollout()["state"] == "Published"
     job.restart()
     # Until ten windows and ten minutes of event time have passed, and the dwell.
-    job.run(150, 5.0, turn=False)
-    controller.turn()
+    job.run(150, 5.0, tick=False)
+    controller.tick()
     newer, first = job.rollouts()
     assert (first["id"], first["state"]) == (waiting["id"], "Verified")
     assert (newer["state"], newer["from_bound_ms"], newer["to_bound_ms"]) == ("Published", 300_000, 150_000)
@@ -223,8 +226,8 @@ def test_a_replay_of_hours_is_no_evidence(controller: Controller) -> None:
         base_us = began_us - (30 - batch) * 600 * SECOND
         job.interval_us = 10 * SECOND
         job.report([("0", base_us - n % 50 * SECOND) for n in range(60)])
-    job.run(40, 5.0, turn=False)
-    controller.turn()
+    job.run(40, 5.0, tick=False)
+    controller.tick()
     held = job.rollout()
     assert (held["direction"], held["held_by"]) == ("Narrow", "Evidence")
     assert job.told()["bound_ms"] is None
@@ -235,8 +238,8 @@ def test_a_bound_that_is_the_jobs_own_is_no_rollout_and_nobody_is_asked_about_it
 ) -> None:
     job = watched_job(controller)
     job.put("policy", {"mode": "OnRestart", "directions": ["Widen"]})
-    job.run(5, 5.0, turn=False)
-    controller.turn()
+    job.run(5, 5.0, tick=False)
+    controller.tick()
     assert job.status()["recommended"]["bound_ms"] == 600_000
     assert job.rollouts() == []
 
@@ -248,8 +251,8 @@ def test_narrowings_follow_each_other_by_the_dwell_however_little_the_job_took_u
     job = RolledJob(controller, bound_ms=600_000)
     job.put("slo", {"target": "0.95"})
     job.put("policy", at_once())
-    job.run(40, 30.0, turn=False)
-    controller.turn()
+    job.run(40, 30.0, tick=False)
+    controller.tick()
     for share in ("0.9", "0.85", "0.8", "0.75"):
         job.put("slo", {"target": share})
         job.run(6, 30.0)
@@ -258,7 +261,7 @@ def test_narrowings_follow_each_other_by_the_dwell_however_little_the_job_took_u
     job.act(f"/rollouts/{published['id']}:rollback")
     job.put("slo", {"target": "0.7"})
     again = job.rollout()
-    assert (again["first"], again["state"], again["held_by"]) == (True, "Recommended", "Dwell")
+    assert (again["first"], again["state"], again["held_by"]) == (True, "Recommended", "Cooldown")
     assert job.told()["bound_ms"] is None
 
 
@@ -268,8 +271,8 @@ def test_a_narrowing_that_nobody_took_up_gives_way_at_once_to_one_that_narrows_l
     job = RolledJob(controller, bound_ms=600_000)
     job.put("slo", {"target": "0.8"})
     job.put("policy", at_once())
-    job.run(40, 30.0, turn=False)
-    controller.turn()
+    job.run(40, 30.0, tick=False)
+    controller.tick()
     narrow = job.rollout()
     job.put("slo", {"target": "0.95"})
     wider = job.rollout()

@@ -145,7 +145,7 @@ REPLACE = {"If-Match": "*"}
 
 CHANGES: dict[str, tuple[str, str, Any]] = {
     "mode": ("PUT", "/policy", {"mode": "OnRestart"}),
-    "envelope": ("PUT", "/policy", {"mode": "Live", "greatest_bound_ms": 9}),
+    "envelope": ("PUT", "/policy", {"mode": "Live", "max_bound_ms": 9}),
     "pin": ("PUT", "/pin", PIN),
     "first report": ("POST", "/reports", to_json_object(REPORTS[0])),
 }

@@ -78,7 +78,7 @@ def test_the_loop_starts_a_failed_job_again_after_a_pause_that_doubles_up_to_the
 
 
 def test_failures_in_a_row_end_the_loop_where_that_is_asked_for(tmp_path: Path) -> None:
-    code, starts, said = kept_running(tmp_path, f"3 3 {EXIT_NEW_BOUND} 3 3 7", MOST_FAILURES="3")
+    code, starts, said = kept_running(tmp_path, f"3 3 {EXIT_NEW_BOUND} 3 3 7", MAX_FAILURES="3")
     assert (code, starts) == (7, 6)
     assert said[-1] == "keep-running: 3 failures in a row, the last with code 7; giving up"
 

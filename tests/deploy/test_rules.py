@@ -251,8 +251,8 @@ def test_what_is_wrong_fires_and_nothing_else_on_what_a_controller_exposes(tmp_p
                             json=to_json_object(job.next(controller.clock())),
                         )
                         assert answer.status_code == 201, answer.text
-                controller.turn()
-                controller.look()
+                controller.tick()
+                controller.snapshot()
                 scrapes.take()
                 controller.clock.now_us += 30 * SECOND
             return f"{(scrapes.count - 1) * 30}s"

@@ -79,7 +79,7 @@ def test_a_new_bound_ends_the_job_with_75_and_the_loop_starts_it_with_that_bound
         *(word for key, value in conf.items() for word in ("--conf", f"{key}={value}")),
         str(ROOT / "spark_jobs" / "examples" / "windowed_counts.py"),
         *("--files", str(rows), "--window", "5 seconds", "--bound", "1 second", "--trigger", "0 seconds"),
-        *("--checkpoint", str(tmp_path / "checkpoint"), "--exit-on-new-bound", "--dwell", "1 second"),
+        *("--checkpoint", str(tmp_path / "checkpoint"), "--exit-on-new-bound", "--cooldown", "1 second"),
     ]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     with log.open("wb") as output:

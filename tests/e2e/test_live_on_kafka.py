@@ -79,7 +79,7 @@ def _bursts(path: Path, seconds: int, rate: int = 100) -> None:
 class _Told:
     """Keeps the reports, and sends them on."""
 
-    given_up = 0
+    dropped = 0
 
     def __init__(self) -> None:
         self.reports: list[Report] = []
@@ -197,12 +197,12 @@ class _Compared:
     """Whether each trigger had its batch, as the backtest has it."""
 
     @property
-    def most_rows(self) -> int:
+    def max_rows(self) -> int:
         return max(report.rows for report in self.reports)
 
     @property
     def agree(self) -> bool:
-        return abs(self.late - self.expected_late) <= self.most_rows and int(self.apart.max()) <= 1
+        return abs(self.late - self.expected_late) <= self.max_rows and int(self.apart.max()) <= 1
 
 
 def _compared(spark: SparkSession, kafka: KafkaBroker, folder: Path, trigger_us: int) -> _Compared:
@@ -234,7 +234,7 @@ def _compared(spark: SparkSession, kafka: KafkaBroker, folder: Path, trigger_us:
     reports = sorted(told.reports, key=lambda report: report.batch_id)
     expected, keys = _replayed(reports, setup)
 
-    late = sum(tally.late_most for report in reports for tally in judge(report).tallies.values())
+    late = sum(tally.late_max for report in reports for tally in judge(report).tallies.values())
     # What only the end of the replay closes is no decision.
     decided = [
         (key, wall)
@@ -274,7 +274,7 @@ def test_on_a_burst_live_loses_and_closes_what_the_backtest_said_to_within_one_b
     ran = _compared(kafka_spark, kafka, tmp_path / "first", first)
     if not (ran.agree or ran.kept_up):
         ran = _compared(kafka_spark, kafka, tmp_path / "second", second)
-    assert abs(ran.late - ran.expected_late) <= ran.most_rows
+    assert abs(ran.late - ran.expected_late) <= ran.max_rows
     assert ran.apart.max() <= 1
 
     # The control that a batch read is in force in the next one, and nothing was restarted.

@@ -137,10 +137,10 @@ def test_while_the_controller_is_away_for_50_batches_the_query_goes_on_and_the_l
         status = _wait_for_last_batch(back, query)
         coverage = status["coverage"][0]
         missing = {batch for gap in coverage["missing"] for batch in range(gap["first"], gap["last"] + 1)}
-        given_up = back.get_metric("tidemark_given_up_reports")
+        dropped = back.get_metric("tidemark_dropped_reports")
 
         assert coverage["last"] - coverage["first"] + 1 == status["evidence"]["batches"] + len(missing)
-        assert len(missing) == given_up
+        assert len(missing) == dropped
         assert 35 <= len(missing) <= 50, "50 batches and a queue of 10"
         assert min(missing) >= before
         assert status["completeness"]["missing_batches"] == len(missing)

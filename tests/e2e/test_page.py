@@ -57,7 +57,7 @@ def _live_job(spark: SparkSession, folder: Path, controller: ControllerProcess) 
                 for _ in range(1)
             )
 
-    runner = AdaptiveQuery(lambda: job.start("0 seconds"), dwell_s=0.0, parts=Parts(poll_s=0.1))
+    runner = AdaptiveQuery(lambda: job.start("0 seconds"), cooldown_s=0.0, parts=Parts(poll_s=0.1))
     threads = [threading.Thread(target=work, daemon=True) for work in (feed, runner.run)]
     for thread in threads:
         thread.start()

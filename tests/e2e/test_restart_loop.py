@@ -46,7 +46,7 @@ def test_a_running_job_takes_what_is_recommended_between_two_batches(
         controller_url=controller.url,
     )
     job.write(_batch(number) for number in range(12))
-    runner = AdaptiveQuery(lambda: job.start("0 seconds"), dwell_s=0.0, parts=Parts(poll_s=0.1))
+    runner = AdaptiveQuery(lambda: job.start("0 seconds"), cooldown_s=0.0, parts=Parts(poll_s=0.1))
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(runner.run()), daemon=True)
     thread.start()

@@ -28,9 +28,11 @@ PUBLISHED_US = 1_000
         pytest.param(Said(7, 9_000, "Live"), "Live", None, True, id="live, and acknowledged"),
         pytest.param(Said(7, 9_000, "Restart"), "Live", None, False, id="told live, runs in another mode"),
         pytest.param(
-            Said(heard_us=PUBLISHED_US), "Live", None, True, id="live, heard since it was published"
+            Said(last_contact_us=PUBLISHED_US), "Live", None, True, id="live, heard since it was published"
         ),
-        pytest.param(Said(heard_us=PUBLISHED_US - 1), "Live", None, False, id="live, heard before that only"),
+        pytest.param(
+            Said(last_contact_us=PUBLISHED_US - 1), "Live", None, False, id="live, heard before that only"
+        ),
     ],
 )
 def test_a_job_has_taken_up_what_it_acknowledged_has_already_or_heard_live(

@@ -124,9 +124,9 @@ def test_the_interval_contains_the_truth_wherever_the_watermark_cuts(
     completeness = ledger_of(report).completeness()
     late = late_among(operator, batch, watermark_ms)
     assert completeness.rows == len(pairs_of(operator, batch))
-    assert completeness.late_least <= late <= completeness.late_most
+    assert completeness.late_min <= late <= completeness.late_max
     if operator.closed == "left" or (watermark_ms % 10 == 0 and not isinstance(operator, SessionWindow)):
-        assert completeness.late_least == completeness.late_most
+        assert completeness.late_min == completeness.late_max
 
 
 @given(operators(1_000), rows, rows.filter(bool), watermarks_ms)

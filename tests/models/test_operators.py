@@ -39,7 +39,7 @@ def test_keys_are_those_of_the_definition(operator: Operator, event_times: list[
 def test_no_row_has_more_keys_than_the_operator_says(operator: Operator, time: int) -> None:
     """The bound of an unjudged row's weight."""
     around = range(time, time + 30)
-    assert max(len(slow_keys(operator, near)) for near in around) == operator.most_keys
+    assert max(len(slow_keys(operator, near)) for near in around) == operator.max_keys
 
 
 def test_a_row_on_an_edge_belongs_to_the_window_that_starts_there() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.models.quantile import certified_rank, least_samples
+from tidemark.models.quantile import certified_rank, min_samples
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_below_299_samples_no_rank_certifies_99_percent() -> None:
     """0.99 ** 298 is 5.004 %: even the greatest of 298 samples is below the quantile too often."""
     assert [certified_rank(samples, 0.99) for samples in range(299)] == [None] * 299
     assert certified_rank(299, 0.99) == 299
-    assert least_samples(0.99) == 299
+    assert min_samples(0.99) == 299
 
 
 def slow_rank(samples: int, share: Fraction, confidence: Fraction) -> int | None:
@@ -63,7 +63,7 @@ def test_the_least_number_of_samples_is_where_a_rank_first_exists(
 ) -> None:
     """The message "it takes n rows" must not be off by one."""
     share, confidence = share_ppm / 1e6, confidence_ppm / 1e6
-    least = least_samples(share, confidence)
+    least = min_samples(share, confidence)
     assert certified_rank(least, share, confidence) == least
     assert certified_rank(least - 1, share, confidence) is None
 
@@ -87,9 +87,9 @@ def test_shares_and_confidences_outside_0_and_1_are_refused_by_name(value: float
     with pytest.raises(ValueError, match="confidence must lie"):
         certified_rank(10, 0.9, value)
     with pytest.raises(ValueError, match="share must lie"):
-        least_samples(value)
+        min_samples(value)
     with pytest.raises(ValueError, match="confidence must lie"):
-        least_samples(0.9, value)
+        min_samples(0.9, value)
 
 
 def test_a_negative_number_of_samples_is_refused() -> None:

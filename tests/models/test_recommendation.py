@@ -31,7 +31,7 @@ STEADY = Progress(
 )
 """A stream that keeps up, a batch a second."""
 
-IN_ONE_STEP = Policy(most_narrowing_ppm=None)
+IN_ONE_STEP = Policy(max_narrowing_ppm=None)
 
 
 def inputs(
@@ -39,7 +39,7 @@ def inputs(
     *,
     slo: Slo = GOOD,
     policy: Policy | None = None,
-    in_use_ms: int | None = None,
+    in_use_bound_ms: int | None = None,
     unknown_rows: int = 0,
     missing_batches: int = 0,
     windows: bool = True,
@@ -64,7 +64,7 @@ def inputs(
         slo=slo,
         policy=policy or IN_ONE_STEP,
         evidence=evidence,
-        in_use_ms=in_use_ms,
+        in_use_bound_ms=in_use_bound_ms,
         progress=progress,
         recent_bounds_ms=recent_bounds_ms,
     )
@@ -105,7 +105,7 @@ def test_a_negative_need_gives_a_bound_of_0() -> None:
 @pytest.mark.parametrize("rows", [0, 1, 298])
 def test_without_enough_evidence_there_is_no_bound_and_the_figures_say_why(rows: int) -> None:
     """No bound, not 0: and no later step may invent one, the policy's least included."""
-    found = recommend(inputs([5] * rows, policy=Policy(least_bound_ms=1_000), in_use_ms=7))
+    found = recommend(inputs([5] * rows, policy=Policy(min_bound_ms=1_000), in_use_bound_ms=7))
     assert found.bound_ms is None
     assert [step.name for step in found.steps] == ["quantile"]
     assert found.reason == (
@@ -142,7 +142,7 @@ def test_a_bound_is_rounded_up_to_three_digits_so_that_no_row_is_lost_by_it(
 
 def test_unknown_rows_beyond_a_tenth_of_the_budget_never_narrow() -> None:
     """2 of 1,002 rows are more than 0.1 %: they may all have needed more."""
-    found = recommend(inputs(THOUSAND, unknown_rows=2, in_use_ms=5_000))
+    found = recommend(inputs(THOUSAND, unknown_rows=2, in_use_bound_ms=5_000))
     assert found.bound_ms == 5_000
     assert step(found, "unknown rows").reason == (
         "2 rows of unknown need and 0 batches never reported: the bound in use, 5 s, is not narrowed"
@@ -151,22 +151,22 @@ def test_unknown_rows_beyond_a_tenth_of_the_budget_never_narrow() -> None:
 
 def test_unknown_rows_within_a_tenth_of_the_budget_are_said_and_let_pass() -> None:
     """1 of 1,001 rows is within a tenth of 1 %."""
-    found = recommend(inputs(THOUSAND, unknown_rows=1, in_use_ms=5_000))
+    found = recommend(inputs(THOUSAND, unknown_rows=1, in_use_bound_ms=5_000))
     assert found.bound_ms == 996
     assert step(found, "unknown rows").reason == "1 row of unknown need, too few to matter"
 
 
 def test_a_lost_batch_never_narrows() -> None:
     """Nobody knows how many rows it held."""
-    found = recommend(inputs(THOUSAND, missing_batches=1, in_use_ms=5_000))
+    found = recommend(inputs(THOUSAND, missing_batches=1, in_use_bound_ms=5_000))
     assert found.bound_ms == 5_000
     assert "1 batch never reported" in found.reason
 
 
-@pytest.mark.parametrize("in_use_ms", [None, 500, 996])
-def test_unknown_rows_do_not_keep_a_bound_from_being_widened(in_use_ms: int | None) -> None:
+@pytest.mark.parametrize("in_use_bound_ms", [None, 500, 996])
+def test_unknown_rows_do_not_keep_a_bound_from_being_widened(in_use_bound_ms: int | None) -> None:
     """What is known already asks for more, and the rest can only add to it."""
-    assert recommend(inputs(THOUSAND, missing_batches=9, in_use_ms=in_use_ms)).bound_ms == 996
+    assert recommend(inputs(THOUSAND, missing_batches=9, in_use_bound_ms=in_use_bound_ms)).bound_ms == 996
 
 
 # -- what holds a narrowing back ------------------------------------------------------------------------------
@@ -192,11 +192,11 @@ def test_nothing_is_narrowed_on_delays_that_may_not_be_the_streams_own_but_it_is
 ) -> None:
     """No data, a catch-up, a replay, a stall or a silent partition: each by itself, with its figures."""
     progress = replace(STEADY, **changes)
-    held = recommend(inputs(THOUSAND, in_use_ms=5_000, progress=progress))
+    held = recommend(inputs(THOUSAND, in_use_bound_ms=5_000, progress=progress))
     assert held.bound_ms == 5_000
     assert told in step(held, name).reason
     assert step(held, name).reason.endswith("the bound in use, 5 s, is not narrowed")
-    assert recommend(inputs(THOUSAND, in_use_ms=500, progress=progress)).bound_ms == 996
+    assert recommend(inputs(THOUSAND, in_use_bound_ms=500, progress=progress)).bound_ms == 996
     assert recommend(inputs(THOUSAND, progress=progress)).bound_ms == 996
 
 
@@ -207,28 +207,31 @@ def test_nothing_is_narrowed_on_delays_that_may_not_be_the_streams_own_but_it_is
 )
 def test_at_the_edge_of_each_guard_rail_a_narrowing_passes(changes: dict[str, Any]) -> None:
     """Ten gaps, one and a half times the clock and ten gaps of lag are still usual; the long pace holds nothing."""
-    assert recommend(inputs(THOUSAND, in_use_ms=5_000, progress=replace(STEADY, **changes))).bound_ms == 996
+    assert (
+        recommend(inputs(THOUSAND, in_use_bound_ms=5_000, progress=replace(STEADY, **changes))).bound_ms
+        == 996
+    )
 
 
 def test_while_nothing_is_known_of_a_streams_progress_nothing_is_narrowed() -> None:
     """Until there is evidence the bound in use stays."""
-    assert recommend(inputs(THOUSAND, in_use_ms=5_000, progress=UNKNOWN_PROGRESS)).bound_ms == 5_000
+    assert recommend(inputs(THOUSAND, in_use_bound_ms=5_000, progress=UNKNOWN_PROGRESS)).bound_ms == 5_000
 
 
 def test_it_is_narrowed_to_the_widest_that_was_asked_for_of_late_and_widened_at_once() -> None:
     """1,200 ms was asked for within five minutes: 996 ms comes later; 900 ms holds nothing."""
-    found = recommend(inputs(THOUSAND, in_use_ms=5_000, recent_bounds_ms=(900, 1_200, 1_000)))
+    found = recommend(inputs(THOUSAND, in_use_bound_ms=5_000, recent_bounds_ms=(900, 1_200, 1_000)))
     assert (found.bound_ms, found.asked_ms) == (1_200, 996)
     assert step(found, "narrow late").reason == (
         "1.2 s was asked for in the last 5 min: it is narrowed no further yet"
     )
-    assert recommend(inputs(THOUSAND, in_use_ms=5_000, recent_bounds_ms=(900,))).bound_ms == 996
-    assert recommend(inputs(THOUSAND, in_use_ms=10, recent_bounds_ms=(20,))).bound_ms == 996
+    assert recommend(inputs(THOUSAND, in_use_bound_ms=5_000, recent_bounds_ms=(900,))).bound_ms == 996
+    assert recommend(inputs(THOUSAND, in_use_bound_ms=10, recent_bounds_ms=(20,))).bound_ms == 996
 
 
 def test_what_was_asked_for_is_told_before_any_guard_rail() -> None:
     """So that what is held does not hold itself for ever; without evidence nothing was asked for."""
-    held = recommend(inputs(THOUSAND, in_use_ms=5_000, missing_batches=1))
+    held = recommend(inputs(THOUSAND, in_use_bound_ms=5_000, missing_batches=1))
     assert (held.bound_ms, held.asked_ms) == (5_000, 996)
     assert recommend(inputs([1] * 10)).asked_ms is None
 
@@ -238,15 +241,15 @@ def test_the_latency_cap_narrows_what_a_guard_rail_held(recent: tuple[int, ...])
     """Caps come last: where completeness yields, 5 s may not stay above a cap of 2 s."""
     stalled = replace(STEADY, silent_partitions=1)
     slo = capped("completeness", cap_ms=2_000)
-    asked = inputs(THOUSAND, slo=slo, in_use_ms=5_000, progress=stalled, recent_bounds_ms=recent)
+    asked = inputs(THOUSAND, slo=slo, in_use_bound_ms=5_000, progress=stalled, recent_bounds_ms=recent)
     assert recommend(asked).bound_ms == 1_000
 
 
 # -- the latency cap -----------------------------------------------------------------------------------------
 
 
-def capped(yields: Any, cap_ms: int = 1_500) -> Slo:
-    return Slo(target_ppm=990_000, latency_cap_ms=cap_ms, yields=yields)
+def capped(on_conflict: Any, cap_ms: int = 1_500) -> Slo:
+    return Slo(target_ppm=990_000, latency_cap_ms=cap_ms, on_conflict=on_conflict)
 
 
 def test_a_cap_that_is_met_changes_nothing_and_shows_both_figures() -> None:
@@ -258,7 +261,7 @@ def test_a_cap_that_is_met_changes_nothing_and_shows_both_figures() -> None:
 
 def test_a_conflict_that_nobody_decided_holds_the_bound_in_use() -> None:
     """Neither constraint is bent in silence; the chain ends there."""
-    found = recommend(inputs(THOUSAND, slo=capped(None), in_use_ms=700))
+    found = recommend(inputs(THOUSAND, slo=capped(None), in_use_bound_ms=700))
     assert found.bound_ms is None
     assert found.steps[-1].name == "latency cap"
     assert found.steps[-1].reason == (
@@ -307,33 +310,33 @@ def test_a_margin_that_crosses_the_cap_is_a_conflict_and_not_a_bound_that_is_mis
     assert found.steps[-1].crosses_ms == 1_500
 
 
-@pytest.mark.parametrize("yields", [None, "latency", "completeness"])
-def test_a_cap_that_is_crossed_is_a_conflict_whatever_yields(yields: Any) -> None:
+@pytest.mark.parametrize("on_conflict", [None, "exceed_latency_cap", "miss_target"])
+def test_a_cap_that_is_crossed_is_a_conflict_whatever_yields(on_conflict: Any) -> None:
     """The step that crosses it says so, with what was asked for; nobody has to know what the step is called."""
-    found = recommend(inputs(THOUSAND, slo=capped(yields)))
+    found = recommend(inputs(THOUSAND, slo=capped(on_conflict)))
 
     assert [step.crosses_ms for step in found.steps if step.kind == "LatencyCap"] == [996]
     assert found.conflict
-    assert not recommend(inputs(THOUSAND, slo=capped(yields, cap_ms=1_996))).conflict
+    assert not recommend(inputs(THOUSAND, slo=capped(on_conflict, cap_ms=1_996))).conflict
 
 
 @given(
     margin=st.integers(0, 2_000_000),
     cap=st.none() | st.integers(0, 3_000),
     in_use=st.none() | st.integers(0, 3_000),
-    yields=st.sampled_from([None, "completeness", "latency"]),
+    on_conflict=st.sampled_from([None, "miss_target", "exceed_latency_cap"]),
     silent=st.integers(0, 1),
 )
 @settings(deadline=None, max_examples=200)
 def test_with_evidence_there_is_a_bound_or_a_conflict(
-    *, margin: int, cap: int | None, in_use: int | None, yields: Any, silent: int
+    *, margin: int, cap: int | None, in_use: int | None, on_conflict: Any, silent: int
 ) -> None:
     found = recommend(
         inputs(
             THOUSAND,
-            slo=Slo(target_ppm=990_000, latency_cap_ms=cap, yields=yields),
+            slo=Slo(target_ppm=990_000, latency_cap_ms=cap, on_conflict=on_conflict),
             policy=Policy(margin_ppm=margin),
-            in_use_ms=in_use,
+            in_use_bound_ms=in_use,
             progress=replace(STEADY, silent_partitions=silent),
         )
     )
@@ -367,9 +370,9 @@ def test_a_latency_of_windows_that_are_open_is_not_held_against_a_cap_that_it_ha
 @pytest.mark.parametrize(
     ("policy", "bound_ms", "reason"),
     [
-        (Policy(least_bound_ms=2_000), 2_000, "the policy's least bound 2000 ms holds"),
-        (Policy(greatest_bound_ms=300), 300, "the policy's greatest bound 300 ms holds"),
-        (Policy(least_bound_ms=996, greatest_bound_ms=996), 996, "within the policy's limits"),
+        (Policy(min_bound_ms=2_000), 2_000, "the policy's least bound 2000 ms holds"),
+        (Policy(max_bound_ms=300), 300, "the policy's greatest bound 300 ms holds"),
+        (Policy(min_bound_ms=996, max_bound_ms=996), 996, "within the policy's limits"),
     ],
 )
 def test_the_policys_limits_hold(policy: Policy, bound_ms: int, reason: str) -> None:
@@ -379,17 +382,19 @@ def test_the_policys_limits_hold(policy: Policy, bound_ms: int, reason: str) -> 
     assert step(found, "limits").reason == reason
 
 
-@pytest.mark.parametrize(("in_use_ms", "bound_ms"), [(1_106, 1_106), (1_107, 996), (996, 996), (995, 996)])
+@pytest.mark.parametrize(
+    ("in_use_bound_ms", "bound_ms"), [(1_106, 1_106), (1_107, 996), (996, 996), (995, 996)]
+)
 def test_narrowing_by_less_than_a_tenth_is_not_worth_a_change_but_any_widening_is(
-    in_use_ms: int, bound_ms: int
+    in_use_bound_ms: int, bound_ms: int
 ) -> None:
     """1,106 - 996 is 9.95 % of 1,106; widening guards rows and has no dead band."""
-    assert recommend(inputs(THOUSAND, in_use_ms=in_use_ms)).bound_ms == bound_ms
+    assert recommend(inputs(THOUSAND, in_use_bound_ms=in_use_bound_ms)).bound_ms == bound_ms
 
 
 def test_the_dead_band_says_how_much_it_left() -> None:
     """So that nobody wonders why the bound stands still."""
-    found = recommend(inputs(THOUSAND, in_use_ms=1_050))
+    found = recommend(inputs(THOUSAND, in_use_bound_ms=1_050))
     assert (
         step(found, "dead band").reason == "narrowing by 54 ms is less than a tenth: the bound in use stays"
     )
@@ -397,18 +402,21 @@ def test_the_dead_band_says_how_much_it_left() -> None:
 
 def test_the_dead_band_does_not_keep_a_bound_above_the_policys_greatest() -> None:
     """A limit is a limit, by however little it is broken."""
-    assert recommend(inputs(THOUSAND, policy=Policy(greatest_bound_ms=990), in_use_ms=1_000)).bound_ms == 990
+    assert recommend(inputs(THOUSAND, policy=Policy(max_bound_ms=990), in_use_bound_ms=1_000)).bound_ms == 990
 
 
 @pytest.mark.parametrize(
-    ("yields", "cap_ms", "bound_ms"),
+    ("on_conflict", "cap_ms", "bound_ms"),
     [("completeness", 1_950, 950), (None, 1_997, 996), ("latency", 1_950, 1_000)],
 )
 def test_the_dead_band_does_not_keep_a_bound_above_the_latency_cap(
-    yields: Any, cap_ms: int, bound_ms: int
+    on_conflict: Any, cap_ms: int, bound_ms: int
 ) -> None:
     """1,000 ms wait 2 s: within a tenth of what is recommended, but above the cap, which only "latency" lets yield."""
-    assert recommend(inputs(THOUSAND, slo=capped(yields, cap_ms), in_use_ms=1_000)).bound_ms == bound_ms
+    assert (
+        recommend(inputs(THOUSAND, slo=capped(on_conflict, cap_ms), in_use_bound_ms=1_000)).bound_ms
+        == bound_ms
+    )
 
 
 maybe_ms = st.none() | st.integers(0, 3_000)
@@ -419,7 +427,7 @@ maybe_ms = st.none() | st.integers(0, 3_000)
     room=maybe_ms,
     in_use=maybe_ms,
     cap=maybe_ms,
-    yields=st.sampled_from(["completeness", "latency"]),
+    on_conflict=st.sampled_from(["miss_target", "exceed_latency_cap"]),
     unknown=st.integers(0, 30),
     missing=st.integers(0, 1),
 )
@@ -430,28 +438,33 @@ def test_no_step_undoes_a_limit(
     room: int | None,
     in_use: int | None,
     cap: int | None,
-    yields: Any,
+    on_conflict: Any,
     unknown: int,
     missing: int,
 ) -> None:
     """Whatever came before, the result is within the policy, and within the cap if that does not yield."""
     greatest = None if room is None else least + room
-    policy = Policy(least_bound_ms=least, greatest_bound_ms=greatest, most_narrowing_ppm=None)
-    slo = Slo(target_ppm=990_000, latency_cap_ms=cap, yields=yields)
+    policy = Policy(min_bound_ms=least, max_bound_ms=greatest, max_narrowing_ppm=None)
+    slo = Slo(target_ppm=990_000, latency_cap_ms=cap, on_conflict=on_conflict)
     asked = inputs(
-        THOUSAND, slo=slo, policy=policy, in_use_ms=in_use, unknown_rows=unknown, missing_batches=missing
+        THOUSAND,
+        slo=slo,
+        policy=policy,
+        in_use_bound_ms=in_use,
+        unknown_rows=unknown,
+        missing_batches=missing,
     )
     bound = recommend(asked).bound_ms
     assert bound is not None
     assert bound >= least
-    assert policy.greatest_bound_ms is None or bound <= policy.greatest_bound_ms
-    if cap is not None and yields == "completeness":
+    assert policy.max_bound_ms is None or bound <= policy.max_bound_ms
+    if cap is not None and on_conflict == "miss_target":
         assert bound + 1_000 <= cap or bound == least
 
 
 def test_the_steps_come_in_the_order_of_their_power() -> None:
     """The estimate first, what limits it last."""
-    found = recommend(inputs(THOUSAND, in_use_ms=10))
+    found = recommend(inputs(THOUSAND, in_use_bound_ms=10))
     assert [step.name for step in found.steps] == [
         "quantile",
         "round up",
@@ -470,4 +483,4 @@ def test_the_steps_come_in_the_order_of_their_power() -> None:
 
 def test_the_same_inputs_give_the_same_recommendation() -> None:
     """No clock, no chance."""
-    assert recommend(inputs(THOUSAND, in_use_ms=10)) == recommend(inputs(THOUSAND, in_use_ms=10))
+    assert recommend(inputs(THOUSAND, in_use_bound_ms=10)) == recommend(inputs(THOUSAND, in_use_bound_ms=10))

@@ -34,7 +34,7 @@ def inputs(
     *,
     slo: Slo | None = None,
     policy: Policy | None = None,
-    in_use_ms: int | None = None,
+    in_use_bound_ms: int | None = None,
     windows: Windows | None = None,
     state_rows: int | None = None,
 ) -> Inputs:
@@ -46,7 +46,7 @@ def inputs(
         # A window of 1 s, a base 1 s ahead of the watermark and a step of 1 s: state in proportion to 2 s + the bound.
         situation = Situation(
             at_us=0,
-            bound_us=(in_use_ms or 0) * MS,
+            bound_us=(in_use_bound_ms or 0) * MS,
             watermark_us=10_000 * MS,
             base_us=11_000 * MS,
             pace_ppm=1_000_000,
@@ -63,11 +63,11 @@ def inputs(
     return Inputs(
         curve=curve,
         slo=slo or Slo(target_ppm=990_000),
-        policy=policy or Policy(most_narrowing_ppm=None),
+        policy=policy or Policy(max_narrowing_ppm=None),
         evidence=Evidence(
             rows=1_000, unknown_rows=0, missing_batches=0, batches=1, partitions=1, from_us=0, to_us=0
         ),
-        in_use_ms=in_use_ms,
+        in_use_bound_ms=in_use_bound_ms,
         progress=STEADY,
         situation=situation,
         windows=windows,
@@ -89,48 +89,51 @@ def test_what_nobody_asked_for_is_no_step() -> None:
 def test_a_margin_is_added_before_the_limits() -> None:
     found = recommend(inputs(policy=Policy(margin_ppm=150_000)))
     assert (found.bound_ms, found.asked_ms) == (1_150, 996)
-    assert recommend(inputs(policy=Policy(margin_ppm=150_000, greatest_bound_ms=1_000))).bound_ms == 1_000
+    assert recommend(inputs(policy=Policy(margin_ppm=150_000, max_bound_ms=1_000))).bound_ms == 1_000
 
 
 @pytest.mark.parametrize(
-    ("only", "in_use_ms", "bound_ms"),
+    ("only", "in_use_bound_ms", "bound_ms"),
     [("Widen", 500, 996), ("Widen", 5_000, 5_000), ("Narrow", 5_000, 996), ("Narrow", 500, 500)],
 )
 def test_a_direction_that_is_not_allowed_leaves_the_bound_in_use(
-    only: Any, in_use_ms: int, bound_ms: int
+    only: Any, in_use_bound_ms: int, bound_ms: int
 ) -> None:
     assert (
         recommend(
-            inputs(policy=Policy(directions=(only,), most_narrowing_ppm=None), in_use_ms=in_use_ms)
+            inputs(policy=Policy(directions=(only,), max_narrowing_ppm=None), in_use_bound_ms=in_use_bound_ms)
         ).bound_ms
         == bound_ms
     )
 
 
 def test_a_limit_goes_before_the_directions() -> None:
-    policy = Policy(directions=("Widen",), greatest_bound_ms=2_000, most_narrowing_ppm=None)
-    assert recommend(inputs(policy=policy, in_use_ms=5_000)).bound_ms == 2_000
+    policy = Policy(directions=("Widen",), max_bound_ms=2_000, max_narrowing_ppm=None)
+    assert recommend(inputs(policy=policy, in_use_bound_ms=5_000)).bound_ms == 2_000
 
 
 def test_one_rollout_narrows_by_no_more_than_its_step() -> None:
-    policy = Policy(most_narrowing_ppm=250_000)
-    assert recommend(inputs(policy=policy, in_use_ms=4_000)).bound_ms == 3_000
-    assert recommend(inputs(policy=policy, in_use_ms=1_200)).bound_ms == 996
-    assert recommend(inputs(policy=policy, in_use_ms=10)).bound_ms == 996
+    policy = Policy(max_narrowing_ppm=250_000)
+    assert recommend(inputs(policy=policy, in_use_bound_ms=4_000)).bound_ms == 3_000
+    assert recommend(inputs(policy=policy, in_use_bound_ms=1_200)).bound_ms == 996
+    assert recommend(inputs(policy=policy, in_use_bound_ms=10)).bound_ms == 996
 
 
 def test_by_default_a_bound_is_at_most_halved_and_the_chain_says_so() -> None:
-    found = recommend(inputs(policy=Policy(), in_use_ms=600_000))
+    found = recommend(inputs(policy=Policy(), in_use_bound_ms=600_000))
     assert step(found, "narrowing step") == (300_000, "one rollout narrows by at most 50 %: to 5 min")
     assert found.bound_ms == 300_000
 
 
 @pytest.mark.parametrize(
-    ("yields", "bound_ms"), [("state", 996), ("completeness", 500), ("latency", None), (None, None)]
+    ("on_conflict", "bound_ms"),
+    [("exceed_state_cap", 996), ("miss_target", 500), ("exceed_latency_cap", None), (None, None)],
 )
-def test_a_state_cap_that_does_not_fit_is_settled_as_the_slo_says(yields: Any, bound_ms: int | None) -> None:
+def test_a_state_cap_that_does_not_fit_is_settled_as_the_slo_says(
+    on_conflict: Any, bound_ms: int | None
+) -> None:
     """2,000 rows now for 2 s of open event time, so a bound of 500 ms holds 2,500 rows of state."""
-    slo = Slo(target_ppm=990_000, state_cap_rows=2_500, yields=yields)
+    slo = Slo(target_ppm=990_000, state_cap_rows=2_500, on_conflict=on_conflict)
     found = recommend(inputs(slo=slo, state_rows=2_000))
     assert found.bound_ms == bound_ms
     assert "about 2,996 rows of state, above the cap of 2,500" in step(found, "state cap")[1]
@@ -147,7 +150,7 @@ def test_a_state_cap_that_fits_or_cannot_be_told_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("windows", "in_use_ms", "bound_ms", "told"),
+    ("windows", "in_use_bound_ms", "bound_ms", "told"),
     [
         (Windows(GOOD, GOOD), 2_000, 996, "the worst window kept 99.9 %"),
         (Windows(BAD, GOOD), 2_000, 2_000, "is not narrowed"),
@@ -159,16 +162,16 @@ def test_a_state_cap_that_fits_or_cannot_be_told_changes_nothing() -> None:
     ],
 )
 def test_a_worst_window_below_its_floor_widens_a_step_and_holds_every_narrowing(
-    windows: Windows | None, in_use_ms: int, bound_ms: int, told: str
+    windows: Windows | None, in_use_bound_ms: int, bound_ms: int, told: str
 ) -> None:
     slo = Slo(target_ppm=990_000, worst_window_ppm=900_000)
-    found = recommend(inputs(slo=slo, windows=windows, in_use_ms=in_use_ms))
+    found = recommend(inputs(slo=slo, windows=windows, in_use_bound_ms=in_use_bound_ms))
     assert found.bound_ms == bound_ms
     assert told in step(found, "worst window")[1]
 
 
 @pytest.mark.parametrize(
-    ("windows", "in_use_ms", "bound_ms", "told"),
+    ("windows", "in_use_bound_ms", "bound_ms", "told"),
     [
         (Windows(GOOD, GOOD), 2_000, 996, "100 of 100 windows did"),
         (Windows(BAD, GOOD), 2_000, 2_000, "90 of 100 windows did"),
@@ -178,9 +181,9 @@ def test_a_worst_window_below_its_floor_widens_a_step_and_holds_every_narrowing(
     ],
 )
 def test_under_timeslices_too_few_good_windows_widen_a_step_and_hold_every_narrowing(
-    windows: Windows | None, in_use_ms: int, bound_ms: int, told: str
+    windows: Windows | None, in_use_bound_ms: int, bound_ms: int, told: str
 ) -> None:
-    slo = Slo(target_ppm=990_000, objective="timeslices", slices_ppm=950_000)
-    found = recommend(inputs(slo=slo, windows=windows, in_use_ms=in_use_ms))
+    slo = Slo(target_ppm=990_000, objective="timeslices", good_windows_ppm=950_000)
+    found = recommend(inputs(slo=slo, windows=windows, in_use_bound_ms=in_use_bound_ms))
     assert found.bound_ms == bound_ms
     assert told in step(found, "timeslices")[1]

@@ -228,7 +228,7 @@ def test_sketches_of_different_parameters_do_not_merge(other: Sketch) -> None:
 
 @pytest.mark.parametrize(
     ("accuracy_ppm", "least", "named"),
-    [(0, 1, "ppm"), (500_001, 1, "ppm"), (-1, 1, "ppm"), (1, 0, "least_magnitude")],
+    [(0, 1, "ppm"), (500_001, 1, "ppm"), (-1, 1, "ppm"), (1, 0, "min_magnitude")],
 )
 def test_parameters_that_make_no_buckets_are_refused(accuracy_ppm: int, least: int, named: str) -> None:
     """The message names the parameter."""

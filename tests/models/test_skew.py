@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.quantile import certified_rank, least_samples
+from tidemark.models.quantile import certified_rank, min_samples
 from tidemark.models.sketch import Sketch
-from tidemark.models.skew import LEAST_BEYOND, Effect, SkewRule, effects_of, is_skewed, skew_text
+from tidemark.models.skew import MIN_BEYOND, Effect, SkewRule, effects_of, is_skewed, skew_text
 
 TARGET_PPM, CONFIDENCE_PPM = 990_000, 950_000
 SECOND = 1_000_000
@@ -125,7 +125,7 @@ def test_a_partition_of_ten_rows_is_never_told(target_ppm: int, late_s: int, oth
 
 
 def test_a_partition_that_could_not_certify_the_target_alone_is_not_told() -> None:
-    enough = least_samples(0.99, 0.95)
+    enough = min_samples(0.99, 0.95)
     for rows, told in ((enough - 1, set()), (enough, {"late"})):
         needs = {**{name: usual(900, 1) for name in "abc"}, "late": usual(rows, 5, late_s=60)}
         assert skewed(needs) == told
@@ -133,7 +133,7 @@ def test_a_partition_that_could_not_certify_the_target_alone_is_not_told() -> No
 
 def test_a_partition_with_a_handful_of_late_rows_is_not_told() -> None:
     rows = usual(3_000, 5)
-    for late, told in ((LEAST_BEYOND - 1, set()), (LEAST_BEYOND, {"c"})):
+    for late, told in ((MIN_BEYOND - 1, set()), (MIN_BEYOND, {"c"})):
         some = [*rows[late:], *(120 * SECOND for _ in range(late))]
         # Few rows in all, so that so few of them move the bound.
         assert skewed({"a": usual(310, 1), "b": usual(310, 2), "c": some[-400:]}) == told

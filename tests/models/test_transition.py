@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from tidemark.models.curve import Curve, Emissions, ExactNeeds
-from tidemark.models.defaults import PREDICTION_LEAST_ROWS
+from tidemark.models.defaults import PREDICTION_MIN_ROWS
 from tidemark.models.operators import Operator, TimeWindow, row_level, session, tumbling
 from tidemark.models.prediction import Judged, Score, score
 from tidemark.models.replay import replay_spark
@@ -158,16 +158,16 @@ def test_completeness_and_latency_are_the_curves() -> None:
 def test_the_interval_is_that_of_the_binomial() -> None:
     """By Clopper and Pearson's definition: at its ends what was seen has a chance of 2.5 % each."""
     found = transition_to(situation(), 60 * SECOND)
-    assert found.least_ppm is not None
-    assert found.most_ppm is not None
-    assert binom.sf(60, 100, found.least_ppm / 1e6) == pytest.approx(0.025, rel=1e-3)
-    assert binom.cdf(61, 100, found.most_ppm / 1e6) == pytest.approx(0.025, rel=1e-3)
-    assert transition_to(situation(), 200 * SECOND).most_ppm == 1_000_000
+    assert found.min_ppm is not None
+    assert found.max_ppm is not None
+    assert binom.sf(60, 100, found.min_ppm / 1e6) == pytest.approx(0.025, rel=1e-3)
+    assert binom.cdf(61, 100, found.max_ppm / 1e6) == pytest.approx(0.025, rel=1e-3)
+    assert transition_to(situation(), 200 * SECOND).max_ppm == 1_000_000
 
 
 def test_without_rows_nothing_is_predicted_of_completeness() -> None:
     found = transition_to(situation(curve=curve([])), 60 * SECOND)
-    assert (found.completeness_ppm, found.least_ppm, found.most_ppm) == (None, None, None)
+    assert (found.completeness_ppm, found.min_ppm, found.max_ppm) == (None, None, None)
 
 
 def test_what_the_sketch_rounds_away_is_expected_and_not_left_out() -> None:
@@ -199,9 +199,9 @@ def test_a_clump_of_needs_in_the_bucket_that_the_bound_cuts_is_told_by_who_has_s
     guessed = transition_to(asked, 6 * SECOND + 1_000)
     assert 0 < guessed.late < 100
     # What the sketch cannot tell is in the interval, from all late to none.
-    assert guessed.least_ppm is not None
-    assert guessed.least_ppm < 900_000
-    assert guessed.most_ppm == 1_000_000
+    assert guessed.min_ppm is not None
+    assert guessed.min_ppm < 900_000
+    assert guessed.max_ppm == 1_000_000
     assert cut_bucket(asked.curve, 3 * SECOND) is None
 
 
@@ -331,9 +331,9 @@ def test_a_prediction_is_scored_in_points_once_enough_rows_are_judged() -> None:
 
 
 def test_too_few_rows_are_not_scored_yet_and_a_prediction_from_nothing_never_is() -> None:
-    assert score(1_000, 10, Judged(PREDICTION_LEAST_ROWS - 1, 0, 0)) is None
-    assert score(1_000, 10, Judged(PREDICTION_LEAST_ROWS, 0, 0)) is not None
-    assert score(0, 0, Judged(PREDICTION_LEAST_ROWS, 0, 0)) is None
+    assert score(1_000, 10, Judged(PREDICTION_MIN_ROWS - 1, 0, 0)) is None
+    assert score(1_000, 10, Judged(PREDICTION_MIN_ROWS, 0, 0)) is not None
+    assert score(0, 0, Judged(PREDICTION_MIN_ROWS, 0, 0)) is None
 
 
 def test_the_same_situation_gives_the_same_transition() -> None:

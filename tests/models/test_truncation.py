@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidemark.models.operators import Int64s
 from tidemark.models.truncation import (
-    LEAST_AT_RISK,
+    MIN_AT_RISK,
     DelayDistribution,
     TruncatedDelays,
     delay_distribution,
@@ -66,7 +66,7 @@ def test_the_distribution_is_the_product_of_the_reverse_hazards(
     """Each row weighs as many as make every hazard count: F does not depend on the unit of weight."""
     delay, age, count = columns(rows)
     edges = np.array(sorted(drawn), np.int64)
-    weight = np.asarray(count * LEAST_AT_RISK, np.float64)
+    weight = np.asarray(count * MIN_AT_RISK, np.float64)
     expected = naive(rows, sorted(drawn))
     found = delay_distribution(delay, age, edges, weight=weight, continued=False)
     assert (found is None) == (not expected)
@@ -148,7 +148,7 @@ def test_too_few_rows_are_no_evidence() -> None:
     edges = np.array([1, 2, 3], np.int64)
     nothing = np.empty(0, np.int64)
     assert delay_distribution(nothing, nothing, edges) is None
-    few = np.ones(LEAST_AT_RISK - 1, np.int64)
+    few = np.ones(MIN_AT_RISK - 1, np.int64)
     assert delay_distribution(few, few, edges) is None
     assert delay_distribution(np.r_[few, 1], np.r_[few, 1], edges) is not None
     assert TruncatedDelays(edges, 1, 1).estimate(10) is None

@@ -94,7 +94,7 @@ def test_what_is_no_answer_at_all_is_refused(value: object) -> None:
     "value",
     [
         Slo(target_ppm=995_000),
-        Slo(target_ppm=1, latency_cap_ms=5, yields="latency"),
+        Slo(target_ppm=1, latency_cap_ms=5, on_conflict="exceed_latency_cap"),
         Policy(mode="OnRestart"),
     ],
 )
@@ -214,5 +214,5 @@ def test_uncounted_rows_are_those_with_a_time_that_no_granule_holds() -> None:
 
 def test_a_policy_with_an_empty_range_is_refused() -> None:
     """No bound could be recommended, in silence."""
-    with pytest.raises(ValueError, match="greatest_bound_ms 4 is below least_bound_ms 5"):
-        Policy(least_bound_ms=5, greatest_bound_ms=4)
+    with pytest.raises(ValueError, match="max_bound_ms 4 is below min_bound_ms 5"):
+        Policy(min_bound_ms=5, max_bound_ms=4)

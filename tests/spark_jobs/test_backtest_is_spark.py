@@ -171,8 +171,8 @@ def _compare_late(
         )
         judged = judge(report)
         assert late == lost, f"batch {report.batch_id}"
-        assert late.total() == sum(tally.late_least for tally in judged.tallies.values())
-        assert late.total() == sum(tally.late_most for tally in judged.tallies.values())
+        assert late.total() == sum(tally.late_min for tally in judged.tallies.values())
+        assert late.total() == sum(tally.late_max for tally in judged.tallies.values())
         late_by_key += late
         compared.late_pairs += late.total()
         compared.batches_with_late_pairs += late.total() > 0

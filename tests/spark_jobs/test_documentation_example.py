@@ -42,7 +42,7 @@ def _late(job: Job) -> int:
     for report in job.recorded.reports:
         ledger.add(report)
     assert ledger.completeness().exact
-    return ledger.completeness().late_least
+    return ledger.completeness().late_min
 
 
 @pytest.mark.parametrize(

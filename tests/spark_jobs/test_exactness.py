@@ -116,9 +116,9 @@ def test_the_ledger_equals_the_sink_for_every_operator_over_restarts_with_other_
             rows = {row.id: row for batch in batches for row in batch}
             rows[10**9] = Row(10**9, 0, END_US)
             expected = {
-                cell: tally.rows - tally.late_least
+                cell: tally.rows - tally.late_min
                 for cell, tally in ledger.tallies.items()
-                if tally.rows > tally.late_least
+                if tally.rows > tally.late_min
                 and (mode != "append" or cell[1] <= END_US or not _windowed(operator))
             }
             actual = dict(_cells_of_sink(job, rows))
@@ -135,7 +135,7 @@ def test_the_ledger_equals_the_sink_for_every_operator_over_restarts_with_other_
                 mismatches[seed, kind] = {
                     cell: (expected.get(cell, 0), actual.get(cell, 0)) for cell in wrong
                 }
-            compared.late_rows += ledger.completeness().late_least
+            compared.late_rows += ledger.completeness().late_min
             compared.windows += len(ledger.by_key()) if _windowed(operator) else 0
             compared.no_data_batches += sum(report.rows == 0 for report in job.recorded.reports)
             compared.restarts += len({report.run_id for report in job.recorded.reports}) - 1
@@ -172,14 +172,14 @@ def test_the_curve_predicts_what_spark_does_under_another_bound_on_the_same_batc
             ledger.add(report)
         ledgers[seconds] = ledger.completeness()
         replays[seconds] = replay_reports(job.recorded.reports)
-    assert len({ledger.late_least for ledger in ledgers.values()}) >= 3, (
+    assert len({ledger.late_min for ledger in ledgers.values()}) >= 3, (
         "the bounds must differ in what they lose"
     )
     for recorded, replay in replays.items():
         curve = Curve.of_replay(replay, operator)
         predicted = {seconds: curve.at(seconds * 1_000_000).late for seconds in ledgers}
 
-        assert {seconds: ledger.late_least for seconds, ledger in ledgers.items()} == predicted, recorded
+        assert {seconds: ledger.late_min for seconds, ledger in ledgers.items()} == predicted, recorded
 
 
 def test_rows_whose_granule_the_watermark_cuts_are_told_as_an_interval_that_holds_the_truth(
@@ -198,8 +198,8 @@ def test_rows_whose_granule_the_watermark_cuts_are_told_as_an_interval_that_hold
     late = sum(row.id not in kept for batch in batches for row in batch)
     told = ledger.completeness()
 
-    assert told.late_least < told.late_most
-    assert told.late_least <= late <= told.late_most
+    assert told.late_min < told.late_max
+    assert told.late_min <= late <= told.late_max
     assert not told.exact
 
 
@@ -322,5 +322,5 @@ def test_a_row_dated_after_the_year_9999_does_not_blind_the_stream(
         ledger.add(report)
 
     assert [report.batch_id for report in job.recorded.reports] == list(range(len(job.recorded.reports)))
-    assert ledger.completeness().late_least >= 1
+    assert ledger.completeness().late_min >= 1
     assert ledger.completeness().missing_batches == 0

@@ -161,7 +161,7 @@ def restarted_between_batches(job: RestartedJob, controllers: Controllers, runs:
         ending.set()
         return end_between_batches(query, patience_s)
 
-    runner = AdaptiveQuery(job.start, dwell_s=0.0, parts=Parts(end=end, poll_s=0.05))
+    runner = AdaptiveQuery(job.start, cooldown_s=0.0, parts=Parts(end=end, poll_s=0.05))
 
     def follow() -> None:
         try:

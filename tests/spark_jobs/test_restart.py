@@ -147,7 +147,7 @@ def start(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Running
             controller_url=server.url,
             recording=True,
         )
-        runner = AdaptiveQuery(job.build, dwell_s=0.0, parts=Parts(end=end, poll_s=0.05))
+        runner = AdaptiveQuery(job.build, cooldown_s=0.0, parts=Parts(end=end, poll_s=0.05))
         running = Running(job, server, runner)
         running.start()
         running.wait_for_batches(4)
@@ -178,14 +178,14 @@ def _mismatches(running: Running) -> tuple[Counter[tuple[str, int]], int]:
     told = ledger.completeness()
     assert told.exact
     differs: Counter[tuple[str, int]] = Counter(
-        {cell: tally.rows - tally.late_least for cell, tally in ledger.tallies.items() if cell[1] <= END_US}
+        {cell: tally.rows - tally.late_min for cell, tally in ledger.tallies.items() if cell[1] <= END_US}
     )
     for output in running.job.output.values():
         for key_us, ids in output:
             for identity in ids:
                 assert key_us is not None
                 differs[str(running.rows[identity].partition), key_us] -= 1
-    return Counter({cell: count for cell, count in differs.items() if count}), told.late_least
+    return Counter({cell: count for cell, count in differs.items() if count}), told.late_min
 
 
 def _expected_watermarks(running: Running) -> dict[int, int]:

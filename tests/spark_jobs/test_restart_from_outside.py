@@ -66,7 +66,7 @@ def test_the_job_exits_with_75_and_a_marker_and_takes_the_bound_when_it_is_start
     with BoundServer("example", "events") as server:
         server.publish(5_000)
         _write(tmp_path, 1)
-        first = _submit(tmp_path, server.url, "--exit-on-new-bound", "--dwell", "1 second")
+        first = _submit(tmp_path, server.url, "--exit-on-new-bound", "--cooldown", "1 second")
         try:
             until(
                 lambda: server.generations() == [1] or first.poll() is not None,

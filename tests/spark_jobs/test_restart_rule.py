@@ -12,7 +12,7 @@ from tidemark.spark_jobs.bound import BoundCache, Choice, ChosenBound
 from tidemark.spark_jobs.proven_bounds import ProvenBounds
 from tidemark.spark_jobs.restart_rule import Change, RestartRule, Wanted, change_of
 
-DWELL_S = 300.0
+COOLDOWN_S = 300.0
 WIDER = Change(job="j", stream="s", before_ms=5_000, bound_ms=9_000, generation=4, pin=None)
 NARROWER = replace(WIDER, bound_ms=2_000)
 KEY = "j", "s"
@@ -78,42 +78,42 @@ def test_a_change_says_itself_in_words() -> None:
 
 
 def test_nothing_wanted_is_nothing_due() -> None:
-    assert RestartRule(DWELL_S).first([], 0.0) is None
+    assert RestartRule(COOLDOWN_S).first([], 0.0) is None
 
 
 def test_a_wider_bound_is_due_at_once() -> None:
     """Every batch that waits loses rows."""
-    assert RestartRule(DWELL_S).first([WIDER], 10.0) == Wanted(WIDER, 0.0)
+    assert RestartRule(COOLDOWN_S).first([WIDER], 10.0) == Wanted(WIDER, 0.0)
 
 
 def test_a_narrower_bound_has_to_be_wanted_for_a_whole_dwell() -> None:
-    rule = RestartRule(DWELL_S)
+    rule = RestartRule(COOLDOWN_S)
 
-    assert rule.first([NARROWER], 10.0) == Wanted(NARROWER, DWELL_S)
-    assert rule.first([NARROWER], 10.0 + DWELL_S - 1) == Wanted(NARROWER, 1.0)
-    assert rule.first([NARROWER], 10.0 + DWELL_S) == Wanted(NARROWER, 0.0)
+    assert rule.first([NARROWER], 10.0) == Wanted(NARROWER, COOLDOWN_S)
+    assert rule.first([NARROWER], 10.0 + COOLDOWN_S - 1) == Wanted(NARROWER, 1.0)
+    assert rule.first([NARROWER], 10.0 + COOLDOWN_S) == Wanted(NARROWER, 0.0)
 
 
 def test_a_narrower_bound_that_was_taken_back_waits_anew() -> None:
-    rule = RestartRule(DWELL_S)
+    rule = RestartRule(COOLDOWN_S)
     rule.first([NARROWER], 0.0)
     rule.first([], 100.0)
 
-    assert rule.first([NARROWER], 200.0) == Wanted(NARROWER, DWELL_S)
+    assert rule.first([NARROWER], 200.0) == Wanted(NARROWER, COOLDOWN_S)
 
 
 def test_of_several_narrower_bounds_the_newest_is_taken_when_the_first_has_waited() -> None:
     """A bound that creeps would else never be followed."""
-    rule = RestartRule(DWELL_S)
+    rule = RestartRule(COOLDOWN_S)
     for minute in range(5):
         rule.first([replace(NARROWER, bound_ms=2_000 - minute)], minute * 60.0)
 
     newest = replace(NARROWER, bound_ms=1_000)
-    assert rule.first([newest], DWELL_S) == Wanted(newest, 0.0)
+    assert rule.first([newest], COOLDOWN_S) == Wanted(newest, 0.0)
 
 
 def test_there_is_at_most_one_restart_in_a_dwell_whichever_way() -> None:
-    rule = RestartRule(DWELL_S)
+    rule = RestartRule(COOLDOWN_S)
     rule.restarted(1_000.0)
 
     assert rule.first([WIDER], 1_100.0) == Wanted(WIDER, 200.0)
@@ -121,11 +121,11 @@ def test_there_is_at_most_one_restart_in_a_dwell_whichever_way() -> None:
 
 
 def test_a_start_that_may_have_been_a_restart_counts_as_one() -> None:
-    assert RestartRule(DWELL_S, restarted_s=0.0).first([WIDER], 60.0) == Wanted(WIDER, 240.0)
+    assert RestartRule(COOLDOWN_S, restarted_s=0.0).first([WIDER], 60.0) == Wanted(WIDER, 240.0)
 
 
 def test_a_kill_switch_waits_for_nothing() -> None:
-    rule = RestartRule(DWELL_S)
+    rule = RestartRule(COOLDOWN_S)
     rule.restarted(0.0)
     pinned = replace(NARROWER, pin="Off")
 
@@ -134,21 +134,21 @@ def test_a_kill_switch_waits_for_nothing() -> None:
 
 def test_of_several_streams_the_one_that_is_due_first_decides() -> None:
     other = replace(WIDER, stream="t")
-    rule = RestartRule(DWELL_S)
+    rule = RestartRule(COOLDOWN_S)
 
     assert rule.first([NARROWER, other], 0.0) == Wanted(other, 0.0)
 
 
 def test_a_query_that_could_not_be_ended_is_left_alone_for_a_dwell() -> None:
-    rule = RestartRule(DWELL_S)
+    rule = RestartRule(COOLDOWN_S)
     rule.held(0.0)
 
-    assert rule.first([WIDER], 0.0) == Wanted(WIDER, DWELL_S)
+    assert rule.first([WIDER], 0.0) == Wanted(WIDER, COOLDOWN_S)
 
 
 def test_after_a_failure_the_wait_doubles_each_time_with_jitter_and_has_a_limit() -> None:
     """A controller that publishes one bad bound after the other must not keep a job restarting."""
-    full, half = RestartRule(DWELL_S, draw=lambda: 0.0), RestartRule(DWELL_S, draw=lambda: 1.0)
+    full, half = RestartRule(COOLDOWN_S, draw=lambda: 0.0), RestartRule(COOLDOWN_S, draw=lambda: 1.0)
     waits = [full.failed(0.0) for _ in range(6)]
 
     assert waits == [600.0, 1_200.0, 2_400.0, 3_600.0, 3_600.0, 3_600.0]
@@ -157,7 +157,7 @@ def test_after_a_failure_the_wait_doubles_each_time_with_jitter_and_has_a_limit(
 
 
 def test_a_new_bound_that_works_ends_the_row_of_failures() -> None:
-    rule = RestartRule(DWELL_S, draw=lambda: 0.0)
+    rule = RestartRule(COOLDOWN_S, draw=lambda: 0.0)
     rule.failed(0.0)
     rule.failed(0.0)
     rule.worked()
@@ -166,7 +166,7 @@ def test_a_new_bound_that_works_ends_the_row_of_failures() -> None:
 
 
 def test_a_thousand_failures_are_no_overflow() -> None:
-    rule = RestartRule(DWELL_S)
+    rule = RestartRule(COOLDOWN_S)
     assert all(rule.failed(0.0) <= 3_600.0 for _ in range(1_100))
 
 

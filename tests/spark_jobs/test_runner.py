@@ -21,7 +21,7 @@ from tidemark.spark_jobs.runner import EXIT_NEW_BOUND, AdaptiveQuery, Parts
 from support.patience import PATIENCE_S
 
 OWN_MS = 60_000
-DWELL_S = 300.0
+COOLDOWN_S = 300.0
 
 
 class FakeQuery(StreamingQuery):
@@ -56,7 +56,7 @@ class World:
     answer: BoundAnswer | None = None
     heard: BoundAnswer | None = None
     """What the watch was last told; None: it is told everything."""
-    heard_us: int | None = None
+    last_contact_us: int | None = None
     away: bool = False
     fails_with: set[int] = field(default_factory=set)
     """Bounds in milliseconds with which the query fails in its first batch."""
@@ -80,7 +80,7 @@ class World:
             reason="r",
             pin=pin,
         )
-        self.heard_us = self.clock_us()
+        self.last_contact_us = self.clock_us()
 
     def at(self, seconds: float, happens: Callable[[], object]) -> None:
         """Let something happen so many seconds from now."""
@@ -141,7 +141,7 @@ class World:
             sleep=self.sleep,
             draw=lambda: 0.5,
         )
-        return AdaptiveQuery(self.build, dwell_s=DWELL_S, parts=parts, **options)
+        return AdaptiveQuery(self.build, cooldown_s=COOLDOWN_S, parts=parts, **options)
 
     def run_until(self, seconds: float, **options: Any) -> int:
         """Run the job for so long; then it ends by itself."""
@@ -170,8 +170,8 @@ class FakeWatch:
         return self.world.heard or self.world.answer
 
     @property
-    def heard_us(self) -> int | None:
-        return self.world.heard_us
+    def last_contact_us(self) -> int | None:
+        return self.world.last_contact_us
 
     def start(self) -> None:
         """Nothing to begin."""
@@ -204,7 +204,7 @@ def test_a_narrower_bound_is_taken_after_a_dwell(world: World) -> None:
     world.run_until(1_000)
 
     assert world.bounds == [5_000, 2_000]
-    assert world.starts_s[1] == pytest.approx(100 + DWELL_S, abs=2)
+    assert world.starts_s[1] == pytest.approx(100 + COOLDOWN_S, abs=2)
 
 
 def test_several_changes_within_a_dwell_are_one_restart_and_the_newest_wins(world: World) -> None:
@@ -213,7 +213,7 @@ def test_several_changes_within_a_dwell_are_one_restart_and_the_newest_wins(worl
     world.run_until(2_000)
 
     assert world.bounds == [5_000, 9_000, 11_000]
-    assert world.starts_s[2] == pytest.approx(100 + DWELL_S, abs=2)
+    assert world.starts_s[2] == pytest.approx(100 + COOLDOWN_S, abs=2)
 
 
 @pytest.mark.parametrize("mode", ["OnRestart", "Off", "Live"])
@@ -256,7 +256,7 @@ def test_what_was_heard_before_a_start_does_not_bring_the_old_bound_back(world: 
         world.publish(9_000)
         world.heard = world.answer
         world.publish(7_000)
-        world.heard_us = world.clock_us()
+        world.last_contact_us = world.clock_us()
 
     world.at(100, publish_twice)
     world.run_until(2_000)
@@ -335,7 +335,7 @@ def test_after_a_bound_that_failed_a_newer_one_is_tried_when_its_time_has_come(w
     world.run_until(10_000)
 
     assert world.bounds == [5_000, 9_000, 5_000, 10_000]
-    assert world.starts_s[3] - world.starts_s[1] == pytest.approx(0.75 * 2 * DWELL_S, abs=5)
+    assert world.starts_s[3] - world.starts_s[1] == pytest.approx(0.75 * 2 * COOLDOWN_S, abs=5)
 
 
 def test_a_plan_that_cannot_be_built_with_a_bound_is_put_back_too(world: World) -> None:
@@ -443,7 +443,7 @@ def test_a_job_under_a_scheduler_runs_for_a_dwell_at_least(world: World) -> None
     began_s = world.now_s
     world.run_until(1_000, exit_on_new_bound=True, marker=world.folder / "marker")
 
-    assert world.now_s - began_s == pytest.approx(DWELL_S, abs=2)
+    assert world.now_s - began_s == pytest.approx(COOLDOWN_S, abs=2)
 
 
 def test_a_marker_that_cannot_be_written_does_not_change_the_code(

@@ -112,7 +112,7 @@ def test_reports_arrive_in_order_once_the_controller_is_back(
 
     assert sender.flush(PATIENCE_S)
     assert controller.batches == list(range(30))
-    assert sender.given_up == 0
+    assert sender.dropped == 0
 
 
 def test_a_full_queue_gives_up_the_oldest_reports_and_counts_each(
@@ -125,7 +125,7 @@ def test_a_full_queue_gives_up_the_oldest_reports_and_counts_each(
     controller.up.set()
 
     assert sender.flush(PATIENCE_S)
-    assert sender.given_up == 40
+    assert sender.dropped == 40
     assert len(controller.batches) == 10
     assert controller.batches[-9:] == list(range(41, 50))
 
@@ -143,7 +143,7 @@ def test_the_report_that_may_already_have_arrived_is_never_counted_as_given_up(
 
     assert sender.flush(PATIENCE_S)
     assert controller.batches[0] == 0
-    assert sender.given_up + len(controller.batches) == 6
+    assert sender.dropped + len(controller.batches) == 6
 
 
 def test_a_refused_report_is_dropped_at_once_and_the_next_one_is_sent(
@@ -173,7 +173,7 @@ def test_closing_gives_up_what_cannot_be_sent_and_says_how_much(
     sender.close(0.05)
     sender.report(_batch(9))
 
-    assert sender.given_up == 5
+    assert sender.dropped == 5
     assert "4 reports not sent" in caplog.text
 
 

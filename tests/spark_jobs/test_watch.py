@@ -104,7 +104,7 @@ def test_nothing_new_is_a_word_of_the_controller_too(tmp_path: Path) -> None:
     script = Script((FIRST, '"1"'), (20.0, None))
     watch = script.run(tmp_path)
 
-    assert watch.heard_us == round((script.now_s - script.pauses[-1]) * 1_000_000)
+    assert watch.last_contact_us == round((script.now_s - script.pauses[-1]) * 1_000_000)
 
 
 def test_an_outage_leaves_the_answer_and_the_time_of_the_last_word(
@@ -115,7 +115,7 @@ def test_an_outage_leaves_the_answer_and_the_time_of_the_last_word(
     watch = script.run(tmp_path)
 
     assert watch.latest == FIRST
-    assert watch.heard_us == 1_000_000_000
+    assert watch.last_contact_us == 1_000_000_000
     assert caplog.text.count("the last one is kept") == 1, "once in an outage, not at each try"
 
 

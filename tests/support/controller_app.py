@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from tidemark.controller.app import create_app
 from tidemark.controller.db.tables import StreamRow
-from tidemark.controller.loop import Turn, run_once
+from tidemark.controller.loop import Tick, run_once
 from tidemark.controller.runtime.clock import Clock, system_clock
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
@@ -82,7 +82,7 @@ class Controller:
 
     def __enter__(self) -> Self:
         self.http.__enter__()
-        until(lambda: self.service.ticker.turns, "the loop's first tick", pause_s=0.001)
+        until(lambda: self.service.ticker.ticks, "the loop's first tick", pause_s=0.001)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -126,18 +126,18 @@ class Controller:
         )
         return answer
 
-    def turn(self) -> Turn:
+    def tick(self) -> Tick:
         service = self.service
         return run_once(service.database, service.decider, service.loop, self.clock())
 
-    def look(self) -> None:
+    def snapshot(self) -> None:
         """Look at every stream, whenever that was done last, and count all that waits."""
         service = self.service
         service.decider.leases.keep(now=True)
         with service.database.read() as session:
             streams = list(session.scalars(select(StreamRow.id)))
         for stream_id in streams:
-            service.overviews.look(stream_id, self.clock())
+            service.overviews.snapshot(stream_id, self.clock())
 
     def status(self) -> dict[str, Any]:
         answer = self.get()

@@ -146,7 +146,7 @@ def _stream(session: Session, number: int, filling: Filling, pools: _Pools) -> N
     triggers = range(from_us + step_us, END_US + 1, step_us)
     rows = filling.partitions * ROWS_A_MINUTE * step_us // SLOT_US
     late = rows // 500 + number % 7
-    counts = {"pairs": rows, "late_least": late, "late_most": late, "unjudged_rows": 0}
+    counts = {"pairs": rows, "late_min": late, "late_max": late, "unjudged_rows": 0}
     _put(
         session,
         StreamRow,
@@ -242,7 +242,7 @@ def _stream(session: Session, number: int, filling: Filling, pools: _Pools) -> N
         ),
     )
     kept = [at_us for at_us in minutes if full or at_us >= END_US - 10 * SLOT_US]
-    of_key = {"rows": ROWS_A_MINUTE, "late_least": 2, "late_most": 2}
+    of_key = {"rows": ROWS_A_MINUTE, "late_min": 2, "late_max": 2}
     _put(
         session,
         LedgerKeyRow,
@@ -371,7 +371,7 @@ def _report_facts(stream_id: int, rows: int, counts: Mapping[str, int]) -> dict[
         "state_rows": 5_000,
         "state_bytes": 1_000_000,
         "dropped_by_spark": 0,
-        "given_up_reports": 0,
+        "dropped_reports": 0,
         **counts,
         "need_base_ms": 0,
         "need_pairs": rows,
@@ -396,7 +396,7 @@ def _sums(
         "keys_per_row": 1,
         "newest_us": slot_us + width_us - 1,
         "bound_ms": 30_000,
-        "effective_ms": 31_000,
+        "effective_bound_ms": 31_000,
         "state_rows": 5_000,
     }
 
@@ -410,7 +410,7 @@ def _specified(session: Session, stream_id: int, at_us: int) -> None:
         "updated_us": at_us,
     }
     _put(session, SloRow, [{"stream_id": stream_id, **slo}])
-    policy = {"generation": 1, "mode": "Off", "least_bound_ms": 0, "updated_us": at_us}
+    policy = {"generation": 1, "mode": "Off", "min_bound_ms": 0, "updated_us": at_us}
     _put(session, PolicyRow, [{"stream_id": stream_id, **policy}])
     _put(
         session,

@@ -65,4 +65,4 @@ class HttpJob:
             self._client.send_report(report)
             self._sent.append(report)
             if report.batch_id % 5 == 4:
-                self._controller.turn()
+                self._controller.tick()

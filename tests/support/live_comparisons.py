@@ -204,10 +204,10 @@ def compare_ledger(job: LiveJob, index: int, batches: Batches, compared: Compare
     if sorted(report.batch_id for report in reports) != list(range(len(log))):
         wrong.append(f"batches {[report.batch_id for report in reports]} were told of {len(log)}")
     completeness = ledger.completeness()
-    if not completeness.exact or completeness.late_least != completeness.late_most:
+    if not completeness.exact or completeness.late_min != completeness.late_max:
         wrong.append(f"not exact: {completeness}")
     compared.pairs += len(fates)
-    compared.late += completeness.late_least
+    compared.late += completeness.late_min
     compared.late_partitions += len({fate.cell[0] for fate in fates if fate.late})
     return wrong
 

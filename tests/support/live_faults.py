@@ -172,12 +172,12 @@ def until(
 ) -> None:
     """Wait until ``true()`` is; fail if it never is, or if the query ends before."""
 
-    def look() -> object:
+    def snapshot() -> object:
         found = true()
         assert found or query is None or query.isActive, f"the query ended: {query.exception()}"
         return found
 
-    patience.until(look, "the query to come so far", pause_s=0.05, patience_s=patience_s)
+    patience.until(snapshot, "the query to come so far", pause_s=0.05, patience_s=patience_s)
 
 
 # -- sources -------------------------------------------------------------------------------------------------------
@@ -455,7 +455,7 @@ class Driver:
             ceiling_us=7_200 * SECOND,
             idle_timeout_us=idle_timeout_us,
             order=lambda: order,
-            heard_us=lambda: None,
+            last_contact_us=lambda: None,
         )
         self.queries.add("tap", stream)
         self.queries.started("run", ("tap",), trigger_ms, lambda: None)

@@ -23,7 +23,7 @@ PATIENCE_S = 180.0
 
 
 def until(
-    look: Callable[[], T],
+    snapshot: Callable[[], T],
     what: str,
     *,
     seen: Callable[[], object] = lambda: None,
@@ -43,7 +43,7 @@ def until(
         AssertionError: when it does not come; the message says what was waited for and what was seen last.
     """
     deadline = time.monotonic() + patience_s
-    while not (found := look()):
+    while not (found := snapshot()):
         assert time.monotonic() < deadline, (
             f"waited {patience_s:g} s for {what}; seen last: {found!r} {seen() or ''}"
         )
@@ -51,10 +51,10 @@ def until(
     return found
 
 
-async def until_async(look: Callable[[], T], what: str) -> T:
+async def until_async(snapshot: Callable[[], T], what: str) -> T:
     """Wait as ``until`` does, and let the event loop go on."""
     deadline = time.monotonic() + PATIENCE_S
-    while not (found := look()):
+    while not (found := snapshot()):
         assert time.monotonic() < deadline, f"waited {PATIENCE_S:g} s for {what}; seen last: {found!r}"
         await asyncio.sleep(0.01)
     return found

@@ -14,6 +14,6 @@ def at_once(mode: str = "OnRestart", **changes: Any) -> dict[str, Any]:
         "approval": "none",
         "evidence_ms": 0,
         "evidence_windows": 0,
-        "most_narrowing_ppm": None,
+        "max_narrowing_ppm": None,
         **changes,
     }

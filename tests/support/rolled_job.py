@@ -52,13 +52,13 @@ class RolledJob:
         self._watermark_ms = self._late_ms = 0
         self._bases_ms: list[int] = []
 
-    def run(self, batches: int, delay_s: float, *, rows: int = 60, turn: bool = True, **changes: Any) -> None:
+    def run(self, batches: int, delay_s: float, *, rows: int = 60, tick: bool = True, **changes: Any) -> None:
         """Report ``batches`` whose rows are up to ``delay_s`` late, evenly; with a turn of the loop after each."""
         for _ in range(batches):
             times = [("0", self.at_us - round(self._random.random() * delay_s * SECOND)) for _ in range(rows)]
             self.report(times, **changes)
-            if turn:
-                self.controller.turn()
+            if tick:
+                self.controller.tick()
 
     def report(self, rows: list[Row], **changes: Any) -> None:
         """Report the next batch."""
@@ -80,7 +80,7 @@ class RolledJob:
                 ceiling_ms=self.bound_ms,
                 control_ms=None,
                 reason="live",
-                heard_us=self.controller.clock.now_us,
+                last_contact_us=self.controller.clock.now_us,
             )
         report: Report = report_of(
             rows,

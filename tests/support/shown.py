@@ -52,13 +52,13 @@ def report_half_an_hour(controller: Controller) -> RolledJob:
         ]
         job.report(rows)
         if batch % 10 == 9:
-            controller.turn()
+            controller.tick()
         if batch == 40:
             job.put("slo", {"target": "0.98", "latency_cap_ms": 120_000})
             job.put("policy", at_once())
             job.restart()
         if batch in {60, 160}:
             job.restart()
-    controller.turn()
-    controller.look()
+    controller.tick()
+    controller.snapshot()
     return job

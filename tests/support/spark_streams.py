@@ -41,7 +41,7 @@ class RecordingSink:
 
     reports: list[Report] = field(default_factory=list)
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
-    given_up: int = 0
+    dropped: int = 0
 
     def report(self, report: Report) -> None:
         """Keep the report."""

@@ -211,10 +211,10 @@ def fifo(entered_s: Float64s, stopped_s: Float64s, rows_per_s: float = BACKLOG_R
     ready = entered_s[order]
     for begin, end in stopped_s:
         ready = np.where((ready >= begin) & (ready < end), end, ready)
-    turn = np.arange(len(ready)) / rows_per_s
+    tick = np.arange(len(ready)) / rows_per_s
     left = np.empty_like(ready)
     # A row leaves when it is ready and its predecessor's turn is over: the running maximum of ready less turn.
-    left[order] = turn + np.maximum.accumulate(ready - turn)
+    left[order] = tick + np.maximum.accumulate(ready - tick)
     return left
 
 

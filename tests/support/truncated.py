@@ -32,10 +32,10 @@ def _lognormal(median_s: float, sigma: float) -> Law:
     )
 
 
-def _pareto(least_s: float, shape: float) -> Law:
+def _pareto(min_s: float, shape: float) -> Law:
     return Law(
-        lambda share: least_s * (1 - share) ** (-1 / shape),
-        lambda delay_s: 1 - (np.maximum(delay_s, least_s) / least_s) ** -shape,
+        lambda share: min_s * (1 - share) ** (-1 / shape),
+        lambda delay_s: 1 - (np.maximum(delay_s, min_s) / min_s) ** -shape,
     )
 
 

@@ -39,7 +39,7 @@ def run_partitions(
                 (str(number), job.at_us - round((2 * dice.random() + more_s) * SECOND)) for _ in range(60)
             ]
         job.report(rows, **changes)
-    job.controller.turn()
+    job.controller.tick()
 
 
 @contextmanager
@@ -49,13 +49,13 @@ def whole_controller(database_url: str, **settings: Any) -> Iterator[Controller]
         job = RolledJob(controller)
         run_partitions(job, 2)
         controller.put("/slo", {"target": "0.99"})
-        controller.put("/policy", at_once(greatest_bound_ms=600_000))
+        controller.put("/policy", at_once(max_bound_ms=600_000))
         run_partitions(job, 30, slow=3)
         job.restart()
         run_partitions(job, 40)
         # Wider, so that there is a bound before the one that is told.
         run_partitions(job, 20, slow=3, late_s=90)
-        controller.put("/policy", at_once(greatest_bound_ms=600_000, margin_ppm=100_000))
+        controller.put("/policy", at_once(max_bound_ms=600_000, margin_ppm=100_000))
         job.restart()
         # As many rows as it takes to score a prediction.
         run_partitions(job, 60, slow=3, late_s=90)
@@ -76,5 +76,5 @@ def whole_controller(database_url: str, **settings: Any) -> Iterator[Controller]
         assert answer.status_code == 201, answer.text
         run_partitions(live, 5)
         controller.send("/reports", b"{")
-        controller.look()
+        controller.snapshot()
         yield controller

@@ -18,19 +18,19 @@ class HistorySlot(Answer):
     """Rows that arrived."""
     pairs: int | None
     """(Row, key) pairs that were judged."""
-    late_least: int | None
+    late_min: int | None
     """Pairs that were late for sure."""
-    late_most: int | None
+    late_max: int | None
     """Pairs that may have been late."""
     unjudged_rows: int | None
     """Rows whose fate is unknown."""
     future_rows: int | None
     """Rows dated ahead of the clock."""
-    bound_in_use_ms: int | None
+    in_use_bound_ms: int | None
     """The bound in the plan of its newest batch, in milliseconds."""
-    effective_ms: int | None
+    effective_bound_ms: int | None
     """How far the watermark really trailed then, in milliseconds."""
-    published_ms: int | None
+    published_bound_ms: int | None
     """The bound that the job was told at its end, in milliseconds; null for none, and in time to come."""
     need_p50_ms: int | None
     """What half of its pairs needed at the most, in milliseconds."""

@@ -32,10 +32,10 @@ class CurvePoint(Answer):
     (``WindowsOpen``); null when it is measured."""
     windows_emitted: int
     """Windows that would have been emitted."""
-    completeness_least_ppm: int | None
+    completeness_min_ppm: int | None
     """Lower end of the interval of the share at the SLO's confidence, in parts per million; rows are taken to be
     independent; null without rows."""
-    completeness_most_ppm: int | None
+    completeness_max_ppm: int | None
     """Upper end of it, with all pairs that the sketch cannot tell."""
     state_rows: int | None
     """Rows of state under the bound, an estimate; null when it is not known, as for a span of the past."""
@@ -48,7 +48,7 @@ class Operating(Answer):
 
     bound_ms: int | None
     """The bound in use, in milliseconds; in Live the one published; null when it is not known."""
-    effective_ms: int | None
+    effective_bound_ms: int | None
     """How far the watermark really trails the greatest event time, in milliseconds; null when it is not known."""
 
 
@@ -91,5 +91,5 @@ class Curve(Answer):
     """Most rows of state allowed; null for no cap."""
     operating: Operating
     """Where the stream runs now."""
-    recommended_ms: int | None
+    recommended_bound_ms: int | None
     """The bound recommended, in milliseconds; null when there is none."""

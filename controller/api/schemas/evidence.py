@@ -62,17 +62,17 @@ class Completeness(Answer):
 
     rows: int
     """(Row, key) pairs that were judged."""
-    late_least: int
+    late_min: int
     """Pairs that were late for sure."""
-    late_most: int
+    late_max: int
     """Pairs that may have been late."""
     unjudged_rows: int
     """Rows that arrived but whose fate is unknown."""
     missing_batches: int
     """Batches never reported: nobody knows how many rows they held."""
-    least_ppm: int | None
+    min_ppm: int | None
     """Share admitted at the least, in parts per million, rounded down; null without rows."""
-    most_ppm: int | None
+    max_ppm: int | None
     """Share admitted at the most, in parts per million, rounded down; null without rows."""
     exact: bool
     """Whether the share is known exactly: nothing doubtful, nothing unjudged, no batch missing."""
@@ -91,13 +91,13 @@ class Budget(Answer):
     """Trigger time of the first batch that counts, in microseconds since the epoch."""
     counted: int
     """(Row, key) pairs that arrived, or windows that the watermark has passed."""
-    bad_least: int
+    bad_min: int
     """How many of them were late, or did not reach the target, for sure."""
-    bad_most: int
+    bad_max: int
     """How many may have been, those of unknown fate among them."""
-    least_ppm: int | None
+    min_ppm: int | None
     """The share that was good at the least, in parts per million, rounded down; null of nothing."""
-    most_ppm: int | None
+    max_ppm: int | None
     """The share that was good at the most; null of nothing."""
     allowed: int
     """How many may be bad of what is counted."""

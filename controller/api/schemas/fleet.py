@@ -77,28 +77,28 @@ class FleetStream(Answer):
     """The kill switch that holds it; null for none."""
     target_ppm: int | None
     """Its completeness target in parts per million; null without an SLO."""
-    completeness_least_ppm: int | None
+    completeness_min_ppm: int | None
     """Share of the newest ten minutes' pairs that was admitted at the least; null without any."""
-    completeness_most_ppm: int | None
+    completeness_max_ppm: int | None
     """The same at the most."""
     provisional: bool
     """Whether rows could still come for windows that the watermark had not passed."""
-    window_least_ppm: int | None
+    window_min_ppm: int | None
     """Share that was good over the SLO's window at the least; null without an SLO or without rows."""
-    window_most_ppm: int | None
+    window_max_ppm: int | None
     """The same at the most."""
     budget_remaining_ppm: int | None
     """What is left of the budget at the least, in parts per million of it; negative when overdrawn, null when there is
     none."""
-    recommended_ms: int | None
+    recommended_bound_ms: int | None
     """The bound recommended, in milliseconds; null when there is none."""
-    published_ms: int | None
+    published_bound_ms: int | None
     """The bound that the job is told, in milliseconds; null when it keeps its own."""
-    applied_ms: int | None
+    applied_bound_ms: int | None
     """The bound last acknowledged, in milliseconds; null before the first."""
-    in_use_ms: int | None
+    in_use_bound_ms: int | None
     """The bound in the plan of the newest batch, in milliseconds; null without a report."""
-    effective_ms: int | None
+    effective_bound_ms: int | None
     """How far the watermark really trailed the greatest event time, in milliseconds; null when it is not known."""
     rollout: FleetRollout | None
     """Its newest rollout; null before the first."""

@@ -28,7 +28,7 @@ class Live(Answer):
     """How many there are."""
     reason: str
     """Why the control stream offers this watermark, in one sentence."""
-    heard_us: int | None
+    last_contact_us: int | None
     """When the job last heard from the controller, in microseconds since the epoch; null when it never has."""
     pin: Pin | None
     """What the job says that a kill switch holds it to."""
@@ -39,11 +39,11 @@ class AppendDelaySeen(Answer):
 
     rows: int
     """Rows that have both an event time and a timestamp of the source."""
-    least_ms: int
+    min_ms: int
     """Least difference in milliseconds; negative where the event is dated ahead."""
     mean_ms: int
     """Mean difference in milliseconds."""
-    most_ms: int
+    max_ms: int
     """Greatest difference in milliseconds."""
     by_broker: bool
     """Whether every timestamp is the broker's, not the producer's."""

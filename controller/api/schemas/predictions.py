@@ -34,9 +34,9 @@ class Expected(Answer):
     """How many of them would have been late."""
     completeness_ppm: int | None
     """Share that will be admitted, in parts per million, rounded down; null without rows."""
-    least_ppm: int | None
+    min_ppm: int | None
     """Lower end of its interval at the SLO's confidence, in parts per million; rows are taken to be independent."""
-    most_ppm: int | None
+    max_ppm: int | None
     """Upper end of it."""
     latency_base_ms: int | None
     """Mean over windows of the base at emission minus the window's end, in milliseconds."""
@@ -69,9 +69,9 @@ class Realised(Answer):
     """Trigger time of the first batch whose watermark moved on under the bound; null before it."""
     rows: int
     """(Row, key) pairs that met the bound in effect and were judged."""
-    late_least: int
+    late_min: int
     """Pairs that were late for sure."""
-    late_most: int
+    late_max: int
     """Pairs that may have been late."""
     completeness_ppm: int | None
     """Share that was admitted, in parts per million; null while too few rows have been judged."""
@@ -97,7 +97,7 @@ class PredictionPage(Answer):
 
     predictions: list[Prediction]
     """The predictions."""
-    least_rows: int
+    min_rows: int
     """Pairs that must have been judged under a bound before its prediction is scored."""
     next_cursor: str | None
     """Where the next page begins; null on the last."""

@@ -27,9 +27,9 @@ class Preview(Answer):
     """As many a day, in proportion to the time that was reported."""
     completeness_ppm: int | None
     """Share that would be admitted, in parts per million, rounded down."""
-    completeness_least_ppm: int | None
+    completeness_min_ppm: int | None
     """Lower end of its interval at the SLO's confidence, in parts per million; rows are taken to be independent."""
-    completeness_most_ppm: int | None
+    completeness_max_ppm: int | None
     """Upper end of it."""
     beyond_evidence: bool
     """Whether the bound is wider than any need that was seen: then more would cost latency and keep no more."""

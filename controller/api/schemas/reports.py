@@ -44,9 +44,9 @@ class ReportFacts(Answer):
     """Rows dated ahead of the clock among them."""
     pairs: int
     """(Row, key) pairs that were judged."""
-    late_least: int
+    late_min: int
     """Pairs that were late for sure."""
-    late_most: int
+    late_max: int
     """Pairs that may have been late."""
     unjudged_rows: int
     """Rows whose fate is unknown."""
@@ -58,7 +58,7 @@ class ReportFacts(Answer):
     """Memory of the state after the batch, in bytes."""
     dropped_by_spark: int
     """What Spark says it dropped: not a count of rows for every operator."""
-    given_up_reports: int
+    dropped_reports: int
     """Reports that the driver had given up by then, in this run."""
 
 

@@ -31,9 +31,9 @@ class Promise(Answer):
     """(Row, key) pairs that it rests on."""
     late: int
     """How many of them would have been late."""
-    least_ppm: int | None
+    min_ppm: int | None
     """Lower end of the interval of the completeness, in parts per million."""
-    most_ppm: int | None
+    max_ppm: int | None
     """Upper end of it."""
     latency_wall_ms: int | None
     """Mean wall latency of windows, in milliseconds."""
@@ -54,9 +54,9 @@ class Proof(Answer):
     """Event time by which the watermark has moved since it took effect, in milliseconds."""
     needed_event_ms: int
     """How much it takes to verify it, in milliseconds; 0 before it is in effect."""
-    late_least: int
+    late_min: int
     """Pairs that were late for sure."""
-    late_most: int
+    late_max: int
     """Pairs that may have been late."""
 
 

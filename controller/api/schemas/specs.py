@@ -6,7 +6,7 @@ from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.bounds import Published
 from tidemark.controller.api.schemas.predictions import Transition
 from tidemark.controller.api.schemas.recommended import Recommended
-from tidemark.models.slo import Approval, Day, Direction, Objective, OnNoData, Yields
+from tidemark.models.slo import Approval, Day, Direction, Objective, OnConflict, OnNoData
 from tidemark.models.wire import Mode
 
 __all__ = ["Consequences", "Freeze", "PolicyAnswer", "PolicySet", "SloAnswer", "SloSet"]
@@ -21,7 +21,7 @@ class SloAnswer(Answer):
     """The same in parts per million."""
     latency_cap_ms: int | None
     """Greatest mean emit latency allowed, in milliseconds; null for no cap."""
-    yields: Yields | None
+    on_conflict: OnConflict | None
     """Which constraint gives way when no bound meets all; null: none."""
     confidence_ppm: int
     """Confidence with which the target must be certified, in parts per million."""
@@ -29,7 +29,7 @@ class SloAnswer(Answer):
     """How far back evidence counts, in milliseconds."""
     objective: Objective
     """occurrences: the target is a share of all rows; timeslices: a share of the windows must reach it, each."""
-    slices_ppm: int
+    good_windows_ppm: int
     """Under timeslices: share of the windows that must reach the target, in parts per million."""
     window_ms: int
     """Rolling window over which the budget counts, in milliseconds."""
@@ -60,19 +60,19 @@ class PolicyAnswer(Answer):
     mode: Mode
     """Off watches only; OnRestart gives the job its bound when it next starts; Restart has the runner start it again;
     Live steers it without a restart."""
-    least_bound_ms: int
+    min_bound_ms: int
     """The bound is never narrower than this, in milliseconds."""
-    greatest_bound_ms: int | None
+    max_bound_ms: int | None
     """The bound is never wider than this, in milliseconds; null for no limit."""
     directions: list[Direction]
     """Which ways the bound may be changed."""
     margin_ppm: int
     """What is added to the bound that rows ask for, as a share of it, in parts per million."""
-    dwell_ms: int
+    cooldown_ms: int
     """Least time between two published narrowings, in milliseconds."""
-    most_narrowings_a_day: int | None
+    max_narrowings_a_day: int | None
     """Most narrowings that are published within any 24 hours; null for no limit."""
-    most_narrowing_ppm: int | None
+    max_narrowing_ppm: int | None
     """Most by which one rollout narrows, as a share of the bound in use, in parts per million; null for no limit."""
     evidence_ms: int
     """Event time that reports must cover before a stream's first narrowing, in milliseconds; 0 for none."""

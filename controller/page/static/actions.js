@@ -5,7 +5,7 @@ import { Dialog, reasonField } from "./dialog.js";
 import { button, el, put } from "./dom.js";
 import { about, duration, shares } from "./format.js";
 
-const MOST_REASON = 1_000;
+const MAX_REASON = 1_000;
 
 const ROLLOUT_ACTS = {
     approve: {
@@ -67,7 +67,7 @@ function confirmRollout(path, rollout, act, shell) {
                 : `It ${back ? "takes" : "will take"} the bound ${back ? "back " : ""}from ${from} to ${to}.`,
             !back &&
                 predicted.rows > 0 &&
-                `Predicted: ${shares(predicted.least_ppm, predicted.most_ppm)} kept, mean latency ${predicted.latency_wall_ms === null ? "not known" : duration(predicted.latency_wall_ms)}, ${predicted.state_rows === null ? "state not known" : `${about(predicted.state_rows)} rows of state`}.`,
+                `Predicted: ${shares(predicted.min_ppm, predicted.max_ppm)} kept, mean latency ${predicted.latency_wall_ms === null ? "not known" : duration(predicted.latency_wall_ms)}, ${predicted.state_rows === null ? "state not known" : `${about(predicted.state_rows)} rows of state`}.`,
             told,
         ],
         verb,
@@ -84,7 +84,7 @@ function told_(boundMs) {
 
 function confirm({ title, told, verb, kind, act, done, shell }) {
     const dialog = new Dialog(title, { shell });
-    const reason = reasonField({ most: MOST_REASON });
+    const reason = reasonField({ most: MAX_REASON });
     put(
         dialog.body,
         told.filter(Boolean).map((text) => el("p", { text })),

@@ -4,7 +4,7 @@ import { token } from "./session.js";
 
 const LIMIT_MS = 20_000;
 const held = new Map();
-const MOST_HELD = 60;
+const MAX_HELD = 60;
 let serverAheadMs = 0;
 
 /** The controller refused, and said why. */
@@ -50,7 +50,7 @@ export async function get(path, signal = null) {
     const value = known?.text === text ? known.value : parsed(text);
     held.delete(path);
     held.set(path, { etag: response.headers.get("ETag"), text, value });
-    if (held.size > MOST_HELD) held.delete(held.keys().next().value);
+    if (held.size > MAX_HELD) held.delete(held.keys().next().value);
     return value;
 }
 

@@ -44,16 +44,16 @@ export class BoundChart {
                     colour: "series-effective",
                     width: 1.5,
                     dash: [5, 4],
-                    value: (slot) => slot.effective_ms,
-                    text: (slot) => duration(slot.effective_ms),
+                    value: (slot) => slot.effective_bound_ms,
+                    text: (slot) => duration(slot.effective_bound_ms),
                 },
                 {
                     name: "bound in use",
                     colour: "series-bound",
                     width: 2.5,
                     path: step,
-                    value: (slot) => slot.bound_in_use_ms,
-                    text: (slot) => duration(slot.bound_in_use_ms),
+                    value: (slot) => slot.in_use_bound_ms,
+                    text: (slot) => duration(slot.in_use_bound_ms),
                 },
             ],
             yRange: (least, most, slots) => rangeOf(slots),
@@ -101,7 +101,7 @@ export class BoundChart {
 }
 
 function rangeOf(slots) {
-    const bounds = slots.flatMap((slot) => [slot.bound_in_use_ms, slot.effective_ms]).filter((ms) => ms !== null);
+    const bounds = slots.flatMap((slot) => [slot.in_use_bound_ms, slot.effective_bound_ms]).filter((ms) => ms !== null);
     const needs = slots.flatMap((slot) => [slot.need_p90_ms, slot.need_target_ms]).filter((ms) => ms !== null);
     const most = Math.max(
         0,
@@ -139,6 +139,6 @@ function labelOf(slots, history) {
     if (!newest) return "Bound and needs over time: nothing was reported in this span.";
     return (
         `Bound and needs over time: ${seen.length} of ${slots.length} slots have data; in the newest the bound is ` +
-        `${duration(newest.bound_in_use_ms)} and ${target(history.target_ppm)} of the rows needed ${duration(newest.need_target_ms)}.`
+        `${duration(newest.in_use_bound_ms)} and ${target(history.target_ppm)} of the rows needed ${duration(newest.need_target_ms)}.`
     );
 }

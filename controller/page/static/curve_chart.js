@@ -105,7 +105,7 @@ export class CurveChart {
         this.#card.loaded();
         this.#curve = curve;
         this.#fitScale();
-        if (!this.#touched) this.#bound = curve.recommended_ms ?? curve.operating.bound_ms ?? this.#most / 4;
+        if (!this.#touched) this.#bound = curve.recommended_bound_ms ?? curve.operating.bound_ms ?? this.#most / 4;
         this.#slider.setAttribute("aria-valuemax", String(this.#most));
         this.#slider.hidden = curve.points.length === 0;
         this.#build();
@@ -130,7 +130,7 @@ export class CurveChart {
     // Figures that move a little must not move it under somebody's hand. What is effective has no say: just after a
     // restart it can be anything.
     #fitScale() {
-        const { operating, recommended_ms: recommended, points } = this.#curve;
+        const { operating, recommended_bound_ms: recommended, points } = this.#curve;
         const most = Math.max(points.at(-1)?.bound_ms ?? 0, operating.bound_ms ?? 0, recommended ?? 0, 1_000);
         const middle = recommended ?? operating.bound_ms ?? points[Math.floor(points.length / 2)]?.bound_ms ?? 1_000;
         const bend = Math.max(middle / 2, most / 50);
@@ -151,8 +151,8 @@ export class CurveChart {
                 name: "kept",
                 height: 214,
                 values: curve.points.map((point) => height(middleOf(point), top)),
-                low: curve.points.map((point) => height(point.completeness_least_ppm ?? point.completeness_ppm, top)),
-                high: curve.points.map((point) => height(point.completeness_most_ppm ?? point.completeness_ppm, top)),
+                low: curve.points.map((point) => height(point.completeness_min_ppm ?? point.completeness_ppm, top)),
+                high: curve.points.map((point) => height(point.completeness_max_ppm ?? point.completeness_ppm, top)),
                 stroke: "series-bound",
                 range: (values) => [
                     Math.min(Math.floor(Math.min(...values.filter((one) => one !== null)) * 10) / 10, 1),
@@ -335,11 +335,11 @@ export class CurveChart {
     }
 
     #marks() {
-        const { operating, recommended_ms: recommended } = this.#curve;
+        const { operating, recommended_bound_ms: recommended } = this.#curve;
         return [
             { name: "in use", ms: operating.bound_ms, colour: "ink", dash: [] },
             { name: "recommended", ms: recommended, colour: "ok", dash: [6, 3] },
-            { name: "effective", ms: operating.effective_ms, colour: "series-effective", dash: [2, 3] },
+            { name: "effective", ms: operating.effective_bound_ms, colour: "series-effective", dash: [2, 3] },
         ].filter((mark) => mark.ms !== null && mark.ms >= 0 && mark.ms <= this.#most);
     }
 
@@ -470,7 +470,7 @@ export class CurveChart {
         put(this.#told, previewOf(told));
         this.#slider.setAttribute(
             "aria-valuetext",
-            `${exactDuration(this.#bound)}: ${shares(told.completeness_least_ppm, told.completeness_most_ppm)} kept, mean latency ${latency(told)}`,
+            `${exactDuration(this.#bound)}: ${shares(told.completeness_min_ppm, told.completeness_max_ppm)} kept, mean latency ${latency(told)}`,
         );
     }
 }
@@ -493,7 +493,7 @@ function previewOf(told) {
             { class: "figures-row" },
             figure(
                 "kept",
-                shares(told.completeness_least_ppm, told.completeness_most_ppm),
+                shares(told.completeness_min_ppm, told.completeness_max_ppm),
                 verdict(told.meets_target, "meets the target", "misses the target"),
             ),
             figure("late rows a day", about(told.late_a_day), `${count(told.late)} of ${about(told.rows)} seen`),
@@ -529,7 +529,7 @@ function verdict(meets, yes, no) {
 }
 
 function middleOf(point) {
-    const { completeness_least_ppm: least, completeness_most_ppm: most } = point;
+    const { completeness_min_ppm: least, completeness_max_ppm: most } = point;
     return point.completeness_ppm ?? (least === null || most === null ? null : (least + most) / 2);
 }
 

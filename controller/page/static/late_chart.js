@@ -21,8 +21,8 @@ export class LateChart {
                     fill: "series-doubt",
                     width: 0,
                     path: bars,
-                    value: (slot) => slot.late_most,
-                    text: (slot) => told(slot.late_most, slot.pairs),
+                    value: (slot) => slot.late_max,
+                    text: (slot) => told(slot.late_max, slot.pairs),
                 },
                 {
                     name: "late for sure",
@@ -30,8 +30,8 @@ export class LateChart {
                     fill: "series-late",
                     width: 0,
                     path: bars,
-                    value: (slot) => slot.late_least,
-                    text: (slot) => told(slot.late_least, slot.pairs),
+                    value: (slot) => slot.late_min,
+                    text: (slot) => told(slot.late_min, slot.pairs),
                 },
                 {
                     name: "fate unknown",
@@ -72,6 +72,6 @@ function percent(part) {
 function labelOf(slots) {
     const seen = slots.filter((slot) => slot.rows !== null);
     if (!seen.length) return "Late rows over time: nothing was reported in this span.";
-    const late = seen.reduce((sum, slot) => sum + (slot.late_most ?? 0), 0);
+    const late = seen.reduce((sum, slot) => sum + (slot.late_max ?? 0), 0);
     return `Late rows over time: ${plural(late, "row")} at the most came too late in ${seen.length} slots with data of ${slots.length}.`;
 }

@@ -106,11 +106,11 @@ function stepper(rollout) {
 function promised(rollout) {
     const { predicted, judged } = rollout;
     const said = predicted.rows
-        ? `Predicted ${shares(predicted.least_ppm, predicted.most_ppm)} kept, mean latency ${predicted.latency_wall_ms === null ? "not known" : duration(predicted.latency_wall_ms)}.`
+        ? `Predicted ${shares(predicted.min_ppm, predicted.max_ppm)} kept, mean latency ${predicted.latency_wall_ms === null ? "not known" : duration(predicted.latency_wall_ms)}.`
         : "Nothing could be predicted.";
     if (!rollout.effective_us) return said;
     const kept = judged.rows
-        ? share(Math.floor(((judged.rows - judged.late_most) / judged.rows) * 1e6))
+        ? share(Math.floor(((judged.rows - judged.late_max) / judged.rows) * 1e6))
         : "nothing yet";
     return `${said} Judged ${plural(judged.rows, "row")}: ${kept}${judged.rows ? " kept" : ""}.`;
 }
@@ -223,7 +223,7 @@ export class PredictionsPanel {
                 el(
                     "tbody",
                     {},
-                    page.predictions.map((one) => predictionRow(one, page.least_rows)),
+                    page.predictions.map((one) => predictionRow(one, page.min_rows)),
                 ),
             ),
         );
@@ -243,7 +243,7 @@ function predictionRow(one, leastRows) {
         el("td", { class: "number", text: duration(one.bound_ms) }),
         el("td", {
             class: "number",
-            title: `${share(one.least_ppm)} to ${share(one.most_ppm)}`,
+            title: `${share(one.min_ppm)} to ${share(one.max_ppm)}`,
             text: share(one.completeness_ppm),
         }),
         el(
@@ -350,7 +350,7 @@ function reasonOf(text) {
     );
 }
 
-const MOST_CHANGES = 6;
+const MAX_CHANGES = 6;
 
 // What an event keeps of before and after is JSON of the release that wrote it: what differs is shown, whatever it is.
 function changeOf(event) {
@@ -363,11 +363,11 @@ function changeOf(event) {
         "p",
         { class: "event-change" },
         names
-            .slice(0, MOST_CHANGES)
+            .slice(0, MAX_CHANGES)
             .map((name) =>
                 el("code", { text: `${name ? `${name} ` : ""}${before[name] ?? "–"} → ${after[name] ?? "–"}` }),
             ),
-        names.length > MOST_CHANGES && el("span", { class: "dim", text: `and ${names.length - MOST_CHANGES} more` }),
+        names.length > MAX_CHANGES && el("span", { class: "dim", text: `and ${names.length - MAX_CHANGES} more` }),
     );
 }
 
@@ -409,18 +409,18 @@ export class LivePanel {
                 pair("Ceiling", `${duration(live.ceiling_ms)}, ${Math.round(used / 10_000)} % of it used`),
                 pair("Behind", named(live.behind, live.behind_partitions)),
                 pair("Idle", named(live.idle, live.idle_partitions)),
-                pair("Job heard the controller", live.heard_us === null ? "never" : ago(live.heard_us, nowUs())),
+                pair("Job heard the controller", live.last_contact_us === null ? "never" : ago(live.last_contact_us, nowUs())),
             ),
         );
     }
 }
 
-const NAMES_TOLD = 8;
+const NAMES_SHOWN = 8;
 
 function named(names, all) {
     if (!all) return "none";
-    const more = all - Math.min(names.length, NAMES_TOLD);
-    return names.slice(0, NAMES_TOLD).join(", ") + (more > 0 ? ` and ${more} more` : "");
+    const more = all - Math.min(names.length, NAMES_SHOWN);
+    return names.slice(0, NAMES_SHOWN).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }
 
 function pair(name, value) {
@@ -467,7 +467,7 @@ export class EvidencePanel {
                 delay &&
                     pair(
                         "Appended to the source",
-                        `${duration(delay.mean_ms)} after the event in the mean, ${duration(delay.most_ms)} at the most`,
+                        `${duration(delay.mean_ms)} after the event in the mean, ${duration(delay.max_ms)} at the most`,
                     ),
             ),
             missing > 0 &&
@@ -478,7 +478,7 @@ export class EvidencePanel {
                     " Not reported: ",
                     coverage
                         .flatMap((query) => query.missing)
-                        .slice(-NAMES_TOLD)
+                        .slice(-NAMES_SHOWN)
                         .map((gap) => (gap.first === gap.last ? `${gap.first}` : `${gap.first}–${gap.last}`))
                         .join(", "),
                 ),

@@ -6,17 +6,17 @@ import { button, el, icon, put } from "./dom.js";
 import { duration, exactDuration, moment, parseDuration, target } from "./format.js";
 import { sentence } from "./words.js";
 
-const MOST_REASON = 500;
+const MAX_REASON = 500;
 const NOT_FOUND = 404;
 const STALE = new Set([412, 428]);
 const DEFAULTS = {
     target_ppm: 995_000,
     latency_cap_ms: null,
-    yields: null,
+    on_conflict: null,
     confidence_ppm: 950_000,
     horizon_ms: 86_400_000,
     objective: "occurrences",
-    slices_ppm: 990_000,
+    good_windows_ppm: 990_000,
     window_ms: 2_592_000_000,
     state_cap_rows: null,
     worst_window_ppm: null,
@@ -54,7 +54,7 @@ const FIELDS = [
         ...time,
     },
     {
-        name: "yields",
+        name: "on_conflict",
         label: "When both cannot hold",
         options: [
             ["", "say so, and change nothing"],
@@ -73,7 +73,7 @@ const FIELDS = [
         rare: true,
     },
     {
-        name: "slices_ppm",
+        name: "good_windows_ppm",
         label: "Windows that must reach it",
         hint: "Counts only when the target is about each window.",
         rare: true,
@@ -115,7 +115,7 @@ class SloForm {
     #etag = null;
     #base = null;
     #controls = new Map();
-    #reason = reasonField({ most: MOST_REASON, needed: true });
+    #reason = reasonField({ most: MAX_REASON, needed: true });
     #follows = el("div", { class: "follows", role: "status" });
 
     constructor(path, dialog, shell) {

@@ -356,7 +356,7 @@ function tilesOf(status) {
             "Budget left",
             [left ? budget(left.remaining_ppm) : "–", kind === "bad" && icon("bad")],
             left
-                ? `${about(left.bad_most)} late of ${about(left.allowed)} allowed${left.provisional ? ", provisional" : ""}`
+                ? `${about(left.bad_max)} late of ${about(left.allowed)} allowed${left.provisional ? ", provisional" : ""}`
                 : slo
                   ? "no report yet"
                   : "no SLO is set",
@@ -364,14 +364,14 @@ function tilesOf(status) {
         ),
         tile(
             left ? `Complete over ${duration(left.window_ms)}` : "Complete over the window",
-            left ? shares(left.least_ppm, left.most_ppm) : "–",
+            left ? shares(left.min_ppm, left.max_ppm) : "–",
             slo
                 ? `target ${target(slo.target_ppm)}${slo.objective === "timeslices" ? " of each window" : ""}`
                 : "no target",
         ),
         tile(
             `Complete over ${duration(status.evidence.horizon_ms)}`,
-            shares(completeness.least_ppm, completeness.most_ppm),
+            shares(completeness.min_ppm, completeness.max_ppm),
             [
                 "the horizon of the evidence",
                 completeness.provisional ? "provisional" : null,

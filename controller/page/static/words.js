@@ -58,7 +58,7 @@ const GATES = {
     FailedBefore: "held: it failed before",
     Evidence: "held: not watched long enough",
     Frozen: "held: freeze",
-    Dwell: "held: too soon after the last",
+    Cooldown: "held: too soon after the last",
     RateLimit: "held: enough narrowings today",
     FleetShare: "held: others are rolling",
     Approval: "waits for approval",

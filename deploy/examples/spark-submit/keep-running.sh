@@ -6,14 +6,14 @@
 # The command's exit code says what comes next. 75: it ended between two batches for a new bound, and is started again at
 # once. 0: it ended by itself, and so does this. Anything else is a failure: it is started again after a pause that doubles
 # from FIRST_PAUSE (5) to LONGEST_PAUSE (300) seconds, and begins anew once it has run for as long as the longest.
-# MOST_FAILURES (0: no limit) failures in a row end this with the job's own code. SIGTERM and SIGINT are handed on, and
+# MAX_FAILURES (0: no limit) failures in a row end this with the job's own code. SIGTERM and SIGINT are handed on, and
 # then nothing is started again.
 set -u
 
 new_bound=75
 first_pause=${FIRST_PAUSE:-5}
 longest_pause=${LONGEST_PAUSE:-300}
-most_failures=${MOST_FAILURES:-0}
+max_failures=${MAX_FAILURES:-0}
 
 if [ "$#" = 0 ]; then
     echo "keep-running: what is to be run? keep-running.sh spark-submit ... job.py" >&2
@@ -59,7 +59,7 @@ while [ -z "$stopped" ]; do
         pause=$first_pause
     fi
     failures=$((failures + 1))
-    if [ "$most_failures" -gt 0 ] && [ "$failures" -ge "$most_failures" ]; then
+    if [ "$max_failures" -gt 0 ] && [ "$failures" -ge "$max_failures" ]; then
         echo "keep-running: $failures failures in a row, the last with code $code; giving up" >&2
         exit "$code"
     fi

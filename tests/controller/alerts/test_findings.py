@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.controller.alerts.findings import Finding, findings
-from tidemark.controller.alerts.table import ALERTS, LEAST_LATE_ROWS
+from tidemark.controller.alerts.table import ALERTS, MIN_LATE_ROWS
 from tidemark.controller.stream_state.partition_standing import PartitionStanding
 from tidemark.controller.stream_state.recent_rows import UNKNOWN_LATELY, Lately, Rows
 from tidemark.controller.stream_state.standing import Newest, Standing, Told, Wish
@@ -27,11 +27,11 @@ NEWEST = Newest(
     bound_ms=10_000,
     watermark_ms=NOW_US // 1_000 - 10_000,
     base_ms=NOW_US // 1_000,
-    effective_ms=10_000,
+    effective_bound_ms=10_000,
     gap_us=10_000_000,
     state_rows=0,
     state_bytes=0,
-    given_up_reports=0,
+    dropped_reports=0,
 )
 
 WELL = Standing(
@@ -40,7 +40,7 @@ WELL = Standing(
     stream="clicks",
     mode="OnRestart",
     paused=False,
-    greatest_bound_ms=None,
+    max_bound_ms=None,
     objective="occurrences",
     target_ppm=990_000,
     window_ms=30 * 86_400_000,
@@ -48,7 +48,7 @@ WELL = Standing(
     reports=100,
     duplicates=0,
     pairs=100_000,
-    late_most=100,
+    late_max=100,
     unjudged_rows=0,
     future_rows=0,
     remaining_ppm=900_000,
@@ -57,7 +57,7 @@ WELL = Standing(
     live=None,
     wish=Wish(bound_ms=10_000, wanted_ms=9_000, saturated=False, conflict=False),
     told=Told(generation=1, mode="OnRestart", bound_ms=10_000, published_us=NOW_US, before_ms=None),
-    applied_ms=10_000,
+    applied_bound_ms=10_000,
     applied_generation=1,
     applied_mode="OnRestart",
     ceiling_ms=None,
@@ -125,10 +125,10 @@ def test_the_budget_burns_when_both_windows_of_a_pair_do(rows: dict[str, Rows], 
 
 
 def test_three_late_rows_of_a_quiet_stream_burn_no_budget() -> None:
-    for late in (3, LEAST_LATE_ROWS - 1):
+    for late in (3, MIN_LATE_ROWS - 1):
         quiet = Rows(late, late)
         assert names(lately=replace(CALM, by_window_s=dict.fromkeys(WINDOWS_S, quiet))) == []
-    loud = Rows(LEAST_LATE_ROWS, LEAST_LATE_ROWS)
+    loud = Rows(MIN_LATE_ROWS, MIN_LATE_ROWS)
     assert len(names(lately=replace(CALM, by_window_s=dict.fromkeys(WINDOWS_S, loud)))) == 2
 
 
@@ -148,7 +148,7 @@ def test_windows_that_are_asked_for_one_by_one_burn_no_share_of_rows() -> None:
 def test_a_budget_is_spent_below_nothing_and_by_ten_rows() -> None:
     assert names(replace(WELL, remaining_ppm=-1)) == ["TidemarkCompletenessBudgetSpent ticket"]
     assert names(replace(WELL, remaining_ppm=0)) == []
-    assert names(replace(WELL, remaining_ppm=-2_000_000, late_most=3)) == []
+    assert names(replace(WELL, remaining_ppm=-2_000_000, late_max=3)) == []
 
 
 def test_partitions_are_told_by_name() -> None:

@@ -15,7 +15,7 @@ SKEWED = Finding(PARTITION_SKEWED, (("alertname", "TidemarkPartitionSkewed"), ("
 FUTURE = Finding(FUTURE_ROWS, (("alertname", "TidemarkFutureDatedRows"),), "3")
 
 
-def turn(
+def tick(
     alarms: dict[Key, Alarm], found: list[Finding], now_us: int, *, delivered: bool = True
 ) -> tuple[dict[Key, Alarm], list[str]]:
     after, news = advance(alarms, found, now_us, REPEAT_US)
@@ -38,42 +38,42 @@ def test_an_alert_is_told_once_it_has_held_for_long_enough_and_again_after_a_whi
         (hold + REPEAT_US + 2 * SECOND, [], []),
     ]
     for now_us, found, expected in story:
-        alarms, said = turn(alarms, found, now_us)
+        alarms, said = tick(alarms, found, now_us)
         assert said == expected, now_us
     assert alarms == {}
 
 
 def test_what_holds_for_a_moment_is_never_told() -> None:
-    alarms, said = turn({}, [SKEWED], 0)
+    alarms, said = tick({}, [SKEWED], 0)
     assert said == []
-    alarms, said = turn(alarms, [], SECOND)
+    alarms, said = tick(alarms, [], SECOND)
     assert (alarms, said) == ({}, [])
     # And its time begins anew.
-    alarms, _ = turn(alarms, [SKEWED], 2 * SECOND)
-    assert turn(alarms, [SKEWED], PARTITION_SKEWED.hold_us)[1] == []
+    alarms, _ = tick(alarms, [SKEWED], 2 * SECOND)
+    assert tick(alarms, [SKEWED], PARTITION_SKEWED.hold_us)[1] == []
 
 
 def test_what_was_not_delivered_is_told_until_it_is() -> None:
-    alarms, said = turn({}, [FUTURE], 0, delivered=False)
+    alarms, said = tick({}, [FUTURE], 0, delivered=False)
     assert said == ["firing"]
-    alarms, said = turn(alarms, [FUTURE], SECOND)
+    alarms, said = tick(alarms, [FUTURE], SECOND)
     assert said == ["firing"]
-    alarms, said = turn(alarms, [], 2 * SECOND, delivered=False)
+    alarms, said = tick(alarms, [], 2 * SECOND, delivered=False)
     assert said == ["resolved"]
-    alarms, said = turn(alarms, [], 3 * SECOND)
+    alarms, said = tick(alarms, [], 3 * SECOND)
     assert (alarms, said) == ({}, ["resolved"])
 
 
 def test_nobody_is_told_that_something_is_over_that_nobody_was_told_of() -> None:
-    alarms, _ = turn({}, [FUTURE], 0, delivered=False)
-    assert turn(alarms, [], SECOND) == ({}, [])
+    alarms, _ = tick({}, [FUTURE], 0, delivered=False)
+    assert tick(alarms, [], SECOND) == ({}, [])
 
 
 def test_what_begins_again_before_its_end_was_delivered_goes_on() -> None:
-    alarms, _ = turn({}, [FUTURE], 0)
-    alarms, said = turn(alarms, [], SECOND, delivered=False)
+    alarms, _ = tick({}, [FUTURE], 0)
+    alarms, said = tick(alarms, [], SECOND, delivered=False)
     assert said == ["resolved"]
-    alarms, said = turn(alarms, [FUTURE], 2 * SECOND)
+    alarms, said = tick(alarms, [FUTURE], 2 * SECOND)
     assert said == []
     assert next(iter(alarms.values())).starts_us == 0
 

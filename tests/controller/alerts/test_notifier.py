@@ -40,11 +40,11 @@ def notified(url: str, webhook: Webhook, **settings: Any) -> Controller:
     return Controller(url, notify_url=webhook.url, notify_seconds=3_600, **settings)
 
 
-def turn(controller: Controller, minutes: float = 0) -> int:
+def tick(controller: Controller, minutes: float = 0) -> int:
     controller.clock.now_us += round(minutes * MINUTE_US)
     notifier = controller.service.notifier
     assert isinstance(notifier, Notifier)
-    return notifier.turn(controller.clock.now_us)
+    return notifier.tick(controller.clock.now_us)
 
 
 def skew(controller: Controller) -> RolledJob:
@@ -52,7 +52,7 @@ def skew(controller: Controller) -> RolledJob:
     job = RolledJob(controller, bound_ms=120_000)
     controller.put("/slo", {"target": "0.99"})
     run_partitions(job, 30, slow=2)
-    controller.look()
+    controller.snapshot()
     return job
 
 
@@ -72,9 +72,9 @@ def test_a_skewed_partition_is_told_in_alertmanagers_form_and_told_to_be_over(
         url, webhook, runbooks_url="https://example.org/runbooks/", public_url="http://t:8642"
     ) as controller:
         job = skew(controller)
-        assert turn(controller) == 0
-        assert turn(controller, 4) == 0
-        assert turn(controller, 1) == 1
+        assert tick(controller) == 0
+        assert tick(controller, 4) == 0
+        assert tick(controller, 1) == 1
         (message,) = webhook.messages
         labels = {
             "alertname": "TidemarkPartitionSkewed",
@@ -109,8 +109,8 @@ def test_a_skewed_partition_is_told_in_alertmanagers_form_and_told_to_be_over(
         controller.put("/slo", {"target": "0.99", "horizon_ms": 60_000})
         job.at_us = controller.clock.now_us
         run_partitions(job, 40)
-        controller.look()
-        assert turn(controller) == 1
+        controller.snapshot()
+        assert tick(controller) == 1
         assert names(webhook)[1:] == [("resolved", "TidemarkPartitionSkewed")]
         assert webhook.messages[-1]["status"] == "resolved"
         assert webhook.messages[-1]["alerts"][0]["startsAt"] == alert["startsAt"]
@@ -121,21 +121,21 @@ def test_a_skewed_partition_is_told_in_alertmanagers_form_and_told_to_be_over(
 def test_a_restart_tells_nothing_twice_and_still_tells_the_end(url: str, webhook: Webhook) -> None:
     with notified(url, webhook) as controller:
         job = skew(controller)
-        turn(controller)
-        turn(controller, 5)
+        tick(controller)
+        tick(controller, 5)
         now_us = controller.clock.now_us
     assert names(webhook) == [FIRING]
     with notified(url, webhook) as controller:
         controller.clock.now_us = now_us
         controller.service.decider.leases.keep(now=True)
-        assert turn(controller, 1) == 0
+        assert tick(controller, 1) == 0
         assert names(webhook) == [FIRING]
         job.controller = controller
         job.at_us = controller.clock.now_us
         controller.put("/slo", {"target": "0.99", "horizon_ms": 60_000})
         run_partitions(job, 40)
-        controller.look()
-        assert turn(controller) == 1
+        controller.snapshot()
+        assert tick(controller) == 1
     assert names(webhook) == [FIRING, ("resolved", "TidemarkPartitionSkewed")]
 
 
@@ -145,16 +145,16 @@ def test_what_still_fires_is_told_again_after_a_while_and_not_before(
 ) -> None:
     with notified(database_url, webhook, notify_repeat_seconds=3_600) as controller:
         job = skew(controller)
-        turn(controller)
-        turn(controller, 5)
+        tick(controller)
+        tick(controller, 5)
         for minutes in (30, 29):
             # A job that reports goes on, or its silence would be told as well.
             job.at_us = controller.clock.now_us + minutes * MINUTE_US
             run_partitions(job, 1, slow=2)
-            assert turn(controller) == 0
+            assert tick(controller) == 0
         job.at_us = controller.clock.now_us + 2 * MINUTE_US
         run_partitions(job, 1, slow=2)
-        assert turn(controller) == 1
+        assert tick(controller) == 1
     assert names(webhook) == [FIRING, FIRING]
 
 
@@ -175,25 +175,25 @@ def test_of_two_replicas_one_tells_and_the_other_goes_on_when_it_is_gone(url: st
     # A lease longer than the test: one that is lost in the middle of a message has it told twice.
     with notified(url, webhook, lease_seconds=3_600) as first:
         skew(first)
-        turn(first)
+        tick(first)
         with notified(url, webhook, lease_seconds=3_600) as second:
             second.clock.now_us = first.clock.now_us
             _share(32, first, second)
             for minutes in (0, 5, 1, 1):
                 second.clock.now_us = first.clock.now_us + round(minutes * MINUTE_US)
-                turn(first, minutes)
-                turn(second)
+                tick(first, minutes)
+                tick(second)
             for _ in range(2):
-                turn(second, 5)
+                tick(second, 5)
                 first.clock.now_us = second.clock.now_us
-                turn(first)
+                tick(first)
             assert names(webhook).count(FIRING) == 1
             now_us = second.clock.now_us
         # Whoever is left knows what the other one has told.
         _share(64, first)
         first.clock.now_us = now_us
-        turn(first, 1)
-        turn(first, 6)
+        tick(first, 1)
+        tick(first, 6)
         assert names(webhook).count(FIRING) == 1
 
 
@@ -201,11 +201,11 @@ def test_of_two_replicas_one_tells_and_the_other_goes_on_when_it_is_gone(url: st
 def test_a_stopped_job_is_told_and_a_paused_stream_is_not(database_url: str, webhook: Webhook) -> None:
     with notified(database_url, webhook) as controller:
         run_partitions(RolledJob(controller), 10)
-        turn(controller, 6)
-        assert turn(controller, 1) == 1
+        tick(controller, 6)
+        assert tick(controller, 1) == 1
         assert names(webhook) == [ABSENT]
         controller.http.post("/v1/jobs/job/streams/stream:pause", json={"reason": "stopped on purpose"})
-        assert turn(controller, 1) == 1
+        assert tick(controller, 1) == 1
         assert names(webhook)[1:] == [("resolved", "TidemarkReportsAbsent")]
 
 
@@ -215,13 +215,13 @@ def test_a_burst_of_late_rows_pages(url: str, webhook: Webhook) -> None:
         controller.put("/slo", {"target": "0.99"})
         job = RolledJob(controller, bound_ms=5_000)
         run_partitions(job, 20)
-        assert turn(controller) == 0
+        assert tick(controller) == 0
         late = [("0", job.at_us - 300 * SECOND)] * 400
         for _ in range(6):
             job.report([*late, ("0", job.at_us)])
-        controller.look()
-        turn(controller)
-        turn(controller, 2.5)
+        controller.snapshot()
+        tick(controller)
+        tick(controller, 2.5)
         burns = [labels for _, name, labels in webhook.alerts() if name == "TidemarkCompletenessBudgetBurn"]
         assert [labels["severity"] for labels in burns] == ["page"]
         assert burns[0] == {
@@ -242,9 +242,9 @@ def test_a_receiver_that_is_too_busy_is_asked_again_and_one_that_refuses_is_left
 ) -> None:
     with notified(database_url, webhook) as controller:
         skew(controller)
-        turn(controller)
+        tick(controller)
         webhook.answers[:] = [503, 429]
-        assert turn(controller, 5) == 1
+        assert tick(controller, 5) == 1
         assert len(webhook.headers) == 3
     assert names(webhook) == [FIRING]
 
@@ -253,14 +253,14 @@ def test_a_receiver_that_is_too_busy_is_asked_again_and_one_that_refuses_is_left
 def test_what_is_refused_is_told_later_and_counted(database_url: str, webhook: Webhook) -> None:
     with notified(database_url, webhook) as controller:
         skew(controller)
-        turn(controller)
+        tick(controller)
         webhook.answers[:] = [404]
-        assert turn(controller, 5) == 0
+        assert tick(controller, 5) == 0
         assert "tidemark_notification_failures_total 1.0" in controller.http.get("/metrics").text
         # The pause has the length of the time between two turns.
-        assert turn(controller, 1) == 0
+        assert tick(controller, 1) == 0
         assert len(webhook.headers) == 1
-        assert turn(controller, 15) == 2
+        assert tick(controller, 15) == 2
         assert sorted(names(webhook)) == [FIRING, ABSENT]
 
 
@@ -271,11 +271,11 @@ def test_the_token_is_read_for_each_message_and_never_logged(
     token = tmp_path / "token"
     with notified(database_url, webhook, notify_token_file=token) as controller:
         skew(controller)
-        turn(controller)
-        assert turn(controller, 5) == 0
+        tick(controller)
+        assert tick(controller, 5) == 0
         assert f"token file {token}: No such file" in caplog.text
         token.write_text("first-secret\n")
-        assert turn(controller, 16) == 1
+        assert tick(controller, 16) == 1
         assert {headers["authorization"] for headers in webhook.headers} == {"Bearer first-secret"}
     assert "first-secret" not in caplog.text
     assert webhook.url not in caplog.text
@@ -288,10 +288,10 @@ def test_a_receiver_that_does_not_answer_holds_nobody_up(database_url: str) -> N
         pass
     with notified(database_url, gone) as controller:
         skew(controller)
-        turn(controller)
+        tick(controller)
         controller.service.notifier._stop.set()  # type: ignore[union-attr]  # its pauses are not what is tested
-        assert turn(controller, 5) == 0
-        assert controller.turn().failed == 0
+        assert tick(controller, 5) == 0
+        assert controller.tick().failed == 0
 
 
 @pytest.mark.slow
@@ -303,12 +303,12 @@ def test_the_thread_judges_by_itself_and_stops_with_the_controller(
         run_partitions(job, 3)
         controller.clock.now_us += 7 * MINUTE_US
 
-        def heard_of_it() -> bool:
+        def was_notified() -> bool:
             # Time goes on between two turns of the thread, however seldom it gets the processor.
             controller.clock.now_us += MINUTE_US // 10
             return ABSENT in names(webhook)
 
-        webhook.wait_for(heard_of_it, "the alert")
+        webhook.wait_for(was_notified, "the alert")
     assert controller.service.notifier is not None
     assert not controller.service.notifier._thread.is_alive()
 

@@ -59,18 +59,18 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with Controller(url) as controller:
         controller.clock.now_us = START_US + 4 * DAY_US
         controller.put("/slo", {"target": "0.9", "latency_cap_ms": 864_000_000, "horizon_ms": 4 * 86_400_000})
-        controller.put("/policy", at_once(greatest_bound_ms=600_000))
+        controller.put("/policy", at_once(max_bound_ms=600_000))
         controller.report_all(REPORTS)
-        controller.turn()
-        look_after(controller)
-        controller.look()
+        controller.tick()
+        run_upkeep(controller)
+        controller.snapshot()
         yield controller
 
 
-def look_after(controller: Controller) -> None:
+def run_upkeep(controller: Controller) -> None:
     service = controller.service
     upkeep = Upkeep(service.database, service.decider.leases, Retention(minutes_days=2))
-    _, finished = upkeep.look_after(1, 1_000)
+    _, finished = upkeep.run_upkeep(1, 1_000)
     assert finished
 
 
@@ -94,19 +94,19 @@ def test_a_slot_without_a_batch_is_a_gap_and_not_a_zero(seen: Controller) -> Non
     with_rows, without = found["slots"][:5], found["slots"][5:]
     for slot in with_rows:
         assert (slot["rows"], slot["pairs"], slot["unjudged_rows"], slot["future_rows"]) == (160, 160, 0, 0)
-        assert slot["bound_in_use_ms"] == 20_000
+        assert slot["in_use_bound_ms"] == 20_000
         assert slot["need_p50_ms"] <= slot["need_p90_ms"] <= slot["need_target_ms"] <= slot["need_max_ms"]
     for slot in without:
         empty = {name for name, value in slot.items() if value is None}
-        assert empty >= set(slot) - {"from_us", "published_ms"}
-    late = [slot["late_most"] for slot in with_rows]
-    assert late == [slot["late_least"] for slot in with_rows]
+        assert empty >= set(slot) - {"from_us", "published_bound_ms"}
+    late = [slot["late_max"] for slot in with_rows]
+    assert late == [slot["late_min"] for slot in with_rows]
     assert sum(late) == sum(tally_of(seen, report) for report in REPORTS[-5:])
 
 
 def tally_of(controller: Controller, report: Report) -> int:
     page = told(controller, "/reports", limit=1_000)["reports"]
-    late: int = next(row["late_most"] for row in page if row["batch_id"] == report.batch_id)
+    late: int = next(row["late_max"] for row in page if row["batch_id"] == report.batch_id)
     return late
 
 
@@ -126,8 +126,8 @@ def test_reports_that_are_not_counted_yet_are_in_it(controller: Controller) -> N
     before = told(controller, "/history", **TODAY, points=200)
     assert sum(slot["rows"] or 0 for slot in before["slots"]) == sum(report.rows for report in REPORTS[:20])
     heat = told(controller, "/heatmap", **TODAY)
-    controller.look()
-    look_after(controller)
+    controller.snapshot()
+    run_upkeep(controller)
     assert told(controller, "/history", **TODAY, points=200) == before
     again = told(controller, "/heatmap", **TODAY)
     assert cells_of(again) == cells_of(heat)
@@ -140,7 +140,7 @@ def test_the_bound_told_and_the_rollout_are_in_their_time(seen: Controller) -> N
     assert published is not None
     for slot in found["slots"]:
         after = slot["from_us"] <= now_us < slot["from_us"] + found["slot_us"]
-        assert slot["published_ms"] == (published if after else None)
+        assert slot["published_bound_ms"] == (published if after else None)
     (rollout,) = found["rollouts"]
     assert (rollout["to_bound_ms"], rollout["published_us"]) == (published, now_us)
     assert told(seen, "/history", **TODAY)["rollouts"] == []
@@ -224,8 +224,8 @@ def test_when_the_target_changes_the_cells_are_about_the_new_one_whatever_was_ke
         of.clock.now_us = START_US + 4 * DAY_US
         of.put("/slo", {"target": target})
         of.report_all(reports(spread)[:batches])
-        look_after(of)
-        of.look()
+        run_upkeep(of)
+        of.snapshot()
         return told(of, "/heatmap", **span)
 
     with Controller(f"sqlite:///{tmp_path / 'other.db'}") as other:
@@ -234,7 +234,7 @@ def test_when_the_target_changes_the_cells_are_about_the_new_one_whatever_was_ke
         before = filled(controller, "0.9")
         controller.put("/slo", {"target": "0.5"})
         at_once = told(controller, "/heatmap", **span)
-        look_after(controller)
+        run_upkeep(controller)
         kept = told(controller, "/heatmap", **span)
         with controller.service.database.read() as session:
             shares = set(session.scalars(select(NeedBlockRow.share_ppm)))
@@ -247,13 +247,13 @@ def test_when_the_target_changes_the_cells_are_about_the_new_one_whatever_was_ke
 def test_a_report_that_comes_late_is_in_the_cells_of_its_time(controller: Controller) -> None:
     late = REPORTS[5]
     controller.report_all([report for report in REPORTS if report is not late])
-    controller.look()
-    look_after(controller)
+    controller.snapshot()
+    run_upkeep(controller)
     span = {"from_us": START_US, "to_us": START_US + DAY_US, "slots": 24}
     before = told(controller, "/heatmap", **span)
     controller.report(late)
-    controller.look()
-    look_after(controller)
+    controller.snapshot()
+    run_upkeep(controller)
     after = told(controller, "/heatmap", **span)
     for row, old in zip(after["partitions"], before["partitions"], strict=True):
         assert row["cells"][0]["pairs"] == old["cells"][0]["pairs"] + 40
@@ -273,16 +273,16 @@ def test_the_curve_carries_what_a_chart_of_it_needs(seen: Controller) -> None:
     )
     assert curve["operating"] == {
         "bound_ms": status["in_use_bound_ms"],
-        "effective_ms": status["effective_bound_ms"],
+        "effective_bound_ms": status["effective_bound_ms"],
     }
-    assert curve["recommended_ms"] == status["recommended"]["bound_ms"]
+    assert curve["recommended_bound_ms"] == status["recommended"]["bound_ms"]
     points = curve["points"]
     assert len(points) >= 24
     for point in points:
-        assert point["completeness_least_ppm"] <= point["completeness_ppm"] <= point["completeness_most_ppm"]
+        assert point["completeness_min_ppm"] <= point["completeness_ppm"] <= point["completeness_max_ppm"]
     meeting = [point["bound_ms"] for point in points if point["meets_all"]]
     assert meeting
-    assert min(meeting) <= curve["recommended_ms"]
+    assert min(meeting) <= curve["recommended_bound_ms"]
     # Completeness grows with the bound, so what meets the target is one stretch of it.
     assert [
         point["bound_ms"] for point in points if min(meeting) <= point["bound_ms"] <= max(meeting)
@@ -300,7 +300,7 @@ def test_without_an_slo_the_curve_judges_nothing(controller: Controller) -> None
 def test_a_preview_agrees_with_the_curve_and_says_it_in_words(seen: Controller, bound_ms: int) -> None:
     found = told(seen, "/preview", bound_ms=bound_ms)
     (point,) = told(seen, "/curve", bound_ms=bound_ms)["points"]
-    for name in ("completeness_least_ppm", "completeness_most_ppm", "latency_wall_ms", "state_rows", "rows"):
+    for name in ("completeness_min_ppm", "completeness_max_ppm", "latency_wall_ms", "state_rows", "rows"):
         assert found[name] == point[name], name
     assert found["meets_target"] is (bound_ms >= 60_000)
     assert ("meets the target of 90 %" in found["text"]) is found["meets_target"]

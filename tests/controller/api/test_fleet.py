@@ -38,8 +38,8 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
                 for report in query_reports(exponential_batches(30, 60, mean_s)):
                     sent = to_json_object(replace(report, job=job, stream=stream))
                     assert controller.http.post(f"{path}/reports", json=sent).status_code == 201
-        controller.turn()
-        controller.look()
+        controller.tick()
+        controller.snapshot()
         yield controller
 
 
@@ -85,13 +85,13 @@ def test_a_row_says_what_the_status_of_the_stream_says(fleet: Controller) -> Non
     row = next(row for row in page(fleet)["streams"] if row["stream"] == "b")
     status = fleet.http.get("/v1/jobs/shop-1/streams/b").json()
     assert row["budget_remaining_ppm"] == status["budget"]["remaining_ppm"]
-    assert (row["window_least_ppm"], row["window_most_ppm"]) == (
-        status["budget"]["least_ppm"],
-        status["budget"]["most_ppm"],
+    assert (row["window_min_ppm"], row["window_max_ppm"]) == (
+        status["budget"]["min_ppm"],
+        status["budget"]["max_ppm"],
     )
     assert row["provisional"] is status["completeness"]["provisional"]
-    assert row["recommended_ms"] == status["recommended"]["bound_ms"]
-    assert (row["in_use_ms"], row["effective_ms"]) == (
+    assert row["recommended_bound_ms"] == status["recommended"]["bound_ms"]
+    assert (row["in_use_bound_ms"], row["effective_bound_ms"]) == (
         status["in_use_bound_ms"],
         status["effective_bound_ms"],
     )
@@ -99,22 +99,22 @@ def test_a_row_says_what_the_status_of_the_stream_says(fleet: Controller) -> Non
     assert status["conditions"] == []
     assert row["target_ppm"] == status["slo"]["target_ppm"]
     # All of it was reported within the ten minutes that count as now.
-    assert row["completeness_least_ppm"] == status["completeness"]["least_ppm"]
+    assert row["completeness_min_ppm"] == status["completeness"]["min_ppm"]
 
 
 def test_what_is_not_known_is_null_and_not_zero(fleet: Controller) -> None:
     row = next(row for row in page(fleet)["streams"] if names([row]) == [("shop-1", "a")])
     unknown = (
-        "completeness_least_ppm",
-        "completeness_most_ppm",
-        "window_least_ppm",
-        "window_most_ppm",
+        "completeness_min_ppm",
+        "completeness_max_ppm",
+        "window_min_ppm",
+        "window_max_ppm",
         "budget_remaining_ppm",
-        "recommended_ms",
-        "published_ms",
-        "applied_ms",
-        "in_use_ms",
-        "effective_ms",
+        "recommended_bound_ms",
+        "published_bound_ms",
+        "applied_bound_ms",
+        "in_use_bound_ms",
+        "effective_bound_ms",
         "rollout",
         "skewed",
         "last_batch_us",
@@ -164,7 +164,7 @@ def test_only_one_job_can_be_asked_for(fleet: Controller) -> None:
 def test_a_token_for_some_jobs_sees_those_and_their_totals_only(controller: Controller) -> None:
     for job, stream in NAMES:
         controller.http.put(f"/v1/jobs/{job}/streams/{stream}/slo", json={"target": "0.9"})
-    controller.look()
+    controller.snapshot()
     _, made = (
         manage_tokens.make(controller.service.database, new, "the test", controller.clock())
         for new in (NewToken("admin", Grant("admin")), NewToken("some", Grant("viewer", ("shop-*",))))
@@ -198,12 +198,12 @@ def test_pins_pauses_and_rollouts_show_at_once_without_a_look(controller: Contro
     controller.put("/slo", {"target": "0.9"})
     controller.put("/policy", at_once())
     controller.report_all(query_reports(exponential_batches(24, 50, slow=3)))
-    controller.look()
-    controller.turn()
+    controller.snapshot()
+    controller.tick()
     (row,) = page(controller)["streams"]
     assert (row["mode"], row["paused"], row["pin"]) == ("OnRestart", False, None)
     assert row["rollout"]["state"] == "Published"
-    assert row["published_ms"] == row["recommended_ms"] is not None
+    assert row["published_bound_ms"] == row["recommended_bound_ms"] is not None
     controller.put("/policy", at_once(paused=True))
     pinned = controller.http.put("/v1/pin", json={"to": "Off", "reason": "INC-1"})
     assert pinned.status_code == 200, pinned.text

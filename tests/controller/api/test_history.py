@@ -97,7 +97,7 @@ def test_reports_are_listed_from_the_newest_batch_whatever_order_they_came_in(ei
     assert len({(told["query_id"], told["batch_id"]) for told in found}) == len(REPORTS) + 3
     newest = found[0]
     assert newest["rows"] == REPORTS[-1].rows
-    assert newest["pairs"] >= newest["late_most"] >= newest["late_least"]
+    assert newest["pairs"] >= newest["late_max"] >= newest["late_min"]
 
 
 def test_one_report_is_found_by_query_and_batch_with_its_partitions(either: Controller) -> None:

@@ -74,7 +74,7 @@ def controller_with_data(url: str) -> Iterator[tuple[Controller, str]]:
             assert controller.http.post(f"{PATH}/reports", json=sent).status_code == 201
         assert controller.http.put(f"{PATH}/slo", json={"target": "0.9"}).status_code == 200
         assert controller.http.put(f"{PATH}/policy", json={"mode": "OnRestart"}).status_code == 200
-        controller.turn()
+        controller.tick()
         new = NewToken("schemathesis", Grant("admin"), None)
         made = manage_tokens.make(controller.service.database, new, "the test", controller.clock())
         yield controller, made.token

@@ -19,7 +19,7 @@ REPORTS = query_reports(exponential_batches(60, 40, slow=3))
 TARGET = {"target": "0.9"}
 BODIES: dict[str, list[Any]] = {
     "slo": [{"target": "0.9"}, {"target": "0.8"}, {"target": "0.7"}],
-    "policy": [{"least_bound_ms": number} for number in (1, 2, 3)],
+    "policy": [{"min_bound_ms": number} for number in (1, 2, 3)],
 }
 
 
@@ -92,8 +92,8 @@ def test_the_default_policy_can_be_read_and_replaced_like_any_other(controller: 
     controller.report(REPORTS[0])
     held = controller.get("/policy").headers["etag"]
     assert held == '"0"'
-    assert put(controller, "/policy", {"least_bound_ms": 1}, If_Match=held).headers["etag"] == '"1"'
-    assert put(controller, "/policy", {"least_bound_ms": 2}, If_Match=held).status_code == 412
+    assert put(controller, "/policy", {"min_bound_ms": 1}, If_Match=held).headers["etag"] == '"1"'
+    assert put(controller, "/policy", {"min_bound_ms": 2}, If_Match=held).status_code == 412
 
 
 def test_two_who_read_the_same_version_do_not_both_win(either: Controller) -> None:
@@ -114,7 +114,7 @@ def test_two_who_read_the_same_version_do_not_both_win(either: Controller) -> No
 
 def test_the_reason_of_a_write_is_in_its_event(either: Controller) -> None:
     put(either, "/slo?reason=agreed+with+finance", TARGET)
-    put(either, "/policy", {"least_bound_ms": 1})
+    put(either, "/policy", {"min_bound_ms": 1})
     put(either, "/slo?reason=%20", {"target": "0.8"}, If_Match='"1"')
     assert reasons(either, "SloSet") == ["agreed with finance", "no reason given"]
     assert reasons(either, "PolicySet") == ["no reason given"]
@@ -152,7 +152,7 @@ def test_a_dry_run_answers_as_the_write_does_and_changes_nothing(either: Control
     method, path, body, headers = attempt
     put(either, "/slo", TARGET)
     either.report_all(REPORTS)
-    either.turn()
+    either.tick()
     if method == "DELETE":
         put(either, "/pin", {"to": "Off", "reason": "before"})
     before = everything(either)
@@ -178,7 +178,7 @@ def test_a_dry_run_of_what_a_person_does_answers_as_that_does_and_changes_nothin
     put(either, "/slo", TARGET)
     put(either, "/policy", {"mode": "OnRestart", "approval": "all"})
     either.report_all(REPORTS)
-    either.turn()
+    either.tick()
     told: list[None] = []
     why = {"reason": "why"}
     (rollout,) = either.get("/rollouts").json()["rollouts"]
@@ -205,7 +205,7 @@ def test_a_dry_run_says_what_would_be_recommended_published_and_what_it_would_co
 ) -> None:
     put(either, "/slo", TARGET)
     either.report_all(REPORTS)
-    either.turn()
+    either.tick()
     held = either.get("/slo").headers["etag"]
     answer = either.http.put(
         STREAM + "/slo?dryRun=All", json={"target": "0.5"}, headers={"If-Match": held}

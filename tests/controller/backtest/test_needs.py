@@ -43,7 +43,7 @@ def test_each_span_has_the_need_of_its_targets_share_and_of_its_latest_row() -> 
     width = -(-arrivals.slots // 10)
 
     assert len(found.wall_us) <= 10
-    for wall, at_target, greatest in zip(found.wall_us, found.at_target_us, found.greatest_us, strict=True):
+    for wall, at_target, greatest in zip(found.wall_us, found.at_target_us, found.max_us, strict=True):
         last = (wall - arrivals.first_us) // SECOND
         first = (last - 1) // width * width
         inside = (first <= pairs.slot) & (pairs.slot < last)

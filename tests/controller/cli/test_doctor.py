@@ -96,13 +96,13 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
 
     controller.put("/slo", {"target": "0.99"})
     controller.put("/policy", at_once())
-    controller.turn()
+    controller.tick()
     assert missing(doctor()) == {
         "not enough evidence: 160 of 299 rows": "let the job run, then tidemark doctor job stream --url URL"
     }
 
     controller.report_all(REPORTS[6:])
-    controller.turn()
+    controller.tick()
     (told,) = missing(doctor()).items()
     assert told[0].startswith("generation 2, ")
     assert told[0].endswith("is published; the job has acknowledged none")
@@ -159,7 +159,7 @@ def test_what_a_job_has_to_do_for_a_bound_depends_on_the_mode(
     controller.put("/slo", {"target": "0.99"})
     controller.put("/policy", at_once(mode))
     controller.report_all(REPORTS)
-    controller.turn()
+    controller.tick()
     (told,) = missing(doctor()).values()
     assert told.startswith(step)
 
@@ -173,7 +173,7 @@ def test_a_live_job_without_a_ceiling_is_told_to_have_one(controller: Controller
 
 
 LIVE = LiveState(
-    ceiling_ms=60_000, control_ms=None, reason="why", ceiling_used_ppm=900_000, heard_us=START_US * 2
+    ceiling_ms=60_000, control_ms=None, reason="why", ceiling_used_ppm=900_000, last_contact_us=START_US * 2
 )
 
 
@@ -192,7 +192,7 @@ def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_are_each_sai
     after = restarted_reports(REPORTS, three, bound_ms=5_000, generation=None)
     after[-1] = replace(after[-1], partitions=far_ahead(after[-1].partitions), live=LIVE)
     controller.report_all([report for report in [*REPORTS, *after] if report.batch_id not in {7, 8}])
-    controller.turn()
+    controller.tick()
     controller.http.put("/v1/jobs/job/pin", json={"to": "Ceiling", "reason": "INC-1"})
     found = missing(doctor())
     partitions = "tidemark partitions job stream --url URL"

@@ -121,11 +121,11 @@ def slo(**changes: Any) -> SloAnswer:
         "target": "0.995",
         "target_ppm": 995_000,
         "latency_cap_ms": None,
-        "yields": None,
+        "on_conflict": None,
         "confidence_ppm": 950_000,
         "horizon_ms": 86_400_000,
         "objective": "occurrences",
-        "slices_ppm": 990_000,
+        "good_windows_ppm": 990_000,
         "window_ms": 30 * 86_400_000,
         "state_cap_rows": None,
         "worst_window_ppm": None,
@@ -176,11 +176,13 @@ def test_an_slo_says_target_window_and_what_it_is_measured_by() -> None:
 
 
 def test_timeslices_are_shares_of_windows() -> None:
-    spec = one("SLO", objective="timeslices", slices_ppm=980_000)["spec"]
+    spec = one("SLO", objective="timeslices", good_windows_ppm=980_000)["spec"]
     assert spec["budgetingMethod"] == "Timeslices"
     assert spec["objectives"][0]["target"] == 0.98
     assert spec["objectives"][0]["timeSliceTarget"] == 0.995
-    assert one("SLO", objective="timeslices", slices_ppm=1_000_000)["spec"]["objectives"][0]["target"] < 1
+    assert (
+        one("SLO", objective="timeslices", good_windows_ppm=1_000_000)["spec"]["objectives"][0]["target"] < 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def run(controller: Controller, *arguments: str) -> Result:
 def test_the_partition_that_costs_most_comes_first_and_is_told_in_a_sentence(controller: Controller) -> None:
     controller.put("/slo", {"target": "0.95"})
     controller.report_all(query_reports(exponential_batches(40, 200, slow=3)))
-    controller.look()
+    controller.snapshot()
     told = run(controller, "job", "stream")
     assert told.exit_code == 0, told.output
     lines = told.stdout.splitlines()

@@ -66,23 +66,31 @@ def test_an_slo_is_set_changed_field_by_field_and_shown(controller: Controller, 
     assert lines[-1].startswith("  the job is told: the job keeps its own bound")
     said(
         tidemark(
-            *("slo", "set", "job", "stream", "--yields", "latency", "--confidence", "0.99"),
+            *("slo", "set", "job", "stream", "--on-conflict", "exceed_latency_cap", "--confidence", "0.99"),
             *("--horizon", "12h", "--worst-window", "0.5", "--state-cap", "1_000_000", "--window", "7 days"),
-            *("--objective", "timeslices", "--slices", "1", "--reason", "why not"),
+            *("--objective", "timeslices", "--good-windows", "1", "--reason", "why not"),
         )
     )
     slo = document(tidemark("slo", "get", "job", "stream", "--json"))
     assert slo == controller.get("/slo").json()
-    assert (slo["target"], slo["latency_cap_ms"], slo["yields"]) == ("0.9", 900_000, "latency")
-    assert (slo["confidence_ppm"], slo["horizon_ms"], slo["slices_ppm"]) == (990_000, 43_200_000, 1_000_000)
+    assert (slo["target"], slo["latency_cap_ms"], slo["on_conflict"]) == (
+        "0.9",
+        900_000,
+        "exceed_latency_cap",
+    )
+    assert (slo["confidence_ppm"], slo["horizon_ms"], slo["good_windows_ppm"]) == (
+        990_000,
+        43_200_000,
+        1_000_000,
+    )
     assert (slo["worst_window_ppm"], slo["state_cap_rows"], slo["window_ms"]) == (
         500_000,
         1_000_000,
         604_800_000,
     )
-    said(tidemark("slo", "set", "job", "stream", "--latency-cap", "none", "--yields", "none"))
+    said(tidemark("slo", "set", "job", "stream", "--latency-cap", "none", "--on-conflict", "none"))
     slo = document(tidemark("slo", "get", "job", "stream", "--json"))
-    assert (slo["latency_cap_ms"], slo["yields"]) == (None, None)
+    assert (slo["latency_cap_ms"], slo["on_conflict"]) == (None, None)
     lines = said(tidemark("slo", "get", "job", "stream"))
     assert lines[0] == "target        0.9 (90 % of the rows)"
     assert "horizon       12 h" in lines
@@ -146,19 +154,28 @@ def test_a_policy_is_changed_field_by_field_and_shown(controller: Controller, ti
     said(
         tidemark(
             *("policy", "set", "job", "stream", "--least", "30 s", "--directions", "widen"),
-            *("--margin", "0.1", "--dwell", "2h", "--most-narrowings-a-day", "3", "--most-narrowing", "0.25"),
+            *(
+                "--margin",
+                "0.1",
+                "--cooldown",
+                "2h",
+                "--max-narrowings-a-day",
+                "3",
+                "--max-narrowing",
+                "0.25",
+            ),
             *("--freeze", "Mon-Fri 08:00-18:00", "--freeze", "Sat", "--on-no-data", "greatest"),
             *("--approval", "first", "--evidence", "30 minutes", "--evidence-windows", "0"),
         )
     )
     policy = document(tidemark("policy", "get", "job", "stream", "--json"))
     assert policy == controller.get("/policy").json()
-    assert (policy["mode"], policy["least_bound_ms"], policy["greatest_bound_ms"]) == (
+    assert (policy["mode"], policy["min_bound_ms"], policy["max_bound_ms"]) == (
         "OnRestart",
         30_000,
         3_600_000,
     )
-    assert (policy["directions"], policy["margin_ppm"], policy["dwell_ms"]) == (
+    assert (policy["directions"], policy["margin_ppm"], policy["cooldown_ms"]) == (
         ["Widen"],
         100_000,
         7_200_000,
@@ -169,12 +186,12 @@ def test_a_policy_is_changed_field_by_field_and_shown(controller: Controller, ti
     assert "freeze                 Mon,Tue,Wed,Thu,Fri 08:00-18:00; Sat" in lines
     said(
         tidemark(
-            *("policy", "set", "job", "stream", "--freeze", "none", "--most-narrowing", "none"),
+            *("policy", "set", "job", "stream", "--freeze", "none", "--max-narrowing", "none"),
             *("--directions", "both", "--on-no-data", "hold", "--greatest", "none"),
         )
     )
     policy = document(tidemark("policy", "get", "job", "stream", "--json"))
-    assert (policy["freeze_windows"], policy["most_narrowing_ppm"], policy["greatest_bound_ms"]) == (
+    assert (policy["freeze_windows"], policy["max_narrowing_ppm"], policy["max_bound_ms"]) == (
         [],
         None,
         None,
@@ -234,7 +251,7 @@ def test_the_status_shows_the_fleet_a_job_or_a_stream(controller: Controller, ti
     controller.put("/slo", {"target": "0.9"})
     controller.put("/policy", at_once())
     controller.report_all(REPORTS)
-    controller.turn()
+    controller.tick()
     (job,) = document(tidemark("status", "--json"))["jobs"]
     assert (job["job"], job["streams"]) == ("job", 1)
     assert "1 OnRestart" in said(tidemark("status"))[1]

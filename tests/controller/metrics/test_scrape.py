@@ -93,7 +93,7 @@ def test_the_metrics_say_what_the_status_says(whole: Controller) -> None:
         "tidemark_bound_effective_seconds": status["effective_bound_ms"],
         "tidemark_bound_applied_seconds": status["applied"]["bound_ms"],
         "tidemark_bound_published_seconds": status["published"]["bound_ms"],
-        "tidemark_bound_greatest_seconds": 600_000,
+        "tidemark_bound_max_seconds": 600_000,
         "tidemark_slo_window_seconds": 30 * 86_400_000,
     }
     for name, bound_ms in said.items():
@@ -161,11 +161,11 @@ def test_a_bound_at_the_policys_greatest_is_saturated(controller: Controller) ->
     controller.put("/slo", {"target": "0.99"})
     run_partitions(job, 20, slow=1)
     assert value(scraped(controller), "tidemark_bound_saturated") == 0
-    controller.put("/policy", at_once("Off", greatest_bound_ms=10_000))
-    controller.turn()
+    controller.put("/policy", at_once("Off", max_bound_ms=10_000))
+    controller.tick()
     samples = scraped(controller)
     assert value(samples, "tidemark_bound_saturated") == 1
-    wanted = value(samples, "tidemark_bound_wanted_seconds")
+    wanted = value(samples, "tidemark_bound_required_seconds")
     assert wanted is not None
     assert wanted > 10
 
@@ -182,7 +182,7 @@ def test_a_slow_partition_is_skewed_and_costs_and_the_others_do_not(controller: 
     job = RolledJob(controller, bound_ms=120_000)
     controller.put("/slo", {"target": "0.99"})
     run_partitions(job, 30, slow=2)
-    controller.look()
+    controller.snapshot()
     samples = scraped(controller)
     assert partitions_of(samples, "tidemark_partition_skewed") == {"0": 0, "1": 0, "2": 1, "3": 0}
     costs = partitions_of(samples, "tidemark_partition_skew_cost_seconds")
@@ -204,7 +204,7 @@ def test_nobody_is_skewed_among(controller: Controller, what: str, partitions: i
         rows = [(str(n), job.at_us - (60 + n) * 1_000_000 - k) for n in range(4) for k in range(200)]
         job.report(rows)
         job.report(rows)
-    controller.look()
+    controller.snapshot()
     assert set(partitions_of(scraped(controller), "tidemark_partition_skewed").values()) == {0}, what
 
 
@@ -214,7 +214,7 @@ def test_a_partition_of_ten_rows_is_not_skewed(controller: Controller) -> None:
     run_partitions(job, 10)
     job.report([("ten", job.at_us - 60_000_000) for _ in range(10)])
     run_partitions(job, 2)
-    controller.look()
+    controller.snapshot()
     assert partitions_of(scraped(controller), "tidemark_partition_skewed")["ten"] == 0
 
 
@@ -233,7 +233,7 @@ def test_partitions_are_capped_with_the_skewed_ones_first_and_the_rest_is_counte
     with Controller(database_url, metrics_partitions=most) as controller:
         controller.put("/slo", {"target": "0.99"})
         run_partitions(RolledJob(controller, bound_ms=120_000), 30, slow=2)
-        controller.look()
+        controller.snapshot()
         samples = scraped(controller)
     named = partitions_of(samples, "tidemark_partition_skewed")
     assert len(named) == exposed
@@ -250,7 +250,7 @@ def test_names_with_quotes_backslashes_and_line_ends_are_read_back_as_they_are(
 ) -> None:
     rows = [(HOSTILE, 1_767_225_600_000_000)] * 4
     controller.report_all(query_reports([rows, rows, rows]))
-    controller.look()
+    controller.snapshot()
     named = {labels["partition"] for labels, _ in scraped(controller)["tidemark_partition_skewed"]}
     assert named == {HOSTILE}
 
@@ -286,7 +286,7 @@ def test_a_scrape_asks_as_often_whatever_the_number_of_streams(url: str) -> None
         RolledJob(controller).run(3, 2)
         few = _statements(controller)
         for number in range(20):
-            RolledJob(controller, job=f"job {number}").run(3, 2, turn=False)
+            RolledJob(controller, job=f"job {number}").run(3, 2, tick=False)
         assert _statements(controller) == few
 
 

@@ -23,12 +23,12 @@ STREAM = "/#/streams/job/stream?span=1h"
 def job(controller: Controller) -> RolledJob:
     """Return a job with an SLO, whose first rollout waits for approval."""
     job = RolledJob(controller, bound_ms=60_000)
-    job.run(2, 1.0, turn=False)
+    job.run(2, 1.0, tick=False)
     job.put("slo", {"target": "0.99"})
     job.put("policy", at_once(approval="all"))
     job.restart()
-    job.run(40, 3.0, turn=False)
-    job.controller.turn()
+    job.run(40, 3.0, tick=False)
+    job.controller.tick()
     assert job.rollout()["state"] == "AwaitingApproval"
     return job
 
@@ -54,7 +54,7 @@ def test_a_rollout_is_approved_and_later_rolled_back_with_reasons(watched: Watch
     confirm(page, "Approve …", "Approve", "looked at it with Ada")
     expect(page.get_by_text("Approved.", exact=True)).to_be_visible()
     assert job.rollout()["approved"]["reason"] == "looked at it with Ada"
-    job.controller.turn()
+    job.controller.tick()
     assert job.rollout()["state"] == "Published"
     page.keyboard.press("r")
     confirm(page, "Roll back …", "Roll back", "the join needs more")
@@ -112,7 +112,11 @@ def test_the_slo_is_tried_read_and_then_set(watched: Watched, job: RolledJob) ->
     expect(dialog).to_have_count(0)
     expect(page.get_by_text("The SLO is set: 97.5 %")).to_be_visible()
     slo = job.status()["slo"]
-    assert (slo["target_ppm"], slo["latency_cap_ms"], slo["yields"]) == (975_000, 120_000, "latency")
+    assert (slo["target_ppm"], slo["latency_cap_ms"], slo["on_conflict"]) == (
+        975_000,
+        120_000,
+        "exceed_latency_cap",
+    )
     assert slo["horizon_ms"] == 86_400_000, "what was not touched stays"
     assert job.events("SloSet")[0]["reason"] == "agreed with the analysts"
     watched.assert_calm()

@@ -34,7 +34,7 @@ def test_a_stream_stands_there_with_its_mode_bounds_completeness_and_budget(
         expect(row.locator("[data-label='Budget left']")).to_have_text(
             f"{fleet['budget_remaining_ppm'] // 10_000} %".replace("-", "\N{MINUS SIGN}")
         )
-        assert fleet["recommended_ms"] is not None
+        assert fleet["recommended_bound_ms"] is not None
         expect(row.locator("[data-label=Recommended]")).to_contain_text(" s")
         expect(row.locator("[data-label='Complete now']")).to_contain_text("provisional")
         watched.assert_calm()

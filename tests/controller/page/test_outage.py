@@ -112,7 +112,7 @@ def test_a_tab_that_nobody_sees_asks_nothing(browser: Browser, process: Controll
         page.evaluate(hide, False)
         expect(page.locator(".fresh")).to_have_text("updated just now")
         assert len(asked) == 1
-        for turn in range(2, 5):
+        for tick in range(2, 5):
             page.clock.run_for(5_100)
             expect(page.locator(".fresh")).to_have_text("updated just now")
-            assert len(asked) == turn
+            assert len(asked) == tick

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.slow
 STREAMS, BATCHES = 5, 120
 LEASE_SECONDS = 1.5
 CHAOS_SECONDS = 40
-MOST_STOPS = 60
+MAX_STOPS = 60
 
 
 def free_port() -> int:
@@ -173,11 +173,11 @@ class Readers:
         return len(self.generations) == STREAMS and all(len(seen) > 20 for seen in self.generations.values())
 
     def read_bounds(self) -> None:
-        turn = 0
+        tick = 0
         while not self.over.is_set():
             for number in range(STREAMS):
-                turn += 1
-                url = f"{self._replicas[turn % 2].url}/v1/jobs/job/streams/s{number}/bound"
+                tick += 1
+                url = f"{self._replicas[tick % 2].url}/v1/jobs/job/streams/s{number}/bound"
                 with suppress(httpx.TransportError):
                     answer = httpx.get(url, timeout=PATIENCE_S)
                     if answer.is_success:
@@ -245,13 +245,13 @@ class Trouble:
 
 def keep_deciding(replicas: list[Replica], over: threading.Event) -> None:
     """Change policies all the time, so that there is always a decision under way."""
-    turn = 0
+    tick = 0
     while not over.is_set():
-        turn += 1
-        url = f"{replicas[turn % 2].url}/v1/jobs/job/streams/s{turn % STREAMS}/policy"
+        tick += 1
+        url = f"{replicas[tick % 2].url}/v1/jobs/job/streams/s{tick % STREAMS}/policy"
         with suppress(httpx.TransportError):
             held = httpx.get(url, timeout=3).headers.get("etag")
-            body = {"mode": "OnRestart", "least_bound_ms": turn % 1_000}
+            body = {"mode": "OnRestart", "min_bound_ms": tick % 1_000}
             if held is not None:
                 httpx.put(url, json=body, headers={"If-Match": held}, timeout=3)
         time.sleep(0.02)
@@ -261,7 +261,7 @@ def make_trouble(server: Postgres, replicas: list[Replica]) -> Trouble:
     """Kill, restart and stop at random points, until a write was refused too."""
     dice, done = random.Random(11), Trouble()
     actions = ["stop", "kill", "restart", "kill", "stop", "restart", "kill", "stop"]
-    while actions or (not done.refused and done.stops < MOST_STOPS):
+    while actions or (not done.refused and done.stops < MAX_STOPS):
         action = actions.pop(0) if actions else "stop"
         time.sleep(dice.uniform(0.3, 1.5))
         if action == "kill":
@@ -292,8 +292,8 @@ def totals(database: Database) -> dict[str, Any]:
                     LedgerRow.key_us,
                     LedgerRow.partition,
                     LedgerRow.rows,
-                    LedgerRow.late_least,
-                    LedgerRow.late_most,
+                    LedgerRow.late_min,
+                    LedgerRow.late_max,
                 )
                 .where(LedgerRow.stream_id == row.id)
                 .order_by(LedgerRow.key_us, LedgerRow.partition)
@@ -304,7 +304,7 @@ def totals(database: Database) -> dict[str, Any]:
             names = sorted({partition for _, partition, *_ in ledger})
             parts = partition_sketches(session, row.id, 0, names)
             found[row.stream] = {
-                "totals": (row.reports, row.pairs, row.late_least, row.late_most, row.unjudged_rows),
+                "totals": (row.reports, row.pairs, row.late_min, row.late_max, row.unjudged_rows),
                 "batches": list(batches),
                 "ledger": [tuple(each) for each in ledger],
                 "needs": needs_in(session, Span(row.id, 0)).to_bytes(),

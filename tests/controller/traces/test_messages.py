@@ -70,7 +70,7 @@ def test_rows_are_by_time_partition_and_offset_and_no_row_overtakes_another_of_i
         (offset, time_ms * 1_000, str(partition)) for time_ms, partition, offset in expected
     ]
     assert found.held_back == sum(late > 0 for late in held)
-    assert found.held_back_most_us == max(held, default=0) * 1_000
+    assert found.held_back_max_us == max(held, default=0) * 1_000
 
 
 # -- times ---------------------------------------------------------------------------------------------------

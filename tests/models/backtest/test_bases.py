@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tidemark.models.backtest import bases
-from tidemark.models.backtest.bases import least_of_partitions, least_seen
+from tidemark.models.backtest.bases import min_of_partitions, min_seen
 from tidemark.models.policies.policy import NO_BASE_US
 
 
@@ -30,9 +30,9 @@ def test_the_least_of_the_partitions_is_that_of_those_seen_however_much_is_held_
                 greatest[index] = max(one, greatest.get(index, one))
             expected.append(min(greatest.values(), default=NO_BASE_US))
 
-        assert least_of_partitions(step, part, value, steps, start).tolist() == expected
+        assert min_of_partitions(step, part, value, steps, start).tolist() == expected
 
 
 def test_the_least_of_no_partition_is_no_base() -> None:
-    assert least_seen(np.full(2, NO_BASE_US)) == NO_BASE_US
-    assert least_seen(np.array([NO_BASE_US, 5, 3])) == 3
+    assert min_seen(np.full(2, NO_BASE_US)) == NO_BASE_US
+    assert min_seen(np.array([NO_BASE_US, 5, 3])) == 3

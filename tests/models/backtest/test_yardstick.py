@@ -56,7 +56,7 @@ def tiny(count: int) -> Iterator[tuple[int, list[Row], Setup, int]]:
             operator=operators[seed // 2 % len(operators)],
             trigger_us=slot,
             target_ppm=int(dice.choice([500_000, 700_000, 800_000, 900_000, 999_000])),
-            slices_ppm=int(dice.choice([400_000, 600_000, 750_000, 990_000])),
+            good_windows_ppm=int(dice.choice([400_000, 600_000, 750_000, 990_000])),
             objective=("occurrences", "timeslices")[seed // 2 // len(operators) % 2],
             engine=engine,
             scope=("global", "partition")[int(dice.integers(4)) == 0],
@@ -75,7 +75,7 @@ def pairs_by_key(rows: list[Row], setup: Setup) -> dict[int, list[Row]]:
 def reached(rows: list[Row], setup: Setup, outcome: Outcome) -> bool:
     """Whether the target is met, by fractions."""
     pairs = pairs_by_key(rows, setup)
-    target, slices = Fraction(setup.target_ppm, 10**6), Fraction(setup.slices_ppm, 10**6)
+    target, good_windows = Fraction(setup.target_ppm, 10**6), Fraction(setup.good_windows_ppm, 10**6)
     if setup.objective == "occurrences":
         total = sum(map(len, pairs.values()))
         return Fraction(total - outcome.late.total(), total) >= target
@@ -84,7 +84,7 @@ def reached(rows: list[Row], setup: Setup, outcome: Outcome) -> bool:
     for (_, key), count in outcome.late.items():
         late[key] += count
     met = [key for key in scored if Fraction(len(pairs[key]) - late[key], len(pairs[key])) >= target]
-    return len(met) >= slices * len(scored)
+    return len(met) >= good_windows * len(scored)
 
 
 def literal_fixed(rows: list[Row], setup: Setup, bound: int, partitions: int) -> Outcome:
@@ -93,7 +93,7 @@ def literal_fixed(rows: list[Row], setup: Setup, bound: int, partitions: int) ->
     return literal_per_row(rows, setup, Fixed(bound), partitions)
 
 
-def least_bound(rows: list[Row], setup: Setup, partitions: int) -> int:
+def min_bound(rows: list[Row], setup: Setup, partitions: int) -> int:
     bound = 0
     while not reached(rows, setup, literal_fixed(rows, setup, bound, partitions)):
         bound += TICK[setup.engine]
@@ -167,10 +167,10 @@ def best_within(windows: list[Choices], budget: int) -> int:
     return min(least.values())
 
 
-def best_slices(windows: list[Choices], rows: list[Row], setup: Setup) -> int:
+def best_good_windows(windows: list[Choices], rows: list[Row], setup: Setup) -> int:
     """Return the least total latency when enough windows reach the target: tried for every number that fails."""
     pairs = pairs_by_key(rows, setup)
-    target, slices = Fraction(setup.target_ppm, 10**6), Fraction(setup.slices_ppm, 10**6)
+    target, good_windows = Fraction(setup.target_ppm, 10**6), Fraction(setup.good_windows_ppm, 10**6)
     least: dict[int, int] = {0: 0}
     for key, choices in zip(scored_keys(rows, setup), windows, strict=True):
         after: dict[int, int] = {}
@@ -180,7 +180,7 @@ def best_slices(windows: list[Choices], rows: list[Row], setup: Setup) -> int:
                 now = met + (Fraction(size - late, size) >= target)
                 after[now] = min(total + latency, after.get(now, total + latency))
         least = after
-    return min(total for met, total in least.items() if met >= slices * len(windows))
+    return min(total for met, total in least.items() if met >= good_windows * len(windows))
 
 
 @pytest.mark.slow
@@ -192,7 +192,7 @@ def test_hindsight_and_clairvoyant_equal_brute_force_on_1000_tiny_random_traces(
         bound, fixed = fixed_hindsight(arrivals, setup)
         lower = clairvoyant(arrivals, setup)
 
-        assert bound == least_bound(rows, setup, partitions), seed
+        assert bound == min_bound(rows, setup, partitions), seed
         windows = choices_of(rows, setup)
         if lower is None:
             assert not windows
@@ -204,7 +204,7 @@ def test_hindsight_and_clairvoyant_equal_brute_force_on_1000_tiny_random_traces(
             best = best_within(windows, budget)
             spent += lower * weight < best * 0.999
         else:
-            best = best_slices(windows, rows, setup)
+            best = best_good_windows(windows, rows, setup)
             assert lower * weight == pytest.approx(best), seed
         assert lower * weight <= best
         assert fixed.latency_mean_us is not None

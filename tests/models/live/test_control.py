@@ -53,15 +53,15 @@ def test_the_offer_moves_forward_to_what_the_policy_makes_of_the_wants_and_only_
     control, keys = Control(step_us, ceiling_us, lambda: policy), [OpenKeys() for _ in range(streams)]
     open_: list[set[int]] = [set() for _ in range(streams)]
     greatest, step = NO_BASE_US, step_us
-    for turn in history:
+    for tick in history:
         before = control.offered_us
-        for mine, shadow, came in zip(keys, open_, turn.came, strict=True):
+        for mine, shadow, came in zip(keys, open_, tick.came, strict=True):
             mine.add(np.array(came, np.int64), max(before, 0))
             shadow |= {key for key in came if key > before}
             greatest = max([greatest, *came])
-        wants = [StreamWants(wanted, mine) for wanted, mine in zip(turn.wanted, keys, strict=True)]
+        wants = [StreamWants(wanted, mine) for wanted, mine in zip(tick.wanted, keys, strict=True)]
         offered = control.offer(wants)
-        allowed = [wanted for wanted in turn.wanted if wanted is not None]
+        allowed = [wanted for wanted in tick.wanted if wanted is not None]
         combined = (min if policy == "min" else max)(allowed, default=NO_BASE_US)
         wanted = combined if len(allowed) == streams else NO_BASE_US
 

@@ -182,8 +182,8 @@ orders = st.builds(
     lambda bound, target, least, greatest, follow: Order(
         bound_us=bound * 1_000,
         target_ppm=target,
-        least_bound_us=None if least is None else least * 1_000,
-        greatest_bound_us=None if greatest is None else greatest * 1_000,
+        min_bound_us=None if least is None else least * 1_000,
+        max_bound_us=None if greatest is None else greatest * 1_000,
         follow=follow,
     ),
     st.integers(0, 60_000),
@@ -221,7 +221,7 @@ def test_no_limit_is_ever_passed_whatever_arrives_and_whatever_is_ordered(
     granule_us = data.draw(st.sampled_from([1_000, SECOND]))
     stream = _Stream(operator, granule_us, idle_timeout_us=data.draw(st.none() | st.just(20 * SECOND)))
     newest: dict[str, int] = {}
-    greatest_us: int | None = None
+    max_us: int | None = None
     for ago, behind, seconds in batches:
         rows = [(name, stream.now_us - ms * 1_000) for name, ms in ago]
         clock_us = stream.now_us
@@ -229,7 +229,7 @@ def test_no_limit_is_ever_passed_whatever_arrives_and_whatever_is_ordered(
         for name, time_us in rows:
             known_us = min(time_us, clock_us)
             newest[name] = max(known_us, newest.get(name, known_us))
-            greatest_us = max(known_us, greatest_us or known_us)
+            max_us = max(known_us, max_us or known_us)
     stream.now_us += waited_s * SECOND
     wanted = stream.wanted(order)
     watermark_us, activity = wanted.watermark_us, wanted.activity
@@ -243,22 +243,22 @@ def test_no_limit_is_ever_passed_whatever_arrives_and_whatever_is_ordered(
         "on an edge where the ledger is exact"
     )
     if order.follow == "stream":
-        assert greatest_us is not None
-        assert watermark_us <= greatest_us - order.bound_us
+        assert max_us is not None
+        assert watermark_us <= max_us - order.bound_us
         return
     active = {name: time_us for name, time_us in newest.items() if name not in activity.idle}
-    if order.least_bound_us is not None and active:
-        assert watermark_us <= min(active.values()) - order.least_bound_us
+    if order.min_bound_us is not None and active:
+        assert watermark_us <= min(active.values()) - order.min_bound_us
     if order.target_ppm is None and active:
         bound_us = order.bound_us
-        if order.greatest_bound_us is not None:
-            bound_us = min(bound_us, order.greatest_bound_us)
+        if order.max_bound_us is not None:
+            bound_us = min(bound_us, order.max_bound_us)
         assert watermark_us <= min(active.values()) - bound_us
     for name in activity.behind:
         assert watermark_us <= newest[name] - order.bound_us, "never beyond what is not read yet"
-    unlimited = not activity.behind and order.least_bound_us is None
-    if unlimited and order.greatest_bound_us is not None and active:
-        floor_us = min(min(active.values()) - granule_us - order.greatest_bound_us, stream.now_us)
+    unlimited = not activity.behind and order.min_bound_us is None
+    if unlimited and order.max_bound_us is not None and active:
+        floor_us = min(min(active.values()) - granule_us - order.max_bound_us, stream.now_us)
         assert watermark_us > floor_us - granule_us, "and no further behind than is allowed"
 
 
@@ -493,16 +493,16 @@ def test_another_target_begins_a_policy_of_its_own_and_a_slower_trigger_does_not
     [
         (Order(bound_us=10 * SECOND), ["10 s behind partition slow"]),
         (
-            Order(bound_us=0, least_bound_us=30 * SECOND),
+            Order(bound_us=0, min_bound_us=30 * SECOND),
             ["at least 30 s behind, the least bound allowed", "0 s behind partition slow"],
         ),
         (
-            Order(bound_us=90 * SECOND, greatest_bound_us=20 * SECOND),
+            Order(bound_us=90 * SECOND, max_bound_us=20 * SECOND),
             ["at most 20 s behind, the greatest bound allowed", "90 s behind partition slow"],
         ),
         (Order(bound_us=0, target_ppm=990_000), ["target 0.99", "budget:", "rule:", "age:", "hold:"]),
         (
-            Order(bound_us=0, target_ppm=990_000, latency_cap_us=SECOND, least_bound_us=100 * SECOND),
+            Order(bound_us=0, target_ppm=990_000, latency_cap_us=SECOND, min_bound_us=100 * SECOND),
             ["at least 1", "target 0.99", "latency cap:"],
         ),
     ],
@@ -553,14 +553,14 @@ def test_the_open_keys_are_those_of_the_rows_that_the_watermark_in_force_has_not
 @given(
     operator=operators(SECOND).filter(lambda operator: isinstance(operator, TimeWindow)),
     offered_s=st.integers(100, 200),
-    ahead_s=st.integers(0, 100),
+    future_s=st.integers(0, 100),
 )
 @settings(deadline=None)
 def test_after_a_restart_every_window_between_the_offer_and_the_newest_row_may_be_open(
-    operator: Operator, offered_s: int, ahead_s: int
+    operator: Operator, offered_s: int, future_s: int
 ) -> None:
     """One that is not known to be open is not closed when it is due, but only with the next."""
-    newest_us, offered_us = (offered_s + ahead_s) * SECOND, offered_s * SECOND
+    newest_us, offered_us = (offered_s + future_s) * SECOND, offered_s * SECOND
     policy = FastPolicy(operator, CEILING_US)
     policy.restore({"a": newest_us}, offered_us, NOW_US)
     times = range(newest_us, offered_us - 12 * SECOND, -SECOND)

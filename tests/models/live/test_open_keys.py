@@ -12,14 +12,14 @@ from tidemark.models.live.open_keys import OpenKeys
 from tidemark.models.policies.policy import NO_BASE_US
 
 keys = st.integers(-50, 50) | st.integers(-(2**62), 2**62)
-turns = st.lists(
+ticks = st.lists(
     st.tuples(st.just("add"), st.lists(keys, max_size=8), keys)
     | st.tuples(st.just("close"), st.just([]), keys),
     max_size=30,
 )
 
 
-@given(turns, st.lists(keys))
+@given(ticks, st.lists(keys))
 def test_a_watermark_closes_something_iff_a_key_that_came_above_the_watermark_lies_at_or_below_it(
     history: list[tuple[str, list[int], int]], asked: list[int]
 ) -> None:
@@ -35,7 +35,7 @@ def test_a_watermark_closes_something_iff_a_key_that_came_above_the_watermark_li
             open_ = {key for key in open_ if key > at_us}
 
         assert len(found) == len(open_)
-        assert found.greatest_us == greatest
+        assert found.max_us == greatest
         for until_us in [*asked, *open_, *(key - 1 for key in open_)]:
             assert found.closes(until_us) == any(key <= until_us for key in open_)
 
@@ -58,6 +58,6 @@ def test_of_too_many_keys_the_next_to_close_are_kept(monkeypatch: pytest.MonkeyP
 
     assert len(found) == 3
     assert found.closes(10)
-    assert found.greatest_us == 50
+    assert found.max_us == 50
     found.close(30)
     assert not found.closes(100)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tidemark.models.defaults import (
     IDLE_AFTER_GAPS,
     IDLE_GAPS_KEPT,
-    IDLE_LEAST_GAPS,
+    IDLE_MIN_GAPS,
     IDLE_UNLEARNED_TRIGGERS,
 )
 from tidemark.models.live.partitions import Activity, Partitions
@@ -24,7 +24,7 @@ START_US = 1_767_225_600 * SECOND
 READ_TO_THE_END: Mapping[str, int] = {}
 YEAR_US = 365 * 86_400 * SECOND
 
-gaps_s = st.lists(st.integers(20, 50), min_size=IDLE_LEAST_GAPS, max_size=2 * IDLE_GAPS_KEPT)
+gaps_s = st.lists(st.integers(20, 50), min_size=IDLE_MIN_GAPS, max_size=2 * IDLE_GAPS_KEPT)
 """Gaps that are all learned: below the 60 triggers of a second that count at first, and three times themselves."""
 
 
@@ -111,8 +111,8 @@ def test_a_timeout_that_is_given_does_not_let_a_partition_with_a_backlog_go() ->
 
 def test_a_partition_that_spoke_too_seldom_to_be_known_is_judged_by_the_slowest_of_the_others() -> None:
     partitions, now_us = Partitions(), START_US
-    for turn in range(3 * IDLE_LEAST_GAPS + 1):
-        spoke = {"slow": now_us} if turn % 3 == 0 else {}
+    for tick in range(3 * IDLE_MIN_GAPS + 1):
+        spoke = {"slow": now_us} if tick % 3 == 0 else {}
         partitions.observe(now_us, SECOND, {"fast": now_us, **spoke}, READ_TO_THE_END)
         now_us += 10 * SECOND
     partitions.observe(now_us, SECOND, {"new": now_us}, READ_TO_THE_END)
@@ -123,7 +123,7 @@ def test_a_partition_that_spoke_too_seldom_to_be_known_is_judged_by_the_slowest_
 
 
 def test_while_no_gaps_are_known_a_partition_is_given_sixty_triggers() -> None:
-    partitions, _ = _spoken([1] * (IDLE_LEAST_GAPS - 1))
+    partitions, _ = _spoken([1] * (IDLE_MIN_GAPS - 1))
 
     assert partitions.timeout_us("a") == IDLE_UNLEARNED_TRIGGERS * SECOND
 
@@ -131,7 +131,7 @@ def test_while_no_gaps_are_known_a_partition_is_given_sixty_triggers() -> None:
 def test_a_gap_shorter_than_the_trigger_counts_as_the_trigger() -> None:
     """Two batches that follow at once, because the one before took long, tell nothing of how often rows come."""
     partitions, now_us = Partitions(), START_US
-    for _ in range(IDLE_LEAST_GAPS + 1):
+    for _ in range(IDLE_MIN_GAPS + 1):
         partitions.observe(now_us, SECOND, {"a": now_us}, READ_TO_THE_END)
         now_us += SECOND // 100
 
@@ -215,7 +215,7 @@ def test_when_all_are_idle_the_base_goes_on_with_the_clock_and_never_back(
 
 def test_a_stream_that_is_idle_goes_on_from_its_greatest_time_and_not_from_its_slowest_partition() -> None:
     partitions, now_us = Partitions(), START_US
-    for _ in range(IDLE_LEAST_GAPS + 1):
+    for _ in range(IDLE_MIN_GAPS + 1):
         partitions.observe(now_us, SECOND, {"a": now_us - 7 * SECOND, "b": now_us - YEAR_US}, READ_TO_THE_END)
         now_us += SECOND
     later_us = now_us + 60 * SECOND
@@ -311,9 +311,9 @@ def test_the_base_is_never_above_the_least_of_the_active_partitions(
 def test_while_the_pace_is_not_known_nobody_is_idle() -> None:
     """A query without a trigger, or one that has just begun: nobody can say what silence is."""
     partitions = Partitions()
-    for turn in range(3):
-        now_us = START_US + turn * SECOND
-        spoke = {"slow": now_us - 60 * SECOND} if turn == 0 else {}
+    for tick in range(3):
+        now_us = START_US + tick * SECOND
+        spoke = {"slow": now_us - 60 * SECOND} if tick == 0 else {}
         partitions.observe(now_us, 0, {"fast": now_us, **spoke}, READ_TO_THE_END)
 
     assert partitions.activity(START_US + 2 * SECOND + 1_000).idle == ()

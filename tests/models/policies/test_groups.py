@@ -20,7 +20,7 @@ SEEN = seen_rows(
 def test_the_streams_scores_are_the_known_needs_at_least_0_in_order() -> None:
     (scores,) = scores_of(SEEN, "global")
     assert (scores.group, scores.value_us.tolist(), scores.count.tolist()) == (0, [0, 10, 30], [2, 3, 1])
-    assert scores.greatest_us == 30
+    assert scores.max_us == 30
     assert [scores.share_above(bound) for bound in (-1, 0, 10, 29, 30)] == [1.0, 4 / 6, 1 / 6, 1 / 6, 0.0]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tidemark.models.defaults import COHORTS_AHEAD, COHORTS_KEPT, FORECAST_HALF_LIFE
+from tidemark.models.defaults import COHORTS_KEPT, FORECAST_HALF_LIFE, FUTURE_COHORTS
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.missing import Missing
 
@@ -247,7 +247,7 @@ def test_a_first_batch_that_reaches_back_a_year_keeps_the_newest_cohorts() -> No
     assert watch.start_us[-1] == (now - 1) * SECOND
 
 
-@pytest.mark.parametrize("ahead", [86_400, COHORTS_AHEAD + 1])
+@pytest.mark.parametrize("ahead", [86_400, FUTURE_COHORTS + 1])
 def test_a_row_dated_ahead_opens_no_cohort(ahead: int) -> None:
     """Its cohort would be waited for, and all of those between."""
     watch = Missing(SECOND, SECOND, SPAN)

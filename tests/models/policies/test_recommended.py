@@ -62,7 +62,7 @@ def test_without_evidence_nothing_is_decided_or_the_jobs_own_bound() -> None:
 
 
 def test_the_bound_certifies_the_target_on_the_needs_of_the_horizon() -> None:
-    in_one_step = Policy(most_narrowing_ppm=None)
+    in_one_step = Policy(max_narrowing_ppm=None)
     policy = Recommended(SETUP, Slo(target_ppm=900_000, horizon_ms=3_600_000), in_one_step)
     policy.observe(seen_rows(0, [50 * SECOND] * 1_000))
     assert policy.decide(0, 0).bound_us in range(50 * SECOND, 51 * SECOND)
@@ -77,7 +77,7 @@ def test_the_bound_certifies_the_target_on_the_needs_of_the_horizon() -> None:
 
 
 def test_a_policys_limits_hold() -> None:
-    policy = Recommended(SETUP, policy=Policy(greatest_bound_ms=2_000))
+    policy = Recommended(SETUP, policy=Policy(max_bound_ms=2_000))
     policy.observe(seen_rows(0, [50 * SECOND] * 1_000))
     assert policy.decide(0, 0) == Decision(bound_us=2 * SECOND)
 

@@ -46,7 +46,7 @@ def rollout(state: State = "Recommended", **changes: Any) -> Rollout:
         "to_bound_ms": 20_000,
         "changed_us": NOW_US,
         "needed_rows": 1_000,
-        "least_ppm": 991_000,
+        "min_ppm": 991_000,
     }
     if state not in CANDIDATE:
         fields["published_us"] = NOW_US
@@ -54,7 +54,7 @@ def rollout(state: State = "Recommended", **changes: Any) -> Rollout:
 
 
 def facts(**changes: Any) -> Facts:
-    known: dict[str, Any] = {"policy": policy(), "slo": SLO, "heard_us": NOW_US, **changes}
+    known: dict[str, Any] = {"policy": policy(), "slo": SLO, "last_contact_us": NOW_US, **changes}
     # Unless told apart, all that was judged was at risk.
     return Facts(**{"at_risk": known.get("judged", NOTHING_JUDGED), **known})
 
@@ -111,8 +111,8 @@ def test_a_rollout_that_nothing_holds_is_published() -> None:
     [
         ("Pinned", {"pinned": "by the pin on the whole fleet: INC-1"}),
         ("Paused", {"policy": policy(paused=True)}),
-        ("NotListening", {"heard_us": None}),
-        ("NotListening", {"heard_us": NOW_US - LISTENING_MS * 1_000 - 1}),
+        ("NotListening", {"last_contact_us": None}),
+        ("NotListening", {"last_contact_us": NOW_US - LISTENING_MS * 1_000 - 1}),
         ("NotListening", {"unanswered_us": NOW_US - LISTENING_MS * 1_000 - 1}),
         (
             "FailedBefore",
@@ -124,15 +124,15 @@ def test_a_rollout_that_nothing_holds_is_published() -> None:
         ),
         ("Evidence", {"evidence": EvidenceSpan(covered_us=1, needed_us=2, reached_us=NOW_US)}),
         ("Frozen", {"policy": policy(freeze_windows=(FreezeWindow(days=("Thu",)),))}),
-        ("Dwell", {"narrowed_us": (NOW_US - HOUR_US + 1,)}),
+        ("Cooldown", {"narrowed_us": (NOW_US - HOUR_US + 1,)}),
         (
             "RateLimit",
             {
-                "policy": policy(dwell_ms=0, most_narrowings_a_day=2),
+                "policy": policy(cooldown_ms=0, max_narrowings_a_day=2),
                 "narrowed_us": (NOW_US - DAY_US + 1, NOW_US),
             },
         ),
-        ("FleetShare", {"fleet_narrowing": 3, "fleet_most": 3}),
+        ("FleetShare", {"fleet_narrowing": 3, "fleet_max": 3}),
     ],
 )
 def test_each_gate_holds_a_narrowing_and_says_so(gate: str, changes: dict[str, Any]) -> None:
@@ -147,8 +147,8 @@ def test_each_gate_holds_a_narrowing_and_says_so(gate: str, changes: dict[str, A
         {"evidence": EvidenceSpan(covered_us=1, needed_us=2, reached_us=NOW_US)},
         {"policy": policy(freeze_windows=(FreezeWindow(days=("Thu",)),))},
         {"narrowed_us": (NOW_US,)},
-        {"policy": policy(most_narrowings_a_day=1), "narrowed_us": (NOW_US - 2 * HOUR_US,)},
-        {"fleet_narrowing": 9, "fleet_most": 1},
+        {"policy": policy(max_narrowings_a_day=1), "narrowed_us": (NOW_US - 2 * HOUR_US,)},
+        {"fleet_narrowing": 9, "fleet_max": 1},
         {"policy": policy(approval="narrow")},
         {
             "failures": (
@@ -164,8 +164,8 @@ def test_what_is_there_to_slow_narrowing_never_holds_a_widening(changes: dict[st
 def test_a_bound_that_is_told_for_the_first_time_again_waits_like_any_other_narrowing() -> None:
     """Where the one before was never taken up or went back, the job is told none, and it was narrowed all the same."""
     first = rollout(first=True)
-    assert moved(first, facts(narrowed_us=(NOW_US,))).gate == "Dwell"
-    rated = policy(dwell_ms=0, most_narrowings_a_day=1)
+    assert moved(first, facts(narrowed_us=(NOW_US,))).gate == "Cooldown"
+    rated = policy(cooldown_ms=0, max_narrowings_a_day=1)
     assert moved(first, facts(policy=rated, narrowed_us=(NOW_US,))).gate == "RateLimit"
 
 
@@ -208,7 +208,9 @@ def test_the_dwell_and_the_rate_limit_end_when_they_say() -> None:
     assert "ends 2026-01-01 01:00:00 UTC" in moved(rollout(), known, NOW_US + HOUR_US - 1).reason
     assert moved(rollout(), known, NOW_US + HOUR_US).state == "Published"
     known = facts(
-        policy=policy(dwell_ms=0, most_narrowings_a_day=1), narrowed_us=(NOW_US,), heard_us=NOW_US + DAY_US
+        policy=policy(cooldown_ms=0, max_narrowings_a_day=1),
+        narrowed_us=(NOW_US,),
+        last_contact_us=NOW_US + DAY_US,
     )
     assert moved(rollout(), known, NOW_US + DAY_US - 1).gate == "RateLimit"
     assert moved(rollout(), known, NOW_US + DAY_US).state == "Published"
@@ -235,7 +237,7 @@ def test_a_stream_that_keeps_up_covers_as_much_event_time_as_it_was_watched() ->
 
 
 @pytest.mark.parametrize(
-    ("parts", "most_s"),
+    ("parts", "max_s"),
     [
         (((120, 300.0),), 120),
         (((3_600, 0.1),), 360),
@@ -244,9 +246,9 @@ def test_a_stream_that_keeps_up_covers_as_much_event_time_as_it_was_watched() ->
     ],
 )
 def test_a_replay_and_a_stall_cover_no_more_than_the_lesser_of_the_two_clocks(
-    parts: tuple[tuple[int, float], ...], most_s: int
+    parts: tuple[tuple[int, float], ...], max_s: int
 ) -> None:
-    assert covered_us(*watched(*parts)) <= most_s * SECOND_US
+    assert covered_us(*watched(*parts)) <= max_s * SECOND_US
 
 
 def test_a_pause_covers_nothing_and_neither_does_what_is_caught_up_after_it() -> None:
@@ -360,8 +362,8 @@ def test_what_is_told_in_the_time_without_data_waits_for_the_job() -> None:
     one = rollout("Published", cause="NoData", direction="Widen")
     assert moved(one, facts(), NOW_US + 100 * DAY_US).state == "Published"
     candidate = rollout(cause="NoData", direction="Widen")
-    assert moved(candidate, facts(heard_us=None)).state == "Published"
-    assert moved(candidate, facts(heard_us=None, policy=policy(paused=True))).gate == "Paused"
+    assert moved(candidate, facts(last_contact_us=None)).state == "Published"
+    assert moved(candidate, facts(last_contact_us=None, policy=policy(paused=True))).gate == "Paused"
 
 
 def test_a_narrowing_that_cannot_be_verified_goes_back_and_a_widening_stays() -> None:
@@ -420,7 +422,7 @@ def test_a_bound_is_verified_once_enough_event_time_has_passed_and_says_how_much
 def test_where_nothing_was_predicted_the_verdict_says_so_and_not_that_it_is_as_predicted() -> None:
     known = facts(judged=Judged(1_000, 5, 5))
     assert moved(rollout("Effective"), known).reason.endswith(" were admitted, as predicted")
-    unpredicted = moved(rollout("Effective", least_ppm=None), known)
+    unpredicted = moved(rollout("Effective", min_ppm=None), known)
     assert unpredicted.reason.endswith(" were admitted; nothing could be predicted")
 
 
@@ -440,7 +442,7 @@ def test_a_narrowing_that_loses_more_than_predicted_and_than_the_budget_is_rolle
 
 
 def test_a_narrowing_within_the_target_is_verified_though_worse_than_predicted() -> None:
-    one = rollout("Effective", least_ppm=999_000)
+    one = rollout("Effective", min_ppm=999_000)
     move = moved(one, facts(judged=Judged(1_000, 9, 9)))
     assert move.state == "Verified"
     assert "fewer than predicted (at least 99.90 %), but not below the target" in move.reason
@@ -509,8 +511,12 @@ def test_what_is_verified_is_judged_for_the_slos_window_and_not_under_a_pin() ->
     [
         (Slo(target_ppm=990_000, latency_cap_ms=9), {"latency_us": 9_001.0}, "Latency"),
         (Slo(target_ppm=990_000, state_cap_rows=9), {"state_rows": 10}, "State"),
-        (Slo(target_ppm=990_000, latency_cap_ms=9, yields="latency"), {"latency_us": 9_001.0}, None),
-        (Slo(target_ppm=990_000, state_cap_rows=9, yields="state"), {"state_rows": 10}, None),
+        (
+            Slo(target_ppm=990_000, latency_cap_ms=9, on_conflict="exceed_latency_cap"),
+            {"latency_us": 9_001.0},
+            None,
+        ),
+        (Slo(target_ppm=990_000, state_cap_rows=9, on_conflict="exceed_state_cap"), {"state_rows": 10}, None),
         (Slo(target_ppm=990_000, latency_cap_ms=9), {"latency_us": 9_000.0}, None),
         (Slo(target_ppm=990_000, latency_cap_ms=9, state_cap_rows=9), {}, None),
     ],
@@ -562,7 +568,7 @@ def test_a_freeze_that_is_empty_or_said_twice_is_refused(fields: dict[str, Any],
 def test_a_policy_that_contradicts_itself_is_refused() -> None:
     with pytest.raises(ValueError, match="each is named once"):
         Policy(directions=("Widen", "Widen"))
-    with pytest.raises(ValueError, match="there is no greatest_bound_ms"):
+    with pytest.raises(ValueError, match="there is no max_bound_ms"):
         Policy(on_no_data="greatest")
 
 
@@ -581,8 +587,8 @@ def test_what_is_not_known_to_narrow_widens() -> None:
         (Envelope(), Envelope(target_ppm=999_999), "Narrow"),
         (Envelope(latency_cap_ms=9), Envelope(latency_cap_ms=8), "Narrow"),
         (Envelope(), Envelope(latency_cap_ms=0), "Narrow"),
-        (Envelope(greatest_bound_ms=9), Envelope(), "Widen"),
-        (Envelope(least_bound_ms=9), Envelope(), "Narrow"),
+        (Envelope(max_bound_ms=9), Envelope(), "Widen"),
+        (Envelope(min_bound_ms=9), Envelope(), "Narrow"),
         (
             Envelope(target_ppm=990_000, latency_cap_ms=9),
             Envelope(target_ppm=999_000, latency_cap_ms=8),
@@ -612,8 +618,8 @@ freezes = st.lists(
 policies = st.builds(
     Policy,
     mode=st.sampled_from(["OnRestart", "Restart", "Live"]),
-    dwell_ms=st.integers(0, 2 * 86_400_000),
-    most_narrowings_a_day=st.none() | st.integers(1, 3),
+    cooldown_ms=st.integers(0, 2 * 86_400_000),
+    max_narrowings_a_day=st.none() | st.integers(1, 3),
     freeze_windows=freezes,
     paused=st.booleans(),
     approval=st.sampled_from(get_args(Approval)),
@@ -639,10 +645,10 @@ all_facts = st.builds(
         target_ppm=st.integers(900_000, 999_000),
         latency_cap_ms=st.none() | st.integers(0, 9),
         state_cap_rows=st.none() | st.integers(0, 9),
-        yields=st.sampled_from([None, "completeness", "latency", "state"]),
+        on_conflict=st.sampled_from([None, "miss_target", "exceed_latency_cap", "exceed_state_cap"]),
     ),
     pinned=st.none() | st.just("by the pin: INC-1"),
-    heard_us=maybe_time,
+    last_contact_us=maybe_time,
     unanswered_us=maybe_time,
     failures=failures,
     narrowed_us=st.lists(times, max_size=4).map(lambda found: tuple(sorted(found))),
@@ -658,7 +664,7 @@ all_facts = st.builds(
     at_risk=judgements,
     event_us=st.integers(0, 20_000),
     fleet_narrowing=st.integers(0, 3),
-    fleet_most=st.integers(1, 3),
+    fleet_max=st.integers(1, 3),
     acknowledged_us=maybe_time,
     effective_us=maybe_time,
     judged=judgements,
@@ -680,7 +686,7 @@ all_rollouts = st.builds(
     needed_rows=st.integers(0, 2_000),
     needed_event_us=st.integers(0, 10_000),
     missed=st.booleans(),
-    least_ppm=st.none() | st.integers(900_000, 1_000_000),
+    min_ppm=st.none() | st.integers(900_000, 1_000_000),
 )
 
 
@@ -722,8 +728,8 @@ def test_nothing_is_published_while_a_gate_holds(one: Rollout, known: Facts, now
                 or (known.policy.approval == "first" and known.published_before)
                 or (known.policy.approval == "narrow" and one.direction == "Widen")
             )
-            assert known.heard_us is not None
-            assert now_us - known.heard_us <= LISTENING_MS * 1_000
+            assert known.last_contact_us is not None
+            assert now_us - known.last_contact_us <= LISTENING_MS * 1_000
             if one.direction == "Narrow":
                 assert known.evidence is None or known.evidence.covered_us >= known.evidence.needed_us
                 assert frozen_until_us(known.policy.freeze_windows, now_us) is None
@@ -741,6 +747,6 @@ def test_a_widening_never_waits_for_what_slows_narrowing(one: Rollout, known: Fa
         evidence=None,
         narrowed_us=(),
         fleet_narrowing=0,
-        policy=replace(known.policy, dwell_ms=0, most_narrowings_a_day=None, freeze_windows=()),
+        policy=replace(known.policy, cooldown_ms=0, max_narrowings_a_day=None, freeze_windows=()),
     )
     assert advance(widening, known, now_us) == advance(widening, free, now_us)

@@ -9,7 +9,7 @@ import pytest
 
 from tidemark.spark_jobs.demo.generator import PARTITIONS, SLOW_PARTITION, Arrivals, generate
 from tidemark.spark_jobs.demo.plan import (
-    MOST_BATCHES,
+    MAX_BATCHES,
     nice_duration_us,
     plan_of,
     read_trace,
@@ -35,10 +35,10 @@ def test_a_trace_is_coarsened_to_at_most_150_batches_and_no_coarser_than_that(sh
     arrivals = _arrivals(SHAPES[shape])
     plan = plan_of(Path("trace"), arrivals)
 
-    assert plan.batches == len(slots_used(arrivals.arrival_time_us, plan.slot_us)) <= MOST_BATCHES
+    assert plan.batches == len(slots_used(arrivals.arrival_time_us, plan.slot_us)) <= MAX_BATCHES
     finer = plan.slot_us - max(2_000, plan.slot_us // 50)
     if finer > 0:
-        assert len(slots_used(arrivals.arrival_time_us, finer)) > MOST_BATCHES
+        assert len(slots_used(arrivals.arrival_time_us, finer)) > MAX_BATCHES
 
 
 @pytest.mark.parametrize("shape", ["even", "with a gap of years", "sparse"])

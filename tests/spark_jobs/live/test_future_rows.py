@@ -87,7 +87,7 @@ def _write(folder: Path, batches: Iterable[Iterable[_Event]]) -> None:
         os.utime(path, (1_000_000_000 + number,) * 2)
 
 
-def _is_ahead(identity: int) -> bool:
+def _is_future(identity: int) -> bool:
     return identity >= 9_000
 
 
@@ -134,7 +134,7 @@ def test_in_live_rows_dated_a_day_ahead_cost_no_honest_row_and_are_counted(
     job.run()
     cells = _cells(job)
     kept = {identity for ids in cells.values() for identity in ids}
-    honest = {event.id: event for events in batches for event in events if not _is_ahead(event.id)}
+    honest = {event.id: event for events in batches for event in events if not _is_future(event.id)}
     ledger = Ledger()
     for report in job.reports:
         ledger.add(report)
@@ -149,7 +149,7 @@ def test_in_live_rows_dated_a_day_ahead_cost_no_honest_row_and_are_counted(
     assert max(report.max_event_time_us or 0 for report in job.reports) == max(
         event.event_time_us for event in honest.values()
     )
-    assert (told.late_least, told.late_most, told.unjudged_rows) == (0, 0, 0)
+    assert (told.late_min, told.late_max, told.unjudged_rows) == (0, 0, 0)
     assert {end: tally.rows for end, tally in ledger.by_key().items()} == {
         end: len(ids) for end, ids in cells.items()
     }
@@ -158,10 +158,10 @@ def test_in_live_rows_dated_a_day_ahead_cost_no_honest_row_and_are_counted(
     if treatment == "clamp":
         clock_us = Logged.read(job.checkpoint, poisoned.batch_id).clock_ms * 1_000
         end_us = clock_us // WINDOW_US * WINDOW_US + WINDOW_US
-        assert sorted(identity for identity in cells[end_us] if _is_ahead(identity)) == [9_000, 9_001, 9_002]
+        assert sorted(identity for identity in cells[end_us] if _is_future(identity)) == [9_000, 9_001, 9_002]
         assert poisoned.rows == 13
         return
-    assert not any(_is_ahead(identity) for identity in kept)
+    assert not any(_is_future(identity) for identity in kept)
     assert poisoned.rows == 10, "what is taken out is no row of the stream"
     found: list[int] = []
     query = (
@@ -188,11 +188,11 @@ def test_a_batch_that_is_run_again_sets_a_row_back_to_the_clock_it_had_the_first
     checkpoint = tmp_path / "checkpoint"
     seen: list[dict[int, int]] = []
 
-    def look(df: DataFrame, _: int) -> None:
+    def snapshot(df: DataFrame, _: int) -> None:
         seen.append({row["id"]: row["us"] for row in df.selectExpr("id", "unix_micros(ts) AS us").collect()})
 
     def run() -> None:
-        query = rule.set_back(rule.mark(source()), SECOND, "left").writeStream.foreachBatch(look)
+        query = rule.set_back(rule.mark(source()), SECOND, "left").writeStream.foreachBatch(snapshot)
         started = query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         started.awaitTermination()
 
@@ -236,12 +236,12 @@ def _tap_and_set_back(
     """Run one batch; return the event times above the tap by id, what the tap told, and the batch's clock."""
     after: dict[int, int] = {}
 
-    def look(df: DataFrame, _: int) -> None:
+    def snapshot(df: DataFrame, _: int) -> None:
         after.update({row["id"]: row["us"] for row in df.selectExpr("id", "unix_micros(ts) AS us").collect()})
 
     query = (
         rule.set_back(tap.observe(rule.mark(df), "seen"), tap.granule_us, tap.closed)
-        .writeStream.foreachBatch(look)
+        .writeStream.foreachBatch(snapshot)
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
         .start()
@@ -332,7 +332,7 @@ def test_by_the_brokers_own_time_a_row_is_set_back_to_that_and_by_a_producers_to
     )
     assert counts.max_event_time_us == rows[2][1] // SECOND * SECOND
     assert counts.append_delay == AppendDelay(
-        rows=1, least_us=5 * SECOND, mean_us=5 * SECOND, most_us=5 * SECOND, by_broker=False
+        rows=1, min_us=5 * SECOND, mean_us=5 * SECOND, max_us=5 * SECOND, by_broker=False
     )
 
 

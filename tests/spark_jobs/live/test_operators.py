@@ -104,10 +104,10 @@ def compare_controls(job: LiveJob, streams: Sequence[Batches]) -> list[str]:
                 newest.bases_us = dict(partitions)
         asked_us = asked_ms(now) * 1_000
         if number and asked_us != asked_ms(log[number - 1]) * 1_000 and number not in job.replayed:
-            least_us = min(newest.wants_us for newest in known) - slack_us
-            most_us = min(newest.wants_us for newest in true)
-            if not least_us < asked_us <= most_us:
-                wrong.append(f"batch {number}: control {asked_us} is not in ({least_us}, {most_us}]")
+            min_us = min(newest.wants_us for newest in known) - slack_us
+            max_us = min(newest.wants_us for newest in true)
+            if not min_us < asked_us <= max_us:
+                wrong.append(f"batch {number}: control {asked_us} is not in ({min_us}, {max_us}]")
         for index, rows in enumerate(read):
             true[index].add(rows[number])
             known[index].add(rows[number])

@@ -137,7 +137,7 @@ def _lost_rows(job: LiveJob) -> int:
         ledger.add(report)
     told = ledger.completeness()
     assert told.exact
-    return told.late_least
+    return told.late_min
 
 
 def _missing(job: LiveJob, batches: list[list[Row]]) -> set[int]:

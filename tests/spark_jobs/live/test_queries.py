@@ -57,7 +57,7 @@ def queries() -> LiveQueries:
         ceiling_us=CEILING_US,
         idle_timeout_us=None,
         order=lambda: Order(bound_us=5 * SECOND),
-        heard_us=lambda: None,
+        last_contact_us=lambda: None,
     )
     known.add("tap", stream)
     return known

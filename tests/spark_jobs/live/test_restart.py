@@ -83,7 +83,7 @@ def test_a_driver_killed_between_the_offset_log_and_the_commit_replays_the_batch
     while_alone = [report for report in job.reports if {p.partition for p in report.partitions} == {"0"}]
     assert len(while_alone) == len(alone)
     assert max(report.watermark_ms for report in while_alone) * 1_000 <= slow_us - 10_000_000
-    assert sum(t.late_most for r in job.reports for t in judge(r).tallies.values()) == 0
+    assert sum(t.late_max for r in job.reports for t in judge(r).tallies.values()) == 0
 
     emitted = [
         (end, ids)

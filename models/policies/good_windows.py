@@ -7,13 +7,13 @@ import numpy as np
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.ages import Float64s
 
-__all__ = ["Slices"]
+__all__ = ["GoodWindows"]
 
 _WINDOWS_KEPT = 512
 """Newest windows whose rows are still counted; an older one's fate is settled."""
 
 
-class Slices:
+class GoodWindows:
     """Counts windows that miss the target.
 
     Args:

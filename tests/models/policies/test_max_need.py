@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.policies.greatest_need import GreatestNeed
+from tidemark.models.policies.max_need import MaxNeed
 from tidemark.models.policies.policy import Decision
 
 from support.seen import UNKNOWN_US, seen_rows
@@ -19,7 +19,7 @@ streams = st.lists(
 
 
 def test_the_greatest_need_counts_for_60_seconds() -> None:
-    policy = GreatestNeed()
+    policy = MaxNeed()
     for at, needs in [(0, [9, 3]), (10, [5]), (30, [2, 4])]:
         policy.observe(seen_rows(at * SECOND, [need * SECOND for need in needs]))
     bounds = {at: policy.decide(at * SECOND, at * SECOND).bound_us for at in (30, 60, 61, 70, 71, 90)}
@@ -34,7 +34,7 @@ def test_the_greatest_need_counts_for_60_seconds() -> None:
 
 
 def test_after_a_silent_span_the_last_need_stays() -> None:
-    policy = GreatestNeed()
+    policy = MaxNeed()
     policy.observe(seen_rows(0, [9 * SECOND]))
     policy.observe(seen_rows(SECOND, [4 * SECOND]))
     for at in range(10, 1_000, 10):
@@ -44,14 +44,14 @@ def test_after_a_silent_span_the_last_need_stays() -> None:
 
 def test_a_window_that_has_just_begun_is_not_closed_at_once() -> None:
     """Its rows need minus ten minutes; a bound of that would put the watermark ten minutes ahead of the base."""
-    policy = GreatestNeed()
+    policy = MaxNeed()
     policy.observe(seen_rows(0, [-600 * SECOND, -590 * SECOND]))
     assert policy.decide(0, 0).bound_us == 0
 
 
 @given(streams)
 def test_it_is_the_maximum_of_a_list_that_forgets_nothing(stream: list[tuple[int, list[int]]]) -> None:
-    policy, everything, now = GreatestNeed(60 * SECOND), list[tuple[int, int]](), 0
+    policy, everything, now = MaxNeed(60 * SECOND), list[tuple[int, int]](), 0
     for pause, needs in stream:
         now += pause * SECOND
         policy.observe(seen_rows(now, [need * SECOND for need in needs]))
@@ -63,7 +63,7 @@ def test_it_is_the_maximum_of_a_list_that_forgets_nothing(stream: list[tuple[int
 
 
 def test_each_partition_has_its_own_and_an_unknown_one_takes_the_widest() -> None:
-    policy = GreatestNeed(scope="partition")
+    policy = MaxNeed(scope="partition")
     assert policy.decide(0, 0) == Decision()
     policy.observe(seen_rows(0, [90, 90, 90], own_us=[30, 50, UNKNOWN_US], partition=[0, 1, 2], partitions=3))
     decided = policy.decide(0, 0)
@@ -73,11 +73,11 @@ def test_each_partition_has_its_own_and_an_unknown_one_takes_the_widest() -> Non
 
 
 def test_a_need_against_no_base_is_no_need() -> None:
-    policy = GreatestNeed()
+    policy = MaxNeed()
     policy.observe(seen_rows(0, [UNKNOWN_US]))
     assert policy.decide(0, 0) == Decision()
 
 
 def test_a_span_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="the span must be above 0, not 0 us"):
-        GreatestNeed(0)
+        MaxNeed(0)

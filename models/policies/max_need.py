@@ -13,13 +13,13 @@ from tidemark.models.backtest.setup import Scope
 from tidemark.models.policies.groups import decision_of, scores_of
 from tidemark.models.policies.policy import Decision, Seen
 
-__all__ = ["DEFAULT_SPAN_US", "GreatestNeed"]
+__all__ = ["DEFAULT_SPAN_US", "MaxNeed"]
 
 DEFAULT_SPAN_US = 60_000_000
 """60 s of wall time, as in literature S1."""
 
 
-class GreatestNeed:
+class MaxNeed:
     """The greatest need of the batches that ran at most ``span_us`` ago; after a silent span, the last one found.
 
     Args:
@@ -51,18 +51,18 @@ class GreatestNeed:
         self._recent += [deque() for _ in range(bases - len(self._recent))]
         for scores in scores_of(seen, self._scope):
             recent = self._recent[scores.group]
-            while recent and recent[-1][1] <= scores.greatest_us:
+            while recent and recent[-1][1] <= scores.max_us:
                 recent.pop()
-            recent.append((seen.now_us, scores.greatest_us))
+            recent.append((seen.now_us, scores.max_us))
         for recent in self._recent:
             while len(recent) > 1 and recent[0][0] < seen.now_us - self._span_us:
                 recent.popleft()
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
         """Return the greatest needs; no decision before the first."""
-        return decision_of([self._greatest_us(recent, now_us) for recent in self._recent], self._scope)
+        return decision_of([self._max_us(recent, now_us) for recent in self._recent], self._scope)
 
-    def _greatest_us(self, recent: deque[tuple[int, int]], now_us: int) -> int | None:
+    def _max_us(self, recent: deque[tuple[int, int]], now_us: int) -> int | None:
         for ran_us, need_us in recent:
             if ran_us >= now_us - self._span_us:
                 return need_us
