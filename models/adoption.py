@@ -24,12 +24,12 @@ class Said:
 
 
 def has_taken_up(said: Said, *, generation: int, mode: Mode, bound_ms: int | None, published_us: int) -> bool:
-    """Return whether a job does what it is told: ``generation``, with this mode and bound (None: its own)."""
-    told = said.generation is not None and said.generation == generation
+    """Return whether a job applies what is published: ``generation``, with this mode and bound (None: its own)."""
+    found = said.generation is not None and said.generation == generation
     if mode == "Live":
         # A live run acknowledges once, and takes up whatever comes later as soon as it hears it.
         return (said.last_contact_us is not None and said.last_contact_us >= published_us) or (
-            told and said.mode == "Live"
+            found and said.mode == "Live"
         )
     # A new generation of the same bound asks nothing of a job that has it.
-    return bound_ms is None or told or (said.generation is not None and said.bound_ms == bound_ms)
+    return bound_ms is None or found or (said.generation is not None and said.bound_ms == bound_ms)

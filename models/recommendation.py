@@ -183,8 +183,8 @@ def _quantile(inputs: Inputs) -> Step:
 
 def _round_up(inputs: Inputs, bound_ms: int) -> Step:  # noqa: ARG001 - one signature for every link
     rounded = _rounded_up(bound_ms)
-    told = f"{format_duration(rounded * 1_000)}, in {BOUND_DIGITS} digits"
-    return Step("round up", rounded, told, kind="Asked")
+    reason = f"{format_duration(rounded * 1_000)}, in {BOUND_DIGITS} digits"
+    return Step("round up", rounded, reason, kind="Asked")
 
 
 def _rounded_up(bound_ms: int) -> int:
@@ -200,15 +200,15 @@ def _unknown_rows(inputs: Inputs, bound_ms: int) -> Step:
     if unknown * PPM * PPM <= tolerated and not evidence.missing_batches:
         return Step("unknown rows", bound_ms, f"{plural(unknown, 'row')} of unknown need, too few to matter")
     missing = plural(evidence.missing_batches, "batch", "batches")
-    told = f"{plural(unknown, 'row')} of unknown need and {missing} never reported"
+    reason = f"{plural(unknown, 'row')} of unknown need and {missing} never reported"
     if in_use is None or bound_ms >= in_use:
         return Step(
-            "unknown rows", bound_ms, f"{told}: they can only ask for more, so nothing is narrowed on them"
+            "unknown rows", bound_ms, f"{reason}: they can only ask for more, so nothing is narrowed on them"
         )
     return Step(
         "unknown rows",
         in_use,
-        f"{told}: the bound in use, {format_duration(in_use * 1_000)}, is not narrowed",
+        f"{reason}: the bound in use, {format_duration(in_use * 1_000)}, is not narrowed",
     )
 
 
@@ -224,8 +224,10 @@ def _no_data(inputs: Inputs, bound_ms: int) -> Step:
     silent_us, gap_us = inputs.progress.silent_us, inputs.progress.batch_gap_us
     if silent_us is None or gap_us is None or not inputs.progress.fell_silent:
         return Step("no data", bound_ms, "nothing says that the stream has fallen silent")
-    told = f"no report for {format_about(silent_us)}, where {format_about(gap_us)} between batches is typical"
-    return _not_narrowed("no data", inputs, bound_ms, told)
+    reason = (
+        f"no report for {format_about(silent_us)}, where {format_about(gap_us)} between batches is typical"
+    )
+    return _not_narrowed("no data", inputs, bound_ms, reason)
 
 
 def _catching_up(inputs: Inputs, bound_ms: int) -> Step:
@@ -234,14 +236,14 @@ def _catching_up(inputs: Inputs, bound_ms: int) -> Step:
     if pace is None or lag_us is None or usual_us is None or progress.batch_gap_us is None:
         return _not_narrowed(name, inputs, bound_ms, "too few batches to tell whether the stream keeps up")
     if pace > CATCH_UP_PACE_PPM:
-        told = (
+        reason = (
             f"event time moves at {pace / PPM:.2f} times the clock, so the stream is catching up or replayed"
         )
-        return _not_narrowed(name, inputs, bound_ms, told)
+        return _not_narrowed(name, inputs, bound_ms, reason)
     behind_us = lag_us - usual_us
     if behind_us > CATCH_UP_LAG_GAPS * progress.batch_gap_us:
-        told = f"event time is {format_about(behind_us)} further behind the clock than usual"
-        return _not_narrowed(name, inputs, bound_ms, told)
+        reason = f"event time is {format_about(behind_us)} further behind the clock than usual"
+        return _not_narrowed(name, inputs, bound_ms, reason)
     return Step(name, bound_ms, f"the stream keeps up: event time moves at {pace / PPM:.2f} times the clock")
 
 
@@ -250,8 +252,8 @@ def _silent_partitions(inputs: Inputs, bound_ms: int) -> Step:
     if not silent:
         return Step(name, bound_ms, "no partition that used to report is silent")
     verb = "is" if silent == 1 else "are"
-    told = f"{plural(silent, 'partition')} that used to report {verb} silent, and may come late"
-    return _not_narrowed(name, inputs, bound_ms, told)
+    reason = f"{plural(silent, 'partition')} that used to report {verb} silent, and may come late"
+    return _not_narrowed(name, inputs, bound_ms, reason)
 
 
 def _narrow_late(inputs: Inputs, bound_ms: int) -> Step:
@@ -259,10 +261,10 @@ def _narrow_late(inputs: Inputs, bound_ms: int) -> Step:
     span = format_duration(NARROW_STABILISATION_MS * 1_000)
     if widest <= bound_ms:
         return Step("narrow late", bound_ms, f"nothing wider was asked for in the last {span}")
-    told = (
+    reason = (
         f"{format_duration(widest * 1_000)} was asked for in the last {span}: it is narrowed no further yet"
     )
-    return Step("narrow late", widest, told)
+    return Step("narrow late", widest, reason)
 
 
 def _timeslices(inputs: Inputs, bound_ms: int) -> Step:
@@ -275,13 +277,13 @@ def _timeslices(inputs: Inputs, bound_ms: int) -> Step:
         return _not_narrowed(name, inputs, bound_ms, f"{asked}, and no window has closed yet")
     horizon, since = windows.horizon, windows.since
     if since.closed and since.good_ppm < slo.good_windows_ppm:
-        told = (
+        reason = (
             f"{since.good:,} of the {since.closed:,} windows closed under the bound in use did, and {asked}"
         )
-        return _felt_for(name, inputs, bound_ms, told)
+        return _felt_for(name, inputs, bound_ms, reason)
     if horizon.good_ppm < slo.good_windows_ppm:
-        told = f"{horizon.good:,} of {horizon.closed:,} windows did, and {asked}"
-        return _not_narrowed(name, inputs, bound_ms, told)
+        reason = f"{horizon.good:,} of {horizon.closed:,} windows did, and {asked}"
+        return _not_narrowed(name, inputs, bound_ms, reason)
     return Step(name, bound_ms, f"{horizon.good:,} of {horizon.closed:,} windows did: {asked}")
 
 
@@ -293,11 +295,13 @@ def _worst_window(inputs: Inputs, bound_ms: int) -> Step:
         return _not_narrowed(name, inputs, bound_ms, f"no window has closed yet, and {floor}")
     since_ppm = windows.since.worst_ppm
     if since_ppm is not None and since_ppm < floor_ppm:
-        told = f"the worst window under the bound in use kept {_percent(since_ppm)}, {floor}"
-        return _felt_for(name, inputs, bound_ms, told)
-    told = f"the worst window kept {_percent(worst_ppm)}, {floor}"
+        reason = f"the worst window under the bound in use kept {_percent(since_ppm)}, {floor}"
+        return _felt_for(name, inputs, bound_ms, reason)
+    reason = f"the worst window kept {_percent(worst_ppm)}, {floor}"
     return (
-        _not_narrowed(name, inputs, bound_ms, told) if worst_ppm < floor_ppm else Step(name, bound_ms, told)
+        _not_narrowed(name, inputs, bound_ms, reason)
+        if worst_ppm < floor_ppm
+        else Step(name, bound_ms, reason)
     )
 
 
@@ -332,8 +336,8 @@ def _latency_cap(inputs: Inputs, bound_ms: int) -> Step:
     latency = inputs.curve.at(bound_ms * 1_000).latency_wall
     cap = format_duration(cap_ms * 1_000)
     if latency is None:
-        told = f"no latency is known yet to hold against the cap of {cap}"
-        return _held_against("latency", bound_ms, bound_ms, told)
+        reason = f"no latency is known yet to hold against the cap of {cap}"
+        return _held_against("latency", bound_ms, bound_ms, reason)
     above = latency.is_above(cap_ms * 1_000)
     if above:
         bound = format_duration(bound_ms * 1_000)
@@ -342,36 +346,41 @@ def _latency_cap(inputs: Inputs, bound_ms: int) -> Step:
             bound_ms,
             f"{bound} has a mean latency of {latency.text(exact=True)}, above the cap of {cap}",
         )
-    told = f"the mean latency is {latency.text(exact=True)}"
+    reason = f"the mean latency is {latency.text(exact=True)}"
     if above is None:
-        told += f", and too many windows are open yet to hold it against the cap of {cap}"
-        return _held_against("latency", bound_ms, bound_ms, told)
-    return _held_against("latency", bound_ms, bound_ms, f"{told}, the cap {cap}")
+        reason += f", and too many windows are open yet to hold it against the cap of {cap}"
+        return _held_against("latency", bound_ms, bound_ms, reason)
+    return _held_against("latency", bound_ms, bound_ms, f"{reason}, the cap {cap}")
 
 
 def _held_against(
-    cap: Literal["latency", "state"], bound_ms: int | None, asked_ms: int, told: str, *, above: bool = False
+    cap: Literal["latency", "state"],
+    bound_ms: int | None,
+    asked_ms: int,
+    message: str,
+    *,
+    above: bool = False,
 ) -> Step:
     """Return the step that holds what is asked for against a cap; ``bound_ms`` is what it leaves."""
     kind: StepKind = "LatencyCap" if cap == "latency" else "StateCap"
-    return Step(f"{cap} cap", bound_ms, told, kind=kind, crosses_ms=asked_ms if above else None)
+    return Step(f"{cap} cap", bound_ms, message, kind=kind, crosses_ms=asked_ms if above else None)
 
 
 def _over_the_cap(inputs: Inputs, bound_ms: int, conflict: str) -> Step:
     left_ms: int | None = bound_ms
     if inputs.slo.on_conflict == "exceed_latency_cap":
-        told = f"{conflict}; the cap yields, as the SLO says"
+        reason = f"{conflict}; the cap yields, as the SLO says"
     elif inputs.slo.on_conflict is None:
         left_ms = None
-        told = f"{conflict}, and the SLO does not say which yields: the bound in use is held"
+        reason = f"{conflict}, and the SLO does not say which yields: the bound in use is held"
     else:
         left_ms = _widest_within(inputs.curve, bound_ms, inputs.slo.latency_cap_ms or 0)
-        told = f"{conflict}; completeness yields, and even a bound of 0 is above the cap"
+        reason = f"{conflict}; completeness yields, and even a bound of 0 is above the cap"
         if left_ms is not None:
             kept = percent(inputs.curve.at(left_ms * 1_000))
-            told = f"{conflict}; completeness yields: {format_duration(left_ms * 1_000)} keeps {kept}"
+            reason = f"{conflict}; completeness yields: {format_duration(left_ms * 1_000)} keeps {kept}"
         left_ms = left_ms or 0
-    return _held_against("latency", left_ms, bound_ms, told, above=True)
+    return _held_against("latency", left_ms, bound_ms, reason, above=True)
 
 
 def _widest_within(curve: Curve, too_wide_ms: int, cap_ms: int) -> int | None:
@@ -389,30 +398,30 @@ def _state_cap(inputs: Inputs, bound_ms: int) -> Step:
     cap, situation = inputs.slo.state_cap_rows or 0, inputs.situation
     rows = None if situation is None else state_at(situation, bound_ms * 1_000)[0]
     if situation is None or rows is None:
-        told = f"no state is known yet to hold against the cap of {plural(cap, 'row')}"
-        return _held_against("state", bound_ms, bound_ms, told)
+        reason = f"no state is known yet to hold against the cap of {plural(cap, 'row')}"
+        return _held_against("state", bound_ms, bound_ms, reason)
     state = f"about {plural(rows, 'row')} of state"
     if rows <= cap:
         return _held_against("state", bound_ms, bound_ms, f"{state}, the cap is {cap:,}")
     conflict = f"{format_duration(bound_ms * 1_000)} would hold {state}, above the cap of {cap:,}"
     left_ms: int | None = bound_ms
     if inputs.slo.on_conflict == "exceed_state_cap":
-        told = f"{conflict}; the cap yields, as the SLO says"
+        reason = f"{conflict}; the cap yields, as the SLO says"
     elif inputs.slo.on_conflict != "miss_target":
         left_ms = None
-        told = f"{conflict}, and the SLO does not say that either yields: the bound in use is held"
+        reason = f"{conflict}, and the SLO does not say that either yields: the bound in use is held"
     else:
         low, high = -1, bound_ms
         while high - low > 1:
             middle = (low + high) // 2
             within = (state_at(situation, middle * 1_000)[0] or 0) <= cap
             low, high = (middle, high) if within else (low, middle)
-        told = f"{conflict}; completeness yields, and even a bound of 0 is above the cap"
+        reason = f"{conflict}; completeness yields, and even a bound of 0 is above the cap"
         if low >= 0:
             kept = percent(inputs.curve.at(low * 1_000))
-            told = f"{conflict}; completeness yields: {format_duration(low * 1_000)} keeps {kept}"
+            reason = f"{conflict}; completeness yields: {format_duration(low * 1_000)} keeps {kept}"
         left_ms = max(low, 0)
-    return _held_against("state", left_ms, bound_ms, told, above=True)
+    return _held_against("state", left_ms, bound_ms, reason, above=True)
 
 
 def _directions(inputs: Inputs, bound_ms: int) -> Step:
@@ -420,8 +429,8 @@ def _directions(inputs: Inputs, bound_ms: int) -> Step:
     in_use = inputs.in_use_bound_ms
     if in_use is None or bound_ms == in_use or (bound_ms > in_use) == (only == "Widen"):
         return Step("directions", bound_ms, f"the policy allows to {only.lower()}")
-    told = f"the policy allows to {only.lower()} only: the bound in use, {format_duration(in_use * 1_000)}, stays"
-    return Step("directions", in_use, told)
+    reason = f"the policy allows to {only.lower()} only: the bound in use, {format_duration(in_use * 1_000)}, stays"
+    return Step("directions", in_use, reason)
 
 
 def _one_step(inputs: Inputs, bound_ms: int) -> Step:
@@ -429,8 +438,8 @@ def _one_step(inputs: Inputs, bound_ms: int) -> Step:
     min_ms = 0 if in_use is None else -(-in_use * (PPM - max_ppm) // PPM)
     if bound_ms >= min_ms:
         return Step(name, bound_ms, f"one rollout narrows by at most {_percent(max_ppm)}")
-    told = f"one rollout narrows by at most {_percent(max_ppm)}: to {format_duration(min_ms * 1_000)}"
-    return Step(name, min_ms, told)
+    reason = f"one rollout narrows by at most {_percent(max_ppm)}: to {format_duration(min_ms * 1_000)}"
+    return Step(name, min_ms, reason)
 
 
 def _limits(inputs: Inputs, bound_ms: int) -> Step:

@@ -305,37 +305,39 @@ def cut_bucket(curve: Curve, bound_us: int) -> CutBucket | None:
     return CutBucket(high_us / _BUCKET, high_us, round(within) - surely)
 
 
-def _text(situation: Situation, told: Transition, point: CurvePoint) -> str:
-    if told.kind == "same":
-        parts = [f"the bound stays {format_duration(told.bound_us)}"]
+def _text(situation: Situation, transition: Transition, point: CurvePoint) -> str:
+    if transition.kind == "same":
+        parts = [f"the bound stays {format_duration(transition.bound_us)}"]
     else:
-        verb = "widening" if told.kind == "widen" else "narrowing"
-        parts = [
-            f"{verb} from {format_duration(told.from_bound_us)} to {format_duration(told.bound_us)} {_moves(told)}"
-        ]
-    if told.windows_closing and told.kind == "narrow":
-        windows, rows = plural(told.windows_closing, "window"), plural(told.rows_closing or 0, "row")
-        closes = "closes" if told.windows_closing == 1 else "close"
+        verb = "widening" if transition.kind == "widen" else "narrowing"
+        before, after = format_duration(transition.from_bound_us), format_duration(transition.bound_us)
+        parts = [f"{verb} from {before} to {after} {_moves(transition)}"]
+    if transition.windows_closing and transition.kind == "narrow":
+        windows, rows = (
+            plural(transition.windows_closing, "window"),
+            plural(transition.rows_closing or 0, "row"),
+        )
+        closes = "closes" if transition.windows_closing == 1 else "close"
         parts.append(f"{windows} with {rows} so far {closes} at once")
-    if told.rows:
-        kept = percent_of(told.rows - told.late, told.rows)
+    if transition.rows:
+        kept = percent_of(transition.rows - transition.late, transition.rows)
         at = "" if point.latency_wall is None else f" at a mean latency of {point.latency_wall.text()}"
         parts.append(f"{kept} of the rows will be kept{at}")
-    if told.state_rows is not None and told.kind != "same":
+    if transition.state_rows is not None and transition.kind != "same":
         parts.append(
-            f"about {plural(told.state_rows, 'row')} of state, where there are {situation.state_rows:,} "
+            f"about {plural(transition.state_rows, 'row')} of state, where there are {situation.state_rows:,} "
             "(in proportion to the event time that is open)"
         )
-    if told.kind == "narrow" and isinstance(situation.operator, RowLevel):
+    if transition.kind == "narrow" and isinstance(situation.operator, RowLevel):
         parts.append(
             "a narrower bound also shortens how long duplicates are recognised and how long joins keep their rows"
         )
     return "; ".join(parts)
 
 
-def _moves(told: Transition) -> str:
-    if told.stands_still_us is None:
+def _moves(transition: Transition) -> str:
+    if transition.stands_still_us is None:
         return "takes effect after a restart, when is not known: no pace of event time is known"
-    if told.stands_still_us == 0:
+    if transition.stands_still_us == 0:
         return "takes effect with the second batch after a restart"
-    return f"makes the watermark stand still for {format_about(told.stands_still_us)} after a restart"
+    return f"makes the watermark stand still for {format_about(transition.stands_still_us)} after a restart"

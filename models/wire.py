@@ -299,9 +299,9 @@ def read_bound_answer(value: object) -> BoundAnswer:
     """
     if not isinstance(value, dict):
         raise ValueError(f"a bound is an object, not {type(value).__name__}")  # noqa: TRY004 - it is JSON, not a call
-    told = value.get("envelope")
+    found = value.get("envelope")
     try:
-        envelope = None if told is None else Envelope(**told)
+        envelope = None if found is None else Envelope(**found)
         answer = BoundAnswer(**{**value, "envelope": envelope})
     except TypeError as error:
         raise ValueError(f"a bound of another version: {error}") from None

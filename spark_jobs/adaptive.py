@@ -266,9 +266,9 @@ def flush(timeout_s: float = 10.0) -> bool:
     with _lock:
         listeners = list(_listeners.values())
         senders = [sender for _, sender in _senders.values()]
-    told = [listener.wait_for_ended_runs(deadline - time.monotonic()) for listener in listeners]
+    found = [listener.wait_for_ended_runs(deadline - time.monotonic()) for listener in listeners]
     sent = [sender.flush(max(deadline - time.monotonic(), 0)) for sender in senders]
-    return all(told) and all(sent)
+    return all(found) and all(sent)
 
 
 def _whole_ms(what: str, text: str) -> int:

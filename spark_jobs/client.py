@@ -159,14 +159,14 @@ class ControllerClient:
         status = response.status_code
         if response.is_success or (status == _NOT_MODIFIED and asked_for_news):
             return
-        told = f"{self.url}: {status} {_detail(response)}"
+        reason = f"{self.url}: {status} {_detail(response)}"
         if status in _UNAUTHORISED:
-            raise TokenRefused(f"token refused: {told} ({self._what_to_check()})")
+            raise TokenRefused(f"token refused: {reason} ({self._what_to_check()})")
         if status in _LATER or status > _BROKEN:
-            raise ControllerUnavailable(told)
+            raise ControllerUnavailable(reason)
         if status == _BROKEN:
-            raise ControllerBroken(told)
-        raise RequestRefused(told)
+            raise ControllerBroken(reason)
+        raise RequestRefused(reason)
 
     def _authorization(self) -> dict[str, str]:
         try:

@@ -134,8 +134,8 @@ class TidemarkListener(JsonListener):
             self._runs.clear()
             return False
         ended = [run for run_id, run in list(self._runs.items()) if run_id not in active]
-        told = [run.ended.wait(max(deadline - time.monotonic(), 0)) for run in ended]
-        return all(told)
+        found = [run.ended.wait(max(deadline - time.monotonic(), 0)) for run in ended]
+        return all(found)
 
     # -- Spark's callbacks ------------------------------------------------------------------------------------
 
@@ -224,9 +224,9 @@ class TidemarkListener(JsonListener):
         """Say what to do where Spark's own words do not."""
         for metric in run.metrics:
             binding = self._bindings.get(metric)
-            told = None if binding is None else why_refused(error, binding.ceiling_ms is not None)
-            if binding is not None and told is not None:
-                _log.error("stream %s: %s", binding.stream, told)
+            reason = None if binding is None else why_refused(error, binding.ceiling_ms is not None)
+            if binding is not None and reason is not None:
+                _log.error("stream %s: %s", binding.stream, reason)
 
     def _catch_up(self, run_id: str) -> None:
         """Take the batches that have ended, before Spark tells of them: the next one is being planned."""
@@ -368,8 +368,8 @@ def watermark_ms_of(progress: StreamingQueryProgress) -> int | None:
 
 def _watermark_ms(progress: StreamingQueryProgress, run: _Run) -> int:
     """What Spark tells, else what the checkpoint logged, which has no calendar to leave."""
-    told = watermark_ms_of(progress)
-    return (run.query.logged_watermark_ms(progress.batchId) or 0) if told is None else told
+    found = watermark_ms_of(progress)
+    return (run.query.logged_watermark_ms(progress.batchId) or 0) if found is None else found
 
 
 def _micros(text: str) -> int:

@@ -33,18 +33,18 @@ class ProvenBounds:
 
         Those are to blame whose bound is not the one that worked. When there are none, the bounds are not the cause.
         """
-        told = []
+        found = []
         for key, chosen in bounds.items():
             good = self._worked.get(key)
             if chosen.answer is None or good is None or chosen.bound_ms == good.bound_ms:
                 continue
             self._failed[key] = chosen.answer.generation, chosen.answer.pin
             failed_for, kept = (format_duration(one.bound_ms * 1_000) for one in (chosen, good))
-            told.append(
+            found.append(
                 f"{'/'.join(key)}: generation {chosen.answer.generation}, {failed_for}, failed and is not tried again; "
                 f"{kept} is put back"
             )
-        return told
+        return found
 
     def has_failed(self, key: _Key, answer: BoundAnswer) -> bool:
         """Return whether ``answer`` is one that the query failed with."""

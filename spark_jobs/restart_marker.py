@@ -26,7 +26,7 @@ def write_marker(path: Path, change: Change, now_us: int) -> None:
         change: what the job ended for.
         now_us: the wall time in microseconds since the epoch.
     """
-    told = {
+    found = {
         "job": change.job,
         "stream": change.stream,
         "generation": change.generation,
@@ -35,6 +35,6 @@ def write_marker(path: Path, change: Change, now_us: int) -> None:
         "ended_us": now_us,
     }
     try:
-        write_whole(path, json.dumps(told) + "\n")
+        write_whole(path, json.dumps(found) + "\n")
     except OSError as error:
         _log.error("the marker %s cannot be written: %s", path, error)

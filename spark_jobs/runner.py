@@ -313,8 +313,8 @@ class AdaptiveQuery:
         blamed = self._proven.fail(failed)
         if blamed:
             wait_s = self._rule.failed(self._parts.monotonic())
-            told = "; ".join(blamed)
-            _log.warning("%s; a newer one is tried in %s at the earliest", told, _rough(wait_s))
+            found = "; ".join(blamed)
+            _log.warning("%s; a newer one is tried in %s at the earliest", found, _rough(wait_s))
         while self._tries < _TRIES:
             self._tries += 1
             longest_s = min(_FIRST_PAUSE_S * 2.0**self._tries, _LONGEST_PAUSE_S)

@@ -134,9 +134,9 @@ class RunningQuery:
                 return []
             # Most often it is the next one; after a time in which nobody asked there are more.
             some = [last] if last.batchId() == than_batch + 1 else list(self._execution.recentProgress())
-            told = [json.loads(progress.json()) for progress in some if progress.batchId() > than_batch]
+            found = [json.loads(progress.json()) for progress in some if progress.batchId() > than_batch]
         except Py4JError as error:
             _log.warning("the progress cannot be read: %s", error)
             return []
         # While nothing comes Spark tells of a batch that has not been run, under the number of the one to come.
-        return [StreamingQueryProgress.fromJson(each) for each in told if "addBatch" in each["durationMs"]]
+        return [StreamingQueryProgress.fromJson(each) for each in found if "addBatch" in each["durationMs"]]

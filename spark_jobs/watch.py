@@ -156,26 +156,26 @@ class BoundWatch:
     def _tick(self) -> float:
         """Ask once; return how long the pause after it may be, in seconds."""
         began = self._monotonic()
-        told = self._client.watch(self._job, self._stream, self._etag, self._wait_s)
+        found = self._client.watch(self._job, self._stream, self._etag, self._wait_s)
         if self._closed.is_set():
             return 0.0
         if self._trouble is not None:
             self._trouble = None
             _log.warning("%s answers again: %s/%s is watched", self._client.url, self._job, self._stream)
         held = self._monotonic() - began >= _SHARE * self._wait_s
-        return self._wait_s * (_SHARE if self._take(told) or held else 1.0)
+        return self._wait_s * (_SHARE if self._take(found) or held else 1.0)
 
-    def _take(self, told: tuple[BoundAnswer, str | None] | None) -> bool:
+    def _take(self, found: tuple[BoundAnswer, str | None] | None) -> bool:
         """Take what the controller said; return whether it is new."""
         held = self._latest
-        answer = None if told is None or told[0] == held else told[0]
+        answer = None if found is None or found[0] == held else found[0]
         if answer is not None:
             # On disk first: who acts on an answer must find the same one there when the controller is away.
             self._cache.write(answer)
         with self._news:
             self._last_contact_us = self._clock_us()
-            if told is not None:
-                self._latest, self._etag = told
+            if found is not None:
+                self._latest, self._etag = found
             self._news.notify_all()
         if answer is None:
             return False

@@ -89,11 +89,12 @@ def _count(limit: RateLimit, caller: tuple[str, object]) -> None:
 
 def _forbidden(principal: Principal, need: Need) -> ForbiddenError:
     if not principal.has(need.right):
-        told = f"this is for {' and '.join(need.roles)}, and {principal.name!r} has the role {principal.role or 'none'}"
+        role = principal.role or "none"
+        reason = f"this is for {' and '.join(need.roles)}, and {principal.name!r} has the role {role}"
     elif need.reach == "fleet":
-        told = f"this is about every job, and {principal.name!r} is limited to some"
+        reason = f"this is about every job, and {principal.name!r} is limited to some"
     else:
-        told = f"this job is out of reach of {principal.name!r}"
+        reason = f"this job is out of reach of {principal.name!r}"
     return ForbiddenError(
-        told, headers={"WWW-Authenticate": 'Bearer realm="tidemark", error="insufficient_scope"'}
+        reason, headers={"WWW-Authenticate": 'Bearer realm="tidemark", error="insufficient_scope"'}
     )

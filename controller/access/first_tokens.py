@@ -59,8 +59,8 @@ def read_first_tokens(folder: Path) -> list[tuple[NewToken, str]]:
         files = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_file())
         texts = [(path, _text(path)) for path in files]
     except (OSError, UnicodeDecodeError) as error:
-        told = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise FirstTokensError(f"{folder} cannot be read: {told}") from None
+        result = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise FirstTokensError(f"{folder} cannot be read: {result}") from None
     if not texts:
         raise FirstTokensError(
             f"{folder} holds no file; put one in for each token: tidemark token mint --role admin"

@@ -118,13 +118,13 @@ def _of_the_job(stream: Standing, now_us: int) -> Iterator[Finding]:
     # A person who pauses a stream has said that what its job does is no surprise.
     if stream.paused:
         return
-    newest, told = stream.newest, stream.told
+    newest, found = stream.newest, stream.told
     if newest is not None and newest.gap_us is not None:
         silent_us = now_us - newest.received_us
         if silent_us > max(ABSENT_GAPS * newest.gap_us, MIN_ABSENT_US):
             yield _found(REPORTS_ABSENT, stream, format_about(silent_us))
-    if told is not None and stream.adopted is False:
-        waited_us = now_us - told.published_us
+    if found is not None and stream.adopted is False:
+        waited_us = now_us - found.published_us
         if waited_us > ADOPTED_WITHIN_US.get(stream.mode, waited_us):
             yield _found(NOT_ADOPTED, stream, format_about(waited_us))
 

@@ -24,14 +24,14 @@ def messages(news: Sequence[News], runbooks: str, address: str) -> list[tuple[di
     """Return one message for each name of an alert, with what it tells.
 
     Args:
-        news: what is to be told.
+        news: what is to be notified.
         runbooks: what stands before the name of a runbook's file in ``runbook_url``.
         address: where the controller is to be found by a browser.
     """
     by_name = sorted(news, key=lambda each: (_name(each), each.key))
     return [
-        (_message(name, told, runbooks, address), told)
-        for name, told in ((name, list(each)) for name, each in groupby(by_name, key=_name))
+        (_message(name, found, runbooks, address), found)
+        for name, found in ((name, list(each)) for name, each in groupby(by_name, key=_name))
     ]
 
 

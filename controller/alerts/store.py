@@ -37,18 +37,20 @@ class ToldAlarm:
 
 
 def write_told(
-    session: Session, told: ToldAlarm, *, kind: Literal["AlertFiring", "AlertResolved"], summary: str
+    session: Session, told_alarm: ToldAlarm, *, kind: Literal["AlertFiring", "AlertResolved"], summary: str
 ) -> None:
-    """Write down that an alert was told, at ``told.told_us``."""
-    stream = session.get_one(StreamRow, told.stream_id)
-    lock_stream(session, stream.job, stream.stream, told.told_us)
+    """Write down that an alert was notified, at ``told_alarm.told_us``."""
+    stream = session.get_one(StreamRow, told_alarm.stream_id)
+    lock_stream(session, stream.job, stream.stream, told_alarm.told_us)
     add_event(
         session,
-        told.stream_id,
-        told.told_us,
+        told_alarm.stream_id,
+        told_alarm.told_us,
         kind=kind,
         reason=summary,
-        after=json.dumps({"labels": dict(told.labels), "starts_us": told.starts_us, "value": told.value}),
+        after=json.dumps(
+            {"labels": dict(told_alarm.labels), "starts_us": told_alarm.starts_us, "value": told_alarm.value}
+        ),
     )
 
 
@@ -65,10 +67,10 @@ def alarms_told(session: Session, stream_ids: Collection[int], since_us: int) ->
     )
     newest: dict[tuple[int, tuple[tuple[str, str], ...]], ToldAlarm | None] = {}
     for stream_id, kind, after, at_us, last_us in rows:
-        told = json.loads(after or "{}")
-        labels = tuple(sorted(told["labels"].items()))
+        found = json.loads(after or "{}")
+        labels = tuple(sorted(found["labels"].items()))
         newest[stream_id, labels] = (
-            ToldAlarm(stream_id, labels, told["starts_us"], last_us or at_us, told["value"])
+            ToldAlarm(stream_id, labels, found["starts_us"], last_us or at_us, found["value"])
             if kind == FIRING
             else None
         )

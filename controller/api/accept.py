@@ -30,9 +30,9 @@ def takes_json(accept: str) -> bool:
 
 
 async def _check(accept: Annotated[list[str] | None, Header(include_in_schema=False)] = None) -> None:
-    told = ", ".join(accept or ())
-    if not takes_json(told):
-        raise NotAcceptableError(f"the answer is {_JSON}, and Accept is {told!r}; send {_JSON} or */*")
+    found = ", ".join(accept or ())
+    if not takes_json(found):
+        raise NotAcceptableError(f"the answer is {_JSON}, and Accept is {found!r}; send {_JSON} or */*")
 
 
 TakesJson = Depends(_check)

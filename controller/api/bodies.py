@@ -203,22 +203,22 @@ def parse_body(adapter: TypeAdapter[T], body: bytes) -> T:
     try:
         return adapter.validate_json(body)
     except ValidationError as error:
-        told = error.errors(include_url=False, include_context=False)
-    if told[0]["type"] == "json_invalid":
-        raise MalformedBodyError(told[0]["msg"])
-    _check_version(told)
-    errors = error_items(told, from_json(body))
+        found = error.errors(include_url=False, include_context=False)
+    if found[0]["type"] == "json_invalid":
+        raise MalformedBodyError(found[0]["msg"])
+    _check_version(found)
+    errors = error_items(found, from_json(body))
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     raise InvalidBodyError(f"{errors[0].pointer or 'the body'}: {errors[0].detail}{more}", errors=errors)
 
 
-def error_items(told: list[ErrorDetails], document: object) -> tuple[ErrorItem, ...]:
+def error_items(answer: list[ErrorDetails], document: object) -> tuple[ErrorItem, ...]:
     """Return what pydantic told of ``document``, with JSON pointers into it."""
-    return tuple(_item(error, document) for error in told)
+    return tuple(_item(error, document) for error in answer)
 
 
-def _check_version(told: list[ErrorDetails]) -> None:
-    for error in told:
+def _check_version(answer: list[ErrorDetails]) -> None:
+    for error in answer:
         if (
             error["loc"] == ("schema_version",)
             and error["type"] == "literal_error"

@@ -89,5 +89,5 @@ def decode_numbers_cursor(cursor: str | None, length: int) -> tuple[int, ...] | 
 
 
 def _not_ours() -> InvalidParameterError:
-    told = "this is not a cursor of this list; leave it out to begin at the first page"
-    return InvalidParameterError(f"cursor: {told}", errors=(ErrorItem("cursor", told),))
+    reason = "this is not a cursor of this list; leave it out to begin at the first page"
+    return InvalidParameterError(f"cursor: {reason}", errors=(ErrorItem("cursor", reason),))

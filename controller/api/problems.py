@@ -43,9 +43,9 @@ def install(app: FastAPI) -> None:
 
 
 def _answer(request: Request, problem: Problem, headers: dict[str, str] | None = None) -> Response:
-    told = problem.model_copy(update={"instance": request.url.path})
+    found = problem.model_copy(update={"instance": request.url.path})
     return Response(
-        told.model_dump_json(exclude_none=True),
+        found.model_dump_json(exclude_none=True),
         status_code=problem.status,
         # An answer to what went wrong inside does not pass by where other answers get it.
         headers={**(headers or {}), REQUEST_ID_HEADER: request.state.request_id},
@@ -71,8 +71,8 @@ def _invalid_parameter(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     # The first part of a location says whether it is in the path or the query; a name is enough to find it.
     items = [
-        ProblemItem(pointer="/".join(map(str, told["loc"][1:])), detail=told["msg"])
-        for told in error.errors()
+        ProblemItem(pointer="/".join(map(str, found["loc"][1:])), detail=found["msg"])
+        for found in error.errors()
     ]
     detail = f"{items[0].pointer}: {items[0].detail}"
     problem = Problem(
@@ -119,11 +119,11 @@ def _methods_at(request: Request) -> list[str]:
 
 def _store_error(request: Request, error: Exception) -> Response:
     _log.error("the store did not answer %s %s", request.method, request.url.path, exc_info=error)
-    told = StoreUnavailableError(
+    found = StoreUnavailableError(
         "the store did not answer; nothing of this request was stored, send it again",
         headers={"Retry-After": RETRY_AFTER_SECONDS},
     )
-    return _own_error(request, told)
+    return _own_error(request, found)
 
 
 def _unexpected(request: Request, _: Exception) -> Response:

@@ -70,9 +70,9 @@ def _checked_encoding(request: Request) -> str:
     header["content-type"] = request.headers.get("content-type", "text/plain")
     charset = header.get_content_charset("utf-8")
     if header.get_content_type() != "application/json" or charset not in {"utf-8", "us-ascii"}:
-        told = request.headers.get("content-type")
+        found = request.headers.get("content-type")
         raise UnsupportedMediaTypeError(
-            f"the body must have Content-Type: application/json in UTF-8, not {told!r}"
+            f"the body must have Content-Type: application/json in UTF-8, not {found!r}"
         )
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in {"identity", "gzip"}:

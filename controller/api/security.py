@@ -52,6 +52,6 @@ def _document(operation: dict[str, Any]) -> None:
     operation["security"] = [{SCHEME: []}]
     operation["description"] += f"\n\nRoles: {', '.join(need.roles)}."
     refusals = {
-        str(status): {**problem(status)[status], "headers": told} for status, told in _REFUSALS.items()
+        str(status): {**problem(status)[status], "headers": found} for status, found in _REFUSALS.items()
     }
     operation["responses"] = dict(sorted({**refusals, **operation["responses"]}.items()))

@@ -43,11 +43,11 @@ async def _reason(
         ),
     ] = None,
 ) -> str:
-    told = (reason or "").strip()
-    if not told.isprintable():
+    found = (reason or "").strip()
+    if not found.isprintable():
         problem = "a reason is one line of printable characters"
         raise InvalidParameterError(f"reason: {problem}", errors=(ErrorItem("reason", problem),))
-    return told or NO_REASON
+    return found or NO_REASON
 
 
 Reason = Annotated[str, Depends(_reason)]

@@ -16,9 +16,11 @@ from tidemark.models.wire import Acknowledgement
 __all__ = ["last_acknowledgement", "list_acknowledgements", "own_bound_ms", "take_acknowledgement"]
 
 
-def take_acknowledgement(session: Session, stream_id: int, told: Acknowledgement, now_us: int) -> Receipt:
+def take_acknowledgement(
+    session: Session, stream_id: int, acknowledgement: Acknowledgement, now_us: int
+) -> Receipt:
     """Store an acknowledgement of a locked stream, once."""
-    digest = fingerprint(canonical_json(told))
+    digest = fingerprint(canonical_json(acknowledgement))
     before = session.scalars(
         select(AcknowledgementRow.received_us).where(
             AcknowledgementRow.stream_id == stream_id, AcknowledgementRow.fingerprint == digest
@@ -27,7 +29,9 @@ def take_acknowledgement(session: Session, stream_id: int, told: Acknowledgement
     if before is not None:
         return Receipt(before, duplicate=True)
     session.add(
-        AcknowledgementRow(stream_id=stream_id, received_us=now_us, fingerprint=digest, **asdict(told))
+        AcknowledgementRow(
+            stream_id=stream_id, received_us=now_us, fingerprint=digest, **asdict(acknowledgement)
+        )
     )
     return Receipt(now_us, duplicate=False)
 
@@ -62,14 +66,14 @@ def list_acknowledgements(
 
 def own_bound_ms(session: Session, stream_id: int) -> int | None:
     """Return the job's own bound in milliseconds, as it last ran with it; None when it never said."""
-    told = session.scalars(
+    found = session.scalars(
         select(AcknowledgementRow.bound_ms)
         .where(AcknowledgementRow.stream_id == stream_id, AcknowledgementRow.generation.is_(None))
         .order_by(AcknowledgementRow.applied_us.desc(), AcknowledgementRow.id.desc())
         .limit(1)
     ).one_or_none()
-    if told is not None:
-        return told
+    if found is not None:
+        return found
     return session.scalars(
         select(ReportRow.bound_ms)
         .where(ReportRow.stream_id == stream_id, ReportRow.generation.is_(None))

@@ -92,7 +92,7 @@ def answer_for(
     *,
     hold: Hold | None = None,
 ) -> Answer:
-    """Return what a job is to be told.
+    """Return what is published to a job.
 
     Args:
         policy: the stream's policy; its limits hold whatever the bound.
@@ -102,8 +102,8 @@ def answer_for(
         hold: the pin in force, which goes before all else; None for none.
     """
     if hold is not None:
-        pinned_ms, told = _pinned(policy.mode, hold)
-        return Answer(policy.mode, pinned_ms, f"pinned to {hold.to} ({hold.why}): {told}", envelope, hold.to)
+        pinned_ms, found = _pinned(policy.mode, hold)
+        return Answer(policy.mode, pinned_ms, f"pinned to {hold.to} ({hold.why}): {found}", envelope, hold.to)
     if policy.mode == "Off":
         return Answer("Off", None, OFF)
     if bound_ms is None:
@@ -241,9 +241,9 @@ def _same(before: Answer, after: Answer) -> bool:
 
 
 def _told(answer: Answer) -> dict[str, Any]:
-    told = asdict(answer)
-    del told["reason"]
-    return told
+    found = asdict(answer)
+    del found["reason"]
+    return found
 
 
 def version_of(generation: int, *, reported: bool, pin: Pin | None) -> str:

@@ -130,7 +130,7 @@ def _kept(found: Outcome, curve: Curve, bound_ms: int, a_day: int | None) -> lis
     if not point.rows:
         return [f"what a bound of {bound} would keep is not known: no need of any row is"]
     lost = f"{late:,} of {plural(point.rows, 'row')} would be late"
-    told = [
+    result = [
         f"a bound of {bound} would keep {percent_of(point.rows - late, point.rows)}: {lost}"
         + ("" if a_day is None else f", about {a_day:,} a day")
     ]
@@ -139,48 +139,48 @@ def _kept(found: Outcome, curve: Curve, bound_ms: int, a_day: int | None) -> lis
         if point.latency_wall.censored:
             at_once = curve.at(0).windows_emitted
             latency += f": {at_once - point.windows_emitted:,} of {at_once:,} would still be open"
-        told.append(latency)
+        result.append(latency)
     if found.state_rows is not None:
-        told.append(f"about {plural(found.state_rows, 'row')} of state")
-    return told
+        result.append(f"about {plural(found.state_rows, 'row')} of state")
+    return result
 
 
 def _verdict(found: Outcome, slo: Slo | None) -> list[str]:
     if slo is None:
         return ["no SLO is set to hold it against"]
     target = f"{slo.target_ppm * 100 / PPM:g} %"
-    told = []
+    result = []
     if found.meets_target is None:
-        told.append(f"there are too few rows to certify the target of {target}")
+        result.append(f"there are too few rows to certify the target of {target}")
     else:
-        told.append(f"it {'meets' if found.meets_target else 'misses'} the target of {target}")
+        result.append(f"it {'meets' if found.meets_target else 'misses'} the target of {target}")
     if found.meets_latency_cap is not None:
         cap = format_duration((slo.latency_cap_ms or 0) * 1_000)
-        told.append(f"it is {'within' if found.meets_latency_cap else 'above'} the latency cap of {cap}")
+        result.append(f"it is {'within' if found.meets_latency_cap else 'above'} the latency cap of {cap}")
     if found.meets_state_cap is not None:
         within = "within" if found.meets_state_cap else "above"
-        told.append(f"it is {within} the state cap of {plural(slo.state_cap_rows or 0, 'row')}")
-    return told
+        result.append(f"it is {within} the state cap of {plural(slo.state_cap_rows or 0, 'row')}")
+    return result
 
 
 def _notes(bound_ms: int, max_us: float | None, policy: Policy, ceiling_ms: int | None) -> list[str]:
     """Return what else has to be known; ``max_us`` is the greatest need when the bound is beyond it."""
-    told = []
+    found = []
     if max_us is not None:
         greatest = format_about(max(max_us, 0))
-        told.append(
+        found.append(
             f"no row needed more than {greatest}, so what was seen says nothing of a bound beyond that"
         )
     if ceiling_ms is not None and bound_ms > ceiling_ms:
-        told.append(
+        found.append(
             f"the job's ceiling, {format_duration(ceiling_ms * 1_000)}, would close windows before it"
         )
     max_ms = policy.max_bound_ms
     if max_ms is not None and bound_ms > max_ms:
-        told.append(f"the policy's greatest bound, {format_duration(max_ms * 1_000)}, is below it")
+        found.append(f"the policy's greatest bound, {format_duration(max_ms * 1_000)}, is below it")
     if bound_ms < policy.min_bound_ms:
-        told.append(f"the policy's least bound, {format_duration(policy.min_bound_ms * 1_000)}, is above it")
-    return told
+        found.append(f"the policy's least bound, {format_duration(policy.min_bound_ms * 1_000)}, is above it")
+    return found
 
 
 def _rounded(time_us: float | None) -> int | None:

@@ -49,6 +49,6 @@ def span_of(
     if from_us is None:
         from_us = max(to_us - DAY_US, 0)
     if from_us >= to_us:
-        told = f"the span begins at {from_us} and ends at {to_us}; it has to end after it begins"
-        raise InvalidParameterError(f"from_us: {told}", errors=(ErrorItem("from_us", told),))
+        reason = f"the span begins at {from_us} and ends at {to_us}; it has to end after it begins"
+        raise InvalidParameterError(f"from_us: {reason}", errors=(ErrorItem("from_us", reason),))
     return from_us, to_us

@@ -70,8 +70,8 @@ class Place:
     def start(self) -> str:
         """Return the command that starts the job, as far as it is ours to know."""
         confs = {"spark.tidemark.job": self.job, "spark.tidemark.controller.url": self.url}
-        told = " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in confs.items())
-        return f"spark-submit {told} ..."
+        found = " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in confs.items())
+        return f"spark-submit {found} ..."
 
     def _token(self) -> list[str]:
         if self.token_file is not None:
@@ -131,14 +131,14 @@ class _Checkup:
             f"the SLO asks for {slo['target']} of the rows at a confidence of {slo['confidence_ppm'] / PPM:g}"
         )
         rows, needed = evidence["rows"], evidence.get("rows_needed")
-        told = missing.pop("NotEnoughEvidence", None)
+        found = missing.pop("NotEnoughEvidence", None)
         if needed is not None and rows < needed:
             yield Finding(
                 f"not enough evidence: {rows:,} of {needed:,} rows", self._step("NotEnoughEvidence")
             )
             return
-        if told is not None:
-            yield Finding(told, self._step("NotEnoughEvidence"))
+        if found is not None:
+            yield Finding(found, self._step("NotEnoughEvidence"))
             return
         yield Finding(f"there is enough evidence: {plural(rows, 'row')}, and {needed or 0:,} are needed")
         recommended = self.status["recommended"]
@@ -156,9 +156,9 @@ class _Checkup:
         for kind in ("LiveWithoutCeiling", "SkewBeyondCeiling"):
             if kind in missing:
                 yield Finding(missing.pop(kind), self._step(kind))
-        told = missing.pop("BoundNotAcknowledged", None)
-        if told is not None:
-            yield Finding(told, self._step(f"BoundNotAcknowledged in {mode}"))
+        found = missing.pop("BoundNotAcknowledged", None)
+        if found is not None:
+            yield Finding(found, self._step(f"BoundNotAcknowledged in {mode}"))
         elif not {"Pinned", "Paused"} & missing.keys() and (
             (applied := self.status["applied"]) is not None and applied["generation"] is not None
         ):
@@ -169,8 +169,8 @@ class _Checkup:
             yield from self._fine_unless(missing, "CeilingNear", f"{used}, {_bound(live['ceiling_ms'])}")
 
     def _fine_unless(self, missing: dict[str, str], kind: str, fine: str) -> Iterator[Finding]:
-        told = missing.pop(kind, None)
-        yield Finding(fine) if told is None else Finding(told, self._step(kind))
+        found = missing.pop(kind, None)
+        yield Finding(fine) if found is None else Finding(found, self._step(kind))
 
     def _step(self, kind: str) -> str:
         step = STEPS.get(kind)
@@ -223,7 +223,8 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         f"let the job run, then {place.tidemark('doctor', place.job, place.stream)}"
     ),
     "ConstraintsConflict": lambda _, place: (
-        f"say which yields, or raise the cap: {place.tidemark('slo set', place.job, place.stream, '--on-conflict', '...')}"
+        "say what gives way, or raise the cap: "
+        + place.tidemark("slo set", place.job, place.stream, "--on-conflict", "...")
     ),
     "Off": lambda _, place: place.tidemark("policy set", place.job, place.stream, "--mode", "OnRestart"),
     "BoundNotAcknowledged in OnRestart": lambda _, place: (

@@ -70,7 +70,7 @@ def register(app: typer.Typer) -> None:
 def _examine(tidemark: Client, job: str, stream: str | None) -> list[tuple[str | None, Finding]]:
     """Return what is found, each with the stream that it is about; None for the job."""
     tidemark.ready()
-    names = [told.stream for told in tidemark.streams(job)] if stream is None else [stream]
+    names = [result.stream for result in tidemark.streams(job)] if stream is None else [stream]
     found: list[tuple[str | None, Finding]] = [(None, Finding(f"the controller at {tidemark.url} answers"))]
     if not names:
         start = Place.of(tidemark, job, "").start()

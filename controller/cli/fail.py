@@ -15,16 +15,16 @@ EXIT_CODE = 2
 """Exit code of a command that could not do its work for a reason in its own arguments or surroundings."""
 
 
-def fail(told: str) -> NoReturn:
+def fail(message: str) -> NoReturn:
     """End the command with one line: something in its arguments or surroundings has to be mended."""
-    _end(told, EXIT_CODE)
+    _end(message, EXIT_CODE)
 
 
-def refused(told: str) -> NoReturn:
+def refused(message: str) -> NoReturn:
     """End the command with one line: the controller refused, or did not answer."""
-    _end(told, REFUSED)
+    _end(message, REFUSED)
 
 
-def _end(told: str, code: int) -> NoReturn:
-    typer.echo(f"tidemark: {told}", err=True)
+def _end(message: str, code: int) -> NoReturn:
+    typer.echo(f"tidemark: {message}", err=True)
     raise typer.Exit(code)

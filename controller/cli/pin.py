@@ -55,12 +55,12 @@ def register(app: typer.Typer) -> None:
         """Hold a stream, a job or the whole fleet to its ceiling or to its own bound, at once."""
         with asking(url, token_file) as tidemark:
             _check_scope(job, stream, fleet=fleet)
-            told = tidemark.pin(_PIN_NAMES[to], reason, job, stream, fleet=fleet, dry_run=dry_run)
+            result = tidemark.pin(_PIN_NAMES[to], reason, job, stream, fleet=fleet, dry_run=dry_run)
         if json:
-            return as_json(told)
+            return as_json(result)
         verb = "would pin" if dry_run else "pinned"
-        typer.echo(f"{verb} {scope_text(told)} to {told.to}: {told.reason}")
-        return _show_streams(told)
+        typer.echo(f"{verb} {scope_text(result)} to {result.to}: {result.reason}")
+        return _show_streams(result)
 
     @app.command("unpin")
     def unpin(
@@ -77,12 +77,12 @@ def register(app: typer.Typer) -> None:
         """Take a pin away."""
         with asking(url, token_file) as tidemark:
             _check_scope(job, stream, fleet=fleet)
-            told = tidemark.unpin(job, stream, fleet=fleet, reason=reason, dry_run=dry_run)
+            result = tidemark.unpin(job, stream, fleet=fleet, reason=reason, dry_run=dry_run)
         if json:
-            return as_json(told)
+            return as_json(result)
         verb = "would unpin" if dry_run else "unpinned"
-        typer.echo(f"{verb} {scope_text(told)}, which was pinned to {told.to}: {told.reason}")
-        return _show_streams(told)
+        typer.echo(f"{verb} {scope_text(result)}, which was pinned to {result.to}: {result.reason}")
+        return _show_streams(result)
 
     @app.command("pins")
     def pins(
@@ -93,8 +93,8 @@ def register(app: typer.Typer) -> None:
             found = list(tidemark.pins())
         if json:
             return as_json(found, "pins")
-        for told in found:
-            typer.echo(f"{scope_text(told)}: {told.to} since {moment(told.since_us)}: {told.reason}")
+        for result in found:
+            typer.echo(f"{scope_text(result)}: {result.to} since {moment(result.since_us)}: {result.reason}")
         if not found:
             typer.echo("there are no pins")
         return None
@@ -112,17 +112,19 @@ def _check_scope(job: str | None, stream: str | None, *, fleet: bool) -> None:
         raise ValueError("give --job, --job and --stream, or --fleet for all streams of all jobs")
 
 
-def scope_text(told: PinSummary) -> str:
+def scope_text(pin_summary: PinSummary) -> str:
     """Return what a pin is set on, in words."""
-    if told.job is None:
+    if pin_summary.job is None:
         return "the whole fleet"
-    return f"job {told.job}" if told.stream is None else f"{told.job}/{told.stream}"
+    return (
+        f"job {pin_summary.job}" if pin_summary.stream is None else f"{pin_summary.job}/{pin_summary.stream}"
+    )
 
 
-def _show_streams(told: PinAnswer) -> None:
-    for stream in told.streams:
+def _show_streams(pin_answer: PinAnswer) -> None:
+    for stream in pin_answer.streams:
         typer.echo(f"  {stream.text}")
-    if told.more_streams:
-        typer.echo(f"  and {plural(told.more_streams, 'more stream')}, whose cost was not worked out")
-    if not told.streams:
+    if pin_answer.more_streams:
+        typer.echo(f"  and {plural(pin_answer.more_streams, 'more stream')}, whose cost was not worked out")
+    if not pin_answer.streams:
         typer.echo("  no stream of it is known yet")

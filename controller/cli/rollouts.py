@@ -102,8 +102,8 @@ def _register_approve(app: typer.Typer) -> None:
         """Approve a rollout; it is published as soon as nothing else holds it."""
         with asking(url, token_file) as tidemark:
             found = _find(tidemark, rollout)
-            told = tidemark.approve(found.job, found.stream, rollout, reason, dry_run=dry_run)
-        as_json(told) if json else _show("would approve" if dry_run else "approved", told)
+            result = tidemark.approve(found.job, found.stream, rollout, reason, dry_run=dry_run)
+        as_json(result) if json else _show("would approve" if dry_run else "approved", result)
 
 
 def _register_discard(app: typer.Typer) -> None:
@@ -120,8 +120,8 @@ def _register_discard(app: typer.Typer) -> None:
         """Turn down a rollout that no job was told of."""
         with asking(url, token_file) as tidemark:
             found = _find(tidemark, rollout)
-            told = tidemark.discard(found.job, found.stream, rollout, reason, dry_run=dry_run)
-        as_json(told) if json else _show("would discard" if dry_run else "discarded", told)
+            result = tidemark.discard(found.job, found.stream, rollout, reason, dry_run=dry_run)
+        as_json(result) if json else _show("would discard" if dry_run else "discarded", result)
 
 
 def _register_rollback(app: typer.Typer) -> None:
@@ -143,8 +143,8 @@ def _register_rollback(app: typer.Typer) -> None:
                 refused(
                     f"{job}/{stream} has no rollout to go back from; `tidemark rollouts --all` lists them"
                 )
-            told = tidemark.roll_back(job, stream, newest.id, reason, dry_run=dry_run)
-        as_json(told) if json else _show("would roll back" if dry_run else "rolled back", told)
+            found = tidemark.roll_back(job, stream, newest.id, reason, dry_run=dry_run)
+        as_json(found) if json else _show("would roll back" if dry_run else "rolled back", found)
 
 
 def _register_pause(app: typer.Typer) -> None:
@@ -161,9 +161,9 @@ def _register_pause(app: typer.Typer) -> None:
     ) -> None:
         """Roll nothing new for a stream; what is under way is still watched."""
         with asking(url, token_file) as tidemark:
-            told = tidemark.pause(job, stream, reason, dry_run=dry_run)
+            found = tidemark.pause(job, stream, reason, dry_run=dry_run)
         verb = "would pause" if dry_run else "paused"
-        as_json(told) if json else typer.echo(f"{verb} {job}/{stream}: nothing new is rolled: {reason}")
+        as_json(found) if json else typer.echo(f"{verb} {job}/{stream}: nothing new is rolled: {reason}")
 
     @app.command("resume")
     def resume(
@@ -178,9 +178,9 @@ def _register_pause(app: typer.Typer) -> None:
     ) -> None:
         """Take a pause back."""
         with asking(url, token_file) as tidemark:
-            told = tidemark.resume(job, stream, reason, dry_run=dry_run)
+            found = tidemark.resume(job, stream, reason, dry_run=dry_run)
         verb = "would resume" if dry_run else "resumed"
-        as_json(told) if json else typer.echo(f"{verb} {job}/{stream}: {reason}")
+        as_json(found) if json else typer.echo(f"{verb} {job}/{stream}: {reason}")
 
 
 def _states(names: Sequence[str]) -> tuple[State, ...]:
@@ -211,12 +211,14 @@ def _find(tidemark: Client, rollout: int) -> Rollout:
 
 def _change(row: Rollout) -> str:
     before, after = (
-        bound(told) if told is not None else "own" for told in (row.from_bound_ms, row.to_bound_ms)
+        bound(found) if found is not None else "own" for found in (row.from_bound_ms, row.to_bound_ms)
     )
     return f"{before} -> {after}"
 
 
-def _show(verb: str, told: Rollout) -> None:
+def _show(verb: str, rollout: Rollout) -> None:
     when = "then" if verb.startswith("would") else "now"
-    typer.echo(f"{verb} rollout {told.id} of {told.job}/{told.stream}, {_change(told)}: {when} {told.state}")
-    typer.echo(f"  {told.reason}")
+    typer.echo(
+        f"{verb} rollout {rollout.id} of {rollout.job}/{rollout.stream}, {_change(rollout)}: {when} {rollout.state}"
+    )
+    typer.echo(f"  {rollout.reason}")

@@ -150,5 +150,5 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server(address[:2], family=family)
     except OSError as error:
         # The text of an error of the system may repeat the address; that of its number does not.
-        told = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
-        fail(f"cannot listen on {host} port {port}: {told}")
+        found = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
+        fail(f"cannot listen on {host} port {port}: {found}")

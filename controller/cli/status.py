@@ -140,11 +140,11 @@ def _budget(budget: Budget) -> str:
     bad = f"{budget.bad_max:,}"
     if budget.bad_min != budget.bad_max:
         bad = f"{budget.bad_min:,} to {bad}"
-    told = f"{bad} of the {budget.allowed:,} {what} that may be lost of {budget.counted:,}"
+    reason = f"{bad} of the {budget.allowed:,} {what} that may be lost of {budget.counted:,}"
     over = f"in {duration(budget.window_ms)}"
     if budget.remaining_ppm is None:
-        return f"{told} {over}"
-    return f"{percent(budget.remaining_ppm)} left: {told} {over}"
+        return f"{reason} {over}"
+    return f"{percent(budget.remaining_ppm)} left: {reason} {over}"
 
 
 def _recommended(found: StreamStatus) -> str:

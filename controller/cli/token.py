@@ -156,8 +156,8 @@ def list_tokens(
     if as_json:
         typer.echo(json.dumps({"tokens": found}, indent=2))
         return
-    for told in found:
-        typer.echo(_line(told))
+    for result in found:
+        typer.echo(_line(result))
     if not found:
         typer.echo("there are no tokens")
 
@@ -188,16 +188,18 @@ def revoke(
     """End a token: of two that live, the one that was made first, unless --id names the other."""
     with _desk(url, token_file, database_url) as desk:
         live = _live(desk, name)
-        ended = live[0] if token_id is None else next((told for told in live if told["id"] == token_id), None)
+        ended = (
+            live[0] if token_id is None else next((found for found in live if found["id"] == token_id), None)
+        )
         if ended is None:
             raise ValueError(f"no live token of {name!r} has the number {token_id}; see tidemark token list")
-        told = desk.revoke(ended["id"])
+        found = desk.revoke(ended["id"])
     if as_json:
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(found, indent=2))
         return
-    typer.echo(f"revoked token {told['id']} of {name}")
+    typer.echo(f"revoked token {found['id']} of {name}")
     for other in live:
-        if other["id"] != told["id"]:
+        if other["id"] != found["id"]:
             typer.echo(f"token {other['id']} of {name} is still good")
 
 
@@ -220,7 +222,7 @@ def _desk(url: str, token_file: Path | None, database_url: str | None) -> Iterat
 
 
 def _live(desk: Desk, name: str) -> list[dict[str, Any]]:
-    live = [told for told in desk.every(name) if told["live"]]
+    live = [found for found in desk.every(name) if found["live"]]
     if not live:
         raise ValueError(f"there is no live token of {name!r}; see tidemark token list")
     return live
@@ -234,15 +236,17 @@ def _show_made(made: dict[str, Any], *, as_json: bool) -> None:
     typer.echo(f"token {_line(made)}; it is shown this once", err=True)
 
 
-def _line(told: dict[str, Any]) -> str:
-    if told["revoked_us"] is not None:
-        state = f"revoked {_time(told['revoked_us'])} by {told['revoked_by']}"
-    elif not told["live"]:
-        state = f"expired {_time(told['expires_us'])}"
+def _line(answer: dict[str, Any]) -> str:
+    if answer["revoked_us"] is not None:
+        state = f"revoked {_time(answer['revoked_us'])} by {answer['revoked_by']}"
+    elif not answer["live"]:
+        state = f"expired {_time(answer['expires_us'])}"
     else:
-        state = "good for ever" if told["expires_us"] is None else f"good until {_time(told['expires_us'])}"
-    used = "" if told["last_used_us"] is None else f", used {_time(told['last_used_us'])}"
-    return f"{told['id']}: {told['name']}, {told['role']} of {', '.join(told['jobs'])}, {state}{used}"
+        state = (
+            "good for ever" if answer["expires_us"] is None else f"good until {_time(answer['expires_us'])}"
+        )
+    used = "" if answer["last_used_us"] is None else f", used {_time(answer['last_used_us'])}"
+    return f"{answer['id']}: {answer['name']}, {answer['role']} of {', '.join(answer['jobs'])}, {state}{used}"
 
 
 def _time(us: int) -> str:

@@ -120,11 +120,11 @@ def trace(
         )
 
 
-def _refuse_given(told: str, options: Mapping[str, object]) -> None:
+def _refuse_given(message: str, options: Mapping[str, object]) -> None:
     """Refuse options that would have no effect: whoever gave one expects something of it."""
     given = [name for name, value in options.items() if value]
     if given:
-        raise ValueError(f"{told} {', '.join(given)}")
+        raise ValueError(f"{message} {', '.join(given)}")
 
 
 def _trace_files(

@@ -190,13 +190,13 @@ class Client:
 
     def slo(self, job: str, stream: str) -> schemas.SloAnswer | None:
         """Return the SLO of a stream; None when there is none, or nothing is known of the stream."""
-        told = self._read_or_none(stream_path(job, stream, "/slo"))
-        return None if told is None else _checked(schemas.SloAnswer, told)
+        found = self._read_or_none(stream_path(job, stream, "/slo"))
+        return None if found is None else _checked(schemas.SloAnswer, found)
 
     def policy(self, job: str, stream: str) -> schemas.PolicyAnswer | None:
         """Return the policy of a stream, the default one when none was set; None for an unknown stream."""
-        told = self._read_or_none(stream_path(job, stream, "/policy"))
-        return None if told is None else _checked(schemas.PolicyAnswer, told)
+        found = self._read_or_none(stream_path(job, stream, "/policy"))
+        return None if found is None else _checked(schemas.PolicyAnswer, found)
 
     def change_slo(
         self,
@@ -365,10 +365,10 @@ class Client:
         answer = self._asker.ask("POST", where, body=to_json_object(report), twice=True)
         return _checked(schemas.Receipt, answer.content)
 
-    def acknowledge(self, job: str, stream: str, told: Acknowledgement) -> schemas.Receipt:
+    def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> schemas.Receipt:
         """Say what a run of the job applied; again with the same content it changes nothing."""
         where = stream_path(job, stream, "/acks")
-        answer = self._asker.ask("POST", where, body=to_json_object(told), twice=True)
+        answer = self._asker.ask("POST", where, body=to_json_object(acknowledgement), twice=True)
         return _checked(schemas.Receipt, answer.content)
 
     def bound(self, job: str, stream: str) -> BoundAnswer:
@@ -422,8 +422,8 @@ class Client:
             twice: whether a post may be sent again.
         """
         answer = self._asker.ask(method, path, body=body, params=params, twice=twice)
-        told: dict[str, Any] = answer.json()
-        return told
+        found: dict[str, Any] = answer.json()
+        return found
 
     def _get(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> T:
         return _checked(kind, self._asker.ask("GET", path, params=params).content)
@@ -497,15 +497,15 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def _checked(kind: type[T], told: object) -> T:
+def _checked(kind: type[T], document: object) -> T:
     """Return an answer, from bytes or from what they hold."""
     adapter: TypeAdapter[T] = _adapter(cast("Any", kind))
     try:
         # JSON has no tuples: strictness is for requests.
-        if isinstance(told, bytes):
-            value = adapter.validate_json(told, strict=False, extra="ignore")
+        if isinstance(document, bytes):
+            value = adapter.validate_json(document, strict=False, extra="ignore")
         else:
-            value = adapter.validate_python(told, strict=False, extra="ignore")
+            value = adapter.validate_python(document, strict=False, extra="ignore")
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))

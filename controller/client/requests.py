@@ -163,23 +163,23 @@ class Asker:
             raise self._unreachable(error) from None
 
     def _unreachable(self, error: Exception | None) -> UnreachableError:
-        told = str(error) or type(error).__name__
-        return UnreachableError(f"the controller at {self.url} cannot be reached: {told}")
+        found = str(error) or type(error).__name__
+        return UnreachableError(f"the controller at {self.url} cannot be reached: {found}")
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:
-        told = _object_in(answer)
+        found = _object_in(answer)
         status = answer.status_code
         if status in _UNAUTHORISED:
             sent = "the token was refused" if self.has_token else "no token was sent, and one is wanted"
             raise TokenRefusedError(
-                f"the controller at {self.url} answers {status}: {told.get('detail') or sent}"
+                f"the controller at {self.url} answers {status}: {found.get('detail') or sent}"
             )
-        if status == httpx.codes.NOT_MODIFIED or (answer.is_success and told):
+        if status == httpx.codes.NOT_MODIFIED or (answer.is_success and found):
             return answer
-        if "detail" not in told:
+        if "detail" not in found:
             raise UnreachableError(f"what is at {self.url} answers {status}, but not as a controller does")
         refused = ChangedError if status in _CHANGED else RefusedError
-        raise refused(status, str(told.get("type", "")), str(told["detail"]))
+        raise refused(status, str(found.get("type", "")), str(found["detail"]))
 
     def _authorization(self) -> dict[str, str]:
         token = self._read_token().strip()
@@ -219,7 +219,7 @@ def _wait(state: RetryCallState) -> float:
 
 def _object_in(answer: httpx.Response) -> dict[str, Any]:
     try:
-        told = answer.json()
+        found = answer.json()
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return found if isinstance(found, dict) else {}

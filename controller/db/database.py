@@ -149,9 +149,9 @@ class Database:
                 f"database {self.name}: its schema is not one this release knows ({error}); was it made by a newer one?"
             ) from error
         except DBAPIError as error:
-            told = str(error.orig).strip().splitlines()
+            found = str(error.orig).strip().splitlines()
             raise StoreUnusableError(
-                f"database {self.name}: {told[0] if told else type(error.orig).__name__}"
+                f"database {self.name}: {found[0] if found else type(error.orig).__name__}"
             ) from error
         except SQLAlchemyError as error:
             raise StoreUnusableError(f"database {self.name}: {error}") from error

@@ -50,11 +50,11 @@ class Room:
     @property
     def needed(self) -> str:
         """What takes how much of the room, in words."""
-        told = f"{_about(self.bound_ms)} of bound"
+        reason = f"{_about(self.bound_ms)} of bound"
         if self.partition is None:
-            return told
+            return reason
         behind = f"{_about(self.skew_ms)} by which partition {self.partition!r} is behind"
-        return f"{_about(self.needed_ms)}: {told} and {behind}"
+        return f"{_about(self.needed_ms)}: {reason} and {behind}"
 
 
 def room_in(

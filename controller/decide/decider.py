@@ -254,10 +254,10 @@ def _wanted_without_data(session: Session, stream_id: int, rules: Rules, now_us:
     silent = f"no report for {format_about(progress.silent_us or 0)}"
     used_ms, report_id = in_use_bound_ms(session, horizon), horizon.newest.id
     if policy.on_no_data == "own":
-        told = f"{silent}: the job keeps its own bound, as the policy says"
-        return Wanted(None, "NoData", told, used_ms, report_id)
-    told = f"{silent}: the greatest bound is told, as the policy says"
-    return Wanted(policy.max_bound_ms, "NoData", told, used_ms, report_id)
+        reason = f"{silent}: the job keeps its own bound, as the policy says"
+        return Wanted(None, "NoData", reason, used_ms, report_id)
+    reason = f"{silent}: the greatest bound is reason, as the policy says"
+    return Wanted(policy.max_bound_ms, "NoData", reason, used_ms, report_id)
 
 
 def _store(session: Session, stream_id: int, decided: _Decided, now_us: int, share_ppm: int) -> bool:
@@ -273,7 +273,7 @@ def _store(session: Session, stream_id: int, decided: _Decided, now_us: int, sha
         return False
     before = session.get(RecommendationRow, stream_id)
     if before is None or before.bound_ms != recommendation.bound_ms:
-        told = None if before is None else json.dumps(before.bound_ms)
+        message = None if before is None else json.dumps(before.bound_ms)
         after = json.dumps(recommendation.bound_ms)
         add_event(
             session,
@@ -281,7 +281,7 @@ def _store(session: Session, stream_id: int, decided: _Decided, now_us: int, sha
             now_us,
             kind="RecommendationChanged",
             reason=recommendation.reason,
-            before=told,
+            before=message,
             after=after,
         )
     session.merge(
@@ -358,5 +358,5 @@ def _told_of(situation: Situation, bound_ms: int | None) -> str | None:
     """Return the transition to a recommended bound as JSON, None without a bound."""
     if bound_ms is None:
         return None
-    told = transition_to(situation, bound_ms * 1_000)
-    return json.dumps({**asdict(told), "completeness_ppm": told.completeness_ppm})
+    found = transition_to(situation, bound_ms * 1_000)
+    return json.dumps({**asdict(found), "completeness_ppm": found.completeness_ppm})

@@ -53,19 +53,21 @@ def check_report(report: Report, job: str, stream: str) -> None:
     )
 
 
-def check_acknowledgement(told: Acknowledgement) -> None:
+def check_acknowledgement(acknowledgement: Acknowledgement) -> None:
     """Check an acknowledgement.
 
     Raises:
-        InvalidBodyError: when it cannot be taken; every reason is told.
+        InvalidBodyError: when it cannot be taken; every reason is acknowledgement.
     """
     _refuse(
         [
-            *_times({"applied_us": told.applied_us}, MAX_TIME_US, "microseconds"),
+            *_times({"applied_us": acknowledgement.applied_us}, MAX_TIME_US, "microseconds"),
             *_times(
-                {"bound_ms": told.bound_ms, "ceiling_ms": told.ceiling_ms}, MAX_DURATION_MS, "milliseconds"
+                {"bound_ms": acknowledgement.bound_ms, "ceiling_ms": acknowledgement.ceiling_ms},
+                MAX_DURATION_MS,
+                "milliseconds",
             ),
-            *_names({"query_id": told.query_id, "run_id": told.run_id}),
+            *_names({"query_id": acknowledgement.query_id, "run_id": acknowledgement.run_id}),
         ]
     )
 

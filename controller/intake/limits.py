@@ -74,11 +74,11 @@ def check_room_for_partitions(session: Session, stream_id: int, names: Collectio
     stored = set(session.scalars(select(PartitionRow.partition).where(PartitionRow.stream_id == stream_id)))
     new = sum(name not in stored for name in names)
     if new and known + new > most:
-        told = (
+        reason = (
             f"{new:,} new partitions beside the {known:,} known are more than the {most:,} that a stream may have; is "
             "the partition column one of few values? Else raise TIDEMARK_MAX_PARTITIONS"
         )
-        raise TooManyPartitionsError(f"/partitions: {told}", errors=(ErrorItem("/partitions", told),))
+        raise TooManyPartitionsError(f"/partitions: {reason}", errors=(ErrorItem("/partitions", reason),))
 
 
 def _limits(session: Session) -> Limits:

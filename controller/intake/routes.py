@@ -71,9 +71,9 @@ async def post_report(
 
 
 async def _acknowledgement_of(body: JsonBody) -> Acknowledgement:
-    told = parse_body(_ACKNOWLEDGEMENT, body)
-    check_acknowledgement(told)
-    return told
+    found = parse_body(_ACKNOWLEDGEMENT, body)
+    check_acknowledgement(found)
+    return found
 
 
 @router.post(
@@ -86,7 +86,7 @@ async def _acknowledgement_of(body: JsonBody) -> Acknowledgement:
 )
 def post_acknowledgement(
     which: WhichStream,
-    told: Annotated[Acknowledgement, Depends(_acknowledgement_of)],
+    answer: Annotated[Acknowledgement, Depends(_acknowledgement_of)],
     service: TheService,
     response: Response,
 ) -> Receipt:
@@ -94,7 +94,7 @@ def post_acknowledgement(
     now_us = service.clock()
     with service.database.write() as session:
         stream = lock_stream(session, which.job, which.stream, now_us)
-        receipt = take_acknowledgement(session, stream.id, told, now_us)
+        receipt = take_acknowledgement(session, stream.id, answer, now_us)
         if not receipt.duplicate:
             # A job that is pinned to its ceiling is told the one that it has now.
             session.flush()

@@ -102,28 +102,30 @@ def _of_newest(batch: Newest | None) -> dict[str, float | None]:
     }
 
 
-def _of_told(told: Told | None) -> dict[str, float | None]:
-    if told is None:
+def _of_told(answer: Told | None) -> dict[str, float | None]:
+    if answer is None:
         return {"tidemark_generation": 0}
     changed = None
-    if told.bound_ms is not None and told.before_ms:
-        changed = told.bound_ms / told.before_ms - 1
+    if answer.bound_ms is not None and answer.before_ms:
+        changed = answer.bound_ms / answer.before_ms - 1
     return {
-        "tidemark_generation": told.generation,
-        "tidemark_bound_published_seconds": _seconds(told.bound_ms),
-        "tidemark_bound_published_timestamp_seconds": told.published_us / 1e6,
+        "tidemark_generation": answer.generation,
+        "tidemark_bound_published_seconds": _seconds(answer.bound_ms),
+        "tidemark_bound_published_timestamp_seconds": answer.published_us / 1e6,
         "tidemark_bound_change_ratio": changed,
     }
 
 
 def _predicted(stream: Standing) -> dict[str, float | None]:
-    told = stream.predicted
-    if told is None:
+    found = stream.predicted
+    if found is None:
         return {}
     return {
-        "tidemark_completeness_predicted_ratio": (told.rows - told.late) / told.rows if told.rows else None,
-        "tidemark_completeness_realised_ratio": _ratio(told.realised_ppm),
-        "tidemark_prediction_error_ratio": None if told.error_ppm is None else abs(told.error_ppm) / PPM,
+        "tidemark_completeness_predicted_ratio": (found.rows - found.late) / found.rows
+        if found.rows
+        else None,
+        "tidemark_completeness_realised_ratio": _ratio(found.realised_ppm),
+        "tidemark_prediction_error_ratio": None if found.error_ppm is None else abs(found.error_ppm) / PPM,
     }
 
 

@@ -116,7 +116,7 @@ def _event(pin: StandingPin | None) -> str | None:
 def _told_otherwise(session: Session) -> list[tuple[str, str]]:
     any_row = aliased(PublishedRow)
     newest = select(func.max(any_row.generation)).where(any_row.stream_id == StreamRow.id)
-    told = {
+    found = {
         (job, stream): pin
         for job, stream, pin in session.execute(
             select(StreamRow.job, StreamRow.stream, PublishedRow.pin).outerjoin(
@@ -128,8 +128,8 @@ def _told_otherwise(session: Session) -> list[tuple[str, str]]:
             )
         )
     }
-    pins = pins_in_force(session, told)
-    return sorted(name for name, pin in told.items() if pin != (pins[name].to if name in pins else None))
+    pins = pins_in_force(session, found)
+    return sorted(name for name, pin in found.items() if pin != (pins[name].to if name in pins else None))
 
 
 def _not_set(scope: PinScope) -> PinNotSetError:

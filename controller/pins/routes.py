@@ -219,12 +219,12 @@ def _answer(
 ) -> PinAnswer:
     until = time.monotonic() + (DRY_RUN_SECONDS if dry_run else COST_SECONDS)
     session.flush()
-    told: list[PinnedStream] = []
+    found: list[PinnedStream] = []
     rows = [row for row in streams_in(session, pin.scope, lock=False) if principal.sees(row.job)]
     for row in rows:
-        if told and time.monotonic() > until:
+        if found and time.monotonic() > until:
             break
-        told.append(_stream(row, cost_of(session, service.decider, row, pin.scope)))
+        found.append(_stream(row, cost_of(session, service.decider, row, pin.scope)))
     return PinAnswer(
         scope=pin.scope.kind,
         job=pin.scope.job,
@@ -232,8 +232,8 @@ def _answer(
         to=pin.to,
         reason=pin.reason,
         since_us=pin.since_us,
-        streams=told,
-        more_streams=len(rows) - len(told),
+        streams=found,
+        more_streams=len(rows) - len(found),
         dry_run=dry_run,
     )
 

@@ -15,29 +15,29 @@ __all__ = ["keep_prediction", "list_predictions", "newest_prediction", "score_pr
 
 
 def keep_prediction(
-    session: Session, stream_id: int, published: PublishedRow, told: Transition, now_us: int
+    session: Session, stream_id: int, published: PublishedRow, transition: Transition, now_us: int
 ) -> None:
     """Write down what is predicted of a published bound, once a generation."""
     session.add(
         PredictionRow(
             stream_id=stream_id,
             generation=published.generation,
-            bound_ms=told.bound_us // 1_000,
-            from_bound_ms=told.from_bound_us // 1_000,
+            bound_ms=transition.bound_us // 1_000,
+            from_bound_ms=transition.from_bound_us // 1_000,
             made_us=now_us,
-            rows=told.rows,
-            late=told.late,
-            min_ppm=told.min_ppm,
-            max_ppm=told.max_ppm,
-            latency_base_us=told.latency_base_us,
-            latency_wall_us=told.latency_wall_us,
-            stands_still_us=told.stands_still_us,
-            effective_us=told.effective_us,
-            windows_closing=told.windows_closing,
-            rows_closing=told.rows_closing,
-            state_rows=told.state_rows,
-            state_bytes=told.state_bytes,
-            text=told.text,
+            rows=transition.rows,
+            late=transition.late,
+            min_ppm=transition.min_ppm,
+            max_ppm=transition.max_ppm,
+            latency_base_us=transition.latency_base_us,
+            latency_wall_us=transition.latency_wall_us,
+            stands_still_us=transition.stands_still_us,
+            effective_us=transition.effective_us,
+            windows_closing=transition.windows_closing,
+            rows_closing=transition.rows_closing,
+            state_rows=transition.state_rows,
+            state_bytes=transition.state_bytes,
+            text=transition.text,
         )
     )
 
@@ -83,7 +83,7 @@ def score_predictions(session: Session, newest: ReportRow, horizon_ms: int, now_
     ).one()
     if since_us is None:
         return
-    told = session.execute(
+    result = session.execute(
         select(func.sum(ReportRow.pairs), func.sum(ReportRow.late_min), func.sum(ReportRow.late_max)).where(
             *under,
             _above(ReportRow.late_watermark_ms, restored_ms),
@@ -91,7 +91,7 @@ def score_predictions(session: Session, newest: ReportRow, horizon_ms: int, now_
         )
     ).one()
     # PostgreSQL sums to an exact decimal, and nothing to null.
-    judged = Judged(*(int(number or 0) for number in told))
+    judged = Judged(*(int(number or 0) for number in result))
     prediction.became_effective_us = since_us
     prediction.judged_rows = judged.rows
     prediction.judged_late_min = judged.late_min

@@ -164,10 +164,12 @@ def confirm(session: Session, stream_id: int, lease: Lease) -> None:
         .with_for_update(read=True)
     ).one_or_none()
     if found is None or found.holder is None or found.fencing != lease.fencing:
-        told = "was given back" if found is None or found.holder is None else f"is at number {found.fencing}"
+        reason = (
+            "was given back" if found is None or found.holder is None else f"is at number {found.fencing}"
+        )
         raise LeaseLostError(
             f"stream {stream_id} is not decided here any more: this process held shard {lease.shard} under number "
-            f"{lease.fencing}, and the shard {told}; its present holder decides it"
+            f"{lease.fencing}, and the shard {reason}; its present holder decides it"
         )
     session.execute(
         update(RecommendationRow)

@@ -94,11 +94,11 @@ def roll_back(
     if row.state == "RolledBack":
         return row
     rules = _checked(session, row, "rollback", share_ppm)
-    told = last_published(session, stream_id, pinned=False)
-    if told is None or told.generation != row.generation:
-        now = "nothing" if told is None else f"generation {told.generation}"
+    found = last_published(session, stream_id, pinned=False)
+    if found is None or found.generation != row.generation:
+        now = "nothing" if found is None else f"generation {found.generation}"
         raise RolloutStateError(
-            f"rollout {row.id} is told no more: jobs are told {now}; roll back the newest rollout, or set the policy"
+            f"rollout {row.id} is told no more: jobs are found {now}; roll back the newest rollout, or set the policy"
         )
     apply_move(session, row, Move("RolledBack", f"rolled back: {reason}", failure="ByHand"), rules, now_us)
     return row

@@ -87,10 +87,10 @@ def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lo
     if row.state == "Verified":
         return Facts(policy=policy, slo=slo, pinned=pinned, at_risk=_at_risk(row))
     newest = _newest(session, row.stream_id)
-    told = _last_acknowledged_us(session, row.stream_id)
+    result = _last_acknowledged_us(session, row.stream_id)
     heard = None if newest is None else newest_state(session, newest).live
     last_contact_us = None if heard is None else heard.last_contact_us
-    known = [at_us for at_us in (told, None if newest is None else newest.received_us) if at_us is not None]
+    known = [at_us for at_us in (result, None if newest is None else newest.received_us) if at_us is not None]
     if row.state in CANDIDATE:
         since_us = now_us - max(policy.cooldown_ms * 1_000, DAY_US)
         narrows = row.direction == "Narrow" and not row.first
@@ -102,7 +102,7 @@ def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lo
             slo=slo,
             pinned=pinned,
             last_contact_us=max(known, default=None),
-            unanswered_us=unanswered_us(session, row.stream_id, max(told or 0, last_contact_us or 0)),
+            unanswered_us=unanswered_us(session, row.stream_id, max(result or 0, last_contact_us or 0)),
             failures=failures_of(
                 session, row.stream_id, rules.slo.generation, rules.policy.generation, now_us
             ),
@@ -308,20 +308,22 @@ def _since(
 
 def _acknowledged_us(session: Session, row: RolloutRow) -> int | None:
     """Return when it was first known that the job has what a rollout tells; by an acknowledgement or a report."""
-    told, ran = AcknowledgementRow, ReportRow
+    result, ran = AcknowledgementRow, ReportRow
     since_us = row.published_us or 0
-    acknowledged: ColumnElement[bool] = told.generation == row.generation
+    acknowledged: ColumnElement[bool] = result.generation == row.generation
     reported: ColumnElement[bool] = ran.generation == row.generation
     if row.to_bound_ms is None:
-        acknowledged = told.generation.is_(None) & (told.received_us >= since_us)
+        acknowledged = result.generation.is_(None) & (result.received_us >= since_us)
         reported = ran.generation.is_(None) & (ran.seen_us >= since_us)
     elif row.mode != "Live":
         # The same bound may have another generation by now; in Live the bound says nothing of the envelope.
         same = (
-            told.generation.is_not(None) & (told.bound_ms == row.to_bound_ms) & (told.received_us >= since_us)
+            result.generation.is_not(None)
+            & (result.bound_ms == row.to_bound_ms)
+            & (result.received_us >= since_us)
         )
         acknowledged = or_(acknowledged, same)
-    of_told = select(func.min(told.received_us)).where(told.stream_id == row.stream_id, acknowledged)
+    of_told = select(func.min(result.received_us)).where(result.stream_id == row.stream_id, acknowledged)
     of_ran = select(func.min(ran.received_us)).where(ran.stream_id == row.stream_id, reported)
     found: list[int | None] = [session.scalars(of_told).one(), session.scalars(of_ran).one()]
     return min((at_us for at_us in found if at_us is not None), default=None)

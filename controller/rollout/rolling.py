@@ -149,8 +149,8 @@ def republish_under(
 
 def _standing(session: Session, stream_id: int, policy: Policy, slo: Spec[Slo] | None, now_us: int) -> Answer:
     """Return what jobs are to be told without a pin and without a new rollout."""
-    told = last_published(session, stream_id, pinned=False)
-    held = None if told is None else answer_of(told)
+    found = last_published(session, stream_id, pinned=False)
+    held = None if found is None else answer_of(found)
     envelope = _envelope(session, stream_id, policy, slo, held=held, now_us=now_us)
     if held is not None and held.mode != "Off" and held.bound_ms is not None:
         return answer_for(policy, held.bound_ms, held.reason, envelope)
@@ -275,7 +275,7 @@ def propose(session: Session, stream_id: int, rules: Rules, wanted: Wanted | Non
         session: the session.
         stream_id: the stream.
         rules: what holds for it.
-        wanted: what it should be told; None to keep what it is told.
+        wanted: what it should be reason; None to keep what it is reason.
         now_us: the wall time in microseconds.
     """
     policy = rules.policy.value
@@ -289,12 +289,12 @@ def propose(session: Session, stream_id: int, rules: Rules, wanted: Wanted | Non
         own_ms = wanted.in_use_bound_ms
     if wanted is None or _limited(policy, wanted) in _same_as(standing, wanted, own_ms):
         if row is not None and row.state in CANDIDATE:
-            told = (
+            reason = (
                 "no change is recommended any more"
                 if wanted is not None
                 else "nothing is recommended any more"
             )
-            _end(session, row, "Superseded", told, now_us)
+            _end(session, row, "Superseded", reason, now_us)
         return
     candidate = _candidate(rules, wanted, standing, row, now_us, own_ms=own_ms)
     candidate.stream_id = stream_id

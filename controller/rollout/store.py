@@ -90,15 +90,15 @@ def newest_rollout(session: Session, stream_id: int) -> RolloutRow | None:
 
 def standing_rollout(session: Session, stream_id: int) -> RolloutRow | None:
     """Return the verified rollout that jobs are told of now, but for a pin; None when they are told anything else."""
-    told = last_published(session, stream_id, pinned=False)
-    if told is None:
+    found = last_published(session, stream_id, pinned=False)
+    if found is None:
         return None
     return session.scalars(
         select(RolloutRow)
         .where(
             RolloutRow.stream_id == stream_id,
             RolloutRow.state == "Verified",
-            RolloutRow.generation == told.generation,
+            RolloutRow.generation == found.generation,
         )
         .order_by(RolloutRow.id.desc())
         .limit(1)
@@ -106,12 +106,12 @@ def standing_rollout(session: Session, stream_id: int) -> RolloutRow | None:
 
 
 def missed_rollout(session: Session, stream_id: int) -> RolloutRow | None:
-    """Return the rollout that missed its target after it was verified, as long as what jobs are told is its doing."""
-    told = last_published(session, stream_id, pinned=False)
-    if told is None:
+    """Return the rollout that missed its target after it was verified, while its bound is the published one."""
+    found = last_published(session, stream_id, pinned=False)
+    if found is None:
         return None
-    stands = and_(RolloutRow.state == "Verified", RolloutRow.generation == told.generation)
-    undone = and_(RolloutRow.state == "RolledBack", RolloutRow.id == told.rollout_id)
+    stands = and_(RolloutRow.state == "Verified", RolloutRow.generation == found.generation)
+    undone = and_(RolloutRow.state == "RolledBack", RolloutRow.id == found.rollout_id)
     return session.scalars(
         select(RolloutRow)
         .where(RolloutRow.stream_id == stream_id, RolloutRow.missed_us.is_not(None), or_(stands, undone))

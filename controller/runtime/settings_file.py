@@ -101,13 +101,13 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _problem(error: ValidationError, sources: Mapping[str, Source], path: Path | None) -> str:
-    told = error.errors()[0]
-    detail = told["msg"].removeprefix("Value error, ")
-    if not told["loc"]:
+    found = error.errors()[0]
+    detail = found["msg"].removeprefix("Value error, ")
+    if not found["loc"]:
         return detail
-    name = str(told["loc"][0])
+    name = str(found["loc"][0])
     where = f"settings file {path}: {name}" if sources.get(name) == "file" else _PREFIX + name.upper()
-    value = MASK if name in SECRETS else repr(told["input"])
+    value = MASK if name in SECRETS else repr(found["input"])
     return f"{where} is {value}: {detail}"
 
 

@@ -30,10 +30,10 @@ SLICE = "1m"
 
 def openslo_documents(slos: Iterable[tuple[str, str, SloAnswer]]) -> Iterator[dict[str, Any]]:
     """Return a Service for each job, and an SLI and an SLO for each stream, given as job, stream and SLO."""
-    told: set[str] = set()
+    found: set[str] = set()
     for job, stream, slo in slos:
-        if job not in told:
-            told.add(job)
+        if job not in found:
+            found.add(job)
             yield _document("Service", _name(job), job, {"description": f"Spark job {job}"[:1_050]})
         yield _document("SLI", _name(job, stream), f"{job}/{stream}", _indicator(job, stream))
         yield _document("SLO", _name(job, stream), f"{job}/{stream}", _objective(job, stream, slo))
@@ -76,7 +76,7 @@ def _source(query: str) -> dict[str, Any]:
 
 def _objective(job: str, stream: str, slo: SloAnswer) -> dict[str, Any]:
     objective: dict[str, Any] = {"displayName": "completeness", "target": float(Decimal(slo.target))}
-    told = "Share of the rows that are admitted before their window closes."
+    reason = "Share of the rows that are admitted before their window closes."
     method = "Occurrences"
     if slo.objective == "timeslices":
         method = "Timeslices"
@@ -87,11 +87,11 @@ def _objective(job: str, stream: str, slo: SloAnswer) -> dict[str, Any]:
             "timeSliceTarget": float(Decimal(slo.target)),
             "timeSliceWindow": SLICE,
         }
-        told = (
+        reason = (
             "Share of the windows that keep the target's share of their rows; a slice is a window of the job."
         )
     return {
-        "description": told,
+        "description": reason,
         "service": _name(job),
         "indicatorRef": _name(job, stream),
         "timeWindow": [{"duration": _duration(slo.window_ms), "isRolling": True}],

@@ -104,8 +104,8 @@ async def _policy_of(body: JsonBody) -> Policy:
     policy = parse_body(_POLICY, body)
     for name in ("min_bound_ms", "max_bound_ms"):
         if (getattr(policy, name) or 0) > MAX_DURATION_MS:
-            told = f"it is above the {MAX_DURATION_MS} milliseconds that can be worked with"
-            raise InvalidBodyError(f"/{name}: {told}", errors=(ErrorItem(f"/{name}", told),))
+            reason = f"it is above the {MAX_DURATION_MS} milliseconds that can be worked with"
+            raise InvalidBodyError(f"/{name}: {reason}", errors=(ErrorItem(f"/{name}", reason),))
     return policy
 
 
@@ -169,8 +169,8 @@ def _check_ceiling(session: Session, stream_id: int, now_us: int) -> None:
     if room is None:
         return
     if room.ceiling_ms is None:
-        told = f"{NO_CEILING}: give it one (on a new checkpoint), start the job and set mode Live then"
-        raise _refused(told)
+        reason = f"{NO_CEILING}: give it one (on a new checkpoint), start the job and set mode Live then"
+        raise _refused(reason)
     if room.too_low:
         ceiling = format_duration(room.ceiling_ms * 1_000)
         raise _refused(
@@ -179,5 +179,5 @@ def _check_ceiling(session: Session, stream_id: int, now_us: int) -> None:
         )
 
 
-def _refused(told: str) -> LiveRefusedError:
-    return LiveRefusedError(f"/mode: {told}", errors=(ErrorItem("/mode", told),))
+def _refused(message: str) -> LiveRefusedError:
+    return LiveRefusedError(f"/mode: {message}", errors=(ErrorItem("/mode", message),))

@@ -116,7 +116,8 @@ def get_policy(session: Session, stream_id: int) -> Spec[Policy]:
         evidence_ms=row.evidence_ms,
         evidence_windows=row.evidence_windows,
         freeze_windows=tuple(
-            FreezeWindow(**{**told, "days": tuple(told["days"])}) for told in json.loads(row.freeze_windows)
+            FreezeWindow(**{**found, "days": tuple(found["days"])})
+            for found in json.loads(row.freeze_windows)
         ),
         paused=row.paused,
         on_no_data=cast("OnNoData", row.on_no_data),

@@ -139,8 +139,8 @@ def _expected(stream: StreamRow) -> Iterator[Condition]:
 def _pinned(seen: Seen) -> Iterator[Condition]:
     if seen.pin is not None:
         held = "its own bound" if seen.pin.to == "Off" else "its ceiling alone"
-        told = [f"the job is held to {held} {seen.pin.why}", *_not_taken_up(seen)]
-        yield Condition(type="Pinned", detail="; ".join(told))
+        found = [f"the job is held to {held} {seen.pin.why}", *_not_taken_up(seen)]
+        yield Condition(type="Pinned", detail="; ".join(found))
 
 
 def _specified(slo: Spec[Slo] | None) -> Iterator[Condition]:
@@ -173,9 +173,9 @@ def _observed(known: Facts | None) -> Iterator[Condition]:
 
 def _silent(seen: Seen) -> Iterator[Condition]:
     if not seen.paused:
-        for told in _no_report(seen.progress):
+        for found in _no_report(seen.progress):
             detail = (
-                f"{told}: the recommendation is held and nothing is narrowed; is the job running? "
+                f"{found}: the recommendation is held and nothing is narrowed; is the job running? "
                 "If it ended on purpose, pause the stream"
             )
             yield Condition(type="NoRecentReport", detail=detail)
@@ -219,10 +219,10 @@ def _skewed(skewed: Sequence[Skewed]) -> Iterator[Condition]:
 def _named(partitions: Sequence[str]) -> str:
     if not partitions:
         return "partitions that are not known any more"
-    told = ", ".join(map(repr, partitions[:NAMES_SHOWN]))
+    found = ", ".join(map(repr, partitions[:NAMES_SHOWN]))
     more = len(partitions) - NAMES_SHOWN
     which = "partition" if len(partitions) == 1 else "partitions"
-    return f"{which} {told}" + (f" and {more:,} more" if more > 0 else "")
+    return f"{which} {found}" + (f" and {more:,} more" if more > 0 else "")
 
 
 def _decided(recommendation: RecommendationRow | None) -> Iterator[Condition]:
@@ -240,8 +240,8 @@ def _decided(recommendation: RecommendationRow | None) -> Iterator[Condition]:
 def _rolled(seen: Seen) -> Iterator[Condition]:
     # What somebody decided is not news: it is told with the pin or the pause.
     if seen.pin is None and not seen.paused:
-        for told in _not_taken_up(seen):
-            yield Condition(type="BoundNotAcknowledged", detail=told)
+        for found in _not_taken_up(seen):
+            yield Condition(type="BoundNotAcknowledged", detail=found)
 
 
 def _not_taken_up(seen: Seen) -> Iterator[str]:
@@ -277,12 +277,12 @@ def _taken_up(published: PublishedRow, seen: Seen) -> bool:
 
 def _paused(seen: Seen) -> Iterator[Condition]:
     if seen.paused:
-        told = [
+        found = [
             f"nothing new is rolled: {seen.paused_why or 'the policy is set to paused'}",
             *_no_report(seen.progress),
             *(_not_taken_up(seen) if seen.pin is None else ()),
         ]
-        yield Condition(type="Paused", detail="; ".join(told))
+        yield Condition(type="Paused", detail="; ".join(found))
 
 
 def _missed(missed: RolloutRow | None) -> Iterator[Condition]:
@@ -293,13 +293,13 @@ def _missed(missed: RolloutRow | None) -> Iterator[Condition]:
 def _rolling(rollout: RolloutRow | None) -> Iterator[Condition]:
     if rollout is None:
         return
-    told = f"rollout {rollout_text(rollout.id, cast('State', rollout.state), rollout.reason)}"
+    reason = f"rollout {rollout_text(rollout.id, cast('State', rollout.state), rollout.reason)}"
     if rollout.state in UNDER_WAY:
-        yield Condition(type="Rolling", detail=told)
+        yield Condition(type="Rolling", detail=reason)
     elif rollout.state in CANDIDATE:
-        yield Condition(type="RolloutHeld", detail=told)
+        yield Condition(type="RolloutHeld", detail=reason)
     elif rollout.state == "RolledBack" and rollout.missed_us is None:
-        yield Condition(type="RolledBack", detail=told)
+        yield Condition(type="RolledBack", detail=reason)
 
 
 def _ceiling(seen: Seen) -> Iterator[Condition]:

@@ -108,8 +108,8 @@ def _kept(live: LiveState) -> KeptLive:
 
 def live_of(text: str) -> KeptLive:
     """Return what was kept as JSON."""
-    told = json.loads(text)
-    return KeptLive(**{**told, "behind": tuple(told["behind"]), "idle": tuple(told["idle"])})
+    found = json.loads(text)
+    return KeptLive(**{**found, "behind": tuple(found["behind"]), "idle": tuple(found["idle"])})
 
 
 def working_bound_ms(session: Session, newest: ReportRow) -> int:

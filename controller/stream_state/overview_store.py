@@ -154,7 +154,7 @@ def write_snapshots(session: Session, stream_id: int, snapshot: StreamSnapshot, 
             continue
         _tell(session, row, found, now_us)
         effect = found.effect
-        told = {
+        result = {
             "state": found.state,
             "skewed": found.skewed,
             "skewed_us": (row.skewed_us or now_us) if found.skewed else None,
@@ -163,7 +163,7 @@ def write_snapshots(session: Session, stream_id: int, snapshot: StreamSnapshot, 
             "without_bound_ms": None if effect is None else effect.without_ms,
             "costs_ms": None if effect is None else effect.costs_ms,
         }
-        for name, value in told.items():
+        for name, value in result.items():
             # A row that stays the same is not written.
             if getattr(row, name) != value:
                 setattr(row, name, value)

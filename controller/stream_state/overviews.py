@@ -155,8 +155,8 @@ class Overviews:
         horizon = horizon_of(session, stream_id, DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms)
         if horizon is None:
             known = Known(slo, None, None, UNKNOWN_PROGRESS, NewestState())
-            told = conditions_now(session, stream, known, ())
-            return _Snapshot(_overview(stream_id, now_us, told), None)
+            found = conditions_now(session, stream, known, ())
+            return _Snapshot(_overview(stream_id, now_us, found), None)
         newest = horizon.newest
         progress, state = progress_in(session, horizon, now_us), newest_state(session, newest)
         snapshot = take_snapshot(
@@ -168,8 +168,8 @@ class Overviews:
             rule=self.rule,
         )
         known = Known(slo, horizon, facts(session, horizon), progress, state)
-        told = conditions_now(session, stream, known, _skewed(snapshot))
-        overview = _overview(stream_id, now_us, told)
+        found = conditions_now(session, stream, known, _skewed(snapshot))
+        overview = _overview(stream_id, now_us, found)
         recent = recent_in(session, horizon)
         worst = snapshot.worst
         present = [partition for partition in snapshot.partitions.values() if partition.state != "Gone"]

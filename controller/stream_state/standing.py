@@ -194,17 +194,17 @@ class Standing:
 
     @property
     def adopted(self) -> bool | None:
-        """Whether the job does what it is told, as far as it said; None when it is told nothing."""
-        told = self.told
-        if told is None or (told.bound_ms is None and told.mode != "Live"):
+        """Whether the job applies what is published to it, as far as it said; None when nothing is published."""
+        found = self.told
+        if found is None or (found.bound_ms is None and found.mode != "Live"):
             return None
         last_contact_us = None if self.live is None else self.live.last_contact_us
         return has_taken_up(
             Said(self.applied_generation, self.applied_bound_ms, self.applied_mode, last_contact_us),
-            generation=told.generation,
-            mode=told.mode,
-            bound_ms=told.bound_ms,
-            published_us=told.published_us,
+            generation=found.generation,
+            mode=found.mode,
+            bound_ms=found.bound_ms,
+            published_us=found.published_us,
         )
 
 
@@ -220,7 +220,7 @@ def standings(session: Session) -> list[Standing]:
         ).all()
     )
     future = future_rows_by_stream(session)
-    told, applied, live = _told(session), _applied(session), _live(session)
+    result, applied, live = _told(session), _applied(session), _live(session)
     rollouts, predictions, needs = _rollouts(session), _predictions(session), _needs(session)
     found = []
     for row in session.execute(
@@ -261,7 +261,7 @@ def standings(session: Session) -> list[Standing]:
                 newest=batch,
                 live=None if batch is None or said is None or said[0] != batch.report_id else said[1],
                 wish=None if wish is None else _wish(wish),
-                told=told.get(stream.id),
+                told=result.get(stream.id),
                 applied_bound_ms=None if acknowledged is None else acknowledged.bound_ms,
                 applied_generation=None if acknowledged is None else acknowledged.generation,
                 applied_mode=None if acknowledged is None else acknowledged.mode,

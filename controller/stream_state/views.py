@@ -268,10 +268,10 @@ def published_answer(answer: BoundAnswer) -> schemas.Published:
 def recommended_answer(
     session: Session, row: RecommendationRow | None, published: PublishedRow | None
 ) -> schemas.Recommended | None:
-    """Return a recommendation as it is answered; ``published`` is what the job is told."""
+    """Return a recommendation as it is answered; ``published`` is what is published to the job."""
     if row is None:
         return None
-    told = (
+    found = (
         published is not None
         and published.mode != "Off"
         and published.pin is None
@@ -280,7 +280,7 @@ def recommended_answer(
     return schemas.Recommended(
         bound_ms=row.bound_ms,
         generation=published.generation
-        if told and published is not None and row.bound_ms is not None
+        if found and published is not None and row.bound_ms is not None
         else None,
         decided_us=row.decided_us,
         current=is_current(session, row),
@@ -294,13 +294,13 @@ def transition_answer(row: RecommendationRow | None) -> schemas.Transition | Non
     """Return what taking up a recommendation will do."""
     if row is None or row.transition is None:
         return None
-    told = json.loads(row.transition)
-    if "latency_unknown" not in told:
+    found = json.loads(row.transition)
+    if "latency_unknown" not in found:
         # An earlier release told what was measured and what was not as one.
-        told |= {"latency_wall_us": None, "latency_at_least_us": None, "latency_unknown": "NoWindows"}
+        found |= {"latency_wall_us": None, "latency_at_least_us": None, "latency_unknown": "NoWindows"}
     for name in ("from_bound", "bound", "stands_still", "latency_base", "latency_wall", "latency_at_least"):
-        told[f"{name}_ms"] = milliseconds(told.pop(f"{name}_us"))
-    return schemas.Transition(**told)
+        found[f"{name}_ms"] = milliseconds(found.pop(f"{name}_us"))
+    return schemas.Transition(**found)
 
 
 def latency_answer(point: CurvePoint) -> Latencies:
@@ -409,16 +409,16 @@ def _completeness(session: Session, horizon: Horizon | None, known: Facts | None
             exact=False,
             provisional=True,
         )
-    told = known.completeness
-    every = told.rows + told.unjudged_rows
+    found = known.completeness
+    every = found.rows + found.unjudged_rows
     return schemas.Completeness(
-        rows=told.rows,
-        late_min=told.late_min,
-        late_max=told.late_max,
-        unjudged_rows=told.unjudged_rows,
-        missing_batches=told.missing_batches,
-        min_ppm=share_ppm(told.rows - told.late_max, every),
-        max_ppm=share_ppm(every - told.late_min, every),
-        exact=told.exact,
+        rows=found.rows,
+        late_min=found.late_min,
+        late_max=found.late_max,
+        unjudged_rows=found.unjudged_rows,
+        missing_batches=found.missing_batches,
+        min_ppm=share_ppm(found.rows - found.late_max, every),
+        max_ppm=share_ppm(every - found.late_min, every),
+        exact=found.exact,
         provisional=open_keys(session, horizon.newest),
     )

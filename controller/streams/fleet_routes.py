@@ -65,7 +65,7 @@ def list_all(
         streams = [_stream(row, pins.get((row.stream.job, row.stream.stream))) for row in page]
     return schemas.FleetPage(
         streams=streams,
-        totals=_totals(principal, [told for told in worst if job is None or told[0] == job]),
+        totals=_totals(principal, [found for found in worst if job is None or found[0] == job]),
         next_cursor=_cursor(page[-1]) if len(rows) > limit else None,
     )
 
@@ -80,8 +80,8 @@ def _position(cursor: str | None) -> tuple[int | None, str, str] | None:
     except ValueError:
         remaining = 2**63
     if remaining is not None and abs(remaining) >= 2**63:
-        told = "this is not a cursor of this list; leave it out to begin at the first page"
-        raise InvalidParameterError(f"cursor: {told}", errors=(ErrorItem("cursor", told),))
+        reason = "this is not a cursor of this list; leave it out to begin at the first page"
+        raise InvalidParameterError(f"cursor: {reason}", errors=(ErrorItem("cursor", reason),))
     return remaining, job, stream
 
 

@@ -91,7 +91,7 @@ def _summary(
     for row in rows:
         status = stream_status(session, row, now_us)
         modes[status.mode] += 1
-        found += [schemas.JobCondition(stream=row.stream, **dict(told)) for told in status.conditions]
+        found += [schemas.JobCondition(stream=row.stream, **dict(result)) for result in status.conditions]
     found.sort(key=lambda condition: (WORST_FIRST.index(condition.type), condition.stream))
     summary = schemas.JobSummary(
         job=job,

@@ -230,8 +230,8 @@ class FastPolicy:
             return by_bound
         lag_us = self._partitions.last_us - self._partitions.stream_base_us
         if lag_us > self._ceiling_us:
-            told = f"{by_bound[1]}: rows come {format_about(lag_us)} after their time, so this is a replay"
-            return by_bound_us, told
+            reason = f"{by_bound[1]}: rows come {format_about(lag_us)} after their time, so this is a replay"
+            return by_bound_us, reason
         decided_us = max(self._last_us, now_us - self._trigger_us)
         decision = self._policy.decide(decided_us, decided_us + 2 * self._trigger_us)
         if decision.watermark_us is None:
@@ -244,21 +244,21 @@ class FastPolicy:
         if order.max_bound_us is not None:
             floor_us = activity.base_us - order.max_bound_us
             if watermark_us < floor_us:
-                told = f"at most {format_duration(order.max_bound_us)} behind, the greatest bound allowed"
-                watermark_us, reason = floor_us, f"{told} ({reason})"
+                message = f"at most {format_duration(order.max_bound_us)} behind, the greatest bound allowed"
+                watermark_us, reason = floor_us, f"{message} ({reason})"
         if order.min_bound_us is not None:
             limit_us = activity.base_us - order.min_bound_us
             if watermark_us > limit_us:
-                told = f"at least {format_duration(order.min_bound_us)} behind, the least bound allowed"
-                watermark_us, reason = limit_us, f"{told} ({reason})"
+                message = f"at least {format_duration(order.min_bound_us)} behind, the least bound allowed"
+                watermark_us, reason = limit_us, f"{message} ({reason})"
         if activity.behind_us is not None:
             limit_us = activity.behind_us - order.bound_us
             if watermark_us > limit_us:
                 verb = "has" if len(activity.behind) == 1 else "have"
-                told = f"{plural(len(activity.behind), 'partition')} {verb} rows that are not read yet"
+                message = f"{plural(len(activity.behind), 'partition')} {verb} rows that are not read yet"
                 watermark_us, reason = (
                     limit_us,
-                    f"{told}: {format_duration(order.bound_us)} behind them ({reason})",
+                    f"{message}: {format_duration(order.bound_us)} behind them ({reason})",
                 )
         return watermark_us, reason
 

@@ -140,8 +140,8 @@ class Tidemark:
         if cap_us is None:
             return ()
         cap = f"nothing waits longer than the cap of {format_about(cap_us)}"
-        told = f"{cap}: completeness yields" if self._capped else f"{cap}, and nothing has to"
-        return (Step("latency cap", None, told),)
+        reason = f"{cap}: completeness yields" if self._capped else f"{cap}, and nothing has to"
+        return (Step("latency cap", None, reason),)
 
     @property
     def _operator_reach_us(self) -> int:

@@ -59,8 +59,8 @@ def _holding(rollout: Rollout, facts: Facts, now_us: int) -> Iterator[Move]:
     yield from _not_listening(facts, now_us)
     failed = next((failure for failure in facts.failures if _fails(failure, rollout, now_us)), None)
     if failed is not None:
-        told = f"held: {failed.why}; it is not tried again before {when(failed.until_us)} or another SLO or policy"
-        yield Move("Recommended", told, "FailedBefore")
+        reason = f"held: {failed.why}; it is not tried again before {when(failed.until_us)} or another SLO or policy"
+        yield Move("Recommended", reason, "FailedBefore")
     if rollout.direction == "Widen":
         return
     yield from _too_soon(facts)
@@ -79,22 +79,22 @@ def _not_listening(facts: Facts, now_us: int) -> Iterator[Move]:
             "Recommended", f"held: {silent}, and a job that does not listen is not rolled", "NotListening"
         )
     elif facts.unanswered_us is not None and now_us - facts.unanswered_us > LISTENING_MS * 1_000:
-        told = (
+        reason = (
             f"held: what was published {when(facts.unanswered_us)} is not acknowledged, "
             "and a job that does not answer is not rolled"
         )
-        yield Move("Recommended", told, "NotListening")
+        yield Move("Recommended", reason, "NotListening")
 
 
 def _too_soon(facts: Facts) -> Iterator[Move]:
     evidence = facts.evidence
     if evidence is None or evidence.covered_us >= evidence.needed_us:
         return
-    told = (
+    reason = (
         f"held: a first narrowing needs {format_about(evidence.needed_us)} of evidence{evidence.why}, "
         f"and reports cover {format_about(evidence.covered_us)}; enough {when(evidence.reached_us)} at the earliest"
     )
-    yield Move("Recommended", told, "Evidence")
+    yield Move("Recommended", reason, "Evidence")
 
 
 def _slowed(facts: Facts, now_us: int) -> Iterator[Move]:
@@ -110,14 +110,14 @@ def _slowed(facts: Facts, now_us: int) -> Iterator[Move]:
     within = [at_us for at_us in facts.narrowed_us if at_us > now_us - DAY_US]
     if most is not None and len(within) >= most:
         free_us = within[-most] + DAY_US
-        told = f"held: it was narrowed {len(within)} times within 24 hours, {most} are allowed; until {when(free_us)}"
-        yield Move("Recommended", told, "RateLimit")
+        message = f"held: narrowed {len(within)} times in 24 hours, {most} are allowed; until {when(free_us)}"
+        yield Move("Recommended", message, "RateLimit")
     if facts.fleet_narrowing >= facts.fleet_max:
-        told = (
+        message = (
             f"held: {facts.fleet_narrowing} other streams are being narrowed, "
             f"and at most {facts.fleet_max} may be at once"
         )
-        yield Move("Recommended", told, "FleetShare")
+        yield Move("Recommended", message, "FleetShare")
 
 
 def _fails(failure: Failure, rollout: Rollout, now_us: int) -> bool:

@@ -68,12 +68,12 @@ def judge_on(rollout: Rollout, facts: Facts) -> Move | None:
         # Not before the share itself is back: what is only no longer certain would be said again and again.
         return _verdict(rollout, facts) if rollout.missed and _keeps(facts) else None
     if rollout.direction == "Narrow":
-        told = f"after it was verified, {lost}; what jobs were told before is back"
-        return Move("RolledBack", told, failure="Completeness")
+        reason = f"after it was verified, {lost}; what jobs were told before is back"
+        return Move("RolledBack", reason, failure="Completeness")
     if rollout.missed:
         return None
-    told = f"after it was verified, {lost}; it stays: a narrower bound would lose more"
-    return Move("Verified", told, failure="Completeness")
+    reason = f"after it was verified, {lost}; it stays: a narrower bound would lose more"
+    return Move("Verified", reason, failure="Completeness")
 
 
 def _keeps(facts: Facts) -> bool:
@@ -85,19 +85,19 @@ def _keeps(facts: Facts) -> bool:
 def _verdict(rollout: Rollout, facts: Facts) -> Move:
     at_risk = facts.at_risk
     admitted = percent_of(at_risk.rows - at_risk.late_min, at_risk.rows)
-    told = f"{admitted} of {at_risk.rows:,} rows at risk were admitted{_against(rollout, facts)}"
-    return Move("Verified", told)
+    reason = f"{admitted} of {at_risk.rows:,} rows at risk were admitted{_against(rollout, facts)}"
+    return Move("Verified", reason)
 
 
 def _still_needed(rollout: Rollout, facts: Facts) -> str:
     """Return what is there of what verifies a bound, and what is missing."""
     rows, needed_us = facts.at_risk.rows, rollout.needed_event_us
     enough = "" if rows < rollout.needed_rows else ", which is enough"
-    told = f"in effect; rows at risk: {rows:,}, needed {rollout.needed_rows:,}{enough}"
+    reason = f"in effect; rows at risk: {rows:,}, needed {rollout.needed_rows:,}{enough}"
     if needed_us:
         enough = "" if facts.event_us < needed_us else ", which is enough"
-        told += f"; event time: {format_about(facts.event_us)}, needed {format_about(needed_us)}{enough}"
-    return told
+        reason += f"; event time: {format_about(facts.event_us)}, needed {format_about(needed_us)}{enough}"
+    return reason
 
 
 def _loses(rollout: Rollout, facts: Facts, judged: Judged) -> str | None:
@@ -132,8 +132,8 @@ def _too_slow(facts: Facts) -> Move | None:
     ):
         return None
     cap = format_duration(cap_ms * 1_000)
-    told = f"the mean latency under it is {format_about(latency_us)}, above the cap of {cap}"
-    return Move("RolledBack", told, failure="Latency")
+    reason = f"the mean latency under it is {format_about(latency_us)}, above the cap of {cap}"
+    return Move("RolledBack", reason, failure="Latency")
 
 
 def _too_large(facts: Facts) -> Move | None:
@@ -153,10 +153,10 @@ def _against(rollout: Rollout, facts: Facts) -> str:
     _, max_ppm = interval_ppm(at_risk.late_min, at_risk.rows, facts.slo.confidence_ppm)
     if max_ppm is None or max_ppm >= rollout.min_ppm:
         return ", as predicted"
-    told = f", fewer than predicted (at least {_share(rollout.min_ppm)})"
+    reason = f", fewer than predicted (at least {_share(rollout.min_ppm)})"
     if rollout.direction == "Widen":
-        return f"{told}; going back to a narrower bound would keep fewer still"
-    return f"{told}, but not below the target"
+        return f"{reason}; going back to a narrower bound would keep fewer still"
+    return f"{reason}, but not below the target"
 
 
 def _share(share_ppm: int) -> str:

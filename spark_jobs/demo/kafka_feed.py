@@ -94,7 +94,7 @@ class KafkaFeed:
             DemoError: when Kafka does not take them.
         """
         try:
-            told = replay_into_topic(
+            found = replay_into_topic(
                 self._plan.path,
                 _TOPIC,
                 self._servers,
@@ -105,8 +105,8 @@ class KafkaFeed:
             )
         except (ReplayError, ValueError) as error:
             raise DemoError(str(error)) from error
-        self._sent += told.rows
-        self.worst_lag_us = max(self.worst_lag_us, told.worst_lag_us)
+        self._sent += found.rows
+        self.worst_lag_us = max(self.worst_lag_us, found.worst_lag_us)
 
     def stop(self) -> None:
         """End ``send`` early."""

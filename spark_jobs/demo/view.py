@@ -93,8 +93,8 @@ def _table(status: Mapping[str, Any], partitions: Mapping[str, Any], state_rows:
     table.add_row("state", plural(state_rows, "row"))
     every = partitions.get("partitions", [])
     slowest = sorted(every, key=lambda part: -(part.get("need_ms") or 0))[:_SLOWEST]
-    told = ", ".join(f"{part['partition']} needs {_ms(part.get('need_ms'))}" for part in slowest)
-    table.add_row(f"partitions ({len(every)})", told or "none yet")
+    found = ", ".join(f"{part['partition']} needs {_ms(part.get('need_ms'))}" for part in slowest)
+    table.add_row(f"partitions ({len(every)})", found or "none yet")
     return table
 
 
@@ -134,10 +134,10 @@ def _ms(value: int | None) -> str:
 
 
 def _completeness(status: Mapping[str, Any]) -> str:
-    told = status.get("completeness") or {}
-    rows = told.get("rows") or 0
+    found = status.get("completeness") or {}
+    rows = found.get("rows") or 0
     if not rows:
         return "unknown"
-    least, most = rows - told["late_max"], rows - told["late_min"]
+    least, most = rows - found["late_max"], rows - found["late_min"]
     text = f"{100 * least / rows:.2f} %"
     return text if least == most else f"{text} to {100 * most / rows:.2f} %"

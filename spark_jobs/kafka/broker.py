@@ -157,10 +157,15 @@ class KafkaBroker:
             encoding="utf-8",
         )
         log = folder / "broker.log"
-        with log.open("wb") as told:
+        with log.open("wb") as found:
             form = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(properties)]
             formatted = subprocess.run(
-                form, stdin=subprocess.DEVNULL, stdout=told, stderr=told, check=False, timeout=_START_SECONDS
+                form,
+                stdin=subprocess.DEVNULL,
+                stdout=found,
+                stderr=found,
+                check=False,
+                timeout=_START_SECONDS,
             )
             if formatted.returncode:
                 raise BrokerError(f"the broker's storage could not be made; it said:\n{_tail(log)}")
@@ -177,8 +182,8 @@ class KafkaBroker:
                     str(properties),
                 ],
                 stdin=subprocess.PIPE,
-                stdout=told,
-                stderr=told,
+                stdout=found,
+                stderr=found,
                 cwd=folder,
                 start_new_session=True,
             )

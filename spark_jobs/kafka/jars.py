@@ -185,14 +185,14 @@ def _download(module: str, wanted: list[_Artifact], folder: Path) -> None:
         (unfinished / "settings.xml").write_text(_settings_xml(), encoding="utf-8")
         # A module of the same name and version may be in two organisations.
         pattern = unfinished / "jars" / "[organisation]_[artifact]-[revision](-[classifier]).[ext]"
-        told = _ivy(
+        found = _ivy(
             *("-settings", str(unfinished / "settings.xml"), "-ivy", str(unfinished / "ivy.xml")),
             *("-cache", str(fetched), "-confs", "default", "-retrieve", str(pattern)),
         )
         there = sorted((unfinished / "jars").glob("*.jar"))
         missing = [one for one in wanted if not any(f"_{one.module}-" in jar.name for jar in there)]
-        if told or missing:
-            raise JarsNotFound(f"{names} cannot be had from Maven: {told or 'not found'}; {_WAY_OUT}")
+        if found or missing:
+            raise JarsNotFound(f"{names} cannot be had from Maven: {found or 'not found'}; {_WAY_OUT}")
         (unfinished / "jars").rename(folder)
     shutil.rmtree(fetched, ignore_errors=True)
 
@@ -226,7 +226,7 @@ _WAY_OUT = (
 )
 
 
-def _complaint(told: str) -> str:
+def _complaint(message: str) -> str:
     """Return in one line what Ivy's output says went wrong: the network's faults before what follows from them."""
     for pattern in (
         r"Server access error at url \S+ \((.+)\)",
@@ -235,9 +235,9 @@ def _complaint(told: str) -> str:
         r":: (\S+: not found)",
         r"(\[FAILED.+)",
     ):
-        if found := list(dict.fromkeys(re.findall(pattern, told))):
+        if found := list(dict.fromkeys(re.findall(pattern, message))):
             return "; ".join(found[:3])
-    return (told.strip().splitlines() or ["Ivy failed and said nothing"])[-1].strip()
+    return (message.strip().splitlines() or ["Ivy failed and said nothing"])[-1].strip()
 
 
 def _module_xml(wanted: list[_Artifact], without: list[str]) -> str:

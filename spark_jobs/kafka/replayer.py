@@ -247,7 +247,7 @@ def _main(arguments: list[str]) -> int:
     )
     chosen = parser.parse_args(arguments)
     try:
-        told = replay_into_topic(
+        found = replay_into_topic(
             chosen.trace,
             chosen.topic,
             chosen.bootstrap_servers,
@@ -257,8 +257,8 @@ def _main(arguments: list[str]) -> int:
     except (ReplayError, ValueError, OSError) as error:
         sys.stderr.write(f"replayer: {error}\n")
         return 2
-    pace = f", at worst {told.worst_lag_us / 1e3:.1f} ms after its time" if chosen.speed else ""
-    sys.stdout.write(f"{told.rows:,} rows in {told.seconds:.1f} s{pace}\n")
+    pace = f", at worst {found.worst_lag_us / 1e3:.1f} ms after its time" if chosen.speed else ""
+    sys.stdout.write(f"{found.rows:,} rows in {found.seconds:.1f} s{pace}\n")
     return 0
 
 

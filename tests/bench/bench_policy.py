@@ -416,10 +416,10 @@ def _print_faster_baselines(found: list[Found]) -> None:
             if all(each.met for each in of_seeds)
         }
         faster = sorted((latency, policy) for policy, latency in meeting.items() if latency < own)
-        told = _listed(f"{policy} {latency:.3f} s" for latency, policy in faster)
+        body = _listed(f"{policy} {latency:.3f} s" for latency, policy in faster)
         print(
             f"  {name:20} {_percent(target_ppm):7} tidemark {own:.3f} s; of the {len(meeting)} that meet it: "
-            f"{told or 'none'}"
+            f"{body or 'none'}"
         )
 
 

@@ -155,7 +155,7 @@ def test_how_many_batches_sparse_input_has(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A row every 3 s of event time, each in a batch of its own, with an idle moment after it."""
-    told = {}
+    body = {}
     for variant in ("plain", "off", "live"):
         folder = tmp_path / variant
         (folder / "in").mkdir(parents=True)
@@ -187,9 +187,9 @@ def test_how_many_batches_sparse_input_has(
         query.stop()
         flush()
         batches = len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
-        told[variant] = batches
+        body[variant] = batches
     with capsys.disabled():
         print(
             "\nbatches for 40 sparse rows, one at a time: "
-            + ", ".join(f"{name} {count}" for name, count in told.items())
+            + ", ".join(f"{name} {count}" for name, count in body.items())
         )

@@ -57,13 +57,13 @@ def test_a_stream_from_its_first_report_to_an_adopted_bound(controller: Controll
     assert done.recommended.bound_ms == tried.recommended.bound_ms if tried.recommended else None
     client.change_policy("job", "stream", at_once())
     controller.tick()
-    told = client.bound("job", "stream")
-    assert told.bound_ms == client.status("job", "stream").published.bound_ms is not None
+    body = client.bound("job", "stream")
+    assert body.bound_ms == client.status("job", "stream").published.bound_ms is not None
     acknowledgement = Acknowledgement(
         query_id="query",
         run_id="second",
-        bound_ms=told.bound_ms or 0,
-        generation=told.generation,
+        bound_ms=body.bound_ms or 0,
+        generation=body.generation,
         source="controller",
         mode="OnRestart",
         applied_us=START_US,
@@ -71,9 +71,9 @@ def test_a_stream_from_its_first_report_to_an_adopted_bound(controller: Controll
     assert not client.acknowledge("job", "stream", acknowledgement).duplicate
     applied = client.status("job", "stream").applied
     assert applied is not None
-    assert applied.generation == told.generation
-    assert [row.generation for row in client.acknowledgements("job", "stream")] == [told.generation]
-    assert next(client.bounds("job", "stream")).generation == told.generation
+    assert applied.generation == body.generation
+    assert [row.generation for row in client.acknowledgements("job", "stream")] == [body.generation]
+    assert next(client.bounds("job", "stream")).generation == body.generation
     assert [job.job for job in client.jobs()] == ["job"]
     assert client.job("job").streams == 1
     assert {row.partition for row in client.partitions("job", "stream")} == {"0", "1", "2", "3"}
@@ -93,7 +93,7 @@ def test_lists_are_asked_for_page_by_page(controller: Controller, client: Client
     assert len(list(pins)) == 204
     for report in REPORTS[:3]:
         client.send_report(report)
-    assert [told.batch_id for told in client.reports("job", "stream")] == [2, 1, 0]
+    assert [body.batch_id for body in client.reports("job", "stream")] == [2, 1, 0]
 
 
 def test_a_pin_is_set_and_taken_away(client: Client) -> None:
@@ -305,8 +305,8 @@ def test_an_answer_of_another_shape_is_said_to_be_none(body: dict[str, Any]) -> 
 
 def test_fields_of_a_newer_controller_are_passed_over(controller: Controller, client: Client) -> None:
     controller.report(REPORTS[0])
-    told = {**controller.http.get("/v1/jobs/job").json(), "newer": {"field": 1}}
-    with stand_in(lambda _: JSONResponse(told)) as (url, _), Client(url) as other:
+    body = {**controller.http.get("/v1/jobs/job").json(), "newer": {"field": 1}}
+    with stand_in(lambda _: JSONResponse(body)) as (url, _), Client(url) as other:
         assert other.job("job") == client.job("job")
 
 

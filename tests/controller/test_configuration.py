@@ -67,7 +67,7 @@ def test_every_setting_can_stand_in_the_file(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "body"),
     [
         ("prot = 1", "there is no setting 'prot'; the nearest is 'port'"),
         ("TIDEMARK_PORT = 1", "there is no setting 'TIDEMARK_PORT'"),
@@ -80,12 +80,12 @@ def test_every_setting_can_stand_in_the_file(name: str, tmp_path: Path) -> None:
         ('proxy_user_header = "X-User"', "proxy_user_header needs proxy_addresses"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named_with_the_key(tmp_path: Path, text: str, told: str) -> None:
+def test_a_file_that_cannot_be_used_is_named_with_the_key(tmp_path: Path, text: str, body: str) -> None:
     file = written(tmp_path, text)
     with pytest.raises(ConfigurationError) as raised:
         load_settings(file=file)
-    assert told in str(raised.value)
-    assert str(file) in str(raised.value) or "needs" in told
+    assert body in str(raised.value)
+    assert str(file) in str(raised.value) or "needs" in body
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:

@@ -67,10 +67,10 @@ def test_a_stream_goes_from_unknown_to_recommended_to_applied(either: Controller
 
     either.report_all(REPORTS)
     assert either.tick() == Tick(decided=1, unchanged=0, failed=0)
-    told = either.get("/bound").json()
-    assert (told["mode"], told["generation"]) == ("OnRestart", 2)
+    body = either.get("/bound").json()
+    assert (body["mode"], body["generation"]) == ("OnRestart", 2)
     status = either.status()
-    assert status["recommended"]["bound_ms"] == told["bound_ms"] == status["published"]["bound_ms"]
+    assert status["recommended"]["bound_ms"] == body["bound_ms"] == status["published"]["bound_ms"]
     assert status["recommended"]["generation"] == 2
     assert status["recommended"]["current"] is True
     assert [step["name"] for step in status["recommended"]["steps"]] == [
@@ -86,10 +86,10 @@ def test_a_stream_goes_from_unknown_to_recommended_to_applied(either: Controller
         "dead band",
     ]
     # A quarter of the rows is 30 s later, so nine tenths take that, less what is left of a window of 10 s.
-    assert 20_000 < told["bound_ms"] < 40_000
+    assert 20_000 < body["bound_ms"] < 40_000
     assert conditions(either) == {"BoundNotAcknowledged", "Rolling"}
 
-    either.acknowledge(acknowledged(2, told["bound_ms"]))
+    either.acknowledge(acknowledged(2, body["bound_ms"]))
     status = either.status()
     assert status["applied"]["generation"] == 2
     assert [condition["type"] for condition in status["conditions"]] == ["Rolling"]
@@ -274,15 +274,15 @@ def test_a_generation_grows_exactly_when_mode_or_bound_change_and_names_one_answ
     order: list[int] = []
 
     def snapshot() -> None:
-        told = controller.get("/bound").json()
-        answer = (told["mode"], told["bound_ms"], told["reason"])
-        if order and order[-1] == told["generation"]:
+        body = controller.get("/bound").json()
+        answer = (body["mode"], body["bound_ms"], body["reason"])
+        if order and order[-1] == body["generation"]:
             assert seen[order[-1]] == answer
         elif order:
-            assert told["generation"] == order[-1] + 1
+            assert body["generation"] == order[-1] + 1
             assert seen[order[-1]][:2] != answer[:2]
-        seen[told["generation"]] = answer
-        order.append(told["generation"])
+        seen[body["generation"]] = answer
+        order.append(body["generation"])
 
     controller.report(REPORTS[0])
     snapshot()
@@ -322,8 +322,8 @@ def test_mode_off_takes_the_bound_back_at_once(controller: Controller) -> None:
     controller.report_all(REPORTS)
     controller.tick()
     controller.put("/policy", at_once("Off"))
-    told = controller.get("/bound").json()
-    assert (told["mode"], told["bound_ms"], told["reason"]) == ("Off", None, OFF)
+    body = controller.get("/bound").json()
+    assert (body["mode"], body["bound_ms"], body["reason"]) == ("Off", None, OFF)
 
 
 def test_a_bound_once_published_is_held_when_the_evidence_no_longer_suffices(controller: Controller) -> None:
@@ -405,10 +405,10 @@ def test_rows_that_were_not_counted_are_between_least_and_most(controller: Contr
         replace(report, partitions=(), rows=50) if report.batch_id == 5 else report for report in REPORTS[:10]
     ]
     controller.report_all(short)
-    told = controller.status()["completeness"]
-    assert (told["unjudged_rows"], told["exact"]) == (50, False)
-    assert told["min_ppm"] == (told["rows"] - told["late_max"]) * 1_000_000 // 500
-    assert told["max_ppm"] == (500 - told["late_min"]) * 1_000_000 // 500
+    body = controller.status()["completeness"]
+    assert (body["unjudged_rows"], body["exact"]) == (50, False)
+    assert body["min_ppm"] == (body["rows"] - body["late_max"]) * 1_000_000 // 500
+    assert body["max_ppm"] == (500 - body["late_min"]) * 1_000_000 // 500
     assert "RowsNotCounted" in conditions(controller)
 
 
@@ -456,8 +456,8 @@ def test_a_margin_that_crosses_the_cap_is_a_conflict_that_says_so(controller: Co
     status = controller.status()
     assert status["recommended"]["bound_ms"] is None
     assert "NotEnoughEvidence" not in conditions(controller)
-    (told,) = [one["detail"] for one in status["conditions"] if one["type"] == "ConstraintsConflict"]
-    assert "the SLO does not say which yields" in told
+    (body,) = [one["detail"] for one in status["conditions"] if one["type"] == "ConstraintsConflict"]
+    assert "the SLO does not say which yields" in body
 
 
 def test_a_chain_that_an_earlier_release_wrote_is_read(controller: Controller) -> None:

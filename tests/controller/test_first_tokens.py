@@ -67,8 +67,8 @@ def test_a_new_store_takes_each_file_as_a_token_and_an_old_one_looks_at_none(
             for name, token in made.items()
         }
         assert answers == {"root": 200, "prometheus": 200, "shop": 403}
-        told = controller.http.get("/v1/tokens/1", headers=bearer(made["root"])).json()
-        assert told["created_by"] == f"the files in {tmp_path / 't'}"
+        body = controller.http.get("/v1/tokens/1", headers=bearer(made["root"])).json()
+        assert body["created_by"] == f"the files in {tmp_path / 't'}"
 
         (tmp_path / "t" / "root").unlink()
         (tmp_path / "t" / "other").write_text("no token at all")

@@ -310,13 +310,13 @@ def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
 def refused(controller: Controller, body: Any, *pointers: str) -> None:
     before = everything(controller)
     answer = controller.send("/reports", json.dumps(body).encode())
-    told = answer.json()
+    found = answer.json()
     assert answer.status_code == 422, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
-    assert told["errors"], told
-    assert any(error["pointer"].startswith(wanted) for error in told["errors"] for wanted in pointers), (
+    assert found["errors"], found
+    assert any(error["pointer"].startswith(wanted) for error in found["errors"] for wanted in pointers), (
         pointers,
-        told["errors"],
+        found["errors"],
     )
     assert everything(controller) == before
 
@@ -365,8 +365,8 @@ def test_a_report_with_a_field_too_many_is_refused_with_the_pointer_to_it(
 ) -> None:
     if name in _at(GOOD, path):
         return
-    told = name.replace("~", "~0").replace("/", "~1")
-    refused(refusing, retyped((*path, name), 1), pointer(path) + "/" + told)
+    body = name.replace("~", "~0").replace("/", "~1")
+    refused(refusing, retyped((*path, name), 1), pointer(path) + "/" + body)
 
 
 @pytest.mark.parametrize("field", sorted(set(GOOD) - NULLABLE))
@@ -411,16 +411,16 @@ def test_an_unknown_schema_version_has_its_own_problem_that_says_which_are_known
     refusing: Controller, version: int
 ) -> None:
     body = {**GOOD, "schema_version": version, "a_field_of_the_future": []}
-    told = refusing.send("/reports", json.dumps(body).encode()).json()
-    assert told["type"] == "urn:tidemark:problem:unknown-schema-version"
-    assert told["known_versions"] == [1]
-    assert told["errors"][0]["pointer"] == "/schema_version"
+    found = refusing.send("/reports", json.dumps(body).encode()).json()
+    assert found["type"] == "urn:tidemark:problem:unknown-schema-version"
+    assert found["known_versions"] == [1]
+    assert found["errors"][0]["pointer"] == "/schema_version"
 
 
 def test_a_message_of_the_wire_types_points_at_the_field_it_names(refusing: Controller) -> None:
-    told = refusing.send("/reports", json.dumps(retyped(("rows",), 3)).encode()).json()
-    assert [error["pointer"] for error in told["errors"]] == ["/rows"]
-    assert told["errors"][0]["detail"].startswith("rows 3: partitions count 8 rows")
+    body = refusing.send("/reports", json.dumps(retyped(("rows",), 3)).encode()).json()
+    assert [error["pointer"] for error in body["errors"]] == ["/rows"]
+    assert body["errors"][0]["detail"].startswith("rows 3: partitions count 8 rows")
 
 
 # -- bodies --------------------------------------------------------------------------------------------------------

@@ -145,10 +145,10 @@ def test_a_report_with_partitions_beyond_the_limit_is_refused_whole(
         assert controller.report(renamed(1, "new")).status_code == 201
         refused = controller.report(renamed(2, "another"))
         assert refused.status_code == 422
-        told = refused.json()
-        assert told["type"] == "urn:tidemark:problem:too-many-partitions"
-        assert told["errors"][0]["pointer"] == "/partitions"
-        assert f"1 new partitions beside the {len(known) + 1} known" in told["detail"]
+        body = refused.json()
+        assert body["type"] == "urn:tidemark:problem:too-many-partitions"
+        assert body["errors"][0]["pointer"] == "/partitions"
+        assert f"1 new partitions beside the {len(known) + 1} known" in body["detail"]
         assert controller.status()["evidence"]["batches"] == 2
         names = {row["partition"] for row in controller.get("/partitions").json()["partitions"]}
         assert names == {*known, "new"}

@@ -108,10 +108,10 @@ def test_live_is_refused_while_the_ceiling_is_below_the_bound_and_the_slowest_pa
     either.acknowledge(acknowledged(20_000))
     answer = either.put("/policy", at_once("Live"))
     assert answer.status_code == 409
-    told = answer.json()["detail"]
-    assert told.startswith("/mode: the job's ceiling, 20 s, is below 3")
-    assert "5 s of bound and" in told
-    assert "by which partition '3' is behind; give its call a ceiling of at least 3" in told
+    body = answer.json()["detail"]
+    assert body.startswith("/mode: the job's ceiling, 20 s, is below 3")
+    assert "5 s of bound and" in body
+    assert "by which partition '3' is behind; give its call a ceiling of at least 3" in body
     either.acknowledge(acknowledged(60_000, applied_us=START_US + 1))
     assert either.put("/policy", at_once("Live")).status_code == 200
 
@@ -170,13 +170,13 @@ def test_a_ceiling_that_partitions_outgrow_is_said(controller: Controller) -> No
 def test_restart_is_told_what_onrestart_is(controller: Controller) -> None:
     controller.put("/slo", TARGET)
     controller.report_all(REPORTS)
-    told = []
+    body = []
     for mode in ("OnRestart", "Restart"):
         controller.put("/policy", at_once(mode))
-        told.append(bound(controller))
-    assert told[0]["bound_ms"] == told[1]["bound_ms"] > 20_000
-    assert [answer["envelope"] for answer in told] == [None, None]
-    assert told[1]["generation"] == told[0]["generation"] + 1
+        body.append(bound(controller))
+    assert body[0]["bound_ms"] == body[1]["bound_ms"] > 20_000
+    assert [answer["envelope"] for answer in body] == [None, None]
+    assert body[1]["generation"] == body[0]["generation"] + 1
 
 
 # -- the envelope --------------------------------------------------------------------------------------------------
@@ -187,11 +187,11 @@ def test_a_live_job_is_told_its_envelope_and_the_recommended_bound(either: Contr
     either.put("/policy", at_once("Live", max_bound_ms=50_000))
     either.report_all(REPORTS)
     either.tick()
-    told = bound(either)
-    assert (told["mode"], told["pin"]) == ("Live", None)
-    assert told["bound_ms"] == either.status()["recommended"]["bound_ms"]
-    assert told["envelope"] == either.status()["published"]["envelope"]
-    assert told["envelope"] == {
+    body = bound(either)
+    assert (body["mode"], body["pin"]) == ("Live", None)
+    assert body["bound_ms"] == either.status()["recommended"]["bound_ms"]
+    assert body["envelope"] == either.status()["published"]["envelope"]
+    assert body["envelope"] == {
         "target_ppm": 900_000,
         "latency_cap_ms": 90_000,
         "min_bound_ms": None,
@@ -203,14 +203,14 @@ def test_without_an_slo_the_envelope_has_no_target_and_partitions_keep_to_the_bo
     controller: Controller,
 ) -> None:
     controller.put("/policy", at_once("Live", min_bound_ms=1_000))
-    told = bound(controller)
-    assert told["envelope"] == {
+    body = bound(controller)
+    assert body["envelope"] == {
         "target_ppm": None,
         "latency_cap_ms": None,
         "min_bound_ms": 1_000,
         "max_bound_ms": None,
     }
-    assert told["bound_ms"] is None
+    assert body["bound_ms"] is None
 
 
 @pytest.mark.parametrize(
@@ -299,8 +299,8 @@ def test_a_job_that_no_longer_runs_live_shows_no_live_state(controller: Controll
 def test_long_lists_of_partitions_are_counted_and_cut(controller: Controller) -> None:
     names = tuple(f"{n:04}" for n in range(1_000))
     controller.report(replace(REPORTS[0], live=replace(STATE, idle=names, reason="x" * 10_000)))
-    told = controller.status()["live"]
-    assert (told["idle_partitions"], len(told["idle"]), len(told["reason"])) == (1_000, 100, 1_000)
+    body = controller.status()["live"]
+    assert (body["idle_partitions"], len(body["idle"]), len(body["reason"])) == (1_000, 100, 1_000)
 
 
 @pytest.mark.parametrize(("used_ppm", "near"), [(799_999, False), (800_000, True), (1_200_000, True)])
@@ -316,8 +316,8 @@ def test_rows_dated_ahead_are_counted_by_partition_and_said_while_they_are_in_th
 ) -> None:
     early = [with_future(report, "1", 2) for report in REPORTS[:2]]
     either.report_all([*early, *(with_future(report, "2", 1) for report in REPORTS[2:3]), *REPORTS[3:]])
-    told = conditions(either)["FutureRows"]
-    assert told.startswith("5 rows were dated ahead of the clock and set back to it, in partitions '1', '2'")
+    body = conditions(either)["FutureRows"]
+    assert body.startswith("5 rows were dated ahead of the clock and set back to it, in partitions '1', '2'")
     page = either.get("/partitions").json()["partitions"]
     assert {part["partition"]: part["future_rows"] for part in page} == {"0": 0, "1": 4, "2": 1, "3": 0}
     # A report of a day later leaves them behind; the totals stay.
@@ -341,8 +341,8 @@ def test_a_live_job_that_has_heard_the_newest_word_need_not_acknowledge_it(contr
     (pinned,) = [one["detail"] for one in controller.status()["conditions"] if one["type"] == "Pinned"]
     assert pinned.endswith("is published; the job has acknowledged none")
     controller.http.delete(STREAM + "/pin")
-    told = bound(controller)["generation"]
-    controller.acknowledge(acknowledged(60_000, generation=told, mode="Live"))
+    body = bound(controller)["generation"]
+    controller.acknowledge(acknowledged(60_000, generation=body, mode="Live"))
     assert "BoundNotAcknowledged" not in conditions(controller)
     controller.clock.now_us += SECOND
     controller.put("/slo", {"target": "0.8"})

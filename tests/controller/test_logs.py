@@ -111,9 +111,9 @@ def test_every_line_of_a_request_carries_its_id_and_stream(
     monkeypatch.setattr(controller.service.decider, "decide", broken)
     with captured() as stream:
         controller.put("/slo", {"target": "0.9"}, headers={"X-Request-Id": "of-this-request"})
-    told = lines(stream)
-    assert len(told) >= 2, "the failed decision, and the request"
-    for line in told:
+    body = lines(stream)
+    assert len(body) >= 2, "the failed decision, and the request"
+    for line in body:
         assert (line["request_id"], line["job"], line["stream"]) == ("of-this-request", "job", "stream")
     assert "RuntimeError: cannot decide" in stream.getvalue()
 
@@ -130,8 +130,8 @@ def test_lines_of_the_decision_loop_carry_the_stream_and_no_request(
     monkeypatch.setattr(controller.service.decider, "decide", broken)
     with captured() as stream:
         controller.tick()
-    told = [(line["job"], line["stream"], "request_id" in line) for line in lines(stream)]
-    assert told == [("job", "stream", False), ("shop", "clicks", False)]
+    body = [(line["job"], line["stream"], "request_id" in line) for line in lines(stream)]
+    assert body == [("job", "stream", False), ("shop", "clicks", False)]
 
 
 def test_probes_that_go_well_are_told_at_debug_only(controller: Controller) -> None:

@@ -168,12 +168,12 @@ def test_the_same_reports_are_decided_alike_by_the_running_server_and_without_it
                 # Sometimes the tick is late.
                 server.clock.now_us += [0, SECOND, 900 * SECOND][position // 4 % 3]
                 assert server.tick() == Tick(1, 0, 0)
-                told = server.recommended()
-                assert plain(evidence.decide(server.clock.now_us)) == told
+                body = server.recommended()
+                assert plain(evidence.decide(server.clock.now_us)) == body
                 decisions += 1
-                bounds += told[0] is not None
-                steps += len(told[1])
-                names |= {name for name, _, _ in told[1]}
+                bounds += body[0] is not None
+                steps += len(body[1])
+                names |= {name for name, _, _ in body[1]}
     with capsys.disabled():
         print(
             f"\none code path: {decisions} decisions of the server compared, {bounds} with a bound, "
@@ -244,11 +244,11 @@ def test_the_backtest_decides_what_the_running_server_decides(
     ]
     with serving(tmp_path) as server:
         server.put("slo", _slo_body(slo))
-        for report, told in zip(reports, listening.told, strict=False):
+        for report, body in zip(reports, listening.told, strict=False):
             server.clock.now_us = report.started_us
             server.report(report)
             server.tick()
-            assert server.recommended() == told, f"batch {report.batch_id}"
+            assert server.recommended() == body, f"batch {report.batch_id}"
     with capsys.disabled():
         print(
             f"\none code path, {operator}: {len(listening.told)} decisions, {found.bound_changes} restarts; 0 differ"

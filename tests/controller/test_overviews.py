@@ -62,23 +62,23 @@ def test_a_partition_made_skewed_is_told_everywhere_with_what_it_costs(either: C
     page = either.get("/partitions").json()
     rows = {row["partition"]: row for row in page["partitions"]}
     assert [name for name, row in rows.items() if row["skewed"]] == ["3"]
-    told = rows["3"]
-    assert told["costs_ms"] == page["bound_ms"] - told["without_bound_ms"]
-    assert told["without_bound_ms"] < 5_000
+    body = rows["3"]
+    assert body["costs_ms"] == page["bound_ms"] - body["without_bound_ms"]
+    assert body["without_bound_ms"] < 5_000
     assert page["bound_ms"] > 25_000
-    assert told["text"].startswith("partition '3' costs ")
-    assert told["skewed_us"] == either.clock()
+    assert body["text"].startswith("partition '3' costs ")
+    assert body["skewed_us"] == either.clock()
     assert all(rows[name]["text"] is None for name in rows if name != "3")
     # What the recommendation began with is what costs are held against.
     status = either.status()
     assert page["bound_ms"] == status["recommended"]["steps"][0]["bound_ms"]
-    assert conditions(either)["PartitionSkewed"] == told["text"]
+    assert conditions(either)["PartitionSkewed"] == body["text"]
     (row,) = either.http.get("/v1/fleet").json()["streams"]
     assert row["skewed"] == {
         "partition": "3",
-        "without_bound_ms": told["without_bound_ms"],
-        "costs_ms": told["costs_ms"],
-        "text": told["text"],
+        "without_bound_ms": body["without_bound_ms"],
+        "costs_ms": body["costs_ms"],
+        "text": body["text"],
     }
     assert row["partitions"]["skewed"] == 1
     assert "PartitionSkewed" in row["alerts"]

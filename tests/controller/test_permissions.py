@@ -174,10 +174,10 @@ def test_metrics_are_for_a_viewer_of_every_job_unless_they_are_open(asked: Asked
 def test_an_event_says_by_whose_token_it_came_about(asked: Asked) -> None:
     path = "/v1/jobs/audit/streams/s"
     asked.http.put(f"{path}/policy", json={"mode": "Off"}, headers=bearer(asked.whole["operator"]))
-    told = asked.http.get(f"{path}/events", headers=bearer(asked.whole["viewer"])).json()
+    body = asked.http.get(f"{path}/events", headers=bearer(asked.whole["viewer"])).json()
     name = asked.http.get("/v1/tokens", headers=bearer(asked.whole["admin"])).json()["tokens"]
     (operator,) = [row["name"] for row in name if row["role"] == "operator" and row["jobs"] == ["*"]]
-    assert [event["by"] for event in told["events"] if event["kind"] == "PolicySet"] == [operator]
+    assert [event["by"] for event in body["events"] if event["kind"] == "PolicySet"] == [operator]
 
 
 # -- lists -----------------------------------------------------------------------------------------------------------
@@ -235,10 +235,10 @@ def test_a_filter_by_job_shows_nothing_out_of_reach(listed: Asked) -> None:
 
 
 def test_the_fleets_pin_says_what_it_does_to_the_jobs_in_reach(listed: Asked) -> None:
-    told = listed.http.get("/v1/pin", headers=bearer(listed.scoped["viewer"])).json()
-    assert {row["job"] for row in told["streams"]} == {"shop-1", "shop-2"}
-    assert "bank" not in str(told)
-    assert told["more_streams"] == 0
+    body = listed.http.get("/v1/pin", headers=bearer(listed.scoped["viewer"])).json()
+    assert {row["job"] for row in body["streams"]} == {"shop-1", "shop-2"}
+    assert "bank" not in str(body)
+    assert body["more_streams"] == 0
 
 
 def test_an_unscoped_viewer_sees_all(listed: Asked) -> None:

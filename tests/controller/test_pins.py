@@ -74,15 +74,15 @@ def bound(controller: Controller, path: str = STREAM) -> dict[str, Any]:
 def pin(controller: Controller, path: str, body: dict[str, Any]) -> dict[str, Any]:
     answer = controller.http.put(path, json=body)
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    found: dict[str, Any] = answer.json()
+    return found
 
 
 def unpin(controller: Controller, path: str) -> dict[str, Any]:
     answer: httpx.Response = controller.http.delete(path)
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 def events(controller: Controller) -> list[tuple[str, str]]:
@@ -128,8 +128,8 @@ def test_a_pin_to_ceiling_without_one_is_the_jobs_own_bound_until_it_acknowledge
     assert held["bound_ms"] is None
     assert held["reason"].endswith("the job has acknowledged no ceiling and keeps its own bound")
     acknowledge(controller)
-    told = bound(controller)
-    assert (told["bound_ms"], told["generation"]) == (CEILING_MS, held["generation"] + 1)
+    body = bound(controller)
+    assert (body["bound_ms"], body["generation"]) == (CEILING_MS, held["generation"] + 1)
 
 
 def test_the_most_specific_pin_wins_and_the_next_one_holds_when_it_is_taken_away(either: Controller) -> None:
@@ -167,8 +167,8 @@ def test_a_stream_that_appears_under_a_pin_is_held_from_its_first_question_on(ei
     reported = either.get("/bound")
     assert (reported.json()["pin"], reported.headers["etag"]) == ("Off", '"0-Off"')
     either.tick()
-    told = bound(either)
-    assert (told["generation"], told["pin"]) == (1, "Off")
+    body = bound(either)
+    assert (body["generation"], body["pin"]) == (1, "Off")
     either.put("/policy", at_once("Live"))
     assert (bound(either)["generation"], bound(either)["pin"]) == (2, "Off")
 
@@ -181,9 +181,9 @@ def test_a_pin_that_a_stream_was_not_told_of_is_told_by_the_next_turn(controller
     assert bound(controller)["pin"] is None
     controller.tick()
     assert bound(controller)["pin"] == "Off"
-    told = bound(controller)
+    body = bound(controller)
     controller.tick()
-    assert bound(controller) == told
+    assert bound(controller) == body
 
 
 def test_what_is_recommended_meanwhile_changes_nothing_for_a_pinned_job(controller: Controller) -> None:
@@ -214,8 +214,8 @@ def test_the_policy_may_change_under_a_pin_and_the_pin_still_holds(controller: C
     pin(controller, STREAM + "/pin", CEILING)
     for mode, held_ms in (("OnRestart", CEILING_MS), ("Off", None), ("Live", CEILING_MS)):
         controller.put("/policy", at_once(mode))
-        told = bound(controller)
-        assert (told["mode"], told["bound_ms"], told["pin"]) == (mode, held_ms, "Ceiling")
+        body = bound(controller)
+        assert (body["mode"], body["bound_ms"], body["pin"]) == (mode, held_ms, "Ceiling")
 
 
 # -- the resource --------------------------------------------------------------------------------------------------
@@ -235,9 +235,9 @@ def test_a_pin_is_set_read_listed_and_taken_away(
     assert (either.http.get(path).status_code, either.http.delete(path).status_code) == (404, 404)
     assert either.http.get(path).json()["type"] == "urn:tidemark:problem:pin-not-set"
     expected = {"scope": scope, "job": job, "stream": stream, **OFF, "since_us": either.clock.now_us}
-    told = pin(either, path, OFF)
-    assert {name: told[name] for name in expected} == expected
-    assert either.http.get(path).json() == told
+    body = pin(either, path, OFF)
+    assert {name: body[name] for name in expected} == expected
+    assert either.http.get(path).json() == body
     assert either.http.get("/v1/pins").json() == {"pins": [expected], "next_cursor": None}
     taken = unpin(either, path)
     assert {name: taken[name] for name in expected} == expected
@@ -298,9 +298,9 @@ def test_setting_and_taking_away_are_events_of_every_stream_concerned(controller
     already = len(events(controller))
     pin(controller, "/v1/pin", OFF)
     unpin(controller, "/v1/pin")
-    told = events(controller)[already:]
-    assert [kind for kind, _ in told] == ["PinSet", "BoundPublished", "PinRemoved", "BoundPublished"]
-    assert told[0][1] == "by the pin on the whole fleet: INC-1"
+    body = events(controller)[already:]
+    assert [kind for kind, _ in body] == ["PinSet", "BoundPublished", "PinRemoved", "BoundPublished"]
+    assert body[0][1] == "by the pin on the whole fleet: INC-1"
 
 
 def test_the_status_shows_the_pin_in_force_with_its_scope_and_reason(controller: Controller) -> None:
@@ -324,19 +324,19 @@ def test_the_status_shows_the_pin_in_force_with_its_scope_and_reason(controller:
 def test_a_pin_says_what_it_costs_by_the_streams_own_curve(controller: Controller) -> None:
     acknowledge(controller)
     recommended(controller)
-    (told,) = pin(controller, STREAM + "/pin", CEILING)["streams"]
+    (body,) = pin(controller, STREAM + "/pin", CEILING)["streams"]
     exact = controller.get("/curve", params={"bound_ms": [5_000, CEILING_MS]}).json()["points"]
-    assert (told["bound_ms"], told["in_use_bound_ms"]) == (CEILING_MS, 5_000)
-    assert told["completeness_ppm"] == exact[1]["completeness_ppm"] == 1_000_000
+    assert (body["bound_ms"], body["in_use_bound_ms"]) == (CEILING_MS, 5_000)
+    assert body["completeness_ppm"] == exact[1]["completeness_ppm"] == 1_000_000
     # Half a minute of reports closes no window at 30 min, and too few at 5 s: no latency is made of that.
     assert exact[1]["windows_emitted"] == 0
     assert [point["latency_unknown"] for point in exact] == ["WindowsOpen"] * 2
-    assert told["latency_wall_ms"] is None
-    assert "latency" not in told["text"]
+    assert body["latency_wall_ms"] is None
+    assert "latency" not in body["text"]
     before = exact[0]["completeness_ppm"] / 10_000
-    assert told["text"].startswith("job/stream: windows close 29 min 55 s later than at 5 s; ")
-    assert f"completeness {before:.2f} % -> 100.00 % (predicted)" in told["text"]
-    assert told["text"].endswith("takes effect when the job next starts")
+    assert body["text"].startswith("job/stream: windows close 29 min 55 s later than at 5 s; ")
+    assert f"completeness {before:.2f} % -> 100.00 % (predicted)" in body["text"]
+    assert body["text"].endswith("takes effect when the job next starts")
 
 
 def test_taking_it_away_says_what_that_costs(controller: Controller) -> None:
@@ -344,27 +344,27 @@ def test_taking_it_away_says_what_that_costs(controller: Controller) -> None:
     told_ms = recommended(controller)["bound_ms"]
     pin(controller, STREAM + "/pin", CEILING)
     controller.report(replace(REPORTS[-1], batch_id=40, bound_ms=CEILING_MS, generation=3))
-    (told,) = unpin(controller, STREAM + "/pin")["streams"]
-    assert (told["bound_ms"], told["in_use_bound_ms"]) == (told_ms, CEILING_MS)
-    assert "earlier than at 30 min" in told["text"]
+    (body,) = unpin(controller, STREAM + "/pin")["streams"]
+    assert (body["bound_ms"], body["in_use_bound_ms"]) == (told_ms, CEILING_MS)
+    assert "earlier than at 30 min" in body["text"]
 
 
 def test_what_is_not_known_is_said_to_be_unknown(controller: Controller) -> None:
     controller.put("/slo", TARGET)
-    (told,) = pin(controller, "/v1/pin", OFF)["streams"]
-    assert told["text"] == "job/stream: not known: no reports"
-    assert (told["bound_ms"], told["completeness_ppm"]) == (None, None)
+    (body,) = pin(controller, "/v1/pin", OFF)["streams"]
+    assert body["text"] == "job/stream: not known: no reports"
+    assert (body["bound_ms"], body["completeness_ppm"]) == (None, None)
     # It runs with a bound of the controller's, and never said its own.
     controller.report(replace(REPORTS[0], generation=1))
-    (told,) = controller.http.get("/v1/pin").json()["streams"]
-    assert told["text"] == "job/stream: not known: the job never ran with its own bound"
+    (body,) = controller.http.get("/v1/pin").json()["streams"]
+    assert body["text"] == "job/stream: not known: the job never ran with its own bound"
 
 
 def test_a_stream_with_a_pin_of_its_own_stays_there_and_says_so(controller: Controller) -> None:
     controller.report(REPORTS[0])
     pin(controller, STREAM + "/pin", CEILING)
-    (told,) = pin(controller, "/v1/pin", OFF)["streams"]
-    assert told["text"] == (
+    (body,) = pin(controller, "/v1/pin", OFF)["streams"]
+    assert body["text"] == (
         "job/stream: stays pinned to Ceiling by the pin on stream 'stream' of job 'job': INC-2"
     )
 
@@ -376,8 +376,8 @@ def test_the_pin_holds_before_its_cost_is_worked_out_and_that_has_a_limit(
         report = replace(REPORTS[0], job=job, stream="s")
         controller.http.post(f"/v1/jobs/{job}/streams/s/reports", json=to_json_object(report))
     monkeypatch.setattr("tidemark.controller.pins.routes.COST_SECONDS", -1.0)
-    told = pin(controller, "/v1/pin", OFF)
-    assert (len(told["streams"]), told["more_streams"]) == (1, 2)
+    body = pin(controller, "/v1/pin", OFF)
+    assert (len(body["streams"]), body["more_streams"]) == (1, 2)
     assert [bound(controller, f"/v1/jobs/{job}/streams/s")["pin"] for job in "abc"] == ["Off"] * 3
 
 

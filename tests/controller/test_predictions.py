@@ -57,40 +57,40 @@ def predictions(controller: Controller, **params: Any) -> list[dict[str, Any]]:
     return found
 
 
-def of(controller: Controller, told: dict[str, Any]) -> dict[str, Any]:
-    """Return the prediction of the bound that a job was told."""
-    (found,) = [item for item in predictions(controller) if item["generation"] == told["generation"]]
+def of(controller: Controller, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the prediction of the bound that a job was body."""
+    (found,) = [item for item in predictions(controller) if item["generation"] == body["generation"]]
     return found
 
 
 def publish(controller: Controller, reports: list[Report], target: str = "0.99") -> dict[str, Any]:
-    """Report, decide, and return what a job is told."""
+    """Report, decide, and return what a job is body."""
     controller.put("/slo", {"target": target})
     controller.put("/policy", POLICY)
     controller.report_all(reports)
     controller.tick()
-    told: dict[str, Any] = controller.get("/bound").json()
-    assert told["bound_ms"] is not None, told
-    return told
+    body: dict[str, Any] = controller.get("/bound").json()
+    assert body["bound_ms"] is not None, body
+    return body
 
 
 def run_with(
-    controller: Controller, told: dict[str, Any], batches: list[list[Row]], before: list[Report]
+    controller: Controller, body: dict[str, Any], batches: list[list[Row]], before: list[Report]
 ) -> list[Report]:
-    """Start the job again with what it was told, on ``batches``."""
+    """Start the job again with what it was body, on ``batches``."""
     controller.acknowledge(
         Acknowledgement(
             query_id="query",
-            run_id=f"generation {told['generation']}",
-            bound_ms=told["bound_ms"],
-            generation=told["generation"],
+            run_id=f"generation {body['generation']}",
+            bound_ms=body["bound_ms"],
+            generation=body["generation"],
             source="controller",
             mode="OnRestart",
             applied_us=before[-1].started_us,
         )
     )
     reports = restarted_reports(
-        before, batches, bound_ms=told["bound_ms"], generation=told["generation"], state_rows=500
+        before, batches, bound_ms=body["bound_ms"], generation=body["generation"], state_rows=500
     )
     controller.report_all(reports)
     controller.tick()
@@ -100,12 +100,12 @@ def run_with(
 def test_a_published_bound_is_predicted_and_scored_by_the_rows_that_met_it_in_effect(
     either: Controller,
 ) -> None:
-    told = publish(either, LEARNT)
+    body = publish(either, LEARNT)
     (made,) = predictions(either)
     status = either.status()
     assert (made["generation"], made["bound_ms"], made["from_bound_ms"]) == (
-        told["generation"],
-        told["bound_ms"],
+        body["generation"],
+        body["bound_ms"],
         1_000,
     )
     assert made["realised"]["completeness_ppm"] is None
@@ -116,11 +116,11 @@ def test_a_published_bound_is_predicted_and_scored_by_the_rows_that_met_it_in_ef
         name: made[name] for name in shown.keys() & made.keys()
     }
     # At the clock's pace the watermark stands still for the difference, less what the last batch brought.
-    wider_ms = told["bound_ms"] - 1_000
+    wider_ms = body["bound_ms"] - 1_000
     assert wider_ms - 1_500 <= shown["stands_still_ms"] <= wider_ms + 1_500
 
-    reports = run_with(either, told, BATCHES[40:], LEARNT)
-    scored = of(either, told)
+    reports = run_with(either, body, BATCHES[40:], LEARNT)
+    scored = of(either, body)
     restored_ms = LEARNT[-1].watermark_ms
     moved = next(report for report in reports if report.watermark_ms > restored_ms)
     judged = [report for report in reports if (report.late_watermark_ms or 0) > restored_ms]
@@ -147,9 +147,9 @@ def test_on_stationary_streams_the_median_error_of_predicted_completeness_is_at_
             batches = exponential_batches(220, 300, seed=1_000 + seed)
             learnt = query_reports(batches[:100])
             with Controller(f"sqlite:///{tmp_path / f'{target} {seed}.db'}") as controller:
-                told = publish(controller, learnt, target)
-                run_with(controller, told, batches[100:], learnt)
-                scored = of(controller, told)
+                body = publish(controller, learnt, target)
+                run_with(controller, body, batches[100:], learnt)
+                scored = of(controller, body)
             assert scored["min_ppm"] <= scored["completeness_ppm"] <= scored["max_ppm"]
             errors.setdefault(target, []).append(scored["realised"]["error_ppm"] / 10_000)
     print(f"errors of predicted completeness in points: {errors}")
@@ -159,38 +159,38 @@ def test_on_stationary_streams_the_median_error_of_predicted_completeness_is_at_
 def test_a_prediction_is_not_scored_before_enough_rows_met_the_bound_in_effect(
     controller: Controller,
 ) -> None:
-    told = publish(controller, LEARNT)
-    run_with(controller, told, BATCHES[40:60], LEARNT)
-    pending = of(controller, told)
+    body = publish(controller, LEARNT)
+    run_with(controller, body, BATCHES[40:60], LEARNT)
+    pending = of(controller, body)
     assert 0 < pending["realised"]["rows"] < PREDICTION_MIN_ROWS
     assert pending["realised"]["completeness_ppm"] is pending["realised"]["error_ppm"] is None
     assert pending["realised"]["scored_us"] is None
 
 
 def test_rows_that_met_another_bound_score_nothing(controller: Controller) -> None:
-    told = publish(controller, LEARNT)
+    body = publish(controller, LEARNT)
     # The job starts again with its own bound: no generation, so nothing is known of the one that was published.
     controller.report_all(restarted_reports(LEARNT, BATCHES[40:], bound_ms=1_000, generation=None))
     controller.tick()
-    assert predictions(controller)[-1]["generation"] == told["generation"]
+    assert predictions(controller)[-1]["generation"] == body["generation"]
     assert {item["realised"]["rows"] for item in predictions(controller)} == {0}
 
 
 def test_a_job_that_runs_a_generation_with_another_bound_scores_nothing(controller: Controller) -> None:
-    told = publish(controller, LEARNT)
-    run_with(controller, {**told, "bound_ms": told["bound_ms"] + 1}, BATCHES[40:], LEARNT)
-    assert of(controller, told)["realised"]["rows"] == 0
+    body = publish(controller, LEARNT)
+    run_with(controller, {**body, "bound_ms": body["bound_ms"] + 1}, BATCHES[40:], LEARNT)
+    assert of(controller, body)["realised"]["rows"] == 0
 
 
 def test_a_job_that_starts_from_a_new_checkpoint_is_scored_too(controller: Controller) -> None:
-    told = publish(controller, LEARNT)
+    body = publish(controller, LEARNT)
     fresh = query_reports(
-        BATCHES[40:], bound_ms=told["bound_ms"], generation=told["generation"], query_id="another"
+        BATCHES[40:], bound_ms=body["bound_ms"], generation=body["generation"], query_id="another"
     )
     controller.report_all(replace(report, started_us=report.started_us + 41_000_000) for report in fresh)
     controller.tick()
     judged = [report for report in fresh if report.late_watermark_ms]
-    assert of(controller, told)["realised"]["rows"] == len(judged) * ROWS
+    assert of(controller, body)["realised"]["rows"] == len(judged) * ROWS
 
 
 def test_predictions_come_newest_first_page_by_page(controller: Controller) -> None:
@@ -240,20 +240,20 @@ def test_a_narrowing_says_how_many_windows_close_at_once(controller: Controller)
     """A bound of 60 s over windows of 10 s: the ledger knows the windows between the two watermarks."""
     wide = query_reports(exponential_batches(160, 20), bound_ms=60_000)
     publish(controller, wide, "0.9")
-    told = controller.status()["transition"]
+    body = controller.status()["transition"]
     watermark_us, base_us = wide[-1].watermark_ms * 1_000, START_US + 159 * 1_000_000
-    closing = range(watermark_us // 10_000_000 + 1, (base_us - told["bound_ms"] * 1_000) // 10_000_000 + 1)
-    assert (told["kind"], told["stands_still_ms"]) == ("narrow", 0)
-    assert told["windows_closing"] == len(closing) >= 4
-    assert told["rows_closing"] > 150 * len(closing)
-    assert f"{len(closing)} windows with {told['rows_closing']:,} rows so far close at once" in told["text"]
+    closing = range(watermark_us // 10_000_000 + 1, (base_us - body["bound_ms"] * 1_000) // 10_000_000 + 1)
+    assert (body["kind"], body["stands_still_ms"]) == ("narrow", 0)
+    assert body["windows_closing"] == len(closing) >= 4
+    assert body["rows_closing"] > 150 * len(closing)
+    assert f"{len(closing)} windows with {body['rows_closing']:,} rows so far close at once" in body["text"]
 
 
 def test_a_row_level_stream_is_scored_by_the_middle_of_the_ledgers_interval(controller: Controller) -> None:
     learnt = query_reports(BATCHES[:40], row_level(), bound_ms=1_000, granule_us=100_000)
-    told = publish(controller, learnt)
-    run_with(controller, told, BATCHES[40:], learnt)
-    scored = of(controller, told)
+    body = publish(controller, learnt)
+    run_with(controller, body, BATCHES[40:], learnt)
+    scored = of(controller, body)
     realised = scored["realised"]
     assert (scored["windows_closing"], scored["latency_wall_ms"]) == (None, None)
     twice = realised["late_min"] + realised["late_max"]
@@ -269,10 +269,10 @@ def test_the_metrics_show_prediction_and_outcome(controller: Controller) -> None
             for sample in family.samples
         }
 
-    told = publish(controller, LEARNT)
+    body = publish(controller, LEARNT)
     assert "tidemark_completeness_realised_ratio" not in metrics()
-    run_with(controller, told, BATCHES[40:], LEARNT)
-    scored = of(controller, told)
+    run_with(controller, body, BATCHES[40:], LEARNT)
+    scored = of(controller, body)
     found = metrics()
     assert found["tidemark_completeness_predicted_ratio"] == 1 - scored["late"] / scored["rows"]
     realised = scored["realised"]
@@ -307,9 +307,9 @@ def test_a_silent_stream_is_held_and_said_and_narrowed_when_it_is_back(controlle
     assert step(controller, "no data") == (
         "no report for 11 s, where 1 s between batches is typical: the bound in use, 60 s, is not narrowed"
     )
-    told = detail(controller, "NoRecentReport")
-    assert told is not None
-    assert told.endswith("is the job running? If it ended on purpose, pause the stream")
+    body = detail(controller, "NoRecentReport")
+    assert body is not None
+    assert body.endswith("is the job running? If it ended on purpose, pause the stream")
     controller.report(WIDE[-1])
     controller.tick()
     assert controller.status()["recommended"]["bound_ms"] < 20_000
@@ -403,7 +403,7 @@ def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_sl
 
 
 @pytest.mark.parametrize(
-    ("on_conflict", "told"),
+    ("on_conflict", "body"),
     [
         (None, "the SLO does not say which yields: the bound in use is held"),
         ("latency", "the cap yields, as the SLO says"),
@@ -411,14 +411,14 @@ def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_sl
     ],
 )
 def test_where_no_bound_fits_the_chain_and_the_condition_say_which_yields(
-    controller: Controller, on_conflict: str | None, told: str
+    controller: Controller, on_conflict: str | None, body: str
 ) -> None:
     controller.put("/slo", {"target": "0.99", "latency_cap_ms": 6_000, "on_conflict": on_conflict})
     controller.report_all(LEARNT)
     controller.tick()
     condition = detail(controller, "ConstraintsConflict")
     assert condition == step(controller, "latency cap")
-    assert told in condition
+    assert body in condition
     assert "above the cap of 6 s" in condition
 
 

@@ -70,15 +70,15 @@ def test_an_acknowledged_report_survives_kill_9_and_a_clean_stop_ends_in_time(tm
         client.put(STREAM + "/policy", json=at_once())
         assert [send(client, number) for number in range(5)] == [201] * 5
         until(lambda: (client.get(STREAM).json()["recommended"] or {}).get("current"), "a decision")
-        told = client.get(STREAM + "/bound").json()
+        body = client.get(STREAM + "/bound").json()
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert told["bound_ms"] is not None
+    assert body["bound_ms"] is not None
     with serving(tmp_path) as (process, client):
         # What was acknowledged is there, once; what was not can be sent now.
         assert [send(client, number) for number in range(6)] == [200] * 5 + [201]
         assert client.get(STREAM).json()["evidence"]["batches"] == 6
-        assert client.get(STREAM + "/bound").json()["generation"] >= told["generation"]
+        assert client.get(STREAM + "/bound").json()["generation"] >= body["generation"]
         assert client.get("/livez").is_success
         process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE_S)
@@ -178,7 +178,7 @@ WITHOUT = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("missing", "arguments", "told"),
+    ("missing", "arguments", "body"),
     [
         ("pyspark", ["demo"], "tidemark: `tidemark demo` needs pyspark: pip install 'tidemark[demo]'\n"),
         (
@@ -189,7 +189,7 @@ WITHOUT = (
     ],
 )
 def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(
-    tmp_path: Path, missing: str, arguments: list[str], told: str
+    tmp_path: Path, missing: str, arguments: list[str], body: str
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT.format(missing, arguments)],
@@ -199,7 +199,7 @@ def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(
         timeout=PATIENCE_S,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (2, told)
+    assert (done.returncode, done.stderr) == (2, body)
 
 
 def test_the_demo_gets_its_arguments_as_they_were_given(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ POLICIES: tuple[dict[str, Any], ...] = (
     at_once(cooldown_ms=0, approval="all"),
     at_once(approval="first", evidence_windows=10),
     at_once(min_bound_ms=9_000, max_bound_ms=25_000),
-    at_once("Restart", max_bound_ms=40_000, on_no_data="greatest", max_narrowings_a_day=1),
+    at_once("Restart", max_bound_ms=40_000, on_no_data="max", max_narrowings_a_day=1),
     at_once(on_no_data="own", margin_ppm=100_000, max_narrowing_ppm=300_000),
     at_once(paused=True),
     at_once(directions=["Widen"]),
@@ -117,11 +117,11 @@ class Rollouts(RuleBasedStateMachine):
 
     @invariant()
     def what_the_job_is_told_is_the_newest_generation_and_no_generation_goes_back(self) -> None:
-        told = self.job.told()
-        assert told["generation"] >= self.generation
-        self.generation = told["generation"]
+        body = self.job.told()
+        assert body["generation"] >= self.generation
+        self.generation = body["generation"]
         newest = self.published()[-1]
-        assert (told["generation"], told["bound_ms"]) == (newest.generation, newest.bound_ms)
+        assert (body["generation"], body["bound_ms"]) == (newest.generation, newest.bound_ms)
 
     @invariant()
     def at_most_one_rollout_is_open_and_it_is_the_newest(self) -> None:

@@ -91,9 +91,9 @@ def test_a_first_bound_is_published_acknowledged_effective_and_verified(either: 
     either.tick()
     assert job.rollout()["state"] == "Acknowledged"
     job.run(3, 30.0)
-    told = job.rollout()
-    assert told["state"] == "Effective"
-    assert told["reason"] == ("in effect; rows at risk: 0, needed 600; event time: 5.59 s, needed 3 min 40 s")
+    body = job.rollout()
+    assert body["state"] == "Effective"
+    assert body["reason"] == ("in effect; rows at risk: 0, needed 600; event time: 5.59 s, needed 3 min 40 s")
     job.run(60, 30.0, tick=False)
     either.tick()
     done = job.rollout()
@@ -424,7 +424,7 @@ def test_a_pin_holds_a_rollout_where_it_is_and_it_goes_on_afterwards(either: Con
     assert going_on["generation"] == job.told()["generation"]
 
 
-@pytest.mark.parametrize(("what", "bound_ms"), [("greatest", 100_000), ("own", None)])
+@pytest.mark.parametrize(("what", "bound_ms"), [("max", 100_000), ("own", None)])
 def test_a_job_whose_reports_stopped_finds_what_the_policy_says(
     controller: Controller, what: str, bound_ms: int | None
 ) -> None:
@@ -434,13 +434,13 @@ def test_a_job_whose_reports_stopped_finds_what_the_policy_says(
     assert job.told() == before
     job.wait(10 * 60)
     controller.tick()
-    told = job.rollout()
-    assert (told["state"], told["cause"]) == ("Published", "NoData")
+    body = job.rollout()
+    assert (body["state"], body["cause"]) == ("Published", "NoData")
     assert job.told()["bound_ms"] == bound_ms
     generation = job.told()["generation"]
     job.wait(30 * 24 * HOUR)
     controller.tick()
-    assert (job.rollout()["id"], job.told()["generation"]) == (told["id"], generation)
+    assert (job.rollout()["id"], job.told()["generation"]) == (body["id"], generation)
     # It comes back with the bound that it ran with, and is told what the rows ask for again.
     job.run(3, 30.0)
     assert (job.rollout()["cause"], job.told()["bound_ms"] is not None) == ("Decision", True)
@@ -456,8 +456,8 @@ def test_every_published_bound_belongs_to_a_rollout_a_pin_or_a_write(controller:
     job.put("policy", at_once(min_bound_ms=50_000))
     with controller.service.database.read() as session:
         rows = session.scalars(select(PublishedRow).order_by(PublishedRow.generation)).all()
-        told = [(row.cause, row.rollout_id) for row in rows]
-    assert told == [
+        body = [(row.cause, row.rollout_id) for row in rows]
+    assert body == [
         ("Request", None),
         ("Rollout", 1),
         ("Rollout", 2),
@@ -537,10 +537,10 @@ def test_under_timeslices_the_budget_counts_windows_and_the_bound_is_felt_for(co
     assert (budget["objective"], budget["bad_min"]) == ("timeslices", budget["bad_max"])
     assert 0 < budget["counted"] <= 40 * 5 // 10 + 1
     assert budget["bad_min"] > budget["allowed"]
-    (told,) = [step for step in status["recommended"]["steps"] if step["name"] == "timeslices"]
+    (body,) = [step for step in status["recommended"]["steps"] if step["name"] == "timeslices"]
     assert (
         "windows closed under the bound in use did, and at least 90 % of the windows must keep 0.9"
-        in told["reason"]
+        in body["reason"]
     )
     assert status["recommended"]["bound_ms"] >= 12_500
 
@@ -550,9 +550,9 @@ def test_the_worst_window_below_its_floor_asks_for_more(controller: Controller) 
     job.put("slo", {"target": "0.5", "worst_window_ppm": 990_000})
     job.run(40, 30.0, tick=False)
     controller.tick()
-    (told,) = [step for step in job.status()["recommended"]["steps"] if step["name"] == "worst window"]
-    assert told["bound_ms"] == 12_500
-    assert told["reason"].startswith("the worst window under the bound in use kept ")
+    (body,) = [step for step in job.status()["recommended"]["steps"] if step["name"] == "worst window"]
+    assert body["bound_ms"] == 12_500
+    assert body["reason"].startswith("the worst window under the bound in use kept ")
 
 
 def test_identical_events_that_follow_on_each_other_are_counted(controller: Controller) -> None:

@@ -343,7 +343,7 @@ def test_any_past_span_has_its_curve_and_says_which_span_it_covers(tmp_path: Pat
         while controller.service.ticker._upkeep.tick(controller.clock()):
             controller.clock.now_us += 60 * SECOND
         after = controller.get("/curve", params=whole).json()
-        counts = [[(point["rows"], point["late"]) for point in told["points"]] for told in (before, after)]
+        counts = [[(point["rows"], point["late"]) for point in body["points"]] for body in (before, after)]
         assert counts[0] == counts[1]
         assert counts[0][0][0] > 0
         # The reports of the first days are gone, and with them when windows were emitted.
@@ -354,19 +354,19 @@ def test_any_past_span_has_its_curve_and_says_which_span_it_covers(tmp_path: Pat
         for back, width_us in ((1, SLOT_US), (10, HOUR_US), (45, DAY_US)):
             until_us = newest_us - back * DAY_US + 17 * SECOND
             asked = {"until_us": until_us, "horizon_ms": DAY_US // 1_000, "bound_ms": [0]}
-            told = controller.get("/curve", params=asked).json()
-            from_us, end_us = told["basis"]["covers_from_us"], told["basis"]["covers_until_us"]
+            body = controller.get("/curve", params=asked).json()
+            from_us, end_us = body["basis"]["covers_from_us"], body["basis"]["covers_until_us"]
             inside = (
                 [report for report in reports if from_us <= report.started_us < end_us] if from_us else []
             )
-            assert bool(told["points"]) == bool(inside)
+            assert bool(body["points"]) == bool(inside)
             if not inside:
                 continue
             assert from_us % width_us == end_us % width_us == 0
             assert until_us - DAY_US - width_us < from_us <= until_us - DAY_US
             assert until_us <= end_us < until_us + width_us
-            assert told["basis"]["from_us"] == min(report.started_us for report in inside)
-            assert told["basis"]["to_us"] == max(report.started_us for report in inside)
+            assert body["basis"]["from_us"] == min(report.started_us for report in inside)
+            assert body["basis"]["to_us"] == max(report.started_us for report in inside)
         assert controller.get("/curve", params={"horizon_ms": 0}).status_code == 422
 
 
@@ -405,7 +405,7 @@ def test_the_needs_of_partitions_wait_for_their_minute_and_are_there_all_the_tim
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "body"),
     [
         ({"hours_days": 31}, "retention_hours_days must be at least 32"),
         ({"reports_days": 20}, "retention_reports_days must be at least 32"),
@@ -414,8 +414,8 @@ def test_the_needs_of_partitions_wait_for_their_minute_and_are_there_all_the_tim
         ({"bodies_days": 0}, "retention_bodies_days must be at least 1"),
     ],
 )
-def test_a_retention_below_what_a_horizon_rests_on_is_refused(changes: dict[str, int], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_retention_below_what_a_horizon_rests_on_is_refused(changes: dict[str, int], body: str) -> None:
+    with pytest.raises(ValueError, match=body):
         Retention(**changes)
 
 

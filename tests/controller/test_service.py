@@ -55,10 +55,10 @@ def test_every_error_is_a_problem_document(
     controller: Controller, method: str, path: str, status: int
 ) -> None:
     answer = controller.http.request(method, path)
-    told = answer.json()
-    assert answer.status_code == told["status"] == status
+    body = answer.json()
+    assert answer.status_code == body["status"] == status
     assert answer.headers["content-type"] == "application/problem+json"
-    assert told["instance"] == path.partition("?")[0]
+    assert body["instance"] == path.partition("?")[0]
     schemas.Problem.model_validate_json(answer.text)
     if status == 405:
         assert answer.headers["allow"]
@@ -82,8 +82,8 @@ def test_what_is_done_to_a_stream_is_no_part_of_its_name(controller: Controller)
     for act in ("pause", "resume"):
         answer = controller.http.put(f"/v1/jobs/j/streams/s:{act}/slo", json={"target": "0.9"})
         assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "stream")
-        told = controller.http.get(f"/v1/jobs/j/streams/s:{act}")
-        assert (told.status_code, told.headers["allow"]) == (405, "POST")
+        body = controller.http.get(f"/v1/jobs/j/streams/s:{act}")
+        assert (body.status_code, body.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize(
@@ -341,10 +341,10 @@ def test_a_database_is_opened_again_with_its_data(database_url: str) -> None:
         first.put("/policy", at_once())
         first.report_all(REPORTS)
         first.tick()
-        before, told = first.status(), first.get("/bound").json()
+        before, body = first.status(), first.get("/bound").json()
     with Controller(database_url) as second:
         second.tick()
-        assert second.get("/bound").json() == told
+        assert second.get("/bound").json() == body
         assert second.status() == before
 
 

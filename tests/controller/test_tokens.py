@@ -63,9 +63,9 @@ def test_a_token_is_shown_once_and_only_its_digest_is_kept(store: Controller) ->
     assert made.status_code == 201
     token = made.json()["token"]
     assert is_token(token)
-    told = store.http.get("/v1/tokens/1", headers=bearer(token)).json()
-    assert {**told, "token": token} == made.json()
-    assert told == {
+    body = store.http.get("/v1/tokens/1", headers=bearer(token)).json()
+    assert {**body, "token": token} == made.json()
+    assert body == {
         "id": 1,
         "name": "root",
         "role": "admin",
@@ -189,18 +189,18 @@ def test_rotation_two_of_a_name_are_good_until_the_first_is_revoked(store: Contr
     store.clock.now_us += DAY_US // 2
     second = store.http.post(f"/v1/tokens/{first['id']}:rotate", headers=headers)
     assert second.status_code == 201
-    told = second.json()
-    assert (told["name"], told["role"], told["jobs"]) == ("shop", "viewer", ["shop-*", "a"])
-    assert told["expires_us"] == store.clock() + DAY_US, "it lives as long as the first was to"
-    assert told["token"] != first["token"]
-    assert [status_with(store, made["token"]) for made in (first, told)] == [200, 200]
-    third = store.http.post(f"/v1/tokens/{told['id']}:rotate", headers=headers)
+    found = second.json()
+    assert (found["name"], found["role"], found["jobs"]) == ("shop", "viewer", ["shop-*", "a"])
+    assert found["expires_us"] == store.clock() + DAY_US, "it lives as long as the first was to"
+    assert found["token"] != first["token"]
+    assert [status_with(store, made["token"]) for made in (first, found)] == [200, 200]
+    third = store.http.post(f"/v1/tokens/{found['id']}:rotate", headers=headers)
     assert third.status_code == 409
     assert "two tokens of the name 'shop' live already; revoke one" in third.json()["detail"]
     assert post(store, body, admin).status_code == 409
     assert store.http.delete(f"/v1/tokens/{first['id']}", headers=headers).json()["live"] is False
-    assert [status_with(store, made["token"]) for made in (first, told)] == [401, 200]
-    assert store.http.post(f"/v1/tokens/{told['id']}:rotate", headers=headers).status_code == 201
+    assert [status_with(store, made["token"]) for made in (first, found)] == [401, 200]
+    assert store.http.post(f"/v1/tokens/{found['id']}:rotate", headers=headers).status_code == 201
 
 
 def test_a_token_expires_to_the_microsecond_and_makes_room_for_another(store: Controller) -> None:
@@ -319,8 +319,8 @@ def test_use_is_noted_to_the_hour_and_not_at_each_request(
 
     def used() -> int | None:
         age_cache(controller)
-        told = controller.http.get("/v1/tokens/1", headers=bearer(token)).json()
-        found: int | None = told["last_used_us"]
+        body = controller.http.get("/v1/tokens/1", headers=bearer(token)).json()
+        found: int | None = body["last_used_us"]
         return found
 
     assert used() is None
@@ -429,10 +429,10 @@ def test_without_a_proxy_in_the_settings_its_headers_are_nothing(controller: Con
 def test_a_token_goes_before_what_the_proxy_says(database_url: str) -> None:
     with Controller(database_url, **PROXY) as controller:
         token = make_token(controller, "job")
-        told = {"X_User": "kim", "X_Groups": "sre"}
-        answer = through_proxy(controller, "10.1.0.7", Authorization=f"Bearer {token}", **told)
+        body = {"X_User": "kim", "X_Groups": "sre"}
+        answer = through_proxy(controller, "10.1.0.7", Authorization=f"Bearer {token}", **body)
         assert answer.status_code == 403
-        answer = through_proxy(controller, "10.1.0.7", Authorization="Bearer nonsense", **told)
+        answer = through_proxy(controller, "10.1.0.7", Authorization="Bearer nonsense", **body)
         assert answer.status_code == 401
 
 

@@ -78,15 +78,15 @@ def test_a_rollout_has_the_prediction_that_is_scored_and_its_verdict_speaks_of_i
     controller.tick()
     job.put("policy", at_once())
     controller.tick()
-    told = job.rollout()
-    assert (told["state"], told["first"]) == ("Published", True)
+    body = job.rollout()
+    assert (body["state"], body["first"]) == ("Published", True)
     (prediction,) = controller.http.get(job.path + "/predictions").json()["predictions"]
-    assert told["predicted"]["rows"] == prediction["rows"] > 0
-    assert told["predicted"]["late"] == prediction["late"]
+    assert body["predicted"]["rows"] == prediction["rows"] > 0
+    assert body["predicted"]["late"] == prediction["late"]
     job.restart()
     job.run(50, 30.0, tick=False)
     controller.tick()
-    (done,) = [one for one in job.rollouts() if one["id"] == told["id"]]
+    (done,) = [one for one in job.rollouts() if one["id"] == body["id"]]
     assert done["reason"].endswith("rows at risk were admitted, as predicted")
 
 
@@ -103,8 +103,8 @@ def test_a_narrowing_that_turns_bad_after_it_was_verified_goes_back_and_is_remem
     assert undone["reason"].startswith("after it was verified, ")
     assert undone["reason"].endswith("and than the target, 0.95; what jobs were told before is back")
     assert job.told()["bound_ms"] is None
-    told = conditions(job)
-    assert told["TargetMissed"] == f"rollout {undone['id']}: {undone['reason']}"
+    body = conditions(job)
+    assert body["TargetMissed"] == f"rollout {undone['id']}: {undone['reason']}"
     (event,) = job.events("RolloutRolledBack")
     assert (event["reason"], event["evidence"]["rollout"]) == (undone["reason"], undone["id"])
     job.run(2, 50.0)
@@ -192,8 +192,8 @@ def test_by_default_a_first_narrowing_waits_for_an_hour_of_evidence_and_a_person
     assert job.told()["bound_ms"] is None
     job.run(112, 5.0, tick=False)
     controller.tick()
-    told = job.rollout()
-    assert (told["state"], told["to_bound_ms"]) == ("Published", 300_000)
+    body = job.rollout()
+    assert (body["state"], body["to_bound_ms"]) == ("Published", 300_000)
     assert job.told()["bound_ms"] == 300_000
     (step,) = [one for one in job.status()["recommended"]["steps"] if one["name"] == "narrowing step"]
     assert step["reason"] == "one rollout narrows by at most 50 %: to 5 min"

@@ -141,15 +141,15 @@ def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
         }
 
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
-    told = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
-    found, expected = names(values), allowed(told)
+    body = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    found, expected = names(values), allowed(body)
     assert found.pop("settings").keys() <= expected.pop("settings").keys()
     found["resources"] = None
     assert found == expected
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "body"),
     [
         (("replicaCount=2",), "replicaCount is 2, and replicas share the store: set database.existingSecret"),
         (("terminationGracePeriodSeconds=15",), "it must be above settings.drain_seconds + 10"),
@@ -164,11 +164,11 @@ def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
         (("tokens.prometheusKey=admin",), "prometheusKey"),
     ],
 )
-def test_what_cannot_run_is_refused_with_the_reason(options: tuple[str, ...], told: str) -> None:
+def test_what_cannot_run_is_refused_with_the_reason(options: tuple[str, ...], body: str) -> None:
     given = [word for option in options for word in ("--set", option)]
     done = helm("template", "tidemark", CHART, *given)
     assert done.returncode != 0
-    assert told in done.stderr
+    assert body in done.stderr
 
 
 def test_the_grace_of_a_pod_outlasts_the_longest_end_of_the_controller() -> None:

@@ -93,13 +93,13 @@ def test_what_a_service_mounts_from_the_tree_is_there_and_is_not_written(service
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_what_is_waited_for_can_come(service: str) -> None:
-    for name, told in SERVICES[service].get("depends_on", {}).items():
+    for name, body in SERVICES[service].get("depends_on", {}).items():
         other = SERVICES[name]
-        if told["condition"] == "service_healthy":
+        if body["condition"] == "service_healthy":
             # The controller's own check is in its image.
             assert "healthcheck" in other or other.get("build", {}) == {"context": "../.."}
         else:
-            assert told["condition"] == "service_completed_successfully"
+            assert body["condition"] == "service_completed_successfully"
             assert "restart" not in other
 
 

@@ -166,8 +166,8 @@ def test_what_is_wrong_is_told_and_nothing_else_and_it_ends_when_it_is_mended(tm
         assert 'tidemark_partition_skewed{spark_job="skewed",stream="stream",partition="2"} 1' in metrics
         # One scrape that a busy machine lets take two seconds says "down" until the next.
         until(lambda: _healths(prometheus) == ["up"], "a scrape that succeeds")
-        told = httpx.get(prometheus + "/api/v1/rules", timeout=PATIENCE_S).json()["data"]["groups"]
-        assert {rule["health"] for group in told for rule in group["rules"]} == {"ok"}
+        body = httpx.get(prometheus + "/api/v1/rules", timeout=PATIENCE_S).json()["data"]["groups"]
+        assert {rule["health"] for group in body for rule in group["rules"]} == {"ok"}
 
 
 def _reports(job: PacedJob) -> int:
@@ -186,9 +186,9 @@ def _wait(webhook: Webhook, status: str, name: str, job: str, severity: str | No
     begun = time.monotonic()
     webhook.wait_for(
         lambda: any(
-            (told, alert, labels["spark_job"]) == (status, name, job)
+            (body, alert, labels["spark_job"]) == (status, name, job)
             and severity in {None, labels["severity"]}
-            for told, alert, labels in webhook.alerts()
+            for body, alert, labels in webhook.alerts()
             if "spark_job" in labels
         ),
         f"{status} {name} of {job}",

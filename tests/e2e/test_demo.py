@@ -36,14 +36,14 @@ def _demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
-def _column(told: str, row: str) -> list[str]:
-    (line,) = [line for line in told.splitlines() if row in line and "│" in line]
+def _column(body: str, row: str) -> list[str]:
+    (line,) = [line for line in body.splitlines() if row in line and "│" in line]
     return [cell.strip() for cell in line.strip("│").split("│")][1:]
 
 
-def _assert_gone(told: str) -> None:
+def _assert_gone(body: str) -> None:
     """The controller that the driver's line names must not answer any more."""
-    (url,) = set(re.findall(r"controller=(http://\S+)", told))
+    (url,) = set(re.findall(r"controller=(http://\S+)", body))
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/livez", timeout=PATIENCE_S)
 
@@ -61,16 +61,16 @@ def test_a_demo_that_is_terminated_in_the_middle_takes_its_controller_along(
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp"), "COLUMNS": "200"},
     ) as running:
         assert running.stdout is not None
-        told = ""
+        body = ""
         for line in running.stdout:
-            told += line
+            body += line
             if "controller=http" in line:
                 break
         running.terminate()
-        told += running.stdout.read()
+        body += running.stdout.read()
 
-    assert running.returncode == 128 + signal.SIGTERM, told
-    _assert_gone(told)
+    assert running.returncode == 128 + signal.SIGTERM, body
+    _assert_gone(body)
     assert not list((tmp_path / "tmp").glob("tidemark-demo-*"))
 
 

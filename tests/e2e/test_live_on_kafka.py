@@ -111,7 +111,7 @@ def _start(
     topic: str,
     folder: Path,
     url: str,
-    told: _Told,
+    body: _Told,
     trigger_us: int,
 ) -> StreamingQuery:
     events = (
@@ -138,7 +138,7 @@ def _start(
             stream="clicks",
             ceiling="10 minutes",
             controller_url=url,
-            sink=told,
+            sink=body,
         )
     )
     return (
@@ -207,13 +207,13 @@ class _Compared:
 
 def _compared(spark: SparkSession, kafka: KafkaBroker, folder: Path, trigger_us: int) -> _Compared:
     folder.mkdir()
-    topic, told = new_topic(kafka, PARTITIONS), _Told()
+    topic, body = new_topic(kafka, PARTITIONS), _Told()
     _bursts(folder / "trace.parquet", 130)
     with _controller(folder / "controller") as controller:
-        query = _start(spark, kafka, topic, folder, controller.url, told, trigger_us)
+        query = _start(spark, kafka, topic, folder, controller.url, body, trigger_us)
         try:
             # It reads the control stream's first offset; what comes with it is not shown.
-            until(lambda: told.reports, "the first batch")
+            until(lambda: body.reports, "the first batch")
             time.sleep(2 * trigger_us / SECOND)
             replayed = replay_into_topic(
                 folder / "trace.parquet",
@@ -222,16 +222,16 @@ def _compared(spark: SparkSession, kafka: KafkaBroker, folder: Path, trigger_us:
                 shift_to_now=True,
                 stop=threading.Event(),
             )
-            until(lambda: sum(report.rows for report in told.reports) >= replayed.rows, "all rows")
+            until(lambda: sum(report.rows for report in body.reports) >= replayed.rows, "all rows")
             time.sleep(3 * trigger_us / SECOND)  # for the batches that close what they let close
         finally:
             query.stop()
             flush(PATIENCE_S)
-    assert sum(report.rows for report in told.reports) == replayed.rows
-    assert len({part.partition for report in told.reports for part in report.partitions}) == PARTITIONS
+    assert sum(report.rows for report in body.reports) == replayed.rows
+    assert len({part.partition for report in body.reports for part in report.partitions}) == PARTITIONS
 
     setup = Setup(operator=WINDOW, trigger_us=trigger_us, target_ppm=990_000)
-    reports = sorted(told.reports, key=lambda report: report.batch_id)
+    reports = sorted(body.reports, key=lambda report: report.batch_id)
     expected, keys = _replayed(reports, setup)
 
     late = sum(tally.late_max for report in reports for tally in judge(report).tallies.values())

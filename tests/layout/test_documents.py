@@ -105,8 +105,8 @@ def _faults(line: str, *, whole: bool) -> list[str]:
     except LookupError as error:
         return [f"{line}: {error.args[0]}"]
     options = [word.partition("=")[0] for word in arguments if re.match(r"--?[a-z]", word)]
-    told = _help(*path)
-    faults = [f"{line}: no option {option}" for option in options if option not in told]
+    body = _help(*path)
+    faults = [f"{line}: no option {option}" for option in options if option not in body]
     if whole and not (path and path[0] in LAZY):
         try:
             command.make_context(" ".join(path), list(arguments), resilient_parsing="--help" in options)
@@ -175,8 +175,8 @@ def test_every_environment_variable_that_is_told_of_exists() -> None:
 
 
 def test_every_environment_variable_of_the_code_is_told_of() -> None:
-    told = set(NAME.findall(all_text()))
-    assert {name for name in _names_in_code() if not name.startswith(DEVELOPERS_OWN)} - told == set()
+    body = set(NAME.findall(all_text()))
+    assert {name for name in _names_in_code() if not name.startswith(DEVELOPERS_OWN)} - body == set()
 
 
 def test_every_file_that_is_named_is_there() -> None:
@@ -194,10 +194,10 @@ def test_every_file_that_is_named_is_there() -> None:
 
 def test_every_conf_key_that_is_told_of_exists_and_the_other_way_round() -> None:
     keys = {setting.key for setting in SETTINGS}
-    told = set(CONF.findall(all_text())) | set(
+    body = set(CONF.findall(all_text())) | set(
         CONF.findall((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
     )
-    assert told == keys
+    assert body == keys
 
 
 def test_the_readme_says_what_it_is_in_ten_lines_and_then_how_to_start() -> None:

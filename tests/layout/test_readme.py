@@ -42,10 +42,10 @@ def test_every_conf_key_of_a_job_stands_in_its_table() -> None:
 
 
 def test_the_defaults_of_conf_keys_are_told_right() -> None:
-    told = _rows("conf")
+    body = _rows("conf")
     for setting in SETTINGS:
         if setting.default is not None:
-            assert told[setting.key][0] == f"`{setting.default}`"
+            assert body[setting.key][0] == f"`{setting.default}`"
 
 
 def test_every_metric_stands_in_its_table_with_its_help_text() -> None:

@@ -96,9 +96,9 @@ def test_make_venv_says_in_one_line_which_python_is_missing(
         [make, "venv"], cwd=house, env={"PATH": str(tools)}, capture_output=True, text=True, check=False
     )
 
-    told, made_by_make = run.stderr.strip().split("\n")
+    body, made_by_make = run.stderr.strip().split("\n")
     assert run.returncode != 0
-    assert told.startswith(f"Tidemark needs Python 3.11 or newer; found: {found}. ")
+    assert body.startswith(f"Tidemark needs Python 3.11 or newer; found: {found}. ")
     assert "make" in made_by_make
     assert not (house / ".venv").exists()
 

@@ -71,7 +71,7 @@ def test_what_lies_before_the_horizon_is_forgotten_but_not_the_base_it_made() ->
 
 def test_what_was_asked_for_a_moment_ago_is_narrowed_late_but_not_by_deciding_twice() -> None:
     evidence = StreamEvidence(Slo(target_ppm=900_000, horizon_ms=60_000), Policy())
-    told: list[Recommendation | None] = []
+    body: list[Recommendation | None] = []
     delays_s = np.concatenate([np.full(60, 30.0), np.full(200, 0.5)])
     batches = [
         [("0", START_US + n * SECOND - round(delay * SECOND * part / 20)) for part in range(20)]
@@ -79,11 +79,11 @@ def test_what_was_asked_for_a_moment_ago_is_narrowed_late_but_not_by_deciding_tw
     ]
     for report in query_reports(batches, tumbling("1 s"), bound_ms=60_000):
         evidence.add(report)
-        told.append(evidence.decide())
-        assert evidence.decide() == told[-1]
-    last = told[-1]
+        body.append(evidence.decide())
+        assert evidence.decide() == body[-1]
+    last = body[-1]
     assert last is not None
     steps = {step.name: step.bound_ms for step in last.steps}
-    widest = max(one.asked_ms or 0 for one in told if one is not None)
+    widest = max(one.asked_ms or 0 for one in body if one is not None)
     assert last.asked_ms is not None
     assert last.asked_ms < widest == steps["narrow late"]

@@ -230,9 +230,9 @@ def test_repeats_change_nothing_and_order_does_not_matter(
         report_of(counted, operator, late_watermark_ms=watermark_ms, uncounted=lost, batch_id=batch_id)
         for batch_id, (counted, lost, watermark_ms) in enumerate(batches)
     ]
-    told = reports * 2
-    random.shuffle(told)
-    once, often = ledger_of(*reports), ledger_of(*told)
+    body = reports * 2
+    random.shuffle(body)
+    once, often = ledger_of(*reports), ledger_of(*body)
     assert once.tallies == often.tallies
     assert once.completeness() == often.completeness()
     assert once.coverage() == often.coverage()

@@ -94,10 +94,10 @@ def test_the_base_does_not_depend_on_the_order_of_reports_nor_on_repeats(
     maxima: list[int | None], random: Random
 ) -> None:
     """Reports are retried and overtake each other."""
-    told = list(enumerate(maxima)) * 2
-    random.shuffle(told)
+    body = list(enumerate(maxima)) * 2
+    random.shuffle(body)
     tracker = BaseTracker()
-    for batch, maximum in told:
+    for batch, maximum in body:
         tracker.add(batch, maximum)
     for batch in range(len(maxima) + 3):
         before = [maximum // 1_000 for maximum in maxima[: max(batch - 1, 0)] if maximum is not None]

@@ -173,7 +173,7 @@ def test_unknown_rows_do_not_keep_a_bound_from_being_widened(in_use_bound_ms: in
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "told"),
+    ("name", "changes", "body"),
     [
         ("no data", {"silent_us": 10_001 * MS}, "no report for 10 s, where 1 s between batches is typical"),
         ("catching up", {"recent_pace_ppm": 1_510_000}, "event time moves at 1.51 times the clock"),
@@ -188,13 +188,13 @@ def test_unknown_rows_do_not_keep_a_bound_from_being_widened(in_use_bound_ms: in
     ],
 )
 def test_nothing_is_narrowed_on_delays_that_may_not_be_the_streams_own_but_it_is_widened(
-    name: str, changes: dict[str, Any], told: str
+    name: str, changes: dict[str, Any], body: str
 ) -> None:
     """No data, a catch-up, a replay, a stall or a silent partition: each by itself, with its figures."""
     progress = replace(STEADY, **changes)
     held = recommend(inputs(THOUSAND, in_use_bound_ms=5_000, progress=progress))
     assert held.bound_ms == 5_000
-    assert told in step(held, name).reason
+    assert body in step(held, name).reason
     assert step(held, name).reason.endswith("the bound in use, 5 s, is not narrowed")
     assert recommend(inputs(THOUSAND, in_use_bound_ms=500, progress=progress)).bound_ms == 996
     assert recommend(inputs(THOUSAND, progress=progress)).bound_ms == 996

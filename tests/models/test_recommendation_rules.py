@@ -150,7 +150,7 @@ def test_a_state_cap_that_fits_or_cannot_be_told_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("windows", "in_use_bound_ms", "bound_ms", "told"),
+    ("windows", "in_use_bound_ms", "bound_ms", "body"),
     [
         (Windows(GOOD, GOOD), 2_000, 996, "the worst window kept 99.9 %"),
         (Windows(BAD, GOOD), 2_000, 2_000, "is not narrowed"),
@@ -162,16 +162,16 @@ def test_a_state_cap_that_fits_or_cannot_be_told_changes_nothing() -> None:
     ],
 )
 def test_a_worst_window_below_its_floor_widens_a_step_and_holds_every_narrowing(
-    windows: Windows | None, in_use_bound_ms: int, bound_ms: int, told: str
+    windows: Windows | None, in_use_bound_ms: int, bound_ms: int, body: str
 ) -> None:
     slo = Slo(target_ppm=990_000, worst_window_ppm=900_000)
     found = recommend(inputs(slo=slo, windows=windows, in_use_bound_ms=in_use_bound_ms))
     assert found.bound_ms == bound_ms
-    assert told in step(found, "worst window")[1]
+    assert body in step(found, "worst window")[1]
 
 
 @pytest.mark.parametrize(
-    ("windows", "in_use_bound_ms", "bound_ms", "told"),
+    ("windows", "in_use_bound_ms", "bound_ms", "body"),
     [
         (Windows(GOOD, GOOD), 2_000, 996, "100 of 100 windows did"),
         (Windows(BAD, GOOD), 2_000, 2_000, "90 of 100 windows did"),
@@ -181,9 +181,9 @@ def test_a_worst_window_below_its_floor_widens_a_step_and_holds_every_narrowing(
     ],
 )
 def test_under_timeslices_too_few_good_windows_widen_a_step_and_hold_every_narrowing(
-    windows: Windows | None, in_use_bound_ms: int, bound_ms: int, told: str
+    windows: Windows | None, in_use_bound_ms: int, bound_ms: int, body: str
 ) -> None:
     slo = Slo(target_ppm=990_000, objective="timeslices", good_windows_ppm=950_000)
     found = recommend(inputs(slo=slo, windows=windows, in_use_bound_ms=in_use_bound_ms))
     assert found.bound_ms == bound_ms
-    assert told in step(found, "timeslices")[1]
+    assert body in step(found, "timeslices")[1]

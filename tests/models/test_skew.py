@@ -126,17 +126,17 @@ def test_a_partition_of_ten_rows_is_never_told(target_ppm: int, late_s: int, oth
 
 def test_a_partition_that_could_not_certify_the_target_alone_is_not_told() -> None:
     enough = min_samples(0.99, 0.95)
-    for rows, told in ((enough - 1, set()), (enough, {"late"})):
+    for rows, body in ((enough - 1, set()), (enough, {"late"})):
         needs = {**{name: usual(900, 1) for name in "abc"}, "late": usual(rows, 5, late_s=60)}
-        assert skewed(needs) == told
+        assert skewed(needs) == body
 
 
 def test_a_partition_with_a_handful_of_late_rows_is_not_told() -> None:
     rows = usual(3_000, 5)
-    for late, told in ((MIN_BEYOND - 1, set()), (MIN_BEYOND, {"c"})):
+    for late, body in ((MIN_BEYOND - 1, set()), (MIN_BEYOND, {"c"})):
         some = [*rows[late:], *(120 * SECOND for _ in range(late))]
         # Few rows in all, so that so few of them move the bound.
-        assert skewed({"a": usual(310, 1), "b": usual(310, 2), "c": some[-400:]}) == told
+        assert skewed({"a": usual(310, 1), "b": usual(310, 2), "c": some[-400:]}) == body
 
 
 @settings(max_examples=30, deadline=None)

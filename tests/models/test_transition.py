@@ -194,8 +194,8 @@ def test_a_clump_of_needs_in_the_bucket_that_the_bound_cuts_is_told_by_who_has_s
     assert cut.low_us < 6 * SECOND < cut.high_us
     assert cut.pairs == 100
     assert cut.high_us / cut.low_us == pytest.approx(1.01005, abs=1e-5)
-    told = transition_to(asked, 6 * SECOND + 1_000, share_below=1.0)
-    assert (told.late, told.completeness_ppm) == (0, 1_000_000)
+    body = transition_to(asked, 6 * SECOND + 1_000, share_below=1.0)
+    assert (body.late, body.completeness_ppm) == (0, 1_000_000)
     guessed = transition_to(asked, 6 * SECOND + 1_000)
     assert 0 < guessed.late < 100
     # What the sketch cannot tell is in the interval, from all late to none.
@@ -224,15 +224,15 @@ def test_the_watermark_moves_when_a_batch_shows_what_is_missing_as_the_replay_of
     first = _replayed(before)
     restored_us = int(first.emit_base_us[-1]) - old_us
     base_us = max(time for batch in before for time in batch) // 1_000 * 1_000
-    told = transition_to(
+    body = transition_to(
         situation(
             bound_us=old_us, watermark_us=restored_us, base_us=base_us, pace_ppm=1_000_000, batch_gap_us=None
         ),
         new_us,
     )
     # At the clock's pace the time it stands still is the event time that is missing.
-    assert told.stands_still_us is not None
-    missing_us = told.stands_still_us
+    assert body.stands_still_us is not None
+    missing_us = body.stands_still_us
     again = _replayed(after)
     moved = again.emit_base_us - new_us > restored_us
     replayed = int(moved.argmax()) if moved.any() else None
@@ -260,7 +260,7 @@ def test_on_a_steady_stream_the_predicted_batch_is_the_replayed_one(
     step_us = pace * gap * 1_000
     before = [[n * step_us] for n in range(60)]
     restored_us = int(_replayed(before).emit_base_us[-1]) - old_us
-    told = transition_to(
+    body = transition_to(
         situation(
             at_us=0,
             bound_us=old_us,
@@ -274,7 +274,7 @@ def test_on_a_steady_stream_the_predicted_batch_is_the_replayed_one(
     after = [[n * step_us] for n in range(60, 60 + 1_100)]
     moved = _replayed(after).emit_base_us - new_us > restored_us
     # Batch 0 of the new run ends one gap after the last of the old one.
-    assert told.effective_us == (int(moved.argmax()) + 1) * gap * 1_000
+    assert body.effective_us == (int(moved.argmax()) + 1) * gap * 1_000
 
 
 @given(
@@ -295,7 +295,7 @@ def test_the_windows_closing_at_once_are_those_that_the_replayed_restart_emits_w
     late = replay.needs_us() > old_us
     open_us = replay.key_us[~late & (replay.key_us > restored_us)]
     ends, counts = np.unique(open_us, return_counts=True)
-    told = transition_to(
+    body = transition_to(
         situation(
             bound_us=old_us,
             watermark_us=restored_us,
@@ -309,7 +309,7 @@ def test_the_windows_closing_at_once_are_those_that_the_replayed_restart_emits_w
     again = _replayed([[base_us], []])
     mark_us = max(restored_us, int(again.emit_base_us[1]) - new_us)
     emitted = (ends > restored_us) & (ends <= mark_us)
-    assert (told.windows_closing, told.rows_closing) == (int(emitted.sum()), int(counts[emitted].sum()))
+    assert (body.windows_closing, body.rows_closing) == (int(emitted.sum()), int(counts[emitted].sum()))
 
 
 def _replayed(batches: list[list[int]], operator: Operator = TEN) -> Any:

@@ -102,10 +102,10 @@ class TestOnARealSession:
         batches = random_batches(4, 4)
         job.run("3 seconds", [batches[:2]])
         job.run("9 seconds", [batches[2:]])
-        told = [(ack.bound_ms, ack.source, ack.run_id) for ack in job.recorded.acknowledgements]
+        body = [(ack.bound_ms, ack.source, ack.run_id) for ack in job.recorded.acknowledgements]
         runs = list(dict.fromkeys(report.run_id for report in job.recorded.reports))
 
-        assert told == [(3_000, "job", runs[0]), (9_000, "job", runs[1])]
+        assert body == [(3_000, "job", runs[0]), (9_000, "job", runs[1])]
 
     def test_a_sink_that_fails_does_not_fail_the_query(
         self, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture

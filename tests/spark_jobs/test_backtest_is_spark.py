@@ -198,11 +198,11 @@ def _compare_emissions(job: Job, found: Run, batches: list[list[Row]], compared:
 
 
 def _tell(capsys: pytest.CaptureFixture[str], compared: Compared) -> None:
-    told = ", ".join(
+    body = ", ".join(
         f"{getattr(compared, item.name)} {item.name.replace('_', ' ')}" for item in fields(compared)
     )
     with capsys.disabled():
-        print(f"\nbacktest is Spark: compared {told}; 0 mismatches")
+        print(f"\nbacktest is Spark: compared {body}; 0 mismatches")
     assert all(getattr(compared, item.name) > 0 for item in fields(compared))
 
 
@@ -260,8 +260,8 @@ def test_a_replay_with_restarts_equals_a_real_query_started_again_with_other_bou
                 data_slots += range(slot, slot + len(group))
                 slot += len(group) + FREE_SLOTS
             if position < len(runs) - 1:
-                told = _slots_of_reports(job.recorded.reports, data_slots)
-                changes[told[-1]] = bounds_ms[position + 1] * 1_000
+                body = _slots_of_reports(job.recorded.reports, data_slots)
+                changes[body[-1]] = bounds_ms[position + 1] * 1_000
         setup = _setup(operator)
 
         found = run(_arrivals(setup, data_slots, batches), setup, Planned(bounds_ms[0] * 1_000, changes))

@@ -141,10 +141,10 @@ def test_the_ledger_equals_the_sink_for_every_operator_over_restarts_with_other_
             compared.restarts += len({report.run_id for report in job.recorded.reports}) - 1
     compared.operator_kinds = len(KINDS)
     with capsys.disabled():
-        told = ", ".join(
+        body = ", ".join(
             f"{getattr(compared, item.name)} {item.name.replace('_', ' ')}" for item in fields(compared)
         )
-        print(f"\nexactness: compared {told}; {len(mismatches)} mismatches")
+        print(f"\nexactness: compared {body}; {len(mismatches)} mismatches")
     assert mismatches == {}
     assert all(getattr(compared, item.name) > 0 for item in fields(compared))
 
@@ -196,11 +196,11 @@ def test_rows_whose_granule_the_watermark_cuts_are_told_as_an_interval_that_hold
         ledger.add(report)
     kept = {identity for output in job.output.values() for _, ids in output for identity in ids}
     late = sum(row.id not in kept for batch in batches for row in batch)
-    told = ledger.completeness()
+    body = ledger.completeness()
 
-    assert told.late_min < told.late_max
-    assert told.late_min <= late <= told.late_max
-    assert not told.exact
+    assert body.late_min < body.late_max
+    assert body.late_min <= late <= body.late_max
+    assert not body.exact
 
 
 def test_when_the_distinct_keys_overflow_the_ledger_says_how_many_rows_it_cannot_judge(
@@ -216,10 +216,10 @@ def test_when_the_distinct_keys_overflow_the_ledger_says_how_many_rows_it_cannot
     ledger = Ledger()
     for report in job.recorded.reports:
         ledger.add(report)
-    told = ledger.completeness()
+    body = ledger.completeness()
 
-    assert (told.rows, told.unjudged_rows) == (7, 90)
-    assert not told.exact
+    assert (body.rows, body.unjudged_rows) == (7, 90)
+    assert not body.exact
     assert [report.rows for report in job.recorded.reports][:3] == [6, 90, 1]
     assert "more than 8 distinct" in caplog.text
 
@@ -277,12 +277,12 @@ def test_partitions_named_by_text_are_counted_as_exactly_as_numbered_ones(
     )
     query.awaitTermination()
     assert flush(PATIENCE_S)
-    told: Counter[str] = Counter()
+    body: Counter[str] = Counter()
     for report in job.recorded.reports:
         for part in report.partitions:
-            told[part.partition] += part.rows
+            body[part.partition] += part.rows
 
-    assert Counter(names[row.partition] for batch in batches for row in batch) == told
+    assert Counter(names[row.partition] for batch in batches for row in batch) == body
 
 
 def test_a_row_dated_after_the_year_9999_does_not_blind_the_stream(

@@ -63,8 +63,8 @@ def test_it_tells_what_pyspark_tells_of_each_batch_that_is_wanted(
     assert quick.ended == own.ended
     assert len(own.told) >= 4
     assert quick.told.keys() == own.told.keys() - quick.unwanted
-    for batch, told in quick.told.items():
-        assert _read(told) == _read(own.told[batch])
+    for batch, body in quick.told.items():
+        assert _read(body) == _read(own.told[batch])
 
 
 def _read(progress: StreamingQueryProgress) -> dict[str, Any]:

@@ -314,7 +314,7 @@ def compare_bounds(job: RestartedJob) -> list[str]:
         # Two inputs may be heard one after the other, with a start in between.
         if [bound_ms for bound_ms, _ in itertools.groupby(started)] != [*BOUNDS_MS[entry.name]]:
             wrong.append(f"{entry.name}: the runs had {started}")
-        if [told.bound_ms for told in recorded.acknowledgements] != started:
+        if [body.bound_ms for body in recorded.acknowledgements] != started:
             wrong.append(f"{entry.name}: {recorded.acknowledgements} were told of {started}")
         wrong += [
             f"{entry.name}: batch {report.batch_id} was told with {report.bound_ms}"
@@ -338,14 +338,14 @@ def test_the_watermark_follows_the_bound_of_each_run_and_the_ledger_is_what_the_
     mode: Mode,
 ) -> None:
     """Whatever the operator: over a narrower and a wider bound, from one checkpoint."""
-    kind, told = KINDS[name], controllers(mode, ["in"])
+    kind, body = KINDS[name], controllers(mode, ["in"])
     seed = f"{name}, restarts"
     batches, closing = stream_of(kind, seed, _batches(seed))
-    job = _job(spark, tmp_path, told, kind.operator, kind.plan, kind.output_mode)
+    job = _job(spark, tmp_path, body, kind.operator, kind.plan, kind.output_mode)
     for key, value in kind.conf:
         spark.conf.set(key, value)
     try:
-        DRIVERS[mode](job, told, _runs([batches], [closing]))
+        DRIVERS[mode](job, body, _runs([batches], [closing]))
     finally:
         for key, _ in kind.conf:
             spark.conf.unset(key)
@@ -375,12 +375,12 @@ def test_a_join_follows_the_bounds_of_both_inputs_in_each_run_and_emits_the_pair
     mode: Mode,
 ) -> None:
     """Each input has a bound of its own, and the slower of them leads."""
-    told = controllers(mode, ["left", "right"])
+    body = controllers(mode, ["left", "right"])
     seed = f"{how}, restarts 4"
     streams = [_batches(f"{seed}, left"), _batches(f"{seed}, right", COPY)]
     closing = [[closing_batch()], [closing_batch(10**9 + 10)]]
-    job = _job(spark, tmp_path, told, row_level(), join(how))
-    DRIVERS[mode](job, told, _runs(streams, closing))
+    job = _job(spark, tmp_path, body, row_level(), join(how))
+    DRIVERS[mode](job, body, _runs(streams, closing))
     compared = table[f"join, {how}, {mode}"] = RestartsCompared()
     streams = [[*batches, *last] for batches, last in zip(streams, closing, strict=True)]
     wrong = compare_bounds(job)

@@ -175,8 +175,8 @@ def _mismatches(running: Running) -> tuple[Counter[tuple[str, int]], int]:
     ledger = Ledger()
     for report in running.job.recorded.reports:
         assert ledger.add(report), "no batch is told twice"
-    told = ledger.completeness()
-    assert told.exact
+    body = ledger.completeness()
+    assert body.exact
     differs: Counter[tuple[str, int]] = Counter(
         {cell: tally.rows - tally.late_min for cell, tally in ledger.tallies.items() if cell[1] <= END_US}
     )
@@ -185,7 +185,7 @@ def _mismatches(running: Running) -> tuple[Counter[tuple[str, int]], int]:
             for identity in ids:
                 assert key_us is not None
                 differs[str(running.rows[identity].partition), key_us] -= 1
-    return Counter({cell: count for cell, count in differs.items() if count}), told.late_min
+    return Counter({cell: count for cell, count in differs.items() if count}), body.late_min
 
 
 def _expected_watermarks(running: Running) -> dict[int, int]:

@@ -181,9 +181,9 @@ def test_a_negative_dwell_is_refused() -> None:
 def test_a_generation_that_failed_is_known_until_there_is_another() -> None:
     proven = ProvenBounds()
     proven.work({KEY: _chosen(3, 5_000)})
-    told = proven.fail({KEY: _chosen(4, 9_000)})
+    body = proven.fail({KEY: _chosen(4, 9_000)})
 
-    assert told == ["j/s: generation 4, 9 s, failed and is not tried again; 5 s is put back"]
+    assert body == ["j/s: generation 4, 9 s, failed and is not tried again; 5 s is put back"]
     assert proven.has_failed(KEY, _answer(4, 9_000))
     assert not proven.has_failed(KEY, _answer(5, 9_000))
     assert not proven.has_failed(KEY, replace(_answer(4, None), pin="Off")), "a pin is another answer"

@@ -90,7 +90,7 @@ def test_a_trace_is_counted_by_windows(
         "partition": rng.integers(0, 4, 500).astype(str),
     }
     pq.write_table(pa.table(columns), tmp_path / "trace.parquet")
-    told = _submit(
+    body = _submit(
         stranger,
         archive,
         master,
@@ -102,7 +102,7 @@ def test_a_trace_is_counted_by_windows(
     truth = _windows(event_us.tolist())
     truth.pop(max(truth))  # its end is never reached
 
-    assert "tidemark: job=example stream=events bound=0 s source=job" in told
+    assert "tidemark: job=example stream=events bound=0 s source=job" in body
     assert truth == counted
 
 
@@ -120,7 +120,7 @@ def test_files_are_counted_in_every_output_mode(
         path = tmp_path / "in" / f"{number}.json"
         path.write_text("\n".join(lines))
         os.utime(path, (1_000_000_000 + number,) * 2)  # Spark takes files in the order of their times
-    told = _submit(
+    body = _submit(
         stranger,
         archive,
         "local[2]",
@@ -128,4 +128,4 @@ def test_files_are_counted_in_every_output_mode(
         *("--mode", mode, "--checkpoint", str(tmp_path / "checkpoint")),
     )
 
-    assert "2026-01-01 00:00:10|5|" in re.sub(r" *\| *", "|", told)
+    assert "2026-01-01 00:00:10|5|" in re.sub(r" *\| *", "|", body)

@@ -123,10 +123,10 @@ def test_each_kind_of_trouble_and_its_end_are_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     Script(ControllerUnavailable("gone"), TokenRefused("token refused: 401"), (FIRST, '"1"')).run(tmp_path)
-    told = [record.getMessage() for record in caplog.records]
+    body = [record.getMessage() for record in caplog.records]
 
     assert [
-        part in line for part, line in zip(["gone", "token refused", "answers again"], told, strict=True)
+        part in line for part, line in zip(["gone", "token refused", "answers again"], body, strict=True)
     ] == [
         True,
         True,
@@ -266,11 +266,11 @@ def test_a_controller_that_ignores_the_preference_is_understood(tmp_path: Path) 
     """Controllers are upgraded after the jobs as often as before them."""
     with BoundServer("j", "s", holds=False) as server:
         client = ControllerClient(server.url, timeout_s=PATIENCE_S)
-        told = client.watch("j", "s", None, 30)
-        assert told is not None
-        assert client.watch("j", "s", told[1], 30) is None
+        body = client.watch("j", "s", None, 30)
+        assert body is not None
+        assert client.watch("j", "s", body[1], 30) is None
         server.publish(1)
-        newer = client.watch("j", "s", told[1], 30)
+        newer = client.watch("j", "s", body[1], 30)
         client.close()
 
     assert newer is not None

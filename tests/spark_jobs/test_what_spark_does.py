@@ -173,7 +173,7 @@ def test_the_rows_that_spark_says_it_dropped_are_no_count_of_rows(
         for rows in (_rows(0, 100), [*_rows(100, *[50.0] * 100), *_rows(300, 200)]):
             job.publish([[rows]])
             query.processAllAvailable()
-        told = {
+        body = {
             progress.batchId: sum(state.numRowsDroppedByWatermark for state in progress.stateOperators)
             for progress in query.recentProgress
             if "addBatch" in progress.durationMs
@@ -183,8 +183,8 @@ def test_the_rows_that_spark_says_it_dropped_are_no_count_of_rows(
     came = {identity for entries in job.output.values() for _, ids in entries for identity in ids}
 
     assert came == {0}, "100 rows were dropped, and one is in an open window"
-    assert 0 < sum(told.values()) < 100
-    assert told[max(told)] == 0
+    assert 0 < sum(body.values()) < 100
+    assert body[max(body)] == 0
 
 
 # -- the watermark over restarts ------------------------------------------------------------------------------

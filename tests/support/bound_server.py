@@ -70,7 +70,7 @@ class BoundServer:
 
     def generations(self) -> list[int | None]:
         """Return the generations that were acknowledged, in order."""
-        return [told["generation"] for told in self.acknowledgements]
+        return [body["generation"] for body in self.acknowledgements]
 
     def wait_for(self, etag: str | None, wait_s: float) -> BoundAnswer | None:
         """Return the answer that is not the one of ``etag``; None when there is none within the wait."""

@@ -114,8 +114,8 @@ class Controller:
             answer = self.report(report)
             assert answer.status_code == 201, answer.text
 
-    def acknowledge(self, told: Acknowledgement) -> httpx.Response:
-        answer: httpx.Response = self.http.post(STREAM + "/acks", json=to_json_object(told))
+    def acknowledge(self, body: Acknowledgement) -> httpx.Response:
+        answer: httpx.Response = self.http.post(STREAM + "/acks", json=to_json_object(body))
         return answer
 
     def send(self, path: str, content: bytes, **headers: str) -> httpx.Response:

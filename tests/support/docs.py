@@ -26,7 +26,7 @@ def all_text() -> str:
 
 def document_with(text: str) -> str:
     """Return the one document that holds ``text``."""
-    (found,) = (told for path in DOCUMENTS if text in (told := path.read_text(encoding="utf-8")))
+    (found,) = (body for path in DOCUMENTS if text in (body := path.read_text(encoding="utf-8")))
     return found
 
 

@@ -338,8 +338,8 @@ def _month(
         ),
     )
     cells = cells_of(pools.hour, 990_000)
-    told = json.dumps([cells.names, cells.need_ms, cells.pairs], separators=(",", ":"))
-    block = {"stream_id": stream_id, "share_ppm": 990_000, "cells": told}
+    body = json.dumps([cells.names, cells.need_ms, cells.pairs], separators=(",", ":"))
+    block = {"stream_id": stream_id, "share_ppm": 990_000, "cells": body}
     needs = pools.hour.to_bytes()
     _put(
         session,

@@ -121,8 +121,8 @@ def _make_crds() -> None:
     module, version = CRDS
     with _alone() as folder, tempfile.TemporaryDirectory(dir=folder) as made:
         if not _crds().is_dir():
-            told = _go(["mod", "download", "-json", f"{module}@{version}"])
-            held = Path(json.loads(told)["Dir"]) / "example" / "prometheus-operator-crd"
+            body = _go(["mod", "download", "-json", f"{module}@{version}"])
+            held = Path(json.loads(body)["Dir"]) / "example" / "prometheus-operator-crd"
             fresh = Path(made) / "crds"
             fresh.mkdir()
             for name in _CRD_FILES:
@@ -135,8 +135,8 @@ def _go(arguments: list[str], **environment: str) -> str:
         ["go", *arguments], capture_output=True, text=True, check=False, env={**os.environ, **environment}
     )
     if done.returncode != 0:
-        told = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise NotBuilt(f"go {' '.join(arguments)}: {told}")
+        body = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise NotBuilt(f"go {' '.join(arguments)}: {body}")
     return done.stdout
 
 

@@ -36,9 +36,9 @@ class HttpJob:
 
     def start(self, batches: int = 240) -> None:
         """Start with the bound that there is now and run for some batches; the decision loop takes turns meanwhile."""
-        told = self._client.bound("shop", "clicks")
-        generation = None if told.bound_ms is None else told.generation
-        bound_ms = OWN_MS if told.bound_ms is None else told.bound_ms
+        body = self._client.bound("shop", "clicks")
+        generation = None if body.bound_ms is None else body.generation
+        bound_ms = OWN_MS if body.bound_ms is None else body.bound_ms
         names: dict[str, Any] = {
             "job": "shop",
             "stream": "clicks",
@@ -51,7 +51,7 @@ class HttpJob:
             bound_ms=bound_ms,
             generation=generation,
             source="job" if generation is None else "controller",
-            mode=told.mode,
+            mode=body.mode,
             applied_us=self._controller.clock.now_us,
         )
         assert not self._client.acknowledge("shop", "clicks", acknowledgement).duplicate

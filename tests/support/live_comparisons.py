@@ -188,7 +188,7 @@ def compare_ledger(job: LiveJob, index: int, batches: Batches, compared: Compare
         cells[fate.cell] = cells.get(fate.cell, Tally()) + Tally(1, fate.late, fate.late)
     ledger, wrong = Ledger(), []
     for report in reports:
-        number, told = report.batch_id, judge(report).tallies
+        number, body = report.batch_id, judge(report).tallies
         if not ledger.add(report):
             wrong.append(f"batch {number} was told twice")
         if (report.late_watermark_ms, report.watermark_ms) != (
@@ -197,9 +197,9 @@ def compare_ledger(job: LiveJob, index: int, batches: Batches, compared: Compare
         ):
             wrong.append(f"batch {number}: other watermarks were told than were logged")
         wrong += [
-            f"batch {number}, {cell}: told {told.get(cell)}, not {true[number].get(cell)}"
-            for cell in told.keys() | true[number].keys()
-            if told.get(cell) != true[number].get(cell)
+            f"batch {number}, {cell}: body {body.get(cell)}, not {true[number].get(cell)}"
+            for cell in body.keys() | true[number].keys()
+            if body.get(cell) != true[number].get(cell)
         ]
     if sorted(report.batch_id for report in reports) != list(range(len(log))):
         wrong.append(f"batches {[report.batch_id for report in reports]} were told of {len(log)}")

@@ -157,9 +157,9 @@ class Logged:
     def read(cls, checkpoint: Path, batch: int) -> Logged:
         """Return the entry of a batch of a query with one data source and the control source after it."""
         _, metadata, *offsets = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
-        told = json.loads(metadata)
+        body = json.loads(metadata)
         (control,) = (json.loads(offset) for offset in offsets if '"watermark_ms"' in offset)
-        return cls(told["batchWatermarkMs"], told["batchTimestampMs"], control)
+        return cls(body["batchWatermarkMs"], body["batchTimestampMs"], control)
 
 
 def logged_batches(checkpoint: Path) -> list[int]:

@@ -77,17 +77,17 @@ def restartable_postgres(programs: Path) -> Iterator[Postgres]:
 
 def _run(become: list[str], command: list[str | Path]) -> None:
     # Its output goes to a file: a server that inherits a pipe would keep it open for ever.
-    with tempfile.TemporaryFile("w+") as told:
+    with tempfile.TemporaryFile("w+") as body:
         done = subprocess.run(
             [*become, *map(str, command)],
             stdin=subprocess.DEVNULL,
-            stdout=told,
-            stderr=told,
+            stdout=body,
+            stderr=body,
             check=False,
             cwd="/",
         )
-        told.seek(0)
-        assert done.returncode == 0, told.read()
+        body.seek(0)
+        assert done.returncode == 0, body.read()
 
 
 def _unprivileged(folder: Path) -> list[str]:

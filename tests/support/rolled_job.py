@@ -104,10 +104,10 @@ class RolledJob:
 
     def restart(self, *, mode: str = "OnRestart") -> None:
         """Start again with what the controller says, and acknowledge it."""
-        told = self.told()
-        given = told["bound_ms"] is not None
-        self.bound_ms = told["bound_ms"] if given else self.own_ms
-        self.generation = told["generation"] if given else None
+        body = self.told()
+        given = body["bound_ms"] is not None
+        self.bound_ms = body["bound_ms"] if given else self.own_ms
+        self.generation = body["generation"] if given else None
         self.run_number += 1
         self._bases_ms = []
         acknowledgement = Acknowledgement(
@@ -128,8 +128,8 @@ class RolledJob:
         headers = {"If-Match": before.headers["etag"]} if before.status_code == 200 else {}
         answer = self.controller.http.put(f"{self.path}/{what}", json=body, headers=headers)
         assert answer.status_code == 200, answer.text
-        told: dict[str, Any] = answer.json()
-        return told
+        found: dict[str, Any] = answer.json()
+        return found
 
     def act(self, path: str, reason: str = "because") -> Any:
         """POST a reason to a path of the stream and return the answer."""

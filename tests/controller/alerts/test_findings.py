@@ -202,10 +202,10 @@ def test_a_paused_stream_is_not_missed_and_need_not_take_its_bound() -> None:
 def test_a_bound_is_not_adopted_after_a_time_that_depends_on_the_mode(
     mode: Any, minutes: int, holds: bool
 ) -> None:
-    told = Told(
+    body = Told(
         generation=2, mode=mode, bound_ms=5_000, published_us=NOW_US - minutes * MINUTE_US, before_ms=None
     )
-    stream = replace(WELL, mode=mode, told=told)
+    stream = replace(WELL, mode=mode, told=body)
     assert (names(stream) == ["TidemarkBoundNotAdopted ticket"]) == holds
 
 

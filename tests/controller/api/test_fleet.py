@@ -50,8 +50,8 @@ def page(
         params["cursor"] = cursor
     answer = fleet.http.get("/v1/fleet", params=params, headers=headers)
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 def names(streams: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -137,27 +137,27 @@ def test_pages_hold_every_stream_once_in_one_order(fleet: Controller, limit: int
     found: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
-        told = page(fleet, cursor=cursor, limit=limit)
-        assert told["totals"]["streams"] == len(NAMES)
-        found += told["streams"]
-        cursor = told["next_cursor"]
+        body = page(fleet, cursor=cursor, limit=limit)
+        assert body["totals"]["streams"] == len(NAMES)
+        found += body["streams"]
+        cursor = body["next_cursor"]
         if cursor is None:
             break
-        assert len(told["streams"]) == limit
+        assert len(body["streams"]) == limit
     assert found == page(fleet)["streams"]
 
 
 def test_the_totals_count_each_stream_under_its_worst_condition(fleet: Controller) -> None:
-    told = page(fleet)
-    counted = {row["type"]: row["streams"] for row in told["totals"]["worst"]}
-    assert sum(counted.values()) == told["totals"]["streams"] == len(NAMES)
+    body = page(fleet)
+    counted = {row["type"]: row["streams"] for row in body["totals"]["worst"]}
+    assert sum(counted.values()) == body["totals"]["streams"] == len(NAMES)
     assert counted["NoReportYet"] == 2
 
 
 def test_only_one_job_can_be_asked_for(fleet: Controller) -> None:
-    told = page(fleet, job="shop-2")
-    assert names(told["streams"]) == [("shop-2", "z"), ("shop-2", "a")]
-    assert told["totals"]["streams"] == 2
+    body = page(fleet, job="shop-2")
+    assert names(body["streams"]) == [("shop-2", "z"), ("shop-2", "a")]
+    assert body["totals"]["streams"] == 2
     assert page(fleet, job="nobody")["totals"] == {"streams": 0, "worst": []}
 
 
@@ -175,10 +175,10 @@ def test_a_token_for_some_jobs_sees_those_and_their_totals_only(controller: Cont
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         while cursor is not None or not found:
-            told = page(controller, headers, cursor, limit=limit)
-            assert told["totals"] == {"streams": 4, "worst": [{"type": "NoReportYet", "streams": 4}]}
-            found += told["streams"]
-            cursor = told["next_cursor"]
+            body = page(controller, headers, cursor, limit=limit)
+            assert body["totals"] == {"streams": 4, "worst": [{"type": "NoReportYet", "streams": 4}]}
+            found += body["streams"]
+            cursor = body["next_cursor"]
             if cursor is None:
                 break
         assert names(found) == NAMES[1:]

@@ -71,11 +71,11 @@ def test_a_job_has_the_conditions_of_all_its_streams_and_the_pin_on_all_of_it(ei
     either.http.put("/v1/pin", json={"to": "Ceiling", "reason": "fleet"})
     assert either.http.get("/v1/jobs/job").json()["pin"]["scope"] == "fleet"
     either.http.put("/v1/jobs/job/pin", json={"to": "Off", "reason": "INC-1"})
-    told = either.http.get("/v1/jobs/job").json()
-    assert (told["pin"]["scope"], told["pin"]["reason"]) == ("job", "INC-1")
-    assert [condition["type"] for condition in told["conditions"]][-1] == "NoSlo"
-    assert {condition["stream"] for condition in told["conditions"]} == {"stream"}
-    assert told["more_conditions"] == 0
+    body = either.http.get("/v1/jobs/job").json()
+    assert (body["pin"]["scope"], body["pin"]["reason"]) == ("job", "INC-1")
+    assert [condition["type"] for condition in body["conditions"]][-1] == "NoSlo"
+    assert {condition["stream"] for condition in body["conditions"]} == {"stream"}
+    assert body["more_conditions"] == 0
 
 
 def test_every_kind_of_condition_has_its_place_among_the_worse_and_the_milder() -> None:
@@ -91,10 +91,10 @@ def test_reports_are_listed_from_the_newest_batch_whatever_order_they_came_in(ei
     # Two queries of one stream may run batches at the same time.
     either.report_all([replace(report, query_id="other") for report in REPORTS[:3]])
     found = pages(either, f"{STREAM}/reports", "reports")
-    assert [told["started_us"] for told in found] == sorted(
-        (told["started_us"] for told in found), reverse=True
+    assert [body["started_us"] for body in found] == sorted(
+        (body["started_us"] for body in found), reverse=True
     )
-    assert len({(told["query_id"], told["batch_id"]) for told in found}) == len(REPORTS) + 3
+    assert len({(body["query_id"], body["batch_id"]) for body in found}) == len(REPORTS) + 3
     newest = found[0]
     assert newest["rows"] == REPORTS[-1].rows
     assert newest["pairs"] >= newest["late_max"] >= newest["late_min"]
@@ -103,13 +103,13 @@ def test_reports_are_listed_from_the_newest_batch_whatever_order_they_came_in(ei
 def test_one_report_is_found_by_query_and_batch_with_its_partitions(either: Controller) -> None:
     either.report_all(REPORTS)
     report = REPORTS[4]
-    told = either.get(f"/reports/{report.query_id}/{report.batch_id}").json()
-    assert (told["batch_id"], told["rows"], told["granule_us"]) == (4, report.rows, report.granule_us)
-    assert [(part["partition"], part["rows"]) for part in told["partitions"]] == [
+    body = either.get(f"/reports/{report.query_id}/{report.batch_id}").json()
+    assert (body["batch_id"], body["rows"], body["granule_us"]) == (4, report.rows, report.granule_us)
+    assert [(part["partition"], part["rows"]) for part in body["partitions"]] == [
         (part.partition, part.rows) for part in report.partitions
     ]
     assert report.max_event_time_us is not None
-    for part in told["partitions"]:
+    for part in body["partitions"]:
         assert part["first_us"] < part["last_us"] <= report.max_event_time_us + report.granule_us
     absent = either.get(f"/reports/{report.query_id}/999")
     assert (absent.status_code, absent.json()["type"]) == (404, "urn:tidemark:problem:report-not-found")
@@ -122,7 +122,7 @@ def test_one_report_is_found_by_query_and_batch_with_its_partitions(either: Cont
 
 def test_acknowledgements_are_listed_from_the_one_applied_last(either: Controller) -> None:
     for number in (3, 1, 2):
-        told = Acknowledgement(
+        body = Acknowledgement(
             query_id="query",
             run_id=f"run {number}",
             bound_ms=number * 1_000,
@@ -132,9 +132,9 @@ def test_acknowledgements_are_listed_from_the_one_applied_last(either: Controlle
             # The widest time there can be, back and forth through a cursor.
             applied_us=START_US + number if number < 3 else 2**60,
         )
-        assert either.acknowledge(told).status_code == 201
+        assert either.acknowledge(body).status_code == 201
     found = pages(either, f"{STREAM}/acks", "acknowledgements", limit=1)
-    assert [told["bound_ms"] for told in found] == [3_000, 2_000, 1_000]
+    assert [body["bound_ms"] for body in found] == [3_000, 2_000, 1_000]
     assert found[0]["received_us"] == either.clock()
 
 
@@ -142,7 +142,7 @@ def test_bounds_are_listed_generation_by_generation_from_the_newest(either: Cont
     for mode in ("OnRestart", "Restart", "Live"):
         either.put("/policy", {"mode": mode})
     found = pages(either, f"{STREAM}/bounds", "bounds")
-    assert [(told["generation"], told["mode"]) for told in found] == [
+    assert [(body["generation"], body["mode"]) for body in found] == [
         (3, "Live"),
         (2, "Restart"),
         (1, "OnRestart"),

@@ -106,13 +106,13 @@ def test_no_request_that_follows_from_the_document_finds_a_server_error_or_an_un
                 cwd=tmp_path,
             )
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
-    told = json.loads(report.read_text())
+    body = json.loads(report.read_text())
     print(
-        f"{database}: {told['test_cases']['generated']:,} cases of {told['operations']['tested']} operations in "
-        f"{told['running_time']:.0f} s; answers by status: {dict(sorted(counted.statuses.items()))}"
+        f"{database}: {body['test_cases']['generated']:,} cases of {body['operations']['tested']} operations in "
+        f"{body['running_time']:.0f} s; answers by status: {dict(sorted(counted.statuses.items()))}"
     )
-    assert told["operations"]["tested"] == told["operations"]["total"]
-    assert told["test_cases"]["with_failures"] == 0
+    assert body["operations"]["tested"] == body["operations"]["total"]
+    assert body["test_cases"]["with_failures"] == 0
     assert not any(status >= 500 for status in counted.statuses)
     # Not everything is refused: the data are there to be found.
     operations = {

@@ -101,12 +101,12 @@ def test_two_who_read_the_same_version_do_not_both_win(either: Controller) -> No
 
     put(either, "/slo", TARGET)
     with ThreadPoolExecutor(6) as pool:
-        told = list(
+        body = list(
             pool.map(
                 lambda n: put(either, "/slo", {"target": f"0.5{n}"}, If_Match='"1"').status_code, range(6)
             )
         )
-    assert sorted(told) == [200, 412, 412, 412, 412, 412]
+    assert sorted(body) == [200, 412, 412, 412, 412, 412]
 
 
 # -- reasons -------------------------------------------------------------------------------------------------------
@@ -120,8 +120,8 @@ def test_the_reason_of_a_write_is_in_its_event(either: Controller) -> None:
     assert reasons(either, "PolicySet") == ["no reason given"]
     put(either, "/pin", {"to": "Off", "reason": "INC-1"})
     assert either.http.delete(STREAM + "/pin?reason=INC-1+is+over").status_code == 200
-    (told,) = reasons(either, "PinRemoved")
-    assert told.startswith("INC-1 is over; it was set by the pin on stream 'stream' of job 'job': INC-1")
+    (body,) = reasons(either, "PinRemoved")
+    assert body.startswith("INC-1 is over; it was set by the pin on stream 'stream' of job 'job': INC-1")
 
 
 @pytest.mark.parametrize("reason", ["x" * 501, "a%0Ab", "%00"])
@@ -179,7 +179,7 @@ def test_a_dry_run_of_what_a_person_does_answers_as_that_does_and_changes_nothin
     put(either, "/policy", {"mode": "OnRestart", "approval": "all"})
     either.report_all(REPORTS)
     either.tick()
-    told: list[None] = []
+    body: list[None] = []
     why = {"reason": "why"}
     (rollout,) = either.get("/rollouts").json()["rollouts"]
     path = f"/rollouts/{rollout['id']}"
@@ -190,10 +190,10 @@ def test_a_dry_run_of_what_a_person_does_answers_as_that_does_and_changes_nothin
     if act == ":resume":
         assert either.http.post(STREAM + ":pause", json=why).status_code == 200
     before = everything(either)
-    either.service.database.when_answers_change(lambda: told.append(None))
+    either.service.database.when_answers_change(lambda: body.append(None))
     tried = either.http.post(STREAM + path + act + "?dryRun=All", json=why)
     assert tried.status_code == 200, tried.text
-    assert (everything(either), told) == (before, [])
+    assert (everything(either), body) == (before, [])
     done = either.http.post(STREAM + path + act, json=why)
     assert tried.json() == done.json()
     assert tried.headers.get("etag") == done.headers.get("etag")
@@ -217,13 +217,13 @@ def test_a_dry_run_says_what_would_be_recommended_published_and_what_it_would_co
 
 
 def test_a_dry_run_makes_no_stream_and_wakes_nobody(either: Controller) -> None:
-    told: list[None] = []
-    either.service.database.when_answers_change(lambda: told.append(None))
+    body: list[None] = []
+    either.service.database.when_answers_change(lambda: body.append(None))
     assert put(either, "/slo?dryRun=All", TARGET).status_code == 200
     assert put(either, "/policy?dryRun=All", {"mode": "OnRestart"}).json()["published"]["generation"] == 1
     assert put(either, "/pin?dryRun=All", {"to": "Off", "reason": "why"}).status_code == 200
     assert either.get().status_code == 404
-    assert told == []
+    assert body == []
 
 
 def test_a_dry_run_is_refused_as_the_write_is(controller: Controller) -> None:

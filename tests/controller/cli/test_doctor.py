@@ -103,10 +103,10 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
 
     controller.report_all(REPORTS[6:])
     controller.tick()
-    (told,) = missing(doctor()).items()
-    assert told[0].startswith("generation 2, ")
-    assert told[0].endswith("is published; the job has acknowledged none")
-    assert told[1] == f"the job takes it when it next starts: {START}"
+    (body,) = missing(doctor()).items()
+    assert body[0].startswith("generation 2, ")
+    assert body[0].endswith("is published; the job has acknowledged none")
+    assert body[1] == f"the job takes it when it next starts: {START}"
 
     answer = controller.get("/bound").json()
     acknowledge(controller, bound_ms=answer["bound_ms"], generation=answer["generation"])
@@ -160,16 +160,16 @@ def test_what_a_job_has_to_do_for_a_bound_depends_on_the_mode(
     controller.put("/policy", at_once(mode))
     controller.report_all(REPORTS)
     controller.tick()
-    (told,) = missing(doctor()).values()
-    assert told.startswith(step)
+    (body,) = missing(doctor()).values()
+    assert body.startswith(step)
 
 
 def test_a_live_job_without_a_ceiling_is_told_to_have_one(controller: Controller, doctor: Doctor) -> None:
     controller.put("/policy", at_once("Live"))
     acknowledge(controller, mode="Live", generation=1)
     found = missing(doctor())
-    (told,) = [step for text, step in found.items() if text.startswith("the job's call has no ceiling=")]
-    assert told.startswith('give the job\'s call a ceiling, such as ceiling="2 hours"')
+    (body,) = [step for text, step in found.items() if text.startswith("the job's call has no ceiling=")]
+    assert body.startswith('give the job\'s call a ceiling, such as ceiling="2 hours"')
 
 
 LIVE = LiveState(
@@ -207,8 +207,8 @@ def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_are_each_sai
     }
     assert len(found) == len(expected)
     for text, step in expected.items():
-        (told,) = [steps for line, steps in found.items() if line.startswith(text)]
-        assert told.startswith(step), text
+        (body,) = [steps for line, steps in found.items() if line.startswith(text)]
+        assert body.startswith(step), text
 
 
 def test_commands_carry_the_token_without_showing_it(monkeypatch: pytest.MonkeyPatch) -> None:

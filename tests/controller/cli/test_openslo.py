@@ -200,8 +200,8 @@ def test_whatever_streams_are_called_their_names_are_valid_and_apart(names: list
     for document in documents:
         check(document)
     for kind in SPECS:
-        told = [document["metadata"]["name"] for document in documents if document["kind"] == kind]
-        assert len(set(told)) == len(told)
+        body = [document["metadata"]["name"] for document in documents if document["kind"] == kind]
+        assert len(set(body)) == len(body)
 
 
 @settings(deadline=None)

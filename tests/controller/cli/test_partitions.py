@@ -24,9 +24,9 @@ def test_the_partition_that_costs_most_comes_first_and_is_told_in_a_sentence(con
     controller.put("/slo", {"target": "0.95"})
     controller.report_all(query_reports(exponential_batches(40, 200, slow=3)))
     controller.snapshot()
-    told = run(controller, "job", "stream")
-    assert told.exit_code == 0, told.output
-    lines = told.stdout.splitlines()
+    body = run(controller, "job", "stream")
+    assert body.exit_code == 0, body.output
+    lines = body.stdout.splitlines()
     assert lines[1].split()[:3] == ["3", "Behind,", "skewed"]
     assert lines[-1].startswith("partition '3' costs ")
     found = json.loads(run(controller, "job", "stream", "--json").stdout)["partitions"]

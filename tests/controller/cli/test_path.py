@@ -64,10 +64,10 @@ def test_the_path_of_the_documents_is_what_its_commands_do(database_url: str) ->
     assert len(script) > 10
     with running(database_url) as (job, url):
         for line, printed in script:
-            told = run(line, job, url)
+            body = run(line, job, url)
             if line != "$ tidemark serve &":
                 # Lines may end elsewhere in the document.
-                assert told.split() == printed.split(), f"{line}\n{told}"
+                assert body.split() == printed.split(), f"{line}\n{body}"
 
 
 @pytest.mark.slow
@@ -77,9 +77,9 @@ def test_the_path_ends_where_it_should(database_url: str) -> None:
         for line, _ in steps(text):
             run(line, job, url)
         with Client(url) as tidemark:
-            (first,) = (told for told in tidemark.rollouts("shop", "clicks") if told.id == 1)
+            (first,) = (body for body in tidemark.rollouts("shop", "clicks") if body.id == 1)
             events = [event for event in tidemark.events("shop", "clicks") if event.evidence.rollout == 1]
-            acknowledged = [told.generation for told in tidemark.acknowledgements("shop", "clicks")]
+            acknowledged = [body.generation for body in tidemark.acknowledgements("shop", "clicks")]
     assert first.state == "RolledBack"
     path = [
         "Recommended",

@@ -114,8 +114,8 @@ def test_a_command_that_does_not_say_how_far_it_reaches_is_refused_and_names_the
     controller: Controller, tidemark: Tidemark, command: tuple[str, ...], given: tuple[str, ...]
 ) -> None:
     controller.report_all(REPORTS[:1])
-    told = failed(tidemark(*command, *given), 2)
-    assert told == (
+    body = failed(tidemark(*command, *given), 2)
+    assert body == (
         "tidemark: --stream goes with --job"
         if "--stream" in given
         else "tidemark: give --job, --job and --stream, or --fleet for all streams of all jobs"
@@ -170,8 +170,8 @@ def stand_in(status: int, body: Any, seen: list[httpx.Headers]) -> FastAPI:
 @pytest.mark.parametrize("body", [{}, [], "text", {"pins": 1}])
 def test_what_is_no_controller_is_said_to_be_none(body: Any) -> None:
     with served(stand_in(500, body, [])) as url:
-        told = failed(CliRunner().invoke(app, ["pins", "--url", url]))
-    assert told.startswith(f"tidemark: what is at {url} answers 500, but not as a controller does; is ")
+        found = failed(CliRunner().invoke(app, ["pins", "--url", url]))
+    assert found.startswith(f"tidemark: what is at {url} answers 500, but not as a controller does; is ")
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -205,6 +205,6 @@ def test_a_token_file_that_holds_none_is_one_line(tmp_path: Path, content: str |
     path = tmp_path / "token"
     if content is not None:
         path.write_text(content, encoding="utf-8")
-    told = failed(CliRunner().invoke(app, ["pins", "--token-file", str(path)]))
-    assert sentence in told
-    assert content is None or content not in told
+    body = failed(CliRunner().invoke(app, ["pins", "--token-file", str(path)]))
+    assert sentence in body
+    assert content is None or content not in body

@@ -57,13 +57,13 @@ def document(result: Result) -> Any:
 
 def line(result: Result, code: int) -> str:
     assert (result.exit_code, result.stdout) == (code, ""), result.output
-    (told,) = result.stderr.splitlines()
-    return told
+    (body,) = result.stderr.splitlines()
+    return body
 
 
 def states(tidemark: Tidemark, *options: str) -> list[tuple[int, str]]:
     found = document(tidemark("rollouts", *options, "--json"))["rollouts"]
-    return [(told["id"], told["state"]) for told in found]
+    return [(body["id"], body["state"]) for body in found]
 
 
 @pytest.mark.slow
@@ -97,8 +97,8 @@ def test_a_rollout_is_listed_approved_and_rolled_back(
     assert controller.http.get("/v1/jobs/shop/streams/clicks/bound").json()["bound_ms"] is None
     events = document(tidemark("events", "shop", "clicks", "--json"))["events"]
     assert {"RolloutApproved", "RolloutVerified", "RolloutRolledBack"} <= {event["kind"] for event in events}
-    (told,) = document(tidemark("events", "--kind", "RolloutApproved", "--json"))["events"]
-    assert told["reason"] == "looks right"
+    (body,) = document(tidemark("events", "--kind", "RolloutApproved", "--json"))["events"]
+    assert body["reason"] == "looks right"
     assert len(said(tidemark("events", "shop", "--limit", "3"))) >= 4
     assert document(tidemark("events", "other", "--json"))["events"] == []
     assert "not this week" in "\n".join(said(tidemark("events", "shop")))
@@ -116,9 +116,9 @@ def test_a_dry_run_says_what_would_become_of_a_rollout_and_leaves_it_alone(
         return found
 
     assert tried("discard", str(number)).endswith(": then Discarded")
-    told = tried("approve", str(number))
-    assert told.startswith(f"would approve rollout {number} of shop/clicks, own -> ")
-    assert told.endswith(": then Published")
+    body = tried("approve", str(number))
+    assert body.startswith(f"would approve rollout {number} of shop/clicks, own -> ")
+    assert body.endswith(": then Published")
     said(tidemark("approve", str(number), "--reason", "why"))
     assert tried("rollback", "shop", "clicks").startswith(f"would roll back rollout {number} of ")
     assert tried("pause", "shop", "clicks") == "would pause shop/clicks: nothing new is rolled: why"
@@ -130,8 +130,8 @@ def test_a_rollout_is_discarded_before_anybody_is_told(tidemark: Tidemark, job: 
     ((number, _),) = states(tidemark, "shop", "clicks")
     lines = said(tidemark("discard", str(number), "--reason", "too narrow"))
     assert lines[0].endswith(": now Discarded")
-    told = line(tidemark("approve", str(number), "--reason", "after all"), 1)
-    assert "Discarded" in told
+    body = line(tidemark("approve", str(number), "--reason", "after all"), 1)
+    assert "Discarded" in body
     assert line(tidemark("rollback", "shop", "clicks", "--reason", "x"), 1) == (
         "tidemark: shop/clicks has no rollout to go back from; `tidemark rollouts --all` lists them"
     )
@@ -143,8 +143,8 @@ def test_a_stream_is_paused_and_resumed(tidemark: Tidemark, job: HttpJob) -> Non
         "paused shop/clicks: nothing new is rolled: migration"
     ]
     assert document(tidemark("policy", "get", "shop", "clicks", "--json"))["paused"] is True
-    told = document(tidemark("resume", "shop", "clicks", "--reason", "done", "--json"))
-    assert (told["paused"], told["approval"]) == (False, "all")
+    body = document(tidemark("resume", "shop", "clicks", "--reason", "done", "--json"))
+    assert (body["paused"], body["approval"]) == (False, "all")
 
 
 @pytest.mark.slow

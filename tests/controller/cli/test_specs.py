@@ -49,8 +49,8 @@ def document(result: Result) -> Any:
 
 def line(result: Result, code: int) -> str:
     assert (result.exit_code, result.stdout) == (code, ""), result.output
-    (told,) = result.stderr.splitlines()
-    return told
+    (body,) = result.stderr.splitlines()
+    return body
 
 
 # -- slo -----------------------------------------------------------------------------------------------------------
@@ -109,8 +109,8 @@ def test_a_dry_run_says_what_would_follow_and_sets_nothing(
     assert lines[0].startswith("would set the SLO of job/stream")
     assert lines[1].startswith("  recommended: ")
     assert controller.get("/slo").status_code == 404
-    told = document(tidemark("policy", "set", "job", "stream", "--mode", "Live", "--dry-run", "--json"))
-    assert (told["dry_run"], told["published"]["generation"]) == (True, 1)
+    body = document(tidemark("policy", "set", "job", "stream", "--mode", "Live", "--dry-run", "--json"))
+    assert (body["dry_run"], body["published"]["generation"]) == (True, 1)
     assert controller.get("/policy").json()["mode"] == "Off"
 
 
@@ -134,8 +134,8 @@ def test_what_cannot_be_set_is_one_line_that_names_it(
 
 
 def test_what_is_not_there_is_one_line_with_the_way_out(tidemark: Tidemark) -> None:
-    told = line(tidemark("slo", "get", "a job", "stream"), 1)
-    assert told.endswith("`tidemark slo set 'a job' stream --target 0.99` sets one")
+    body = line(tidemark("slo", "get", "a job", "stream"), 1)
+    assert body.endswith("`tidemark slo set 'a job' stream --target 0.99` sets one")
     assert "nothing is known of job/stream" in line(tidemark("policy", "get", "job", "stream"), 1)
     assert "nothing is known of job 'job'" in line(tidemark("status", "job"), 1)
     assert "nothing is known of stream" in line(tidemark("status", "job", "stream"), 1)
@@ -164,7 +164,7 @@ def test_a_policy_is_changed_field_by_field_and_shown(controller: Controller, ti
                 "--max-narrowing",
                 "0.25",
             ),
-            *("--freeze", "Mon-Fri 08:00-18:00", "--freeze", "Sat", "--on-no-data", "greatest"),
+            *("--freeze", "Mon-Fri 08:00-18:00", "--freeze", "Sat", "--on-no-data", "max"),
             *("--approval", "first", "--evidence", "30 minutes", "--evidence-windows", "0"),
         )
     )

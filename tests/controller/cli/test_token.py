@@ -59,8 +59,8 @@ def test_the_first_token_is_made_in_the_store_and_opens_the_controller(tmp_path:
         assert run("token", "list", "--url", url).exit_code != 0
         (line,) = said(run("token", "list", "--url", url, TIDEMARK_TOKEN=token))
         assert line.startswith("1: admin, admin of *, good for ever")
-        told = controller.http.get("/v1/tokens/1", headers=bearer(token)).json()
-        assert told["created_by"].endswith(" at the store")
+        body = controller.http.get("/v1/tokens/1", headers=bearer(token)).json()
+        assert body["created_by"].endswith(" at the store")
 
 
 def test_the_first_of_all_in_a_store_must_be_an_admins_too(tmp_path: Path) -> None:
@@ -110,24 +110,24 @@ def test_create_list_rotate_and_revoke(
     assert "revoked" in said(run("token", "list", *at))[1]
     line = refusal(run("token", "revoke", "shop", "--id", str(older), *at))
     assert f"no live token of 'shop' has the number {older}" in line
-    told = json.loads("\n".join(said(run("token", "revoke", "shop", "--id", str(newer), "--json", *at))))
-    assert (told["id"], told["live"]) == (newer, False)
+    body = json.loads("\n".join(said(run("token", "revoke", "shop", "--id", str(newer), "--json", *at))))
+    assert (body["id"], body["live"]) == (newer, False)
     assert "there is no live token of 'shop'" in refusal(run("token", "revoke", "shop", *at))
 
 
 def test_what_is_refused_is_one_line(controller: Controller, url: str) -> None:
     viewer = make_token(controller, "viewer", name="kim")
-    told = refusal(run("token", "list", "--url", url, TIDEMARK_TOKEN=viewer))
-    assert "this is for admin, and 'kim' has the role viewer" in told
+    body = refusal(run("token", "list", "--url", url, TIDEMARK_TOKEN=viewer))
+    assert "this is for admin, and 'kim' has the role viewer" in body
     admin = make_token(controller)
-    told = refusal(
+    body = refusal(
         run("token", "create", "x", "--role", "job", "--job", "a/b", "--url", url, TIDEMARK_TOKEN=admin)
     )
-    assert "matches no job" in told
-    told = refusal(
+    assert "matches no job" in body
+    body = refusal(
         run("token", "create", "x", "--role", "job", "--expires", "soon", "--url", url, TIDEMARK_TOKEN=admin)
     )
-    assert "soon" in told
+    assert "soon" in body
 
 
 # -- the job's own client --------------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def test_the_slo_is_tried_read_and_then_set(watched: Watched, job: RolledJob) ->
 
 
 @pytest.mark.parametrize(
-    ("label", "text", "told"),
+    ("label", "text", "body"),
     [
         ("Target (%)", "99,9x", "write a share"),
         ("Target (%)", "", "write a share"),
@@ -131,7 +131,7 @@ def test_the_slo_is_tried_read_and_then_set(watched: Watched, job: RolledJob) ->
     ],
 )
 def test_a_field_that_makes_no_sense_is_told_beside_it(
-    watched: Watched, job: RolledJob, label: str, text: str, told: str
+    watched: Watched, job: RolledJob, label: str, text: str, body: str
 ) -> None:
     page = watched.page
     page.get_by_role("button", name="Change the SLO …").click()
@@ -140,7 +140,7 @@ def test_a_field_that_makes_no_sense_is_told_beside_it(
     dialog.get_by_role("button", name="See what follows").click()
     expect(dialog.get_by_label(label)).to_have_attribute("aria-invalid", "true")
     expect(dialog.get_by_label(label)).to_be_focused()
-    expect(dialog.locator(".field", has=page.get_by_label(label))).to_contain_text(told)
+    expect(dialog.locator(".field", has=page.get_by_label(label))).to_contain_text(body)
     watched.assert_calm()
 
 

@@ -61,12 +61,12 @@ def test_zero_is_written_one_way(watched: Watched) -> None:
 
 
 def test_a_latency_that_is_not_measured_is_said_to_be_a_floor_or_not_known(watched: Watched) -> None:
-    told = [
+    body = [
         {"latency_wall_ms": 12_000, "latency_at_least_ms": None},
         {"latency_wall_ms": None, "latency_at_least_ms": 100_000},
         {"latency_wall_ms": None, "latency_at_least_ms": None},
     ]
-    assert write(watched, "latency", told) == ["12 s", "at least 100 s", "\N{EN DASH}"]
+    assert write(watched, "latency", body) == ["12 s", "at least 100 s", "\N{EN DASH}"]
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-3 s", "5 parsecs", "1h30", "s", "1 s x"])
@@ -78,8 +78,8 @@ def test_a_share_is_never_rounded_up_and_100_percent_is_all(watched: Watched) ->
     rng = random.Random(2)
     shares = [0, 999_999, 999_900, 999_899, 989_999, *(rng.randrange(1_000_000) for _ in range(500))]
     for ppm, text in zip(shares, write(watched, "share", shares), strict=True):
-        told = float(text.removesuffix(" %"))
-        assert ppm / 10_000 - 0.01 < told <= ppm / 10_000 + 1e-9, (ppm, text)
+        body = float(text.removesuffix(" %"))
+        assert ppm / 10_000 - 0.01 < body <= ppm / 10_000 + 1e-9, (ppm, text)
     assert write(watched, "share", [1_000_000]) == ["100 %"]
 
 

@@ -161,14 +161,14 @@ def test_the_log_tells_requests_for_the_page_by_their_template(
 def test_vendored_files_are_the_released_ones() -> None:
     """The table in the README beside them says which release; a file that was touched is none of theirs."""
     table = (VENDORED / "README.md").read_text(encoding="utf-8")
-    told = dict(re.findall(r"^\| `([^`]+)` \|.*\| `([0-9a-f]{64})` \|$", table, re.MULTILINE))
+    body = dict(re.findall(r"^\| `([^`]+)` \|.*\| `([0-9a-f]{64})` \|$", table, re.MULTILINE))
     found = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in VENDORED.iterdir()
         if path.suffix in MEDIA_TYPES
     }
 
-    assert found == told
+    assert found == body
     assert "MIT License" in (VENDORED / "uPlot.LICENSE").read_text(encoding="utf-8")
     assert "1.6.32" in (VENDORED / "uPlot.iife.min.js").read_text(encoding="utf-8")[:200]
 

@@ -50,8 +50,8 @@ def test_names_are_shown_as_they_are_written_and_run_nothing(
         assert answer.status_code == 200, answer.text
     with served(controller.app) as url, watched_page(browser, url) as watched:
         watched.open()
-        told = watched.page.locator("a.stream-link").all_text_contents()
-        assert sorted(told) == sorted(f"{name} / {name}" for name in HOSTILE)
+        body = watched.page.locator("a.stream-link").all_text_contents()
+        assert sorted(body) == sorted(f"{name} / {name}" for name in HOSTILE)
         for number in range(len(HOSTILE)):
             watched.open()
             link = watched.page.locator("a.stream-link").nth(number)

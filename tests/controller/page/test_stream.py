@@ -35,8 +35,8 @@ def open_stream(watched: Watched) -> Page:
 def ask(shown: Shown, path: str, **parameters: Any) -> dict[str, Any]:
     answer = shown.controller.http.get(shown.job.path + path, params=parameters)
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 def slider_ms(page: Page) -> int:
@@ -65,7 +65,7 @@ def test_the_bounds_that_are_shown_are_those_of_the_status(browser: Browser, sho
     status = shown.job.status()
     with watched_page(browser, shown.url) as watched:
         page = open_stream(watched)
-        told = dict(
+        body = dict(
             zip(
                 page.locator(".bound-name").all_text_contents(),
                 page.locator(".bound-ms").all_text_contents(),
@@ -79,8 +79,8 @@ def test_the_bounds_that_are_shown_are_those_of_the_status(browser: Browser, sho
         "effective": status["effective_bound_ms"],
     }
     for name, bound_ms in expected.items():
-        seconds = re.fullmatch(r"([\d.]+) (ms|s)", told[name])
-        assert seconds, told[name]
+        seconds = re.fullmatch(r"([\d.]+) (ms|s)", body[name])
+        assert seconds, body[name]
         shown_ms = float(seconds[1]) * (1 if seconds[2] == "ms" else 1_000)
         assert shown_ms == pytest.approx(bound_ms, rel=0.01)
 
@@ -101,9 +101,9 @@ def test_dragging_the_bound_asks_the_controller_what_would_happen(browser: Brows
             page.mouse.up()
         dragged = slider_ms(page)
         assert dragged > before
-        told = answered.value.json()
-        expect(page.locator(".preview")).to_contain_text(told["text"][1:40])
-        if told["bound_ms"] != dragged:
+        body = answered.value.json()
+        expect(page.locator(".preview")).to_contain_text(body["text"][1:40])
+        if body["bound_ms"] != dragged:
             expect(page.locator(".preview.waiting")).to_have_count(0)
         watched.assert_calm()
 
@@ -124,8 +124,8 @@ def test_the_keys_move_the_bound_and_what_is_read_is_what_the_api_says(
         assert moved[2] <= moved[4] < moved[3]
         assert moved[5] == max(moved) == int(slider.get_attribute("aria-valuemax") or "0")
         page.keyboard.press("Home")
-        told = ask(shown, "/preview", bound_ms=0)
-        expect(page.locator(".preview")).to_contain_text(told["text"][1:40])
+        body = ask(shown, "/preview", bound_ms=0)
+        expect(page.locator(".preview")).to_contain_text(body["text"][1:40])
         expect(slider).to_have_attribute("aria-valuetext", re.compile(r"^0 s: .+ kept, mean latency .+"))
         watched.assert_calm()
 
@@ -259,8 +259,8 @@ def test_the_reasons_of_the_recommendation_stand_there_step_by_step(browser: Bro
     steps = shown.job.status()["recommended"]["steps"]
     with watched_page(browser, shown.url) as watched:
         page = open_stream(watched)
-        told = page.locator(".chain-reason").all_text_contents()
-    assert told == [step["reason"] for step in steps]
+        body = page.locator(".chain-reason").all_text_contents()
+    assert body == [step["reason"] for step in steps]
 
 
 def test_the_decision_log_goes_back_page_by_page_to_the_first_report(browser: Browser, shown: Shown) -> None:

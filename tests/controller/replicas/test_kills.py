@@ -349,7 +349,7 @@ def test_nothing_is_lost_or_doubled_when_replicas_and_their_store_are_killed_and
         assert httpx.put(f"{path}/slo", json={"target": "0.9"}, timeout=PATIENCE_S).is_success
         assert httpx.put(f"{path}/policy", json=at_once(), timeout=PATIENCE_S).is_success
 
-    clients = [Client(replicas, told, seed) for seed, told in enumerate(reports.values())]
+    clients = [Client(replicas, body, seed) for seed, body in enumerate(reports.values())]
     readers = Readers(replicas, server.url)
     began = time.monotonic()
     pace = CHAOS_SECONDS / BATCHES / 2
@@ -372,8 +372,8 @@ def test_nothing_is_lost_or_doubled_when_replicas_and_their_store_are_killed_and
     acknowledged = sum((client.acknowledged for client in clients), Counter[tuple[str, int]]())
     stored, alone = Database(server.url), Database(f"sqlite:///{tmp_path / 'alone.db'}")
     alone.migrate()
-    for told in reports.values():
-        for report in told:
+    for body in reports.values():
+        for report in body:
             with alone.write() as session:
                 take_report(session, report, report.started_us + 60_000_000)
     found, wanted = totals(stored), totals(alone)
@@ -427,5 +427,5 @@ def test_nothing_is_lost_or_doubled_when_replicas_and_their_store_are_killed_and
 
 
 def _current(url: str, stream: str) -> bool:
-    told = httpx.get(f"{url}/v1/jobs/job/streams/{stream}", timeout=PATIENCE_S).json()["recommended"]
-    return told is not None and bool(told["current"])
+    body = httpx.get(f"{url}/v1/jobs/job/streams/{stream}", timeout=PATIENCE_S).json()["recommended"]
+    return body is not None and bool(body["current"])

@@ -47,9 +47,9 @@ def test_every_pair_is_counted_by_slot_partition_granule_key_and_minute(operator
     found = arrivals_of(rows, setup, 3)
 
     columns = (found.slot, found.partition, found.event_us, found.key_us, found.minute)
-    told = list(zip(*(column.tolist() for column in columns), strict=True))
-    assert told == sorted(expected)
-    assert found.count.tolist() == [expected[what] for what in told]
+    body = list(zip(*(column.tolist() for column in columns), strict=True))
+    assert body == sorted(expected)
+    assert found.count.tolist() == [expected[what] for what in body]
     assert (found.rows, found.pairs) == (300, expected.total())
     np.testing.assert_array_equal(found.keys_us[found.key_index], found.key_us)
     np.testing.assert_array_equal(found.minutes[found.minute_index], found.minute)

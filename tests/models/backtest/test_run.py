@@ -145,9 +145,9 @@ def test_the_completeness_curve_of_the_replay_is_met_by_every_constant_bound() -
         for bound in (0, 10 * MS, (seed % 70) * MS):
             curves: tuple[tuple[Engine, Curve], ...] = (("spark", spark), ("per-row", per_row))
             for engine, curve in curves:
-                told = replace(setup, engine=engine)
-                arrivals = arrivals_of(rows, told, partitions)
-                found = run_native(arrivals, told, bound)
+                body = replace(setup, engine=engine)
+                arrivals = arrivals_of(rows, body, partitions)
+                found = run_native(arrivals, body, bound)
 
                 point = curve.at(bound)
                 assert (found.late, found.rows_by_key.sum()) == (point.late, point.rows)
@@ -450,8 +450,8 @@ def test_spark_rounds_a_bound_up_to_whole_milliseconds_and_knows_none_below_0() 
 
 def test_the_progress_of_a_run_is_told_batch_by_batch() -> None:
     setup = setup_of()
-    told: list[int] = []
+    body: list[int] = []
     arrivals = arrivals_of([row_in_slot(slot, 5) for slot in (0, 3, 9)], setup, 1)
-    run(arrivals, setup, Script({0: Decision(watermark_us=20_000)}), told.append)
+    run(arrivals, setup, Script({0: Decision(watermark_us=20_000)}), body.append)
 
-    assert told == [0, 1, 2, 3, 9]  # slot 1 reads the control, slot 2 is the no-data batch that it brings
+    assert body == [0, 1, 2, 3, 9]  # slot 1 reads the control, slot 2 is the no-data batch that it brings

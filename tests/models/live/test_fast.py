@@ -489,7 +489,7 @@ def test_another_target_begins_a_policy_of_its_own_and_a_slower_trigger_does_not
 
 
 @pytest.mark.parametrize(
-    ("order", "told"),
+    ("order", "body"),
     [
         (Order(bound_us=10 * SECOND), ["10 s behind partition slow"]),
         (
@@ -507,13 +507,13 @@ def test_another_target_begins_a_policy_of_its_own_and_a_slower_trigger_does_not
         ),
     ],
 )
-def test_it_says_why_and_which_limit_was_met(order: Order, told: list[str]) -> None:
+def test_it_says_why_and_which_limit_was_met(order: Order, body: list[str]) -> None:
     stream = _Stream(TEN_SECONDS)
     for _ in range(60):
         stream.batch([("fast", stream.now_us), ("slow", stream.now_us - 20 * SECOND)], order)
     reason = stream.wanted(order).reason
 
-    assert [part for part in told if part not in reason] == []
+    assert [part for part in body if part not in reason] == []
 
 
 def test_a_stream_that_is_idle_is_said_to_go_on_with_the_clock() -> None:

@@ -64,7 +64,7 @@ def _base_ms(report: Report) -> int | None:
 def _compare_own_needs(seen: Seen, shown: Seen, bases: PartitionBases, setup: Setup) -> int:
     """Needs against a partition's own base may only be too wide, by less than a granule; return how many are known."""
     names = np.array([int(name) for name in bases.names], np.int64)
-    told, truth = (
+    body, truth = (
         sorted(
             zip(
                 part.tolist(),
@@ -77,7 +77,7 @@ def _compare_own_needs(seen: Seen, shown: Seen, bases: PartitionBases, setup: Se
         for each, part in ((seen, names[seen.partition]), (shown, shown.partition))
     )
     known = 0
-    for (*cell, need_us), (*same, true_us) in zip(told, truth, strict=True):
+    for (*cell, need_us), (*same, true_us) in zip(body, truth, strict=True):
         assert cell == same
         assert 0 <= need_us - true_us <= setup.granule_us
         known += true_us > NO_BASE_US // 2
@@ -127,11 +127,11 @@ def test_a_policy_is_shown_the_same_of_reports_as_in_the_backtest(mode: Backtest
             assert seen.need_us.dtype == shown.need_us.dtype
             if len(shown.base_us):
                 # A partition's base is known to the granule, and never too low.
-                told = _by_name(seen.base_us, bases.names)
-                assert set(told) == {
+                body = _by_name(seen.base_us, bases.names)
+                assert set(body) == {
                     part for part, base_us in enumerate(shown.base_us.tolist()) if base_us > NO_BASE_US
                 }
-                assert all(0 <= told[part] - shown.base_us[part] < setup.granule_us for part in told)
+                assert all(0 <= body[part] - shown.base_us[part] < setup.granule_us for part in body)
             known.append(
                 max((base for base in (known[-1], _base_ms(report)) if base is not None), default=None)
             )

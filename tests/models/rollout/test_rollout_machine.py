@@ -551,7 +551,7 @@ def test_a_freeze_is_in_utc_and_ends_with_the_last_of_the_windows_that_follow_on
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "body"),
     [
         (
             {"days": ("Mon",), "from_minute": 600, "to_minute": 600},
@@ -560,8 +560,8 @@ def test_a_freeze_is_in_utc_and_ends_with_the_last_of_the_windows_that_follow_on
         ({"days": ("Mon", "Mon")}, "each day is named once"),
     ],
 )
-def test_a_freeze_that_is_empty_or_said_twice_is_refused(fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_freeze_that_is_empty_or_said_twice_is_refused(fields: dict[str, Any], body: str) -> None:
+    with pytest.raises(ValueError, match=body):
         FreezeWindow(**fields)
 
 
@@ -569,7 +569,7 @@ def test_a_policy_that_contradicts_itself_is_refused() -> None:
     with pytest.raises(ValueError, match="each is named once"):
         Policy(directions=("Widen", "Widen"))
     with pytest.raises(ValueError, match="there is no max_bound_ms"):
-        Policy(on_no_data="greatest")
+        Policy(on_no_data="max")
 
 
 def test_what_is_not_known_to_narrow_widens() -> None:

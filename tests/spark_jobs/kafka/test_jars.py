@@ -46,10 +46,10 @@ class Repository:
         )
         (place / version / f"{module}-{version}.jar").write_text(f"{module} {version}")
         versions = sorted(path.name for path in place.iterdir() if path.is_dir())
-        told = "".join(f"<version>{one}</version>" for one in versions)
+        body = "".join(f"<version>{one}</version>" for one in versions)
         (place / "maven-metadata.xml").write_text(
             f"<metadata><groupId>{organisation}</groupId><artifactId>{module}</artifactId>"
-            f"<versioning><versions>{told}</versions></versioning></metadata>"
+            f"<versioning><versions>{body}</versions></versioning></metadata>"
         )
 
 
@@ -132,10 +132,10 @@ def test_two_processes_that_want_the_same_get_it_once(repository: Repository) ->
     both = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)
     ]
-    told = [one.communicate() for one in both]
+    body = [one.communicate() for one in both]
 
-    assert told[0][0] == told[1][0] == ",".join(map(str, connector_jars())) + "\n"
-    assert "".join(said for _, said in told).count("getting ") == 1
+    assert body[0][0] == body[1][0] == ",".join(map(str, connector_jars())) + "\n"
+    assert "".join(said for _, said in body).count("getting ") == 1
 
 
 @pytest.mark.slow
@@ -145,11 +145,11 @@ def test_what_cannot_be_had_is_one_line_with_a_way_out_and_leaves_no_half_of_it(
     with pytest.raises(JarsNotFound) as caught:
         connector_jars()
 
-    told = str(caught.value)
-    assert "\n" not in told
-    assert f"{TOKENS};[4.0.0,{SPARK}]: not found" in told
+    body = str(caught.value)
+    assert "\n" not in body
+    assert f"{TOKENS};[4.0.0,{SPARK}]: not found" in body
     for way in ("DEFAULT_ARTIFACT_REPOSITORY", "JAVA_TOOL_OPTIONS", "TIDEMARK_JARS"):
-        assert way in told
+        assert way in body
     assert sorted(path.name for path in jars_folder().iterdir()) == [".lock", "fetched"]
 
     repository.put("org.apache.spark", TOKENS, SPARK)

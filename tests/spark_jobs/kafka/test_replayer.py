@@ -137,7 +137,7 @@ def test_spark_reads_back_the_partitions_event_times_and_order_of_the_trace(
     kafka: KafkaBroker, kafka_spark: SparkSession, trace: Path, columns: dict[str, Any]
 ) -> None:
     topic = new_topic(kafka, PARTITIONS)
-    told = replay_into_topic(trace, topic, kafka.bootstrap_servers, speed=None)
+    body = replay_into_topic(trace, topic, kafka.bootstrap_servers, speed=None)
 
     rows = (
         kafka_spark.read.format("kafka")
@@ -152,7 +152,7 @@ def test_spark_reads_back_the_partitions_event_times_and_order_of_the_trace(
     for row in rows:
         found.setdefault(row["partition"], []).append(json.loads(row["value"]))
 
-    assert told.rows == ROWS
+    assert body.rows == ROWS
     assert found == expected_of(columns)
     assert {row["timestampType"] for row in rows} == {0}, "CreateTime"
 
@@ -165,8 +165,8 @@ def test_no_row_is_sent_before_its_time(
     """How long after it a row is sent is the machine's affair, and is reported."""
     topic = new_topic(kafka, PARTITIONS, timestamps)
     before_ms = time.time_ns() // 1_000_000
-    told = replay_into_topic(trace, topic, kafka.bootstrap_servers, speed=10)
-    print(f"{timestamps}: {told}")
+    body = replay_into_topic(trace, topic, kafka.bootstrap_servers, speed=10)
+    print(f"{timestamps}: {body}")
 
     seconds = (columns["arrival_time_us"] - columns["arrival_time_us"][0]) / SECOND / 10
     due_ms = dict(zip(columns["seq"].tolist(), (seconds * 1_000).tolist(), strict=True))
@@ -174,8 +174,8 @@ def test_no_row_is_sent_before_its_time(
         due_ms[json.loads(message.value() or b"")["seq"]] - (message.timestamp()[1] - before_ms)
         for message in received(kafka, topic, ROWS)
     )
-    assert told.seconds >= seconds[-1]
-    assert told.worst_lag_us >= 0
+    assert body.seconds >= seconds[-1]
+    assert body.worst_lag_us >= 0
     assert early_ms <= 2, "milliseconds, of which each of two clocks may have cut off a part"
 
 
@@ -216,11 +216,11 @@ def test_a_replay_that_is_told_to_stop_says_how_far_it_came(kafka: KafkaBroker, 
     topic = new_topic(kafka, PARTITIONS)
     stop = threading.Event()
     threading.Timer(0.5, stop.set).start()
-    told = replay_into_topic(trace, topic, kafka.bootstrap_servers, speed=0.5, stop=stop)
+    body = replay_into_topic(trace, topic, kafka.bootstrap_servers, speed=0.5, stop=stop)
 
-    assert 0 < told.rows < ROWS
-    assert told.seconds < 20
-    assert len(received(kafka, topic, told.rows)) == told.rows
+    assert 0 < body.rows < ROWS
+    assert body.seconds < 20
+    assert len(received(kafka, topic, body.rows)) == body.rows
 
 
 @pytest.mark.slow

@@ -160,9 +160,9 @@ def test_when_the_control_speaks_again_before_spark_has_told_of_the_silence_no_b
         query.processAllAvailable()
     finally:
         query.stop()
-        told = flush(60)
+        body = flush(60)
         spark.streams.removeListener(slow)
-    assert told
+    assert body
     assert job.watermarks_ms() == _by_spark(job)
     assert _rows_lost(job) == 0
 
@@ -183,8 +183,8 @@ def test_a_controller_that_is_killed_leaves_its_envelope_in_force_and_loses_no_r
     """The fast part runs in the driver: an outage changes nothing but the age of the controller's last word."""
     min_ms = 27_000
     controller.put("policy", {"mode": "Live", "min_bound_ms": min_ms})
-    told = controller.get("bound")
-    assert (told["mode"], told["envelope"]["min_bound_ms"]) == ("Live", min_ms)
+    body = controller.get("bound")
+    assert (body["mode"], body["envelope"]["min_bound_ms"]) == ("Live", min_ms)
     given = {"stream": "faults", "controller_url": controller.url, "mode": "Off", "sink": None}
     job = LiveJob(spark, tmp_path / "job", files(spark, tmp_path / "job" / "in"), given=given)
     query, back = job.start(), controller

@@ -138,7 +138,7 @@ def test_in_live_rows_dated_a_day_ahead_cost_no_honest_row_and_are_counted(
     ledger = Ledger()
     for report in job.reports:
         ledger.add(report)
-    told = ledger.completeness()
+    body = ledger.completeness()
     counted: Counter[str] = Counter()
     for report in job.reports:
         counted.update({part.partition: part.future_rows for part in report.partitions if part.future_rows})
@@ -149,7 +149,7 @@ def test_in_live_rows_dated_a_day_ahead_cost_no_honest_row_and_are_counted(
     assert max(report.max_event_time_us or 0 for report in job.reports) == max(
         event.event_time_us for event in honest.values()
     )
-    assert (told.late_min, told.late_max, told.unjudged_rows) == (0, 0, 0)
+    assert (body.late_min, body.late_max, body.unjudged_rows) == (0, 0, 0)
     assert {end: tally.rows for end, tally in ledger.by_key().items()} == {
         end: len(ids) for end, ids in cells.items()
     }
@@ -206,8 +206,8 @@ def test_a_batch_that_is_run_again_sets_a_row_back_to_the_clock_it_had_the_first
 
 def _clock_us(checkpoint: Path) -> int:
     """Return the clock of the first batch."""
-    told = json.loads((checkpoint / "offsets" / "0").read_text().splitlines()[1])
-    return int(told["batchTimestampMs"]) * 1_000
+    body = json.loads((checkpoint / "offsets" / "0").read_text().splitlines()[1])
+    return int(body["batchTimestampMs"]) * 1_000
 
 
 ALLOWANCE_US = 30 * SECOND
@@ -276,14 +276,14 @@ def test_the_tap_tells_just_the_rows_that_are_set_back(
         str(which): sum(number % 2 == which for number in back) for which in (0, 1)
     }
     # The rest of a report is what is seen above the tap.
-    told = {
+    body = {
         (part.partition, granule): count
         for part in counts.partitions
         for granule, count in zip(part.granules, part.counts, strict=True)
     }
     inside = {number: us for number, us in after.items() if abs(us) < 1 << 60}
     expected = granule_index(np.array(list(inside.values())), tap.granule_us, closed).tolist()
-    assert told == Counter(
+    assert body == Counter(
         (str(number % 2), granule) for number, granule in zip(inside, expected, strict=True)
     )
     newest = max(inside[number] for number in inside.keys() - back)

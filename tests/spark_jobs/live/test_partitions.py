@@ -135,9 +135,9 @@ def _lost_rows(job: LiveJob) -> int:
     ledger = Ledger()
     for report in job.reports:
         ledger.add(report)
-    told = ledger.completeness()
-    assert told.exact
-    return told.late_min
+    body = ledger.completeness()
+    assert body.exact
+    return body.late_min
 
 
 def _missing(job: LiveJob, batches: list[list[Row]]) -> set[int]:
