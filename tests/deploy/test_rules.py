@@ -234,6 +234,7 @@ def fired(*alerts: tuple[str, str, str, str | None]) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.soak
 def test_what_is_wrong_fires_and_nothing_else_on_what_a_controller_exposes(tmp_path: Path) -> None:
     """Healthy jobs for ten minutes, three kinds of trouble for a quarter of an hour, and then all is mended."""
     skewed, stopped = PacedReports("skewed", bound_ms=300_000), PacedReports("stopped", bound_ms=10_000)

@@ -20,7 +20,7 @@ from support.patience import PATIENCE_S, until
 from support.policies import at_once
 from support.tree import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.soak]
 
 START_S = 1_767_225_600
 
