@@ -130,12 +130,12 @@ def test_tap_and_control_cost_little_beside_reading_the_rows(
         rows = ROWS[form]
         source = _data(kafka_spark, tmp_path, form, kafka)
         taken: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
-        for tick in range(ROUNDS + 1):
+        for number in range(ROUNDS + 1):
             for variant in VARIANTS:
-                checkpoint = tmp_path / f"{form}-{VARIANTS.index(variant)}-{tick}"
+                checkpoint = tmp_path / f"{form}-{VARIANTS.index(variant)}-{number}"
                 elapsed, counted = _batch_ms(_stream(kafka_spark, form, source, kafka), variant, checkpoint)
                 assert variant == VARIANTS[0] or counted == BATCHES * rows
-                if tick:  # the first round warms up
+                if number:  # the first round warms up
                     taken[variant].append(elapsed)
         plain = statistics.median(taken[VARIANTS[0]])
         for variant in VARIANTS:

@@ -211,10 +211,10 @@ def fifo(entered_s: Float64s, stopped_s: Float64s, rows_per_s: float = BACKLOG_R
     ready = entered_s[order]
     for begin, end in stopped_s:
         ready = np.where((ready >= begin) & (ready < end), end, ready)
-    tick = np.arange(len(ready)) / rows_per_s
+    queued_s = np.arange(len(ready)) / rows_per_s
     left = np.empty_like(ready)
-    # A row leaves when it is ready and its predecessor has left: the running maximum of ready less position.
-    left[order] = tick + np.maximum.accumulate(ready - tick)
+    # A row leaves when it is ready and its predecessor has left: the running maximum of ready less queued.
+    left[order] = queued_s + np.maximum.accumulate(ready - queued_s)
     return left
 
 
