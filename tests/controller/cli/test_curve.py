@@ -107,6 +107,9 @@ def test_json_has_the_same_figures_as_integers(textbook: Path) -> None:
         (20, "latency"),
         (40, "latency"),
     }
+    assert [point["completeness_ppm"] for point in found["points"]] == [
+        (point["rows"] - point["late"]) * 1_000_000 // point["rows"] for point in found["points"]
+    ]
     assert not any(isinstance(value, float) for point in found["points"] for value in point.values())
 
 
@@ -167,7 +170,7 @@ def test_operators_without_windows_show_no_latency(tmp_path: Path) -> None:
         (("--window", "soon"), "duration 'soon'"),
         (("--window", "-5s"), "must be above 0"),
         (("--window", "5s", "--slide", "6s"), "slide 6000000 us must be above 0 and at most"),
-        (("--window", "0", "--slide", "6s"), "--slide goes with a --window above 0"),
+        (("--window", "0", "--slide", "6s"), "--slide needs a --window above 0"),
         (("--window", "5s", "--session-gap", "6s"), "--session-gap goes without --window"),
         (("--trigger", "0"), "the trigger must be above 0"),
         (("--bounds", "0,,5"), "duration ''"),

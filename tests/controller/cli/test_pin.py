@@ -116,7 +116,7 @@ def test_a_command_that_does_not_say_how_far_it_reaches_is_refused_and_names_the
     controller.report_all(REPORTS[:1])
     body = failed(tidemark(*command, *given), 2)
     assert body == (
-        "tidemark: --stream goes with --job"
+        "tidemark: --stream needs --job"
         if "--stream" in given
         else "tidemark: give --job, --job and --stream, or --fleet for all streams of all jobs"
     )
@@ -181,7 +181,7 @@ def test_a_token_that_is_refused_is_said_so(status: int) -> None:
         without = failed(CliRunner().invoke(app, ["pins", "--url", url], env={"TIDEMARK_TOKEN": ""}))
         refused = failed(CliRunner().invoke(app, ["pins", "--url", url], env={"TIDEMARK_TOKEN": "tdm_1"}))
     assert f"answers {status}: no token was sent, and one is wanted; name a token" in without
-    assert f"answers {status}: the token was refused; name a token" in refused
+    assert f"answers {status}: it rejects the token; name a token" in refused
     assert [headers.get("authorization") for headers in seen] == [None, "Bearer tdm_1"]
 
 

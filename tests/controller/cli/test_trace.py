@@ -114,7 +114,7 @@ def test_rows_that_arrived_together_keep_their_order_however_many(output: Path, 
 def test_a_format_that_the_name_does_not_tell_can_be_said(output: Path, tmp_path: Path) -> None:
     """Logs have all sorts of names."""
     path = write_json(tmp_path / "app.log", ROWS)
-    assert "app.log: the name does not tell the format; say --format" in refused(output, path, *NAMED)
+    assert "app.log: the name does not show the format; give --format" in refused(output, path, *NAMED)
     made(output, path, *NAMED, "--format", "json")
     assert rows_of(output) == BY_ARRIVAL
 
@@ -261,14 +261,14 @@ def test_numbers_without_a_unit_are_refused(output: Path, tmp_path: Path, name: 
     """A guessed unit makes delays of fifty years."""
     write = {"a.parquet": write_parquet, "a.csv": write_csv, "a.json": write_json}[name]
     line = refused(output, write(tmp_path / name, [{"t": 5}]), "--event-time", "t", "--arrival", "t")
-    assert line.endswith("column 't' holds numbers: say their unit with --unit s, ms, us or ns")
+    assert line.endswith("column 't' holds numbers: give their unit with --unit s, ms, us or ns")
 
 
 def test_a_unit_that_cannot_be_right_is_refused(output: Path, tmp_path: Path) -> None:
     """Nanoseconds read as seconds are in a year with eleven digits."""
     path = write_parquet(tmp_path / "a.parquet", [{"t": NOON_US * 1_000}])
     line = refused(output, path, "--event-time", "t", "--arrival", "t", "--unit", "s")
-    assert "which is no time in s: is the unit right?" in line
+    assert "which is not a time in s: is the unit right?" in line
 
 
 # -- what is said --------------------------------------------------------------------------------------------
@@ -358,11 +358,11 @@ def test_a_missing_column_is_named_with_those_that_are_there(
         ("[1, 2]\n", "line 1 is not a JSON object"),
         (
             '{"ts": "2024-05-01T12:00:00Z"}\n{"ts": "yesterday"}\n',
-            "column 'ts': 'yesterday' at row 1 is no time",
+            "column 'ts': 'yesterday' at row 1 is not a time",
         ),
         ('{"ts": "2024-13-01T12:00:00Z"}\n', "column 'ts'"),
         ('{"ts": "2024-05-01T12:00:00Z"}\n{"ts": 5}\n', "column 'ts' holds values of several types"),
-        ('{"ts": true}\n', "column 'ts' is of type bool, which is no time"),
+        ('{"ts": true}\n', "column 'ts' is of type bool, which is not a time"),
         ('{"ts": Infinity}\n', "column 'ts' holds inf"),
         ("\xff\xfe", "not a readable JSON file|is not JSON"),
         ("", "there are no rows"),

@@ -101,7 +101,7 @@ def test_a_missing_column_is_named_with_those_that_are_there(tmp_path: Path, nam
         ({"arrival_time_us": [5, 4, 6]}, "column 'arrival_time_us' must ascend, but is 4 after 5 at row 1"),
         (
             {"event_time_us": [1, 2, MAX_TIME_US + 1]},
-            "'event_time_us' holds 1152921504606846977, which is no time",
+            "'event_time_us' holds 1152921504606846977, which is not a time",
         ),
     ],
 )

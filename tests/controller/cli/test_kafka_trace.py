@@ -129,7 +129,12 @@ def test_messages_that_cannot_be_read_are_counted_aloud(kafka: KafkaBroker, outp
 
     (line,) = (line for line in said.splitlines() if line.startswith("left out"))
     assert line.startswith("left out: 6 messages (no 'ts' in the value: 2; ")
-    for fault in ("no value (a tombstone)", "the value is not JSON", "not a JSON object", "'ts' is no time"):
+    for fault in (
+        "no value (a tombstone)",
+        "the value is not JSON",
+        "not a JSON object",
+        "'ts' is not a time",
+    ):
         assert f"{fault}: 1" in line
     assert rows_of(output) == [(0, 0, "0"), (1, 1, "0")]
 
