@@ -23,7 +23,6 @@ from tidemark.models.defaults import (
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Int64s
 from tidemark.models.target import PPM
-from tidemark.models.wire import PartitionState
 
 __all__ = ["UNKNOWN_PROGRESS", "BatchTimes", "PartitionTimes", "Progress", "progress_of"]
 

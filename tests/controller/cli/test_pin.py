@@ -180,7 +180,7 @@ def test_a_token_that_is_refused_is_said_so(status: int) -> None:
     with served(stand_in(status, {}, seen)) as url:
         without = failed(CliRunner().invoke(app, ["pins", "--url", url], env={"TIDEMARK_TOKEN": ""}))
         refused = failed(CliRunner().invoke(app, ["pins", "--url", url], env={"TIDEMARK_TOKEN": "tdm_1"}))
-    assert f"answers {status}: no token was sent, and one is wanted; name a token" in without
+    assert f"answers {status}: no token was sent, and it requires one; name a token" in without
     assert f"answers {status}: it rejects the token; name a token" in refused
     assert [headers.get("authorization") for headers in seen] == [None, "Bearer tdm_1"]
 
@@ -199,7 +199,7 @@ def test_a_token_comes_from_its_file_before_the_environment_and_is_never_shown(t
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
-    [(None, "No such file"), ("schlüssel", "not plain ASCII"), ("two words", "spaces or odd characters")],
+    [(None, "No such file"), ("schlüssel", "not plain ASCII"), ("two words", "spaces or characters that are not printable")],
 )
 def test_a_token_file_that_holds_none_is_one_line(tmp_path: Path, content: str | None, sentence: str) -> None:
     path = tmp_path / "token"

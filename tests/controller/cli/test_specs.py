@@ -183,7 +183,7 @@ def test_a_policy_is_changed_field_by_field_and_shown(controller: Controller, ti
     assert (policy["approval"], policy["evidence_ms"], policy["evidence_windows"]) == ("first", 1_800_000, 0)
     lines = said(tidemark("policy", "get", "job", "stream"))
     assert "evidence              30 min, 0 windows" in lines
-    assert "freeze                 Mon,Tue,Wed,Thu,Fri 08:00-18:00; Sat" in lines
+    assert "freeze                Mon,Tue,Wed,Thu,Fri 08:00-18:00; Sat" in lines
     said(
         tidemark(
             *("policy", "set", "job", "stream", "--freeze", "none", "--max-narrowing", "none"),

@@ -1,4 +1,4 @@
-"""The command line starts fast: what a command does not need it does not import; and the table of the commands is true."""
+"""The command line starts fast: a command imports only what it needs; and the table of the commands is true."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_create_list_rotate_and_revoke(
     assert first != second
     listed = said(run("token", "list", *at))
     assert len(listed) == 3
-    assert all(", job of shop-*, a, good until " in line for line in listed[1:])
+    assert all(", job of shop-*, a, valid until " in line for line in listed[1:])
     found = json.loads("\n".join(said(run("token", "list", "--json", *at))))["tokens"]
     older, newer = (row["id"] for row in found if row["name"] == "shop")
     assert said(run("token", "revoke", "shop", *at)) == [
