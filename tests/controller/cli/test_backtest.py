@@ -345,7 +345,7 @@ def _first_cells(heading: str) -> list[str]:
     return [name for line in table.splitlines()[2:] for name in re.findall(r"`([^`]+)`", line.split("|")[1])]
 
 
-def test_the_documents_tell_of_each_field_and_option_in_its_order() -> None:
+def test_the_documents_explain_each_field_and_option_in_its_order() -> None:
     """A field that nobody explains is guessed at."""
     help_text = CliRunner().invoke(app, ["backtest", "--help"], env={"COLUMNS": "200"}).output
 
@@ -372,14 +372,14 @@ def test_the_documents_tell_of_each_field_and_option_in_its_order() -> None:
         (("--policy", "fixed:soon"), "soon"),
     ],
 )
-def test_options_that_make_no_sense_are_refused_in_one_line(
+def test_options_that_are_not_valid_are_rejected_in_one_line(
     path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     """Exit code 2, nothing on the standard output."""
     assert message in refused(path, *arguments)
 
 
-def test_a_file_that_is_no_trace_is_refused_before_any_is_replayed(path: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_trace_is_rejected_before_any_is_replayed(path: Path, tmp_path: Path) -> None:
     """With the reason that the format gives; minutes of work are not thrown away for the last name."""
     assert "none.parquet: there is no such file" in refused(path, tmp_path / "none.parquet")
     (tmp_path / "text").write_text("no")
@@ -418,7 +418,7 @@ def test_a_policy_that_a_restart_cannot_serve_is_named(path: Path) -> None:
     assert line.startswith("tidemark: policy ring:0.95: a restart can only change the bound of the plan")
 
 
-def test_outputs_that_cannot_be_written_are_refused_before_the_work(path: Path, tmp_path: Path) -> None:
+def test_outputs_that_cannot_be_written_are_rejected_before_the_work(path: Path, tmp_path: Path) -> None:
     """A folder that is not there, a folder itself, the trace, and one file for two."""
     for option in ("--json", "--timeline", "--plot"):
         gone = tmp_path / "no" / "where"

@@ -113,7 +113,7 @@ def test_json_has_the_same_figures_as_integers(textbook: Path) -> None:
     assert not any(isinstance(value, float) for point in found["points"] for value in point.values())
 
 
-def test_the_default_bounds_hold_the_least_that_meets_the_target(textbook: Path) -> None:
+def test_the_default_bounds_hold_the_smallest_that_meets_the_target(textbook: Path) -> None:
     """A microsecond less misses it, so no finer list could do better."""
     found = document(textbook, "--engine", "per-row", "--target", "0.97")
     least = found["chosen_bound_us"]
@@ -181,14 +181,14 @@ def test_operators_without_windows_show_no_latency(tmp_path: Path) -> None:
         (("--latency-cap", "1 month"), "a month has no fixed length"),
     ],
 )
-def test_options_that_make_no_sense_are_refused_in_one_line(
+def test_options_that_are_not_valid_are_rejected_in_one_line(
     textbook: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     """Exit code 2, nothing on the standard output."""
     assert message in refused(textbook, *arguments)
 
 
-def test_a_file_that_is_no_trace_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_trace_is_rejected_in_one_line(tmp_path: Path) -> None:
     """With the reason that the format gives."""
     assert "there is no such file" in refused(tmp_path / "none.parquet")
     (tmp_path / "text").write_text("no")

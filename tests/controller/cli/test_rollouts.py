@@ -126,7 +126,7 @@ def test_a_dry_run_says_what_would_become_of_a_rollout_and_leaves_it_alone(
 
 
 @pytest.mark.slow
-def test_a_rollout_is_discarded_before_anybody_is_told(tidemark: Tidemark, job: HttpJob) -> None:
+def test_a_rollout_is_discarded_before_it_is_published(tidemark: Tidemark, job: HttpJob) -> None:
     ((number, _),) = states(tidemark, "shop", "clicks")
     lines = said(tidemark("discard", str(number), "--reason", "too narrow"))
     assert lines[0].endswith(": now Discarded")

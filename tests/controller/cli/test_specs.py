@@ -227,7 +227,7 @@ def test_days_go_on_over_the_week_s_end() -> None:
     "text",
     ["", "Mon 8-18", "Xyz", "Mon 18:00-08:00", "Mon 08:00-08:00", "Mon-Wed,Tue", "Mon 08:61-09:00", "Mon-"],
 )
-def test_what_is_no_freeze_window_is_refused_with_what_was_said(text: str) -> None:
+def test_what_is_not_a_freeze_window_is_rejected_and_quoted(text: str) -> None:
     with pytest.raises(ValueError, match="--freeze"):
         parse_freeze(text)
 

@@ -115,7 +115,7 @@ def test_create_list_rotate_and_revoke(
     assert "there is no valid token of 'shop'" in refusal(run("token", "revoke", "shop", *at))
 
 
-def test_what_is_refused_is_one_line(controller: Controller, url: str) -> None:
+def test_what_is_rejected_is_one_line(controller: Controller, url: str) -> None:
     viewer = make_token(controller, "viewer", name="kim")
     body = refusal(run("token", "list", "--url", url, TIDEMARK_TOKEN=viewer))
     assert "this is for admin, and 'kim' has the role viewer" in body

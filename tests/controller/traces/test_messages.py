@@ -103,14 +103,14 @@ def test_text_and_numbers_may_stand_side_by_side() -> None:
     assert [event for event, _, _ in rows_of(found)] == [NOON_US, NOON_US]
 
 
-def test_a_time_without_a_zone_is_taken_as_utc_and_that_is_told() -> None:
+def test_a_time_without_a_zone_is_taken_as_utc_and_that_is_reported() -> None:
     found = made([message({"ts": NOON}), message({"ts": "2024-05-01T12:00:00"}, offset=1)])
 
     assert [event for event, _, _ in rows_of(found)] == [NOON_US, NOON_US]
     assert found.without_zone == ("ts",)
 
 
-def test_numbers_without_a_unit_are_refused() -> None:
+def test_numbers_without_a_unit_are_rejected() -> None:
     """A guessed unit makes delays of fifty years."""
     with pytest.raises(TraceError, match="'ts' holds numbers: give their unit with --unit"):
         made([message({"ts": 5})], TimeSources(event_time="ts"))
