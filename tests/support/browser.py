@@ -93,7 +93,7 @@ class Watched:
         self.page.goto(self.url + path)
         self.page.wait_for_selector("table.fleet, .stream-grid, .notice")
 
-    def graves(self) -> list[str]:
+    def serious_faults(self) -> list[str]:
         """Return what axe finds that shuts people out."""
         found: dict[str, Any] = Axe().run(self.page, options={"resultTypes": ["violations"]}).response
         return [
@@ -110,7 +110,7 @@ class Watched:
             Path(kept).mkdir(parents=True, exist_ok=True)
             shutil.copy(path, kept)
 
-    def assert_calm(self) -> None:
+    def assert_no_errors(self) -> None:
         """Nothing went wrong since the page was opened."""
         assert self.told == []
         assert self.failed == []

@@ -37,7 +37,7 @@ def test_a_stream_stands_there_with_its_mode_bounds_completeness_and_budget(
         assert fleet["recommended_bound_ms"] is not None
         expect(row.locator("[data-label=Recommended]")).to_contain_text(" s")
         expect(row.locator("[data-label='Complete now']")).to_contain_text("provisional")
-        watched.assert_calm()
+        watched.assert_no_errors()
 
 
 def test_names_are_shown_as_they_are_written_and_run_nothing(
@@ -60,7 +60,7 @@ def test_names_are_shown_as_they_are_written_and_run_nothing(
             expect(watched.page.get_by_role("heading", level=1)).to_have_text(name)
             assert watched.page.title() == f"{name} / {name} · Tidemark"
             assert watched.page.locator("main img, main script, main b").count() == 0
-        watched.assert_calm()
+        watched.assert_no_errors()
 
 
 def test_the_keyboard_alone_filters_finds_and_opens_a_stream(
@@ -88,7 +88,7 @@ def test_the_keyboard_alone_filters_finds_and_opens_a_stream(
         page.go_back()
         page.go_back()
         expect(page.get_by_role("searchbox")).to_have_value("s1")
-        watched.assert_calm()
+        watched.assert_no_errors()
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_five_hundred_streams_are_there_at_once(
         page.get_by_role("searchbox").fill("499")
         expect(page.locator("table.fleet tbody tr:visible")).to_have_count(1)
         assert [path for path in asked if path.startswith("/v1/")] == ["/v1/fleet"]
-        watched.assert_calm()
+        watched.assert_no_errors()
 
 
 @pytest.mark.parametrize("width", [WIDE, 1024, NARROW])
@@ -123,4 +123,4 @@ def test_without_a_stream_it_says_how_one_comes(browser: Browser, controller: Co
     with served(controller.app) as url, watched_page(browser, url) as watched:
         watched.open()
         expect(watched.page.get_by_text("No stream is known yet")).to_be_visible()
-        watched.assert_calm()
+        watched.assert_no_errors()
