@@ -3,7 +3,7 @@
 import { Card } from "./card.js";
 import { el, put } from "./dom.js";
 import { drawMark, durationSteps } from "./drawing.js";
-import { duration, fullMoment, moment, target } from "./format.js";
+import { bound, duration, fullMoment, moment, target } from "./format.js";
 import { colour } from "./theme.js";
 import { TimeChart } from "./time_chart.js";
 import { plural, rolloutState } from "./words.js";
@@ -92,7 +92,7 @@ export class BoundChart {
                     }),
                     el("span", {
                         title: fullMoment(rollout.published_us),
-                        text: `${moment(rollout.published_us)}  ${duration(rollout.from_bound_ms)} → ${duration(rollout.to_bound_ms)}, ${name}`,
+                        text: `${moment(rollout.published_us)}  ${bound(rollout.from_bound_ms)} → ${bound(rollout.to_bound_ms)}, ${name}`,
                     }),
                 );
             }),

@@ -60,6 +60,14 @@ export function duration(ms) {
 }
 
 /**
+ * A bound in milliseconds; null is the job's own.
+ * @param {number | null} ms
+ */
+export function bound(ms) {
+    return ms === null ? "own" : duration(ms);
+}
+
+/**
  * A duration to the millisecond, in seconds below two minutes: as the command line takes it.
  * @param {number | null | undefined} ms
  */

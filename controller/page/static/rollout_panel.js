@@ -3,7 +3,7 @@
 import { rolloutButtons } from "./actions.js";
 import { Card } from "./card.js";
 import { badge, el, figures, put } from "./dom.js";
-import { duration, moment, share, shares } from "./format.js";
+import { bound, duration, moment, share, shares } from "./format.js";
 import { gate, plural, rolloutState } from "./words.js";
 
 /** @import { Rollout, RolloutPage } from "api" */
@@ -64,9 +64,9 @@ export class RolloutPanel {
                 el(
                     "span",
                     { class: "rollout-bounds" },
-                    boundText(rollout.from_bound_ms),
+                    bound(rollout.from_bound_ms),
                     " → ",
-                    el("strong", { text: boundText(rollout.to_bound_ms) }),
+                    el("strong", { text: bound(rollout.to_bound_ms) }),
                 ),
                 badge(kind, name),
                 heldBy &&
@@ -125,13 +125,8 @@ function olderRow(rollout) {
         cells: [
             `#${rollout.id}`,
             moment(rollout.published_us ?? rollout.created_us),
-            `${boundText(rollout.from_bound_ms)} → ${boundText(rollout.to_bound_ms)}`,
+            `${bound(rollout.from_bound_ms)} → ${bound(rollout.to_bound_ms)}`,
             badge(kind, name),
         ],
     };
-}
-
-/** @param {number | null} ms */
-function boundText(ms) {
-    return ms === null ? "own" : duration(ms);
 }

@@ -213,6 +213,7 @@ def test_a_first_slo_that_somebody_else_has_just_set_is_a_conflict_too(
         watched.open(STREAM)
         watched.page.get_by_role("button", name="Set an SLO …").click()
         dialog = watched.page.get_by_role("dialog")
+        dialog.get_by_label("Target (%)").fill("99.5")
         job.put("slo", {"target": "0.9"})
         dialog.get_by_role("button", name="Show the consequences").click()
         expect(dialog).to_contain_text("Somebody else has set the SLO meanwhile")
