@@ -9,8 +9,7 @@ import { duration } from "./format.js";
 import { Preview } from "./preview.js";
 import { onTheme } from "./theme.js";
 
-/** @import { Curve } from "api" */
-/** @import { BoundScale } from "./curve_scales.js" */
+/** @import { BoundScale, Curve } from "./curve_scales.js" */
 
 const ASK_AFTER_MS = 150;
 

@@ -6,8 +6,7 @@ import { AXIS_WIDTH, axis, drawLine, durationSteps, write } from "./drawing.js";
 import { about, duration, target } from "./format.js";
 import { colour } from "./theme.js";
 
-/** @import { Curve } from "api" */
-/** @import { BoundScale } from "./curve_scales.js" */
+/** @import { BoundScale, Curve } from "./curve_scales.js" */
 
 /**
  * @typedef {object} Panel

@@ -2,7 +2,9 @@
 
 import { DURATIONS_MS } from "./format.js";
 
-/** @import { Curve, CurvePoint } from "api" */
+/** @import { paths } from "api" */
+/** @typedef {paths["/v1/jobs/{job}/streams/{stream}/curve"]["get"]["responses"]["200"]["content"]["application/json"]} Curve */
+/** @typedef {Curve["points"][number]} CurvePoint */
 /** @typedef {{maxMs: number, bendMs: number}} BoundScale Linear up to about `bendMs`, logarithmic beyond it */
 
 const SHARES_PPM = [

@@ -3,8 +3,8 @@
 import { exactDuration, parseDuration, target } from "./format.js";
 import { choice } from "./words.js";
 
-/** @import { SloBody } from "api" */
-/** @typedef {Exclude<keyof SloBody, "target">} FieldName */
+/** @import { SloAnswer } from "api" */
+/** @typedef {Exclude<keyof SloAnswer, "generation" | "updated_us">} FieldName */
 /** @typedef {string | number | null} Value */
 /** @typedef {Record<string, Value>} Values By name of the field */
 /**
@@ -25,6 +25,9 @@ import { choice } from "./words.js";
  */
 /** @typedef {Words & Notation & {nullable: boolean, default: Value, options: [string, string][] | null}} Field */
 /** @typedef {{default?: Value, enum?: string[], type?: string, anyOf?: Schema[]}} Schema */
+/** @typedef {{paths: Record<string, any>, components: {schemas: Record<string, any>}}} OpenApi */
+
+const SLO_PATH = "/v1/jobs/{job}/streams/{stream}/slo";
 
 /** @type {(error: string) => Notation} */
 const percent = (error) => ({
@@ -91,11 +94,22 @@ const FIELDS = [
 ];
 
 /**
- * Return the fields as a schema of the OpenAPI document allows them.
- * @param {Record<string, Schema>} properties
+ * Return the properties of an SLO's body by name.
+ * @param {OpenApi} document
+ * @returns {Record<string, Schema>}
+ */
+export function propertiesOf({ paths, components }) {
+    const { $ref: reference } = paths[SLO_PATH].put.requestBody.content["application/json"].schema;
+    return components.schemas[reference.split("/").at(-1)].properties;
+}
+
+/**
+ * Return the fields of an SLO as the controller allows them.
+ * @param {OpenApi} document
  * @returns {Field[]}
  */
-export function fieldsOf(properties) {
+export function fieldsOf(document) {
+    const properties = propertiesOf(document);
     return FIELDS.map((field) => {
         const schema = properties[field.name];
         const variants = schema.anyOf ?? [schema];

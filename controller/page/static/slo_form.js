@@ -8,7 +8,7 @@ import { fieldsOf, parsed, worded, written } from "./slo_fields.js";
 import { sentence } from "./words.js";
 
 /** @import { SloAnswer, SloSet } from "api" */
-/** @import { Field, Schema, Value, Values } from "./slo_fields.js" */
+/** @import { Field, Value, Values } from "./slo_fields.js" */
 /** @import { Shell } from "./stream.js" */
 /** @typedef {{value: SloAnswer | null, etag: string | null}} Read The SLO as it is; null for none */
 
@@ -64,9 +64,7 @@ class SloForm {
     /** @param {boolean} isSet */
     async load(isSet) {
         const found = await this.#dialog.attempt(async () => {
-            /** @type {{components: {schemas: {SloBody: {properties: Record<string, Schema>}}}}} */
-            const document = await get("openapi.json");
-            this.#fields = fieldsOf(document.components.schemas.SloBody.properties);
+            this.#fields = fieldsOf(await get("openapi.json"));
             // Without an SLO there is nothing to read; if somebody sets one meanwhile, the write meets a conflict.
             return isSet ? this.#read() : this.#base;
         });
