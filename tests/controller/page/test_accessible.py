@@ -1,4 +1,4 @@
-"""The page for people who do not see it, or do not see it well: axe finds nothing that shuts anybody out."""
+"""The page for people who see it badly or not at all: axe finds no serious fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person does from the page: each with a confirmation and a reason, and refusals in words."""
+"""Actions on the page: each takes a confirmation and a reason, and a rejection comes with its message."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_nothing_is_done_without_a_reason_or_when_it_is_cancelled(watched: Watch
     watched.assert_no_errors()
 
 
-def test_the_slo_is_tried_read_and_then_set(watched: Watched, job: RolledJob) -> None:
+def test_the_slo_is_set_after_its_consequences_were_shown(watched: Watched, job: RolledJob) -> None:
     page = watched.page
     page.get_by_role("button", name="Change the SLO …").click()
     dialog = page.get_by_role("dialog")
@@ -106,7 +106,7 @@ def test_the_slo_is_tried_read_and_then_set(watched: Watched, job: RolledJob) ->
     dialog.get_by_role("button", name="Show the consequences").click()
     expect(dialog).to_contain_text("Consequences")
     expect(dialog).to_contain_text("The recommended bound is")
-    assert job.status()["slo"]["target_ppm"] == 990_000, "it was only tried"
+    assert job.status()["slo"]["target_ppm"] == 990_000, "a dry run sets nothing"
     dialog.get_by_label("Why").fill("agreed with the analysts")
     dialog.get_by_role("button", name="Set the SLO", exact=True).click()
     expect(dialog).to_have_count(0)
@@ -130,7 +130,7 @@ def test_the_slo_is_tried_read_and_then_set(watched: Watched, job: RolledJob) ->
         ("Latency cap", "soon", "write it like"),
     ],
 )
-def test_a_field_that_makes_no_sense_is_told_beside_it(
+def test_an_invalid_field_has_a_message_beside_it(
     watched: Watched, job: RolledJob, label: str, text: str, body: str
 ) -> None:
     page = watched.page
@@ -144,7 +144,7 @@ def test_a_field_that_makes_no_sense_is_told_beside_it(
     watched.assert_no_errors()
 
 
-def test_what_the_controller_refuses_is_told_in_its_words(watched: Watched, job: RolledJob) -> None:
+def test_a_rejection_shows_the_message_of_the_controller(watched: Watched, job: RolledJob) -> None:
     page = watched.page
     page.get_by_role("button", name="Change the SLO …").click()
     dialog = page.get_by_role("dialog")
@@ -221,7 +221,7 @@ def test_a_first_slo_that_somebody_else_has_just_set_is_a_conflict_too(
         expect(dialog.get_by_label("Target (%)")).to_have_value("90")
 
 
-def test_a_rollout_that_somebody_else_ended_meanwhile_is_told_so(watched: Watched, job: RolledJob) -> None:
+def test_a_rollout_that_somebody_else_has_ended_gives_a_message(watched: Watched, job: RolledJob) -> None:
     page = watched.page
     page.get_by_role("button", name="Approve …").click()
     assert job.act(f"/rollouts/{job.rollout()['id']}:discard").status_code == 200
@@ -231,7 +231,7 @@ def test_a_rollout_that_somebody_else_ended_meanwhile_is_told_so(watched: Watche
     expect(dialog.get_by_role("alert")).to_contain_text("Discarded")
 
 
-def test_a_viewer_who_tries_is_told_which_role_it_takes(
+def test_a_viewer_who_tries_an_action_learns_which_role_it_takes(
     browser: Browser, job: RolledJob, tmp_path: Path
 ) -> None:
     token = make_token(job.controller, "viewer")

@@ -1,4 +1,4 @@
-"""One stream in a real browser: its charts, the bound that is dragged, and what is not known."""
+"""One stream in a real browser: its charts, the bound to drag, and unknown figures."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_bounds_that_are_shown_are_those_of_the_status(browser: Browser, sho
         assert shown_ms == pytest.approx(bound_ms, rel=0.01)
 
 
-def test_dragging_the_bound_asks_the_controller_what_would_happen(browser: Browser, shown: Shown) -> None:
+def test_dragging_the_bound_requests_a_preview(browser: Browser, shown: Shown) -> None:
     with watched_page(browser, shown.url) as watched:
         page = open_stream(watched)
         slider = page.get_by_role("slider")
@@ -108,7 +108,7 @@ def test_dragging_the_bound_asks_the_controller_what_would_happen(browser: Brows
         watched.assert_no_errors()
 
 
-def test_the_keys_move_the_bound_and_what_is_read_is_what_the_api_says(
+def test_the_keys_move_the_bound_and_the_preview_is_the_one_of_the_api(
     browser: Browser, shown: Shown
 ) -> None:
     with watched_page(browser, shown.url) as watched:
@@ -131,7 +131,7 @@ def test_the_keys_move_the_bound_and_what_is_read_is_what_the_api_says(
 
 
 def test_new_figures_do_not_move_the_bound_under_the_hand(browser: Browser, shown: Shown) -> None:
-    """The curve is asked for again while somebody drags: it is drawn anew when they let go."""
+    """A curve that arrives while somebody drags is drawn once they let go."""
     with watched_page(browser, shown.url) as watched:
         page = open_stream(watched)
         slider = page.get_by_role("slider")
@@ -151,7 +151,7 @@ def test_new_figures_do_not_move_the_bound_under_the_hand(browser: Browser, show
         )
         with page.expect_response(re.compile(r"/curve$")):
             page.keyboard.press("r")
-        # The next turn begins when this one is over.
+        # The next refresh begins when this one is over.
         with page.expect_request(re.compile(r"/streams/[^/]+$")):
             page.keyboard.press("r")
         page.mouse.move(x + 41, y)
@@ -166,7 +166,7 @@ def test_new_figures_do_not_move_the_bound_under_the_hand(browser: Browser, show
         watched.assert_no_errors()
 
 
-def test_a_bound_can_be_written_and_nonsense_is_refused_in_words(browser: Browser, shown: Shown) -> None:
+def test_a_bound_can_be_typed_and_nonsense_gets_a_message(browser: Browser, shown: Shown) -> None:
     with watched_page(browser, shown.url) as watched:
         page = open_stream(watched)
         field = page.get_by_label("If the bound were")
@@ -255,7 +255,7 @@ def test_the_partition_that_costs_most_comes_first_with_what_it_costs(browser: B
         watched.assert_no_errors()
 
 
-def test_the_reasons_of_the_recommendation_stand_there_step_by_step(browser: Browser, shown: Shown) -> None:
+def test_the_reasons_of_the_recommendation_are_listed_step_by_step(browser: Browser, shown: Shown) -> None:
     steps = shown.job.status()["recommended"]["steps"]
     with watched_page(browser, shown.url) as watched:
         page = open_stream(watched)
@@ -291,7 +291,7 @@ def test_a_span_without_reports_leads_to_the_time_that_has_some(browser: Browser
         watched.assert_no_errors()
 
 
-def test_a_stream_that_is_not_known_is_said_with_a_way_back(browser: Browser, shown: Shown) -> None:
+def test_an_unknown_stream_gives_a_message_and_a_way_back(browser: Browser, shown: Shown) -> None:
     with watched_page(browser, shown.url) as watched:
         watched.open("/#/streams/job/nothing")
         expect(watched.page.get_by_role("heading", level=1)).to_have_text("Unknown stream")
