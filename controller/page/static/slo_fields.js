@@ -69,7 +69,7 @@ const FIELDS = [
     {
         name: "on_conflict",
         label: "When no bound meets all",
-        none: "keep the bound and report the conflict",
+        none: "hold the bound and report it",
         ...chosen,
     },
     { name: "objective", label: "The target applies to", rare: true, ...chosen },

@@ -45,5 +45,5 @@ test("what is no value of a field is undefined", () => {
 test("a value in words has its unit", () => {
     assert.equal(worded(fields.get("target_ppm"), 995_000), "99.5 %");
     assert.equal(worded(fields.get("latency_cap_ms"), null), "none");
-    assert.equal(worded(fields.get("on_conflict"), null), "keep the bound and report the conflict");
+    assert.equal(worded(fields.get("on_conflict"), null), "hold the bound and report it");
 });
