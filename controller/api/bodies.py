@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, from_json
 
 from tidemark.controller.access.job_patterns import EVERY_JOB, MAX_PATTERN_LENGTH, pattern_problem
@@ -102,7 +102,7 @@ class SloBody:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    target: Annotated[TargetPpm, Field(validation_alias=AliasChoices("target_ppm", "target"))]
+    target: TargetPpm
     """Share of (row, window) pairs to be admitted: a decimal string such as "0.995", or an integer in ppm."""
     latency_cap_ms: Annotated[int, Field(ge=0, le=2**53)] | None = None
     """Greatest mean emit latency (wall time of emission minus window end) allowed, in milliseconds; null for no cap."""

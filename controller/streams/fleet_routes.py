@@ -103,13 +103,8 @@ def _totals(principal: Principal, worst: list[tuple[str, str | None, int]]) -> s
     order = [kind for kind in (*WORST_FIRST, None) if kind in counted]
     return schemas.FleetTotals(
         streams=counted.total(),
-        worst=[_count(kind, counted[kind]) for kind in order],
+        worst=[schemas.WorstCount(type=kind, streams=counted[kind]) for kind in order],
     )
-
-
-def _count(kind: str | None, streams: int) -> schemas.WorstCount:
-    named = None if kind is None else schemas.ConditionSummary.model_validate({"type": kind}).model_dump()
-    return schemas.WorstCount(**(named or {"type": None, "severity": "ok", "title": None}), streams=streams)
 
 
 def _stream(row: FleetRow, pin: StandingPin | None) -> schemas.FleetStream:
@@ -140,7 +135,7 @@ def _stream(row: FleetRow, pin: StandingPin | None) -> schemas.FleetStream:
             state=cast("State", rollout.state),
             held_by=cast("Gate | None", rollout.held_by),
         ),
-        worst=schemas.ConditionSummary(type=conditions[0].type) if conditions else None,
+        worst=conditions[0] if conditions else None,
         alerts=[condition.type for condition in conditions if condition.type in ALERTS],
         partitions=schemas.FleetPartitions(
             total=0 if seen is None else seen.partitions,

@@ -12,7 +12,7 @@ from tidemark.controller.api.schemas.charts import (
     HistoryRollout,
     HistorySlot,
 )
-from tidemark.controller.api.schemas.conditions import Condition, ConditionSummary, ConditionType
+from tidemark.controller.api.schemas.conditions import Condition, ConditionType
 from tidemark.controller.api.schemas.curve import Curve, CurveBasis, CurvePoint, Operating
 from tidemark.controller.api.schemas.events import Event, EventEvidence, EventPage
 from tidemark.controller.api.schemas.evidence import (
@@ -78,7 +78,6 @@ __all__ = [
     "Budget",
     "Completeness",
     "Condition",
-    "ConditionSummary",
     "ConditionType",
     "Consequences",
     "Curve",

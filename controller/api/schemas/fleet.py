@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.controller.api.schemas.conditions import ConditionSummary, ConditionType, Severity
+from tidemark.controller.api.schemas.conditions import Condition, ConditionType
 from tidemark.controller.api.schemas.pins import PinInForce
 from tidemark.models.rollout.facts import Gate
 from tidemark.models.rollout.states import State
@@ -102,7 +102,7 @@ class FleetStream(Answer):
     """How far the watermark really trailed the greatest event time, in milliseconds; null when it is not known."""
     rollout: FleetRollout | None
     """Its newest rollout; null before the first."""
-    worst: ConditionSummary | None
+    worst: Condition | None
     """The worst of what somebody should know; null when there is nothing."""
     alerts: list[ConditionType]
     """What somebody should do something about, the worst first."""
@@ -121,10 +121,6 @@ class WorstCount(Answer):
 
     type: ConditionType | None
     """Which; null for those without any."""
-    severity: Severity
-    """How grave it is; ok for those without any."""
-    title: str | None
-    """Its name; null for those without any."""
     streams: int
     """How many."""
 
