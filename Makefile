@@ -8,6 +8,9 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 LOCKS := deploy/requirements
 DIST  := dist
+NODE  := node_modules/.bin
+NODE_STAMP := node_modules/.stamp
+PAGE  := 'controller/page/static/*.{js,css}' 'tests/controller/page/*.js' eslint.config.js package.json tsconfig.json
 
 # PYTHON=/path/to/python names the interpreter to try first; ARGS reaches the command that a target runs.
 PYTHON ?=
@@ -15,6 +18,7 @@ PYTHON ?=
 INITDB ?= $(firstword $(shell command -v initdb) $(wildcard /usr/lib/postgresql/*/bin/initdb))
 CHROMIUM ?= $(shell command -v chromium)
 PROMETHEUS   ?= $(and $(shell command -v prometheus),$(shell command -v promtool))
+NPM          ?= $(and $(shell command -v node),$(shell command -v npm))
 # Says whether what is installed is started.
 POLICY       ?= /usr/sbin/policy-rc.d
 ALERTMANAGER ?= $(and $(shell command -v prometheus-alertmanager),$(shell command -v amtool))
@@ -37,7 +41,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak lint format bench lock archive wheel manifests tools services clean
+.PHONY: help venv demo test test-fast lint lint-page format bench lock archive wheel manifests tools services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -80,7 +84,7 @@ soak: $(STAMP) ## run the long tests: chaos, Kafka end to end, repeats
 	@$(PYTEST) -m soak $(ARGS)
 
 # mypy sees the folders under the names users import, through links.
-lint: $(STAMP) ## ruff, format check and mypy (strict)
+lint: $(STAMP) lint-page ## ruff, format check and mypy (strict); the page's code too
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@rm -rf build/typecheck && mkdir -p build/typecheck/tidemark
@@ -88,9 +92,30 @@ lint: $(STAMP) ## ruff, format check and mypy (strict)
 	@$(BIN)/mypy -p tidemark
 	@$(BIN)/mypy tests
 
-format: $(STAMP) ## format the code and mend what ruff can
+# The types of the controller's answers are made from its OpenAPI document. CI must not skip this.
+lint-page: ## ESLint, Prettier, tsc (strict) and unit tests for the page's code
+ifeq ($(NPM),)
+	@echo "lint-page: there is no Node.js with npm here, so the page's code is not checked; \`make services\` installs them" >&2; \
+	[ "$$CI" != true ]
+else
+	@$(MAKE) --silent $(NODE_STAMP)
+	@$(NODE)/eslint controller/page tests/controller/page
+	@$(NODE)/prettier --check --log-level warn $(PAGE)
+	@mkdir -p build/page
+	@$(NODE)/openapi-typescript controller/openapi.json --root-types --root-types-no-schema-prefix \
+		--output build/page/api.d.ts >/dev/null
+	@$(NODE)/tsc
+	@node --test tests/controller/page/*.test.js >build/page/tests.txt || { cat build/page/tests.txt; exit 1; }
+endif
+
+$(NODE_STAMP): package.json package-lock.json .npmrc
+	@npm ci --loglevel=error
+	@touch $@
+
+format: $(STAMP) ## format the code and mend what ruff and ESLint can
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
+	@[ ! -e $(NODE_STAMP) ] || { $(NODE)/eslint --fix controller/page tests/controller/page; $(NODE)/prettier --write --log-level warn $(PAGE); }
 
 bench: $(STAMP) ## run the benches (tests/bench/bench_*.py) and print their figures
 	@$(BIN)/pytest tests/bench -o python_files='bench_*.py' -m bench -s $(ARGS)
@@ -128,6 +153,7 @@ services: ## install the system packages that tests need (Debian, as root)
 	"$$python" -P spark_jobs/java.py >/dev/null 2>&1 || packages="openjdk-17-jre-headless"; \
 	[ -n "$(INITDB)" ] || packages="$$packages postgresql"; \
 	[ -n "$(CHROMIUM)" ] || packages="$$packages chromium fonts-dejavu-core"; \
+	[ -n "$(NPM)" ] || packages="$$packages nodejs npm"; \
 	[ -n "$(PROMETHEUS)" ] || packages="$$packages prometheus"; \
 	[ -n "$(ALERTMANAGER)" ] || packages="$$packages prometheus-alertmanager"; \
 	"$$python" -c 'import ensurepip' 2>/dev/null || packages="$$packages python3-venv"; \
@@ -153,5 +179,5 @@ services: ## install the system packages that tests need (Debian, as root)
 	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-upgrade --no-install-recommends $$packages
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) build $(DIST) *.egg-info .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) build node_modules $(DIST) *.egg-info .pytest_cache .ruff_cache .hypothesis
 	@find models controller spark_jobs tests -name __pycache__ -type d -prune -exec rm -rf {} +

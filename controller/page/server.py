@@ -1,7 +1,7 @@
-"""The page: the files of the folder ``static``, the same for everybody and without any data; those it asks the API for.
+"""Serve the page: the files of the folder ``static``. They are the same for everybody and hold no data.
 
-Its files have a version in their address, made of what they hold, and are kept by browsers for good. What names them,
-the document at ``/``, is asked for anew each time.
+The address of each file contains a version made from the content of all files, so browsers keep files for good. The
+document at ``/``, which names them, is requested afresh each time.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tidemark.controller.api.etags import etag, is_current
 __all__ = ["DOCUMENT_PATH", "FILES_PATH", "HEADERS", "PageFile", "PageFiles", "install", "read_page"]
 
 FOLDER = Path(__file__).parent / "static"
-"""Where the files are."""
+"""The folder of the files."""
 
 DOCUMENT = "index.html"
 """The file that is served at ``/``."""
 
 DOCUMENT_PATH = "/"
-"""Where the document is."""
+"""Path of the document."""
 
 FILES_PATH = "/page/{version}/{name:path}"
-"""Where all other files are."""
+"""Path of all other files."""
 
 VERSION_MARK = "@version"
 """Stands for the version in the document."""
@@ -44,14 +44,14 @@ MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-"""What is served, by suffix; the licence and notes beside it are not."""
+"""Media types by suffix. Files with other suffixes, such as licences and notes, are not served."""
 
 FOR_GOOD = "public, max-age=31536000, immutable"
 ASK_AGAIN = "no-cache"
 
 HEADERS = MappingProxyType(
     {
-        # Nothing from anywhere else, no script in the document, and no text that becomes markup.
+        # Nothing from other hosts, no script in the document, and no text that becomes markup.
         "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
         "object-src 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
         "X-Content-Type-Options": "nosniff",
@@ -60,7 +60,7 @@ HEADERS = MappingProxyType(
         "Cross-Origin-Resource-Policy": "same-origin",
     }
 )
-"""Headers of every answer with a file of the page."""
+"""Headers of every answer that has a file of the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class PageFile:
     """One file of the page."""
 
     content: bytes
-    """What it holds."""
+    """Its bytes."""
     media_type: str
-    """What it is."""
+    """Its media type."""
     tag: str
     """Its ETag."""
 
@@ -82,7 +82,7 @@ class PageFiles:
     version: str
     """Changes with the content of any of them."""
     document: PageFile
-    """What is served at ``/``."""
+    """The file served at ``/``."""
     files: dict[str, PageFile]
     """The others, by their path in the folder."""
 
@@ -106,7 +106,7 @@ def read_page(folder: Path = FOLDER) -> PageFiles:
 
 
 def install(app: FastAPI) -> None:
-    """Let ``app`` serve the page, to everybody: who may see data is asked where the data are."""
+    """Let ``app`` serve the page to everybody: access is checked where the data are."""
     page = read_page()
 
     async def document(request: Request) -> Response:
@@ -116,16 +116,16 @@ def install(app: FastAPI) -> None:
         found = page.files.get(request.path_params["name"])
         if found is None:
             raise HTTPException(404)
-        # While replicas are replaced, a document of one release may meet the files of another: not to be kept.
+        # During an upgrade, the file may be asked of another release: browsers must not keep that answer.
         known = request.path_params["version"] == page.version
         return _answer(request, found, FOR_GOOD if known else ASK_AGAIN)
 
-    app.router.routes.append(_Told(DOCUMENT_PATH, document))
-    app.router.routes.append(_Told(FILES_PATH, file))
+    app.router.routes.append(_NamedRoute(DOCUMENT_PATH, document))
+    app.router.routes.append(_NamedRoute(FILES_PATH, file))
 
 
-class _Told(Route):
-    """A route that the log of requests tells by its template, as it does those of the interface."""
+class _NamedRoute(Route):
+    """A route that the request log names by its template, as it does the routes of the API."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, found = super().matches(scope)

@@ -1,8 +1,8 @@
-"""How long the page waits: each of its requests over HTTP, with 500 streams of 64 partitions in the store.
+"""How long the page waits for each of its requests over HTTP, with 500 streams of 64 partitions in the store.
 
 A real server on one core, its loop running, on the store as it is after a day (``support.full_store``); the client and
-PostgreSQL on the other core. Both the wall time of answers and the server's CPU time are printed: on a machine that is
-shared only the second is the code's own. Nothing is reported meanwhile, so every stream is as it was decided.
+PostgreSQL on the other core. It prints the wall time of answers and the server's CPU time: on a shared machine only the
+second is the code's own. Nothing is reported meanwhile, so the state of every stream stays as it is.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.bench
 
 FILLING = Filling()
 AIM_MS = 300
-ASKED = 40
+REPEATS = 40
 """How often each request is sent."""
 WEEK_US = 7 * DAY_US
 
@@ -50,7 +50,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def as_after_a_day(url: str) -> tuple[float, float]:
-    """Fill the store and run its upkeep; return the seconds that both took."""
+    """Fill the store and run its upkeep; return the seconds that each took."""
     database = Database(url)
     database.migrate()
     began = time.perf_counter()
@@ -72,7 +72,7 @@ def as_after_a_day(url: str) -> tuple[float, float]:
 
 
 def requests() -> dict[str, tuple[str, dict[str, int]]]:
-    """Each kind of request of the page by name: the path and its parameters."""
+    """Return each kind of the page's requests by name: the path and its parameters."""
     month, day = (f"/v1/jobs/{job}/streams/{stream}" for job, stream in (stream_name(0), stream_name(1)))
     spans = {
         "1 h": (day, HOUR_US),
@@ -89,14 +89,14 @@ def requests() -> dict[str, tuple[str, dict[str, int]]]:
         "preview": (f"{day}/preview", {"bound_ms": 17_300}),
     }
     for name, (path, span_us) in spans.items():
-        asked = {"from_us": END_US + 1 - span_us, "to_us": END_US + 1}
-        found[f"history, {name}"] = (f"{path}/history", {**asked, "points": 240})
-        found[f"heatmap, {name}"] = (f"{path}/heatmap", {**asked, "slots": 168})
+        span = {"from_us": END_US + 1 - span_us, "to_us": END_US + 1}
+        found[f"history, {name}"] = (f"{path}/history", {**span, "points": 240})
+        found[f"heatmap, {name}"] = (f"{path}/heatmap", {**span, "slots": 168})
     return found
 
 
 def check(name: str, answer: dict[str, Any]) -> None:
-    """The answer is of what was filled in, and not an empty one."""
+    """Check that the answer holds what was filled in."""
     if name.startswith("fleet"):
         assert len(answer["streams"]) == FILLING.streams
         assert all(row["skewed"]["partition"] == str(FILLING.slow) for row in answer["streams"])
@@ -126,34 +126,34 @@ def test_every_request_of_the_page_is_answered_in_time(store_url: str, tmp_path:
             f"; RSS {status_of(process, 'VmRSS') // 1024} MB\n{'':22}{'50th':>9}{'95th':>9}{'CPU':>9}{'kB':>8}"
         )
         for name, (path, parameters) in requests().items():
-            # The first of its kind, which reads what the others find.
+            # The first request of its kind fills the caches.
             answer = client.get(path, params=parameters)
             check(name, answer.json())
             seconds, used = [], busy_seconds(process)
-            for _ in range(ASKED):
+            for _ in range(REPEATS):
                 began = time.perf_counter()
                 answer = client.get(path, params=parameters)
                 seconds.append(time.perf_counter() - began)
                 assert answer.status_code == 200, answer.text
-            costs[name] = 1e3 * (busy_seconds(process) - used) / ASKED
+            costs[name] = 1e3 * (busy_seconds(process) - used) / REPEATS
             print(
                 f"  {name:20}{1e3 * percentile(seconds, 0.5):6.0f} ms{1e3 * percentile(seconds, 0.95):6.0f} ms"
                 f"{costs[name]:6.0f} ms{len(answer.content) / 1e3:8.0f}"
             )
     print(
-        f"  aim: {AIM_MS} ms at the 95th percentile; CPU is the server's, its loop's ticks meanwhile included",
+        f"  aim: {AIM_MS} ms at the 95th percentile; CPU is the server's, with the ticks of its loop meanwhile",
         end="",
     )
-    # Wall time is everybody's on this machine, CPU time the server's own.
+    # Wall time depends on the rest of the machine; CPU time is the server's own.
     assert max(costs.values()) < AIM_MS, {name: cost for name, cost in costs.items() if cost >= AIM_MS}
 
 
 def until_idle(process: int) -> None:
-    """Wait until the first decisions of all streams are made."""
+    """Wait until every stream has its first decision."""
     deadline = time.monotonic() + 300
-    calm = 0
-    while calm < 3:
+    quiet = 0
+    while quiet < 3:
         assert time.monotonic() < deadline, "the server is not done with its first ticks"
         used = busy_seconds(process)
         time.sleep(6)
-        calm = calm + 1 if busy_seconds(process) - used < 3 else 0
+        quiet = quiet + 1 if busy_seconds(process) - used < 3 else 0

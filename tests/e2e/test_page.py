@@ -85,14 +85,14 @@ def _set_slo(page: Page, target: str) -> None:
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Target (%)").fill(target)
     dialog.get_by_label("Why").fill("agreed with the analysts")
-    dialog.get_by_role("button", name="See what follows").click()
-    expect(dialog).to_contain_text("What follows")
+    dialog.get_by_role("button", name="Show the consequences").click()
+    expect(dialog).to_contain_text("Consequences")
     dialog.get_by_role("button", name="Set the SLO", exact=True).click()
     expect(dialog).to_have_count(0)
 
 
 def _drag(page: Page) -> None:
-    """Drag the bound to the right, and see that the preview is for where it came to."""
+    """Drag the bound to the right, and see that the preview is of the new bound."""
     slider = page.get_by_role("slider")
     expect(page.locator(".preview .figure").first).to_be_visible()
     before = int(slider.get_attribute("aria-valuenow") or "0")
@@ -149,7 +149,7 @@ def test_an_sre_sets_the_slo_reads_the_curve_approves_and_rolls_back_on_a_live_j
             expect(page.get_by_text("Rolled back.", exact=True)).to_be_visible()
             until(lambda: _events(controller, "RolloutRolledBack"), "a rollback")
             expect(page.locator(".events")).to_contain_text("the other team asked for it")
-            watched.assert_calm()
+            watched.assert_no_errors()
 
             for theme in THEMES:
                 for name, path in (("fleet", "/"), ("stream", VIEW)):
@@ -157,8 +157,8 @@ def test_an_sre_sets_the_slo_reads_the_curve_approves_and_rolls_back_on_a_live_j
                         seen.open(path)
                         expect(seen.page.locator(".panel.loading")).to_have_count(0)
                         seen.picture(tmp_path / f"live-{name}-{theme}.png")
-                        assert seen.graves() == []
-                        seen.assert_calm()
+                        assert seen.serious_faults() == []
+                        seen.assert_no_errors()
     finally:
         spark.conf.unset("spark.tidemark.watch.seconds")
         controller.stop()

@@ -1,4 +1,4 @@
-"""A real browser for tests: the system's Chromium, without a profile, speaking to nobody but the controller."""
+"""A real browser for tests: the system's Chromium, without a profile, talking only to the controller."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ ARGUMENTS = (
 PATIENCE_MS = PATIENCE_S * 1_000
 
 WIDE, NARROW = 1440, 390
-"""Widths of a desk's screen and of a telephone's, in pixels."""
+"""Widths of a desktop screen and of a phone, in pixels."""
 
 Theme = Literal["light", "dark"]
 
-GRAVE = frozenset({"serious", "critical"})
-"""What of axe's findings shuts people out."""
+SERIOUS = frozenset({"serious", "critical"})
+"""Impacts of axe's findings that keep people from using the page."""
 
 
 def find_chromium() -> str | None:
@@ -75,31 +75,31 @@ def running_browser() -> Iterator[Browser]:
 
 @dataclass
 class Watched:
-    """A page, and whatever went wrong in it."""
+    """A page, and everything that went wrong in it."""
 
     page: Page
     """The page."""
     url: str
     """Address of the controller, without a slash at its end."""
-    told: list[str] = field(default_factory=list)
-    """Errors and warnings of the console, and errors that nobody caught."""
+    messages: list[str] = field(default_factory=list)
+    """Errors and warnings of the console, and uncaught errors."""
     failed: list[str] = field(default_factory=list)
-    """Requests that came to nothing, or were answered with an error."""
+    """Requests that failed or were answered with an error."""
     foreign: list[str] = field(default_factory=list)
-    """Requests to anybody but the controller."""
+    """Requests to other hosts than the controller."""
 
     def open(self, path: str = "/") -> None:
         """Open a view and wait until its data are there."""
         self.page.goto(self.url + path)
         self.page.wait_for_selector("table.fleet, .stream-grid, .notice")
 
-    def graves(self) -> list[str]:
-        """Return what axe finds that shuts people out."""
+    def serious_faults(self) -> list[str]:
+        """Return axe's findings that keep people from using the page."""
         found: dict[str, Any] = Axe().run(self.page, options={"resultTypes": ["violations"]}).response
         return [
             f"{one['id']} ({one['impact']}): {one['help']}: {[node['target'] for node in one['nodes']][:5]}"
             for one in found["violations"]
-            if one["impact"] in GRAVE
+            if one["impact"] in SERIOUS
         ]
 
     def picture(self, path: Path) -> None:
@@ -110,9 +110,9 @@ class Watched:
             Path(kept).mkdir(parents=True, exist_ok=True)
             shutil.copy(path, kept)
 
-    def assert_calm(self) -> None:
-        """Nothing went wrong since the page was opened."""
-        assert self.told == []
+    def assert_no_errors(self) -> None:
+        """Assert that nothing went wrong since the page was opened."""
+        assert self.messages == []
         assert self.failed == []
         assert self.foreign == []
 
@@ -126,14 +126,14 @@ def watched_page(
     width: int = WIDE,
     **options: Any,
 ) -> Iterator[Watched]:
-    """Open an empty tab with nothing stored, whose mishaps are written down."""
+    """Open an empty tab with nothing stored, and record its errors."""
     context: BrowserContext = browser.new_context(
         viewport={"width": width, "height": 900},
         color_scheme=theme,
         timezone_id="UTC",
         locale="en-GB",
         reduced_motion="reduce",
-        # The page's policy lets no script of another's run; axe is one.
+        # The page's security policy would stop axe's script.
         bypass_csp=options.pop("bypass_csp", False),
         **options,
     )
@@ -144,10 +144,10 @@ def watched_page(
 
     def on_console(message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
-            watched.told.append(f"{message.type}: {message.text}")
+            watched.messages.append(f"{message.type}: {message.text}")
 
     def on_failed(request: Request) -> None:
-        # What the page itself gave up, because something newer was asked, did not fail.
+        # A request that the page aborted for a newer one did not fail.
         if request.failure != "net::ERR_ABORTED":
             watched.failed.append(f"{request.method} {request.url}: {request.failure}")
 
@@ -160,7 +160,7 @@ def watched_page(
             watched.foreign.append(request.url)
 
     page.on("console", on_console)
-    page.on("pageerror", lambda error: watched.told.append(f"error: {error}"))
+    page.on("pageerror", lambda error: watched.messages.append(f"error: {error}"))
     page.on("requestfailed", on_failed)
     page.on("response", on_response)
     page.on("request", on_request)

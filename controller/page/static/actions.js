@@ -1,104 +1,144 @@
-// What a person may do with a stream besides its SLO: each with a confirmation and a reason.
+// What a person may do with a stream besides its SLO, each with a confirmation and a reason.
 
 import { send } from "./api.js";
 import { Dialog, reasonField } from "./dialog.js";
-import { button, el, put } from "./dom.js";
+import { button, el, put, submitButton } from "./dom.js";
 import { about, duration, shares } from "./format.js";
+
+/** @import { Rollout } from "api" */
+/** @import { Shell } from "./stream.js" */
+/** @typedef {"primary" | "danger"} ButtonKind */
 
 const MAX_REASON = 1_000;
 
-const ROLLOUT_ACTS = {
+/** @type {Record<Rollout["may"][number], {verb: string, kind: ButtonKind, effect: string, done: string}>} */
+const ROLLOUT_ACTIONS = {
     approve: {
         verb: "Approve",
         kind: "primary",
-        told: "It is published as soon as nothing else holds it; the job takes it as its mode says.",
+        effect: "It is published as soon as nothing else holds it; the job takes it as its mode says.",
+        done: "Approved.",
     },
     discard: {
         verb: "Discard",
         kind: "danger",
-        told: "No job is told of it; it, and what goes further, is not proposed again for a while.",
+        effect: "It is not published. For a while, neither this bound nor one further in its direction is proposed.",
+        done: "Discarded.",
     },
     rollback: {
         verb: "Roll back",
         kind: "danger",
-        told: "Jobs are told again what they were told before it; it is not tried again for a while.",
+        effect: "What was published before it is published again. For a while, it is not tried again.",
+        done: "Rolled back.",
     },
 };
 
-/** The buttons for what may be done with a rollout now. */
+/**
+ * Return the buttons for what may be done with a rollout now.
+ * @param {string} path
+ * @param {Rollout} rollout
+ * @param {Shell} shell
+ */
 export function rolloutButtons(path, rollout, shell) {
-    return rollout.may.map((act) => {
-        const { verb, kind } = ROLLOUT_ACTS[act];
-        return button(`${verb} …`, () => confirmRollout(path, rollout, act, shell), { class: `button ${kind}` });
+    return rollout.may.map((action) => {
+        const { verb, kind } = ROLLOUT_ACTIONS[action];
+        return button(`${verb} …`, () => confirmRollout(path, rollout, action, shell), { class: `button ${kind}` });
     });
 }
 
-/** The button that pauses or resumes the rollouts of a stream. */
+/**
+ * Return the button that pauses or resumes the rollouts of a stream.
+ * @param {string} path
+ * @param {boolean} paused
+ * @param {Shell} shell
+ */
 export function pauseButton(path, paused, shell) {
     const verb = paused ? "Resume" : "Pause";
     return button(`${verb} …`, () =>
         confirm({
             title: `${verb} the rollouts of this stream?`,
-            told: paused
-                ? ["What is recommended is rolled again, as the policy allows."]
+            texts: paused
+                ? ["Recommended bounds are rolled out again, as the policy allows."]
                 : [
-                      "Nothing new is rolled until somebody resumes it. What is under way is still watched, and the job keeps the bound it has.",
+                      "Nothing new is rolled out until somebody resumes it. A rollout under way is still watched, and the job keeps its bound.",
                   ],
             verb,
             kind: "primary",
             shell,
-            act: (reason) => send("POST", `${path}:${paused ? "resume" : "pause"}`, { reason }),
+            action: (reason) => send("POST", `${path}:${paused ? "resume" : "pause"}`, { reason }),
             done: paused ? "Rollouts are resumed." : "Rollouts are paused.",
         }),
     );
 }
 
-function confirmRollout(path, rollout, act, shell) {
-    const { verb, kind, told } = ROLLOUT_ACTS[act];
-    const back = act === "rollback";
-    const from = told_(back ? rollout.to_bound_ms : (rollout.from_bound_ms ?? rollout.in_use_bound_ms));
-    const to = told_(back ? rollout.from_bound_ms : rollout.to_bound_ms);
-    const { predicted } = rollout;
+/**
+ * @param {string} path
+ * @param {Rollout} rollout
+ * @param {Rollout["may"][number]} action
+ * @param {Shell} shell
+ */
+function confirmRollout(path, rollout, action, shell) {
+    const { verb, kind, effect, done } = ROLLOUT_ACTIONS[action];
+    const back = action === "rollback";
+    const from = boundText(back ? rollout.to_bound_ms : (rollout.from_bound_ms ?? rollout.in_use_bound_ms));
+    const to = boundText(back ? rollout.from_bound_ms : rollout.to_bound_ms);
+    const takes = { approve: "will take", discard: "would take", rollback: "takes" }[action];
     confirm({
         title: `${verb} rollout ${rollout.id}?`,
-        told: [
-            act === "discard"
-                ? `It would take the bound from ${from} to ${to}.`
-                : `It ${back ? "takes" : "will take"} the bound ${back ? "back " : ""}from ${from} to ${to}.`,
-            !back &&
-                predicted.rows > 0 &&
-                `Predicted: ${shares(predicted.min_ppm, predicted.max_ppm)} kept, mean latency ${predicted.latency_wall_ms === null ? "not known" : duration(predicted.latency_wall_ms)}, ${predicted.state_rows === null ? "state not known" : `${about(predicted.state_rows)} rows of state`}.`,
-            told,
+        texts: [
+            `It ${takes} the bound ${back ? "back " : ""}from ${from} to ${to}.`,
+            ...(back ? [] : predictionText(rollout)),
+            effect,
         ],
         verb,
         kind,
         shell,
-        act: (reason) => send("POST", `${path}/rollouts/${rollout.id}:${act}`, { reason }),
-        done: { approve: "Approved.", discard: "Discarded.", rollback: "Rolled back." }[act],
+        action: (reason) => send("POST", `${path}/rollouts/${rollout.id}:${action}`, { reason }),
+        done,
     });
 }
 
-function told_(boundMs) {
+/** @param {Rollout} rollout */
+function predictionText({ predicted }) {
+    if (!predicted.rows) return [];
+    const latency = predicted.latency_wall_ms === null ? "not known" : duration(predicted.latency_wall_ms);
+    const state = predicted.state_rows === null ? "state not known" : `${about(predicted.state_rows)} rows of state`;
+    const admitted = shares(predicted.min_ppm, predicted.max_ppm);
+    return [`Predicted: ${admitted} of the rows admitted, mean latency ${latency}, ${state}.`];
+}
+
+/** @param {number | null} boundMs */
+function boundText(boundMs) {
     return boundMs === null ? "the job's own" : duration(boundMs);
 }
 
-function confirm({ title, told, verb, kind, act, done, shell }) {
-    const dialog = new Dialog(title, { shell });
-    const reason = reasonField({ most: MAX_REASON });
+/**
+ * @param {object} what
+ * @param {string} what.title
+ * @param {string[]} what.texts
+ * @param {string} what.verb
+ * @param {ButtonKind} what.kind
+ * @param {(reason: string) => Promise<unknown>} what.action
+ * @param {string} what.done Message once it is done.
+ * @param {Shell} what.shell
+ */
+function confirm({ title, texts, verb, kind, action, done, shell }) {
+    const dialog = new Dialog(title, shell);
+    const reason = reasonField(MAX_REASON);
     put(
         dialog.body,
-        told.filter(Boolean).map((text) => el("p", { text })),
+        texts.map((text) => el("p", { text })),
         reason.node,
     );
     put(
         dialog.buttons,
         button("Cancel", () => dialog.close()),
-        el("button", { type: "submit", class: `button ${kind}`, text: verb }),
+        submitButton(verb, kind),
     );
     dialog.form.addEventListener("submit", async () => {
-        const why = reason.read();
-        if (why === null) return;
-        const answer = await dialog.attempt(() => act(why));
+        const given = reason.read();
+        if (given === null) return;
+        const answer = await dialog.attempt(() => action(given));
         if (answer === undefined) return;
         dialog.close();
         shell.done(done);

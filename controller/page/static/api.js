@@ -1,81 +1,119 @@
-// The way to the controller: JSON in and out, ETags, and errors in words.
+// Requests to the controller: JSON in and out, ETags, and errors in words.
 
 import { token } from "./session.js";
 
+/** @import { Problem } from "api" */
+
 const LIMIT_MS = 20_000;
-const held = new Map();
-const MAX_HELD = 60;
+const MAX_CACHED = 60;
+/** @type {Map<string, {etag: string | null, text: string, value: unknown}>} */
+const cached = new Map();
 let serverAheadMs = 0;
 
-/** The controller refused, and said why. */
-export class Refused extends Error {
-    constructor(status, problem, headers) {
+/** The controller rejected the request and gave its reason. */
+export class Rejected extends Error {
+    /**
+     * @param {number} status
+     * @param {Partial<Problem>} problem
+     */
+    constructor(status, problem) {
         super(problem.detail || problem.title || `the controller answered ${status}`);
         this.status = status;
         this.problem = problem;
-        this.etag = headers.get("ETag");
     }
 }
 
-/** The controller did not answer, or what answered was not it. */
+/** The controller did not answer, or something else answered in its place. */
 export class Away extends Error {}
 
-/** Microseconds since the epoch, by the controller's clock as far as its answers told it. */
+/** Return the time by the controller's clock, in microseconds since the epoch, as far as its answers reveal it. */
 export function nowUs() {
     return Math.round((Date.now() + serverAheadMs) * 1_000);
 }
 
-/** The address of a stream. */
+/**
+ * Return the path of a stream.
+ * @param {string} job
+ * @param {string} stream
+ */
 export function streamPath(job, stream) {
     return `v1/jobs/${encodeURIComponent(job)}/streams/${encodeURIComponent(stream)}`;
 }
 
-/** A path with a query; what is null is left out. */
+/**
+ * Return a path with a query; parameters that are null or undefined are left out.
+ * @param {string} path
+ * @param {Record<string, string | number | null | undefined>} parameters
+ */
 export function query(path, parameters) {
-    const told = new URLSearchParams();
+    const found = new URLSearchParams();
     for (const [name, value] of Object.entries(parameters)) {
-        if (value !== null && value !== undefined) told.append(name, value);
+        if (value !== null && value !== undefined) found.append(name, String(value));
     }
-    const text = told.toString();
+    const text = found.toString();
     return text ? `${path}?${text}` : path;
 }
 
-/** GET what is at `path`; what has not changed since comes from memory, the very same object. */
+/**
+ * GET `path`. An answer that has not changed comes from memory as the very same object.
+ * @template T
+ * @param {string} path
+ * @param {AbortSignal | null} [signal]
+ * @returns {Promise<T>}
+ */
 export async function get(path, signal = null) {
-    const known = held.get(path);
-    const response = await ask("GET", path, { headers: known?.etag ? { "If-None-Match": known.etag } : {}, signal });
-    if (response.status === 304) return known.value;
+    const known = cached.get(path);
+    const response = await request("GET", path, {
+        headers: known?.etag ? { "If-None-Match": known.etag } : {},
+        signal,
+    });
+    if (known && response.status === 304) return /** @type {T} */ (known.value);
     const text = await response.text();
-    // Not every answer has a version: the same text is the same answer too.
+    // Not every answer has an ETag: the same text is the same answer too.
     const value = known?.text === text ? known.value : parsed(text);
-    held.delete(path);
-    held.set(path, { etag: response.headers.get("ETag"), text, value });
-    if (held.size > MAX_HELD) held.delete(held.keys().next().value);
-    return value;
+    cached.delete(path);
+    cached.set(path, { etag: response.headers.get("ETag"), text, value });
+    const [oldest] = cached.keys();
+    if (cached.size > MAX_CACHED) cached.delete(oldest);
+    return /** @type {T} */ (value);
 }
 
-/** GET what is at `path` with its ETag, anew. */
+/**
+ * GET `path` afresh, with its ETag.
+ * @template T
+ * @param {string} path
+ * @returns {Promise<{value: T, etag: string | null}>}
+ */
 export async function getTagged(path) {
-    const response = await ask("GET", path, {});
-    return { value: await read(response), etag: response.headers.get("ETag") };
+    const response = await request("GET", path, {});
+    return { value: parsed(await response.text()), etag: response.headers.get("ETag") };
 }
 
-/** Send `body` and return the answer. */
+/**
+ * Send `body` and return the answer.
+ * @template T
+ * @param {"POST" | "PUT"} method
+ * @param {string} path
+ * @param {object} body
+ * @param {Record<string, string>} [headers]
+ * @returns {Promise<T>}
+ */
 export async function send(method, path, body, headers = {}) {
-    return read(
-        await ask(method, path, {
-            headers: { "Content-Type": "application/json", ...headers },
-            body: JSON.stringify(body),
-        }),
-    );
+    const sent = { headers: { "Content-Type": "application/json", ...headers }, body: JSON.stringify(body) };
+    return parsed(await (await request(method, path, sent)).text());
 }
 
-/** Forget what was held: somebody else may be asking now. */
+/** Forget all cached answers: the next caller may have other rights. */
 export function forget() {
-    held.clear();
+    cached.clear();
 }
 
-async function ask(method, path, { headers, body = null, signal = null }) {
+/**
+ * @param {string} method
+ * @param {string} path
+ * @param {{headers?: Record<string, string>, body?: string | null, signal?: AbortSignal | null}} options
+ */
+async function request(method, path, { headers = {}, body = null, signal = null }) {
     const limit = AbortSignal.timeout(LIMIT_MS);
     const secret = token();
     let response;
@@ -97,27 +135,24 @@ async function ask(method, path, { headers, body = null, signal = null }) {
         throw new Away(limit.aborted ? "it did not answer in time" : "it cannot be reached");
     }
     const date = Date.parse(response.headers.get("Date") ?? "");
-    // The header has whole seconds: anything within one is no difference of clocks.
+    // The header has whole seconds: a smaller difference says nothing about the clocks.
     if (!Number.isNaN(date)) serverAheadMs = Math.abs(date - Date.now()) > 2_000 ? date - Date.now() : 0;
     if (response.ok || response.status === 304) return response;
-    throw await refusal(response);
+    throw await failure(response);
 }
 
-async function read(response) {
-    return parsed(await response.text());
-}
-
+/** @param {string} text */
 function parsed(text) {
     try {
         return JSON.parse(text);
     } catch {
-        throw new Away("what answered is not the controller");
+        throw new Away("the answer did not come from the controller");
     }
 }
 
-async function refusal(response) {
+/** @param {Response} response */
+async function failure(response) {
     const type = response.headers.get("Content-Type") ?? "";
-    if (!type.includes("json")) return new Away(`something in between answered ${response.status}`);
-    const problem = await response.json().catch(() => ({}));
-    return new Refused(response.status, problem, response.headers);
+    if (!type.includes("json")) return new Away(`a proxy in between answered ${response.status}`);
+    return new Rejected(response.status, await response.json().catch(() => ({})));
 }

@@ -1,6 +1,6 @@
-// The page: which view is shown, whether the controller answers, and who is asking.
+// The page: which view is shown, whether the controller answers, and who calls.
 
-import { Away, Refused, forget } from "./api.js";
+import { Away, forget, Rejected } from "./api.js";
 import { button, el, icon, put, say } from "./dom.js";
 import { Fleet } from "./fleet.js";
 import { ago, moment } from "./format.js";
@@ -12,30 +12,37 @@ import { Stream } from "./stream.js";
 import { chosenTheme, nextTheme } from "./theme.js";
 import { sentence } from "./words.js";
 
+/** @typedef {Fleet | Stream} View */
+
 const EVERY_MS = 5_000;
-const FORBIDDEN = 403;
-const UNKNOWN = 404;
 const UNAUTHENTICATED = 401;
+const FORBIDDEN = 403;
+const NOT_FOUND = 404;
 const THEMES = { auto: "Theme: as the system", light: "Theme: light", dark: "Theme: dark" };
 
-const content = document.getElementById("content");
-const banner = document.getElementById("banner");
+const content = byId("content");
+const banner = byId("banner");
 const fresh = el("span", { class: "fresh", role: "status", "aria-live": "off" });
 const theme = button("", () => showTheme(nextTheme()), { class: "button quiet" });
-const leave = button(
+const forgetButton = button(
     "Forget the token",
     () => {
-        keepToken(null);
-        forget();
+        dropToken();
         open();
     },
     { class: "button quiet" },
 );
 
+/** @type {View | null} */
 let shown = null;
+/** @type {Poll | null} */
 let poll = null;
+/** @type {number | null} When the controller last answered. */
 let answeredUs = null;
+/** @type {number | null} Since when it does not. */
 let awaySinceUs = null;
+
+const shell = { refresh: () => poll?.now(), askForToken: () => askForToken(null) };
 
 function open() {
     poll?.end();
@@ -43,76 +50,81 @@ function open() {
     const place = here();
     answeredUs = null;
     hideBanner();
-    leave.hidden = token() === null;
+    forgetButton.hidden = token() === null;
     put(content, el("p", { class: "empty", text: "Loading …" }));
-    shown = place.view === "stream" ? new Stream(content, place, shell) : new Fleet(content, place, shell);
-    document.title = shown.title;
+    const view = place.view === "stream" ? new Stream(content, place, shell) : new Fleet(content, place);
+    shown = view;
+    document.title = view.title;
     scrollTo(0, 0);
-    const view = shown;
-    poll = new Poll((signal) => turn(view, signal), EVERY_MS);
+    poll = new Poll((signal) => refresh(view, signal), EVERY_MS);
 }
 
-async function turn(view, signal) {
+/**
+ * @param {View} view
+ * @param {AbortSignal} signal
+ */
+async function refresh(view, signal) {
     try {
-        await view.turn(signal);
+        await view.refresh(signal);
         if (view !== shown || signal.aborted) return;
         answeredUs = Date.now() * 1_000;
         awaySinceUs = null;
         hideBanner();
     } catch (error) {
         if (view !== shown || signal.aborted) return;
-        failed(error, view);
+        onFailure(error, view);
     }
-    tick();
+    showFreshness();
 }
 
-function failed(error, view) {
-    if (error instanceof Refused && error.status === UNAUTHENTICATED) {
-        askForToken(error);
-    } else if (error instanceof Refused && (error.status === FORBIDDEN || error.status === UNKNOWN) && !view.hasData) {
-        refused(error);
-    } else if (error instanceof Away || error instanceof Refused) {
-        away(error);
-    } else {
-        // A mistake of this page's: to be seen, not to be hidden behind old figures.
-        showBanner(
-            "bad",
-            `This page failed: ${error.message}. Load it again; if it fails again, please tell its makers.`,
-        );
+/**
+ * @param {unknown} error
+ * @param {View} view
+ */
+function onFailure(error, view) {
+    if (error instanceof Rejected && error.status === UNAUTHENTICATED) askForToken(error);
+    else if (error instanceof Rejected && [FORBIDDEN, NOT_FOUND].includes(error.status) && !view.hasData) {
+        showRejected(error);
+    } else if (error instanceof Away || error instanceof Rejected) showAway(error);
+    else {
+        // A defect of the page: it must be seen, not hidden behind old figures.
+        const message = error instanceof Error ? error.message : error;
+        showBanner(`This page failed: ${message}. Reload it; if it fails again, please report it.`);
         reportError(error);
     }
 }
 
-function away(error) {
+/** @param {Away | Rejected} error */
+function showAway(error) {
     awaySinceUs ??= Date.now() * 1_000;
-    const old = answeredUs === null ? "" : ` What is shown is from ${moment(answeredUs)}.`;
-    const told =
-        error instanceof Refused
+    const reason =
+        error instanceof Rejected
             ? `The controller answers ${error.status}: ${error.message}.`
-            : `The controller does not answer since ${moment(awaySinceUs)}: ${error.message}.`;
+            : `The controller has not answered since ${moment(awaySinceUs)}: ${error.message}.`;
+    const old = answeredUs === null ? "" : ` The figures are from ${moment(answeredUs)}.`;
     showBanner(
-        "bad",
-        `${told}${old} Asked again every ${EVERY_MS / 1_000} s.`,
-        button("Ask now", () => poll.now()),
+        `${reason}${old} The page tries again every ${EVERY_MS / 1_000} s.`,
+        button("Try now", () => poll?.now()),
     );
     document.body.classList.toggle("stale", answeredUs !== null);
-    if (answeredUs === null)
+    if (answeredUs === null) {
         put(content, el("p", { class: "empty", text: "Nothing to show until the controller answers." }));
+    }
 }
 
-function refused(error) {
-    poll.end();
+/** @param {Rejected} error */
+function showRejected(error) {
+    poll?.end();
+    const forbidden = error.status === FORBIDDEN;
     put(
         content,
         el(
             "section",
             { class: "card notice" },
-            el("h1", { text: error.problem.title ?? "Refused" }),
+            el("h1", { text: error.problem.title ?? "Rejected" }),
             el("p", { text: sentence(error.message) }),
-            error.status === FORBIDDEN &&
-                el("p", {
-                    text: "This page reads as a viewer does. Use a token of the role viewer, operator or admin for it.",
-                }),
+            forbidden &&
+                el("p", { text: "This page needs a token that may read: of the role viewer, operator or admin." }),
             el(
                 "p",
                 { class: "row" },
@@ -121,28 +133,27 @@ function refused(error) {
                     { class: "button", href: fleetHash(), on: { click: () => here().view === "fleet" && open() } },
                     "To the fleet",
                 ),
-                error.status === FORBIDDEN && button("Use another token", () => askForToken(null)),
+                forbidden && button("Use another token", () => askForToken(null)),
             ),
         ),
     );
 }
 
+/** @param {Rejected | null} error Why it is asked for; null when a person wants to. */
 function askForToken(error) {
-    poll.end();
+    poll?.end();
     hideBanner();
+    const message = error && sentence(error.message);
+    const wasSent = token() !== null;
+    dropToken();
     const field = el("input", {
         id: "token",
         type: "password",
         autocomplete: "off",
         spellcheck: "false",
         required: true,
-        "aria-describedby": "token-told",
+        "aria-describedby": "token-error",
     });
-    const wasSent = token() !== null;
-    const told = el("p", { class: "error", id: "token-told", role: "alert" });
-    if (error && wasSent) say(told, sentence(error.message));
-    keepToken(null);
-    forget();
     const form = el(
         "form",
         {
@@ -155,23 +166,32 @@ function askForToken(error) {
                 },
             },
         },
-        el("h1", { text: "This controller asks who you are" }),
-        !wasSent && error && el("p", { text: sentence(error.message) }),
+        el("h1", { text: "This controller needs a token" }),
+        !wasSent && message && el("p", { text: message }),
         el("label", { for: "token", text: "Token" }),
         field,
-        told,
+        el("p", { class: "error", id: "token-error", role: "alert" }, wasSent && message),
         el("p", {
             class: "hint",
-            text: "Made by “tidemark token create NAME --role viewer” (or operator). It is kept for this tab only, until it is closed.",
+            text: "“tidemark token create NAME --role viewer” (or operator) makes one. This tab keeps it until it is closed; nothing else does.",
         }),
-        el("p", { class: "row" }, el("button", { class: "button primary", type: "submit", text: "Go on" })),
+        el("p", { class: "row" }, el("button", { class: "button primary", type: "submit", text: "Continue" })),
     );
     put(content, form);
-    leave.hidden = true;
+    forgetButton.hidden = true;
     field.focus();
 }
 
-function showBanner(kind, text, ...more) {
+function dropToken() {
+    keepToken(null);
+    forget();
+}
+
+/**
+ * @param {string} text
+ * @param {Element[]} more
+ */
+function showBanner(text, ...more) {
     const found = banner.querySelector(".banner-text");
     if (found) {
         say(found, text);
@@ -181,8 +201,8 @@ function showBanner(kind, text, ...more) {
         banner,
         el(
             "div",
-            { class: `banner banner-${kind}`, role: "alert" },
-            icon(kind),
+            { class: "banner banner-critical", role: "alert" },
+            icon("critical"),
             el("span", { class: "banner-text", text }),
             more,
         ),
@@ -194,58 +214,58 @@ function hideBanner() {
     if (banner.firstChild) put(banner);
 }
 
-function tick() {
+function showFreshness() {
     say(fresh, answeredUs === null ? "" : `updated ${ago(answeredUs)}`);
     fresh.classList.toggle("old", awaySinceUs !== null);
 }
 
+/** @param {import("./theme.js").Theme} name */
 function showTheme(name) {
-    put(theme, icon("theme"), name === "auto" ? "" : name);
+    put(theme, icon("theme"), name !== "auto" && name);
     theme.setAttribute("aria-label", `${THEMES[name]}. Change it.`);
     theme.title = THEMES[name];
 }
 
+/** @param {KeyboardEvent} event */
 function onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-    if (event.target.matches("input, textarea, select")) return;
+    if (event.target instanceof Element && event.target.matches("input, textarea, select")) return;
     if (event.key === "?") showHelp();
     else if (event.key === "f") location.hash = fleetHash();
     else if (event.key === "t") showTheme(nextTheme());
     else if (event.key === "r") poll?.now();
-    else if (!shown?.onKey?.(event)) return;
+    else if (!shown?.onKey(event)) return;
     event.preventDefault();
 }
 
-/** What a view asks of the page around it. */
-const shell = {
-    /** Ask for everything again, at once. */
-    refresh: () => poll?.now(),
-    /** Ask for another token: the one in use may not do what was tried. */
-    askForToken: () => askForToken(null),
-};
+/** @param {string} id */
+function byId(id) {
+    const found = document.getElementById(id);
+    if (found === null) throw new Error(`the document has no #${id}`);
+    return found;
+}
+
+function logo() {
+    const source = document.querySelector("link[rel=icon]")?.getAttribute("href");
+    return el("img", { src: source, alt: "", width: "22", height: "22" });
+}
 
 put(
-    document.getElementById("top"),
+    byId("top"),
     el(
         "a",
         { class: "brand", href: fleetHash(), "aria-label": "Tidemark, to the fleet" },
-        mark(),
+        logo(),
         el("span", { text: "Tidemark" }),
     ),
     el("span", { class: "space" }),
     fresh,
-    leave,
+    forgetButton,
     theme,
     button("Help", showHelp, { class: "button quiet", title: "Keys and signs (?)" }),
 );
-
-function mark() {
-    const source = document.querySelector("link[rel=icon]").href;
-    return el("img", { src: source, alt: "", width: "22", height: "22" });
-}
-
 showTheme(chosenTheme());
 addEventListener("hashchange", open);
 addEventListener("keydown", onKey);
-setInterval(tick, 1_000);
+setInterval(showFreshness, 1_000);
 open();

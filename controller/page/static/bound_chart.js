@@ -1,26 +1,31 @@
-// The bound and what the rows needed, over time, with the rollouts.
+// The bound and the needs of the rows over time, with the rollouts.
 
-import { Card, TimeChart, drawMark, durationSteps } from "./chart.js";
+import { Card } from "./card.js";
 import { el, put } from "./dom.js";
-import { duration, fullMoment, moment, target } from "./format.js";
+import { drawMark, durationSteps } from "./drawing.js";
+import { bound, duration, fullMoment, moment, target } from "./format.js";
 import { colour } from "./theme.js";
+import { TimeChart } from "./time_chart.js";
 import { plural, rolloutState } from "./words.js";
 
-const GOES_BEYOND = 2.5;
-const SHOWN_BELOW = 0.3;
-const MARKS_TOLD = 4;
+/** @import { History, HistoryRollout, HistorySlot } from "api" */
+
+/** Needs may stretch the chart to so many times the bounds. */
+const STRETCH = 2.5;
+/** Share of the chart's height that needs below 0 may take. */
+const BELOW_ZERO = 0.3;
+const MARKS_LISTED = 4;
 
 /** The card. */
 export class BoundChart {
-    #card = new Card("Bound and needs over time", { name: "bound" });
+    #card = new Card("Bound and needs over time", "bound");
     #marks = el("ul", { class: "marks" });
     #chart;
+    node = this.#card.node;
 
     constructor() {
-        const step = (uPlot) => uPlot.paths.stepped({ align: 1 });
         this.#chart = new TimeChart(this.#card, {
             height: 250,
-            isGap: (slot) => slot.rows === null,
             series: [
                 { name: "median need", colour: "series-band", width: 1, value: (slot) => slot.need_p50_ms },
                 {
@@ -51,30 +56,31 @@ export class BoundChart {
                     name: "bound in use",
                     colour: "series-bound",
                     width: 2.5,
-                    path: step,
+                    path: (plot) => plot.paths.stepped?.({ align: 1 }),
                     value: (slot) => slot.in_use_bound_ms,
                     text: (slot) => duration(slot.in_use_bound_ms),
                 },
             ],
-            yRange: (least, most, slots) => rangeOf(slots),
+            yRange: rangeOf,
             ...durationSteps,
-            over: (plot, slots, model) => {
-                for (const rollout of model.rollouts) markRollout(plot, rollout);
+            over: (plot, { rollouts }) => {
+                for (const rollout of rollouts) markRollout(plot, rollout);
             },
-            label: (slots, model) => labelOf(slots, model),
+            label,
         });
         this.#card.body.append(this.#marks);
-        this.node = this.#card.node;
     }
 
-    /** Show a history. */
+    /**
+     * Show a history.
+     * @param {History} history
+     */
     show(history) {
-        this.#card.loaded();
-        this.#chart.show(history.slots, history.slot_us, [history.from_us, history.to_us], history);
-        const told = history.rollouts.filter((rollout) => rollout.published_us !== null && wasTaken(rollout));
+        this.#chart.show(history);
+        const listed = history.rollouts.filter((rollout) => rollout.published_us !== null && reachedJob(rollout));
         put(
             this.#marks,
-            told.slice(0, MARKS_TOLD).map((rollout) => {
+            listed.slice(0, MARKS_LISTED).map((rollout) => {
                 const { kind, name } = rolloutState(rollout.state);
                 return el(
                     "li",
@@ -86,12 +92,12 @@ export class BoundChart {
                     }),
                     el("span", {
                         title: fullMoment(rollout.published_us),
-                        text: `${moment(rollout.published_us)}  ${duration(rollout.from_bound_ms)} → ${duration(rollout.to_bound_ms)}, ${name}`,
+                        text: `${moment(rollout.published_us)}  ${bound(rollout.from_bound_ms)} → ${bound(rollout.to_bound_ms)}, ${name}`,
                     }),
                 );
             }),
-            told.length > MARKS_TOLD &&
-                el("li", { class: "dim", text: `and ${plural(told.length - MARKS_TOLD, "more rollout")}` }),
+            listed.length > MARKS_LISTED &&
+                el("li", { class: "dim", text: `and ${plural(listed.length - MARKS_LISTED, "more rollout")}` }),
         );
     }
 
@@ -100,45 +106,56 @@ export class BoundChart {
     }
 }
 
+/**
+ * @param {HistorySlot[]} slots
+ * @returns {[number, number]}
+ */
 function rangeOf(slots) {
-    const bounds = slots.flatMap((slot) => [slot.in_use_bound_ms, slot.effective_bound_ms]).filter((ms) => ms !== null);
-    const needs = slots.flatMap((slot) => [slot.need_p90_ms, slot.need_target_ms]).filter((ms) => ms !== null);
-    const most = Math.max(
-        0,
-        ...bounds,
-        Math.min(Math.max(0, ...needs), GOES_BEYOND * Math.max(1, ...bounds, ...middle(needs))),
-    );
-    const top = (most || 1_000) * 1.08;
-    // Below 0 are rows that any bound admits: worth a glimpse.
-    return [Math.max(Math.min(0, ...slots.map((slot) => slot.need_p50_ms ?? 0)), -top * SHOWN_BELOW), top];
+    const bounds = known(slots.flatMap((slot) => [slot.in_use_bound_ms, slot.effective_bound_ms]));
+    const needs = known(slots.flatMap((slot) => [slot.need_p90_ms, slot.need_target_ms]));
+    // One slot of huge needs must not flatten the others.
+    const usual = needs.toSorted((one, other) => one - other)[Math.floor(needs.length * 0.98)] ?? 1;
+    const stretched = Math.min(Math.max(0, ...needs), STRETCH * Math.max(1, ...bounds, usual));
+    const top = (Math.max(0, ...bounds, stretched) || 1_000) * 1.08;
+    // Every bound admits rows with a need below 0: show a little of them.
+    return [Math.max(Math.min(0, ...slots.map((slot) => slot.need_p50_ms ?? 0)), -top * BELOW_ZERO), top];
 }
 
-// A single slot of monstrous needs must not flatten the other thousand: half of them decide.
-function middle(needs) {
-    const sorted = needs.toSorted((one, other) => one - other);
-    return sorted.length ? [sorted[Math.floor(sorted.length * 0.98)]] : [];
+/** @param {(number | null)[]} values */
+function known(values) {
+    return values.filter((value) => value !== null);
 }
 
-// Those that a newer one replaced before any job had them changed nothing: a mark, but no line.
-function wasTaken(rollout) {
+/**
+ * Whether the job may have had it: another one replaces some rollouts before that, and they get no line.
+ * @param {HistoryRollout} rollout
+ */
+function reachedJob(rollout) {
     return rollout.effective_us !== null || !["Superseded", "Expired"].includes(rollout.state);
 }
 
+/**
+ * @param {uPlot} plot
+ * @param {HistoryRollout} rollout
+ */
 function markRollout(plot, rollout) {
     if (rollout.published_us === null) return;
     const back = rollout.state === "RolledBack";
-    const stroke = colour(back ? "bad" : wasTaken(rollout) ? "ink-soft" : "line-strong");
-    drawMark(plot, rollout.published_us / 1e6, { stroke, shape: back ? "cross" : "down", line: wasTaken(rollout) });
-    if (rollout.effective_us !== null)
+    const line = reachedJob(rollout);
+    const stroke = colour(back ? "warning" : line ? "ink-soft" : "line-strong");
+    drawMark(plot, rollout.published_us / 1e6, { stroke, shape: back ? "cross" : "down", line });
+    if (rollout.effective_us !== null) {
         drawMark(plot, rollout.effective_us / 1e6, { stroke, dash: [2, 4], shape: "none" });
+    }
 }
 
-function labelOf(slots, history) {
+/** @param {History} history */
+function label({ slots, target_ppm }) {
     const seen = slots.filter((slot) => slot.rows !== null);
     const newest = seen.at(-1);
     if (!newest) return "Bound and needs over time: nothing was reported in this span.";
     return (
         `Bound and needs over time: ${seen.length} of ${slots.length} slots have data; in the newest the bound is ` +
-        `${duration(newest.in_use_bound_ms)} and ${target(history.target_ppm)} of the rows needed ${duration(newest.need_target_ms)}.`
+        `${duration(newest.in_use_bound_ms)} and ${target(target_ppm)} of the rows needed ${duration(newest.need_target_ms)}.`
     );
 }

@@ -1,33 +1,44 @@
-// Dialogs that do something: what will be done, why, and what the controller says when it does not do it.
+// Dialogs that do something: the action, the reason for it, and the controller's message when it fails.
 
-import { Away, Refused } from "./api.js";
+import { Away, Rejected } from "./api.js";
 import { button, el, icon, put } from "./dom.js";
 
-const FORBIDDEN = 403;
-let count = 0;
+/** @import { Shell } from "./stream.js" */
 
-/** A modal dialog with a form; it is gone once it is closed. */
+const FORBIDDEN = 403;
+let made = 0;
+
+/** A modal dialog with a form; it is removed once it is closed. */
 export class Dialog {
-    constructor(title, { wide = false, shell }) {
-        count += 1;
-        const id = `dialog-${count}`;
-        this.shell = shell;
-        this.body = el("div", { class: "dialog-body" });
-        this.problem = el("div", { class: "dialog-problem", role: "alert" });
-        this.buttons = el("p", { class: "row end" });
-        this.form = el(
-            "form",
-            { novalidate: true, on: { submit: (event) => event.preventDefault() } },
-            this.body,
-            this.problem,
-            this.buttons,
-        );
-        this.node = el(
+    body = el("div", { class: "dialog-body" });
+    buttons = el("p", { class: "row end" });
+    #problem = el("div", { class: "dialog-problem", role: "alert" });
+    form = el(
+        "form",
+        { novalidate: true, on: { submit: (event) => event.preventDefault() } },
+        this.body,
+        this.#problem,
+        this.buttons,
+    );
+    /** @type {HTMLDialogElement} */
+    #node;
+    #shell;
+
+    /**
+     * @param {string} title
+     * @param {Shell} shell
+     * @param {{wide?: boolean}} [options]
+     */
+    constructor(title, shell, { wide = false } = {}) {
+        made += 1;
+        const id = `dialog-${made}`;
+        this.#shell = shell;
+        this.#node = el(
             "dialog",
             {
                 class: `dialog ${wide ? "dialog-wide" : ""}`,
                 "aria-labelledby": id,
-                on: { close: () => this.node.remove() },
+                on: { close: () => this.#node.remove() },
             },
             el("h2", { id, text: title }),
             this.form,
@@ -36,104 +47,106 @@ export class Dialog {
 
     open() {
         const before = document.activeElement;
-        this.node.addEventListener("close", () => before?.isConnected && before.focus());
-        document.body.append(this.node);
-        this.node.showModal();
+        this.#node.addEventListener(
+            "close",
+            () => before instanceof HTMLElement && before.isConnected && before.focus(),
+        );
+        document.body.append(this.#node);
+        this.#node.showModal();
     }
 
     close() {
-        this.node.close();
+        this.#node.close();
     }
 
-    /** Do `act`; when the controller refuses, show why. Returns what it gave, undefined when it failed. */
-    async attempt(act, { refused = null } = {}) {
+    /**
+     * Do something. When it fails, show why and return undefined.
+     * @template T
+     * @param {() => Promise<T>} action
+     * @param {(error: Rejected) => Promise<boolean>} [handled] Whether it has dealt with a rejection itself.
+     * @returns {Promise<T | undefined>}
+     */
+    async attempt(action, handled = () => Promise.resolve(false)) {
         const controls = [...this.buttons.querySelectorAll("button")];
         for (const control of controls) control.disabled = true;
-        put(this.problem);
+        put(this.#problem);
         try {
-            return await act();
+            return await action();
         } catch (error) {
-            if (refused && error instanceof Refused && (await refused(error))) return undefined;
-            this.show(error);
+            if (error instanceof Rejected) {
+                if (!(await handled(error))) this.#showRejected(error);
+            } else if (error instanceof Away) {
+                const text = `${error.message}; it may have been done or not. Look, and try again.`;
+                this.#show("The controller does not answer", el("p", { text }));
+            } else throw error;
             return undefined;
         } finally {
             for (const control of controls) control.disabled = false;
         }
     }
 
-    /** Show what went wrong, and the way out. */
-    show(error) {
-        if (!(error instanceof Refused || error instanceof Away)) throw error;
-        put(
-            this.problem,
-            el(
-                "div",
-                { class: "problem" },
-                icon("bad"),
+    /** @param {Rejected} error */
+    #showRejected(error) {
+        const { title = "Rejected", errors } = error.problem;
+        this.#show(
+            title,
+            el("p", { text: error.message }),
+            (errors ?? [])
+                .filter((item) => !error.message.includes(item.detail))
+                .map((item) => el("p", { text: `${item.pointer}: ${item.detail}` })),
+            error.status === FORBIDDEN &&
                 el(
-                    "div",
-                    {},
-                    el("strong", {
-                        text:
-                            error instanceof Away
-                                ? "The controller does not answer"
-                                : (error.problem.title ?? "Refused"),
-                    }),
-                    el("p", {
-                        text:
-                            error instanceof Away
-                                ? `${error.message}; whether it was done is not known. Look, and try again.`
-                                : error.message,
-                    }),
-                    (error.problem?.errors ?? [])
-                        .filter((item) => !error.message.includes(item.detail))
-                        .map((item) => el("p", { text: `${item.pointer}: ${item.detail}` })),
-                    error.status === FORBIDDEN &&
-                        el(
-                            "p",
-                            { class: "row" },
-                            button("Use another token", () => this.#anotherToken(), { class: "button small" }),
-                        ),
+                    "p",
+                    { class: "row" },
+                    button("Use another token", () => this.#useAnotherToken(), { class: "button small" }),
                 ),
-            ),
         );
     }
 
-    #anotherToken() {
+    /**
+     * @param {string} title
+     * @param {import("./dom.js").Child[]} more
+     */
+    #show(title, ...more) {
+        put(
+            this.#problem,
+            el("div", { class: "problem" }, icon("critical"), el("div", {}, el("strong", { text: title }), more)),
+        );
+    }
+
+    #useAnotherToken() {
         this.close();
-        this.shell.askForToken();
+        this.#shell.askForToken();
     }
 }
 
-/** A field for a reason; `read()` returns it, or null after saying that one is needed. */
-export function reasonField({ most, needed = true }) {
-    count += 1;
-    const id = `reason-${count}`;
-    const told = el("span", { class: "error", id: `${id}-told` });
+/**
+ * Return a field for a reason; `read()` returns the reason, or null after saying that one is needed.
+ * @param {number} maxLength
+ */
+export function reasonField(maxLength) {
+    made += 1;
+    const id = `reason-${made}`;
+    const error = el("span", { class: "error", id: `${id}-error` });
     const field = el("textarea", {
         id,
-        maxlength: String(most),
+        maxlength: maxLength,
         rows: "2",
-        "aria-describedby": `${id}-told`,
+        "aria-describedby": `${id}-error`,
         placeholder: "INC-1042: late rows from the new region",
+        on: { input: () => showError("") },
     });
-    field.addEventListener("input", () => {
-        field.setAttribute("aria-invalid", "false");
-        told.textContent = "";
-    });
+    /** @param {string} text */
+    function showError(text) {
+        field.setAttribute("aria-invalid", String(text !== ""));
+        error.textContent = text;
+    }
     return {
-        node: el(
-            "div",
-            { class: "field" },
-            el("label", { for: id, text: needed ? "Why" : "Why (for the log)" }),
-            field,
-            told,
-        ),
+        node: el("div", { class: "field" }, el("label", { for: id, text: "Why" }), field, error),
         read() {
             const reason = field.value.replace(/\s+/g, " ").trim();
-            if (reason || !needed) return reason;
-            field.setAttribute("aria-invalid", "true");
-            told.textContent = "Say why: it stays in the log for whoever comes later.";
+            if (reason) return reason;
+            showError("Say why: the decision log keeps it for whoever comes later.");
             field.focus();
             return null;
         },

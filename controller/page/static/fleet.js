@@ -1,39 +1,38 @@
-// All streams, the one with the least budget left first.
+// The view of the fleet: all streams, the one with the smallest budget left first.
 
 import { get, query } from "./api.js";
-import { badge, el, icon, put, say } from "./dom.js";
-import { budget, duration, shares, target } from "./format.js";
-import { fleetHash, here, setOptions, streamHash } from "./router.js";
-import { budgetKind, condition, gate, plural, rolloutState } from "./words.js";
+import { badge, el, put, say } from "./dom.js";
+import { headings, rowOf, wordsOf } from "./fleet_row.js";
+import { fleetHash, here, replaceHash } from "./router.js";
+import { plural } from "./words.js";
 
-const PAGE = 1_000;
-const COLUMNS = [
-    ["stream", "Stream", "text"],
-    ["mode", "Mode", "text"],
-    ["budget", "Budget left", "number"],
-    ["now", "Complete now", "number"],
-    ["window", "Over the window", "number"],
-    ["target", "Target", "number"],
-    ["recommended", "Recommended", "number"],
-    ["applied", "Applied", "number"],
-    ["effective", "Effective", "number"],
-    ["rollout", "Last rollout", "text"],
-    ["worst", "Worst condition", "text"],
-];
+/** @import { FleetPage, FleetStream } from "api" */
+/** @import { FleetPlace } from "./router.js" */
+/** @typedef {{node: HTMLElement, text: string, words: string}} Row The element, its data as text, and its words */
+
+const PAGE_SIZE = 1_000;
+/** @type {Record<string, number>} */
+const STEPS = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 };
 
 /** The view of the fleet. */
 export class Fleet {
     title = "Fleet · Tidemark";
     hasData = false;
     #root;
+    /** @type {Map<string, Row>} Rows by job and stream. */
     #rows = new Map();
-    #told = null;
-    #body = el("tbody");
+    /** @type {FleetPage[]} */
+    #pages = [];
+    #body = el("tbody", { role: "rowgroup" });
     #summary = el("div", { class: "summary" });
     #filter;
     #found = el("span", { class: "hint", role: "status" });
     #nothing = el("p", { class: "empty" });
 
+    /**
+     * @param {Element} root
+     * @param {FleetPlace} place
+     */
     constructor(root, place) {
         this.#root = root;
         this.#filter = el("input", {
@@ -47,31 +46,33 @@ export class Fleet {
         });
     }
 
-    /** Ask the controller and show what it says. */
-    async turn(signal) {
+    /**
+     * Fetch the fleet and show what has changed.
+     * @param {AbortSignal} signal
+     */
+    async refresh(signal) {
         const pages = await allPages(signal);
-        if (!this.hasData) this.#build();
-        if (
-            this.#told !== null &&
-            pages.length === this.#told.length &&
-            pages.every((page, n) => page === this.#told[n])
-        ) {
-            return;
-        }
-        this.#told = pages;
-        this.#show(pages.flatMap((page) => page.streams));
+        const first = !this.hasData;
+        if (first) this.#build();
+        // Answers that have not changed are the same objects.
+        if (!first && pages.length === this.#pages.length && pages.every((page, n) => page === this.#pages[n])) return;
+        this.#pages = pages;
+        this.#show(pages);
     }
 
     end() {}
 
-    /** Take a key that the page has no use for; returns whether it was one of ours. */
+    /**
+     * Handle a key that the page does not use; return whether this view does.
+     * @param {KeyboardEvent} event
+     */
     onKey(event) {
         if (event.key === "/") {
             this.#filter.focus();
             this.#filter.select();
             return true;
         }
-        const step = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 }[event.key];
+        const step = STEPS[event.key];
         if (!step) return false;
         this.#move(step);
         return true;
@@ -94,97 +95,79 @@ export class Fleet {
                 el(
                     "table",
                     { class: "fleet", role: "table" },
-                    el("caption", { class: "visually-hidden", text: "Streams, the least budget left first" }),
-                    el(
-                        "thead",
-                        { role: "rowgroup" },
-                        el(
-                            "tr",
-                            { role: "row" },
-                            COLUMNS.map(([name, text, kind]) =>
-                                el("th", { scope: "col", role: "columnheader", class: `${kind} col-${name}`, text }),
-                            ),
-                        ),
-                    ),
+                    el("caption", { class: "visually-hidden", text: "Streams, the smallest budget left first" }),
+                    el("thead", { role: "rowgroup" }, headings()),
                     this.#body,
                 ),
                 this.#nothing,
             ),
         );
-        this.#body.setAttribute("role", "rowgroup");
     }
 
-    #show(streams) {
+    /** @param {FleetPage[]} pages */
+    #show(pages) {
+        const streams = pages.flatMap((page) => page.streams);
         const seen = new Set();
         let place = this.#body.firstChild;
         for (const stream of streams) {
             const key = `${stream.job}/${stream.stream}`;
-            const text = JSON.stringify(stream);
-            let row = this.#rows.get(key);
             seen.add(key);
-            if (row === undefined || row.text !== text) {
-                const node = rowOf(stream);
-                if (row !== undefined) {
-                    const focused = row.node.contains(document.activeElement);
-                    if (place === row.node) place = node;
-                    row.node.replaceWith(node);
-                    if (focused) node.querySelector("a").focus();
-                }
-                row = { node, text, words: wordsOf(stream) };
-                this.#rows.set(key, row);
-            }
-            if (row.node === place) place = place.nextSibling;
-            else this.#body.insertBefore(row.node, place);
+            const { node, replaced } = this.#row(key, stream);
+            if (place === replaced) place = node;
+            if (node === place) place = place.nextSibling;
+            else this.#body.insertBefore(node, place);
         }
         for (const [key, row] of this.#rows) {
             if (seen.has(key)) continue;
             row.node.remove();
             this.#rows.delete(key);
         }
-        this.#summarise(streams);
+        put(this.#summary, summaryOf(streams));
         this.#applyFilter();
     }
 
-    #summarise(streams) {
-        const counted = { bad: 0, warn: 0, calm: 0 };
-        let overdrawn = 0;
-        for (const stream of streams) {
-            const kind = gravest(stream);
-            counted[kind === "bad" || kind === "warn" ? kind : "calm"] += 1;
-            if (stream.budget_remaining_ppm !== null && stream.budget_remaining_ppm < 0) overdrawn += 1;
+    /**
+     * Return the row of a stream, made anew when its data have changed, and the row that it has replaced.
+     * @param {string} key
+     * @param {FleetStream} stream
+     */
+    #row(key, stream) {
+        const text = JSON.stringify(stream);
+        const old = this.#rows.get(key);
+        if (old?.text === text) return { node: old.node, replaced: undefined };
+        const node = rowOf(stream);
+        if (old) {
+            const focused = old.node.contains(document.activeElement);
+            old.node.replaceWith(node);
+            if (focused) node.querySelector("a")?.focus();
         }
-        put(
-            this.#summary,
-            el("strong", { class: "fleet-count", text: plural(streams.length, "stream") }),
-            overdrawn > 0 && badge("bad", `${overdrawn} over budget`),
-            counted.bad > 0 && badge("bad", `${counted.bad} bad`),
-            counted.warn > 0 && badge("warn", `${counted.warn} in doubt`),
-            counted.calm > 0 && badge("ok", `${counted.calm} calm`),
-        );
+        this.#rows.set(key, { node, text, words: wordsOf(stream) });
+        return { node, replaced: old?.node };
     }
 
     #applyFilter() {
         const wanted = this.#filter.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
-        let count = 0;
+        let shown = 0;
         for (const { node, words } of this.#rows.values()) {
-            const fits = wanted.every((word) => words.includes(word));
-            node.hidden = !fits;
-            if (fits) count += 1;
+            node.hidden = !wanted.every((word) => words.includes(word));
+            if (!node.hidden) shown += 1;
         }
         const all = this.#rows.size;
-        say(this.#found, wanted.length ? `${count} of ${all}` : "");
-        this.#nothing.hidden = count > 0;
+        say(this.#found, wanted.length ? `${shown} of ${all}` : "");
+        this.#nothing.hidden = shown > 0;
         say(
             this.#nothing,
             all
-                ? "No stream fits the filter."
-                : "No stream is known yet: one appears with its first report, or when an SLO is set.",
+                ? "No stream matches the filter."
+                : "No stream is known yet: a stream appears with its first report, or when its SLO is set.",
         );
         const { view, options } = here();
-        if (view === "fleet" && (options.q ?? "") !== this.#filter.value)
-            setOptions(fleetHash({ q: this.#filter.value }));
+        if (view === "fleet" && (options.q ?? "") !== this.#filter.value) {
+            replaceHash(fleetHash({ q: this.#filter.value }));
+        }
     }
 
+    /** @param {KeyboardEvent} event */
     #onFilterKey(event) {
         if (event.key === "Escape") {
             if (this.#filter.value) {
@@ -192,156 +175,58 @@ export class Fleet {
                 this.#applyFilter();
             } else this.#filter.blur();
         } else if (event.key === "ArrowDown" || event.key === "Enter") {
-            const first = this.#links()[0];
-            if (event.key === "Enter" && first && this.#filter.value) first.click();
+            const [first] = this.#links();
+            if (event.key === "Enter" && this.#filter.value) first?.click();
             else first?.focus();
         } else return;
         event.preventDefault();
     }
 
+    /** @param {number} step */
     #move(step) {
         const links = this.#links();
-        const now = links.indexOf(document.activeElement);
+        const now = links.findIndex((link) => link.matches(":focus"));
         const next = links[Math.min(Math.max(now + step, 0), links.length - 1)];
         next?.focus();
-        next?.closest("tr").scrollIntoView({ block: "nearest" });
+        next?.closest("tr")?.scrollIntoView({ block: "nearest" });
     }
 
     #links() {
-        return [...this.#body.children].filter((row) => !row.hidden).map((row) => row.querySelector("a"));
+        return [...this.#body.querySelectorAll(/** @type {"a"} */ ("tr:not([hidden]) a.stream-link"))];
     }
 }
 
+/** @param {AbortSignal} signal */
 async function allPages(signal) {
     const pages = [];
     let cursor = null;
     do {
-        const page = await get(query("v1/fleet", { limit: PAGE, cursor }), signal);
+        /** @type {FleetPage} */
+        const page = await get(query("v1/fleet", { limit: PAGE_SIZE, cursor }), signal);
         pages.push(page);
         cursor = page.next_cursor;
     } while (cursor);
     return pages;
 }
 
-function gravest(stream) {
-    if (stream.budget_remaining_ppm !== null && stream.budget_remaining_ppm < 0) return "bad";
-    return stream.worst ? condition(stream.worst.type).kind : "ok";
-}
-
-function wordsOf(stream) {
+/** @param {FleetStream[]} streams */
+function summaryOf(streams) {
+    const overdrawn = streams.filter(isOverdrawn).length;
+    const counts = { critical: 0, warning: 0, ok: 0 };
+    for (const stream of streams) {
+        const severity = isOverdrawn(stream) ? "critical" : stream.worst?.severity;
+        counts[severity === "critical" || severity === "warning" ? severity : "ok"] += 1;
+    }
     return [
-        stream.job,
-        stream.stream,
-        stream.mode,
-        stream.worst ? condition(stream.worst.type).name : "",
-        stream.worst?.type ?? "",
-        stream.rollout ? rolloutState(stream.rollout.state).name : "",
-        stream.paused ? "paused" : "",
-        stream.pin ? "pinned" : "",
-    ]
-        .join(" ")
-        .toLowerCase();
-}
-
-function rowOf(stream) {
-    const cells = {
-        stream: el(
-            "a",
-            { class: "stream-link", href: streamHash(stream.job, stream.stream) },
-            el("span", { class: "job", text: stream.job }),
-            el("span", { class: "slash", text: " / " }),
-            el("strong", { text: stream.stream }),
-        ),
-        mode: [
-            el("span", { class: "mode", text: stream.mode }),
-            stream.paused && badge("pause", "paused"),
-            stream.pin && badge("pause", "pinned"),
-        ],
-        budget: meter(stream.budget_remaining_ppm),
-        now: [
-            el("span", { text: shares(stream.completeness_min_ppm, stream.completeness_max_ppm) }),
-            stream.provisional && provisional(),
-        ],
-        window: shares(stream.window_min_ppm, stream.window_max_ppm),
-        target: target(stream.target_ppm),
-        recommended: boundCell(stream.recommended_bound_ms, differs(stream.recommended_bound_ms, stream.in_use_bound_ms)),
-        applied: boundCell(stream.applied_bound_ms ?? stream.in_use_bound_ms, false),
-        effective: boundCell(stream.effective_bound_ms, false),
-        rollout: stream.rollout ? rolloutCell(stream.rollout) : el("span", { class: "dim", text: "none" }),
-        worst: worstCell(stream),
-    };
-    return el(
-        "tr",
-        { role: "row", on: { click: (event) => follow(event) } },
-        COLUMNS.map(([name, text, kind]) =>
-            el(
-                "td",
-                { role: "cell", class: `${kind} col-${name}`, data: { label: text } },
-                el("span", { class: "cell" }, cells[name]),
-            ),
-        ),
-    );
-}
-
-function provisional() {
-    return el(
-        "span",
-        { class: "provisional", title: "Provisional: rows can still come, so this can still change." },
-        icon("open"),
-        el("span", { class: "visually-hidden", text: " provisional" }),
-    );
-}
-
-function follow(event) {
-    // The whole row leads there; the link alone is what keyboards and readers meet.
-    if (event.target.closest("a") || getSelection().toString()) return;
-    event.currentTarget.querySelector("a").click();
-}
-
-function boundCell(ms, changes) {
-    return el("span", {
-        class: changes ? "changes" : null,
-        text: duration(ms),
-        title: changes ? "Other than the bound in use" : null,
-    });
-}
-
-function differs(recommended, inUse) {
-    return recommended !== null && inUse !== null && recommended !== inUse;
-}
-
-function meter(ppm) {
-    const kind = budgetKind(ppm);
-    const wide = ppm === null ? 0 : ppm < 0 ? 100 : Math.min(ppm / 10_000, 100);
-    return el(
-        "span",
-        { class: `meter meter-${kind}` },
-        el(
-            "span",
-            { class: "meter-bar", "aria-hidden": "true" },
-            el("span", { class: "meter-fill", style: { width: `${wide}%` } }),
-        ),
-        el("span", { class: "meter-sign" }, kind === "bad" && icon("bad")),
-        el("span", { class: "meter-text", text: budget(ppm) }),
-    );
-}
-
-function rolloutCell(rollout) {
-    const { kind, name } = rolloutState(rollout.state);
-    return badge(kind, name, rollout.held_by ? gate(rollout.held_by) : null);
-}
-
-function worstCell(stream) {
-    if (!stream.worst) return el("span", { class: "dim", text: "none" });
-    const { kind, name } = condition(stream.worst.type);
-    const more = stream.alerts.filter((type) => type !== stream.worst.type);
-    return [
-        badge(kind, name, stream.worst.detail),
-        more.length > 0 &&
-            el("span", {
-                class: "dim",
-                title: more.map((type) => condition(type).name).join(", "),
-                text: ` +${more.length}`,
-            }),
+        el("strong", { class: "fleet-count", text: plural(streams.length, "stream") }),
+        overdrawn > 0 && badge("critical", `${overdrawn} over budget`),
+        counts.critical > 0 && badge("critical", `${counts.critical} critical`),
+        counts.warning > 0 && badge("warning", `${counts.warning} warning`),
+        counts.ok > 0 && badge("ok", `${counts.ok} ok`),
     ];
+}
+
+/** @param {FleetStream} stream */
+function isOverdrawn(stream) {
+    return stream.budget_remaining_ppm !== null && stream.budget_remaining_ppm < 0;
 }

@@ -1,68 +1,84 @@
-// Partitions as a heat map of what their rows needed, over time.
+// Partitions as a heat map of the needs of their rows over time.
 
-import { Card, hatch } from "./chart.js";
-import { badge, button, el, icon, put, say } from "./dom.js";
-import { count, duration, moment, target } from "./format.js";
+import { Card } from "./card.js";
+import { button, el, icon, put, say } from "./dom.js";
+import { contextOf, hatch } from "./drawing.js";
+import { duration, moment, target } from "./format.js";
+import { marksOf, partitionTable } from "./partition_table.js";
 import { colour, onTheme } from "./theme.js";
 import { plural, sentence } from "./words.js";
 
-const ROW = 19;
-const FEW = 16;
-/** Upper edges of the colours, as multiples of the bound in use; the first five are within it, the others beyond. */
+/** @import { Heatmap as HeatmapAnswer, HeatmapPartition, Partition, PartitionPage } from "api" */
+
+const ROW_HEIGHT = 19;
+const CELL_HEIGHT = 17;
+const FEW_ROWS = 16;
+const MAX_SKEWS = 3;
+const TIME_WIDTH = 96;
+/** Upper edges of the colours as multiples of the bound in use: the first five are within it, the others beyond. */
 const EDGES = [0.125, 0.25, 0.5, 0.75, 1, 1.5, 3, Infinity];
-const WITHIN = 5;
-const STATES = { Idle: ["idle", "idle"], Behind: ["warn", "behind"], Gone: ["idle", "gone"] };
+const AT_BOUND = EDGES.indexOf(1);
+/** @type {Record<string, [number, number]>} Columns and rows to move by. */
+const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 /** The card. */
 export class Heatmap {
-    #card = new Card("Partitions: what their rows needed", { name: "heatmap" });
-    #sentences = el("ul", { class: "skews" });
+    #card = new Card("Partitions: what their rows needed", "heatmap");
+    node = this.#card.node;
+    #skews = el("ul", { class: "skews" });
     #readout = el("div", { class: "readout", "aria-live": "off" });
     #names = el("ol", { class: "heat-names" });
     #canvas = el("canvas", { class: "heat-canvas" });
+    #cell = el("span", { class: "heat-cell", hidden: true });
     #frame = el(
         "div",
-        { class: "heat-frame", tabindex: "0", role: "img" },
+        {
+            class: "heat-frame",
+            tabindex: "0",
+            role: "img",
+            on: {
+                pointermove: (event) => this.#onPointer(event),
+                pointerleave: () => this.#point(null),
+                blur: () => this.#point(null),
+                keydown: (event) => this.#onKey(event),
+            },
+        },
         this.#canvas,
-        el("span", { class: "heat-cell", hidden: true }),
+        this.#cell,
     );
     #times = el("div", { class: "heat-times", "aria-hidden": "true" });
     #legend = el("div", { class: "readout heat-legend" });
     #more = button("", () => this.#toggleAll(), { class: "button quiet small" });
-    #table = button("As a table", () => this.#toggleTable(), { class: "button quiet small", "aria-pressed": "false" });
-    #tablePlace = el("div", {
-        class: "table-scroll",
-        hidden: true,
-        tabindex: "0",
-        role: "region",
-        "aria-label": "Partitions",
-    });
+    #heat = el("div", { class: "heat" }, this.#names, this.#frame, el("span"), this.#times);
+    #table;
+    /** @type {HeatmapAnswer | null} */
     #map = null;
-    #partitions = null;
+    /** @type {Map<string, Partition>} */
+    #partitions = new Map();
     #all = false;
+    /** @type {[number, number] | null} Column and row of the cell that is read. */
     #at = null;
     #resize = new ResizeObserver(() => this.#draw());
     #endTheme = onTheme(() => this.#draw());
-    #heat = el("div", { class: "heat" }, this.#names, this.#frame, el("span"), this.#times);
 
     constructor() {
-        this.#card.controls.append(this.#more, this.#table);
-        put(this.#card.body, this.#sentences, this.#legend, this.#heat, this.#readout, this.#tablePlace);
-        this.#frame.addEventListener("pointermove", (event) => this.#onPointer(event));
-        this.#frame.addEventListener("pointerleave", () => this.#point(null));
-        this.#frame.addEventListener("blur", () => this.#point(null));
-        this.#frame.addEventListener("keydown", (event) => this.#onKey(event));
+        this.#card.controls.append(this.#more);
+        this.#table = this.#card.addTable((shown) => this.#onTable(shown));
+        put(this.#card.body, this.#skews, this.#legend, this.#heat, this.#readout, this.#table);
         this.#resize.observe(this.#frame);
-        this.node = this.#card.node;
     }
 
-    /** Show a heat map and what is known of its partitions. */
-    show(map, partitions) {
+    /**
+     * Show a heat map and what is known of its partitions.
+     * @param {HeatmapAnswer} map
+     * @param {PartitionPage} page
+     */
+    show(map, page) {
         this.#card.loaded();
         this.#map = map;
-        this.#partitions = new Map(partitions.partitions.map((one) => [one.partition, one]));
-        put(this.#sentences, sentences(partitions));
-        this.#layOut();
+        this.#partitions = new Map(page.partitions.map((one) => [one.partition, one]));
+        put(this.#skews, skewItems(page));
+        this.#layOut(map);
     }
 
     end() {
@@ -70,33 +86,37 @@ export class Heatmap {
         this.#endTheme();
     }
 
-    #rows() {
-        return this.#all ? this.#map.partitions : this.#map.partitions.slice(0, FEW);
+    get #rows() {
+        const rows = this.#map?.partitions ?? [];
+        return this.#all ? rows : rows.slice(0, FEW_ROWS);
     }
 
-    #layOut() {
-        const { partitions, total } = this.#map;
-        const rows = this.#rows();
+    get #slots() {
+        return this.#map?.slots ?? [];
+    }
+
+    /** @param {HeatmapAnswer} map */
+    #layOut(map) {
+        const rows = this.#rows;
         put(
             this.#names,
             rows.map((row) => this.#name(row)),
         );
-        this.#more.hidden = partitions.length <= FEW;
-        this.#more.textContent = this.#all ? `Only the ${FEW} most costly` : `All ${partitions.length}`;
-        const unseen = total - partitions.length;
+        this.#more.hidden = map.partitions.length <= FEW_ROWS;
+        this.#more.textContent = this.#all ? `Only the ${FEW_ROWS} most costly` : `All ${map.partitions.length}`;
         this.#frame.setAttribute(
             "aria-label",
-            `Heat map of ${plural(rows.length, "partition")} by ${plural(this.#map.slots.length, "slot")}, the most costly first. Arrow keys read it cell by cell.`,
+            `Heat map of ${plural(rows.length, "partition")} by ${plural(map.slots.length, "slot")}, the most costly first. Arrow keys read it cell by cell.`,
         );
-        this.#tellLegend(unseen);
+        put(this.#legend, legendOf(map));
         this.#draw();
         this.#point(null);
-        if (!this.#tablePlace.hidden) this.#fillTable();
+        if (!this.#table.hidden) this.#fillTable();
     }
 
+    /** @param {HeatmapPartition} row */
     #name(row) {
-        const known = this.#partitions.get(row.partition);
-        const marks = marksOf(row, known);
+        const marks = marksOf(row, this.#partitions.get(row.partition));
         return el(
             "li",
             { title: `${row.partition}: ${marks.map((mark) => mark.name).join(", ") || "active"}` },
@@ -107,119 +127,91 @@ export class Heatmap {
         );
     }
 
-    #tellLegend(unseen) {
-        const bound = this.#map.bound_ms;
-        const edges = bound ? EDGES.map((edge) => (edge === Infinity ? null : duration(edge * bound))) : [];
-        put(
-            this.#legend,
-            el("span", { class: "readout-entry", text: `need of ${target(this.#map.share_ppm)} of a slot's rows:` }),
-            bound
-                ? el(
-                      "span",
-                      { class: "heat-scale" },
-                      EDGES.map((edge, n) =>
-                          el(
-                              "span",
-                              { class: "heat-step" },
-                              el("span", { class: "heat-swatch", style: { "--swatch": `var(--heat-${n + 1})` } }),
-                              n === WITHIN - 1
-                                  ? el("strong", { text: `${edges[n]} (bound in use)` })
-                                  : n === EDGES.length - 1
-                                    ? `> ${edges[n - 1]}`
-                                    : n % 2
-                                      ? edges[n]
-                                      : null,
-                          ),
-                      ),
-                  )
-                : el("span", {
-                      class: "readout-entry dim",
-                      text: `the darker the more; ${bound === 0 ? "the bound in use is 0" : "no bound in use is known to compare it with"}`,
-                  }),
-            el("span", { class: "readout-entry" }, el("span", { class: "swatch swatch-gap" }), "nothing seen"),
-            unseen > 0 &&
-                el("span", {
-                    class: "readout-entry dim",
-                    text: `${plural(unseen, "less costly partition")} not shown`,
-                }),
-        );
-    }
-
     #draw() {
-        if (this.#map === null) return;
         const width = this.#frame.clientWidth;
-        const rows = this.#rows();
-        const { slots } = this.#map;
+        const [rows, slots] = [this.#rows, this.#slots];
         if (!width || !slots.length) return;
-        const ratio = devicePixelRatio || 1;
-        const tall = rows.length * ROW;
-        Object.assign(this.#canvas, { width: Math.round(width * ratio), height: Math.round(tall * ratio) });
-        this.#canvas.style.height = `${tall}px`;
-        const context = this.#canvas.getContext("2d");
+        const ratio = devicePixelRatio;
+        const height = rows.length * ROW_HEIGHT;
+        this.#canvas.width = Math.round(width * ratio);
+        this.#canvas.height = Math.round(height * ratio);
+        this.#canvas.style.height = `${height}px`;
+        const context = contextOf(this.#canvas);
+        /** @type {(x: number) => number} */
+        const left = (x) => Math.round(((x * width) / slots.length) * ratio);
+        /** @type {(fromX: number, toX: number, y: number) => void} */
+        const fill = (fromX, toX, y) =>
+            context.fillRect(
+                left(fromX),
+                Math.round(y * ROW_HEIGHT * ratio),
+                left(toX) - left(fromX),
+                Math.round(CELL_HEIGHT * ratio),
+            );
         context.fillStyle = hatch(context);
-        rows.forEach((_, y) =>
-            context.fillRect(0, Math.round(y * ROW * ratio), this.#canvas.width, Math.round((ROW - 2) * ratio)),
-        );
-        const scale =
-            this.#map.bound_ms || Math.max(1, ...rows.flatMap((row) => row.cells.map((cell) => cell?.need_ms ?? 0)));
+        for (const y of rows.keys()) fill(0, slots.length, y);
+        const needs = rows.flatMap((row) => row.cells.map((cell) => cell?.need_ms ?? 0));
+        const scale = this.#map?.bound_ms || Math.max(1, ...needs);
         const colours = EDGES.map((_, n) => colour(`heat-${n + 1}`));
-        const edge = (n) => Math.round(((n * width) / slots.length) * ratio);
         rows.forEach((row, y) => {
             row.cells.forEach((cell, x) => {
-                if (cell === null || cell.need_ms === null) return;
-                context.fillStyle = colours[EDGES.findIndex((most) => cell.need_ms / scale <= most)];
-                context.fillRect(
-                    edge(x),
-                    Math.round(y * ROW * ratio),
-                    edge(x + 1) - edge(x),
-                    Math.round((ROW - 2) * ratio),
-                );
+                const need = cell?.need_ms ?? null;
+                if (need === null) return;
+                context.fillStyle = colours[EDGES.findIndex((edge) => need / scale <= edge)];
+                fill(x, x + 1, y);
             });
         });
-        this.#tellTimes(width);
+        this.#writeTimes(width);
     }
 
-    #tellTimes(width) {
-        const { slots } = this.#map;
-        const step = Math.max(1, Math.ceil((slots.length * 96) / width));
+    /** @param {number} width */
+    #writeTimes(width) {
+        const slots = this.#slots;
+        const step = Math.max(1, Math.ceil((slots.length * TIME_WIDTH) / width));
         put(
             this.#times,
-            slots.map((us, n) =>
-                n % step === 0 && (slots.length - n) * (width / slots.length) > 40
-                    ? el("span", {
-                          style: { left: `${(n * 100) / slots.length}%` },
-                          text: moment(us).replace(/:\d\d$/, ""),
-                      })
-                    : null,
+            slots.map(
+                (us, n) =>
+                    n % step === 0 &&
+                    (slots.length - n) * (width / slots.length) > 40 &&
+                    el("span", {
+                        style: { left: `${(n * 100) / slots.length}%` },
+                        text: moment(us).replace(/:\d\d$/, ""),
+                    }),
             ),
         );
     }
 
+    /** @param {PointerEvent} event */
     #onPointer(event) {
         const box = this.#canvas.getBoundingClientRect();
-        const x = Math.floor(((event.clientX - box.left) / box.width) * this.#map.slots.length);
-        const y = Math.floor((event.clientY - box.top) / ROW);
+        const x = Math.floor(((event.clientX - box.left) / box.width) * this.#slots.length);
+        const y = Math.floor((event.clientY - box.top) / ROW_HEIGHT);
         this.#point(x >= 0 && y >= 0 ? [x, y] : null);
     }
 
+    /** @param {KeyboardEvent} event */
     #onKey(event) {
-        const by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
-        if (!by || this.#map === null) return;
+        const move = MOVES[event.key];
+        if (!move || this.#map === null) return;
         event.preventDefault();
         event.stopPropagation();
         this.#readout.setAttribute("aria-live", "polite");
-        const [x, y] = this.#at ?? [this.#map.slots.length, -1];
-        const within = (value, most) => Math.min(Math.max(value, 0), most - 1);
-        this.#point([within(x + by[0], this.#map.slots.length), within(y + by[1], this.#rows().length)]);
+        const [x, y] = this.#at ?? [this.#slots.length, -1];
+        /** @type {(index: number, length: number) => number} */
+        const within = (index, length) => Math.min(Math.max(index, 0), length - 1);
+        this.#point([within(x + move[0], this.#slots.length), within(y + move[1], this.#rows.length)]);
     }
 
+    /**
+     * Read a cell; null reads none.
+     * @param {[number, number] | null} at
+     */
     #point(at) {
-        const rows = this.#map ? this.#rows() : [];
+        const rows = this.#rows;
         const row = at && rows[at[1]];
-        const cell = this.#frame.querySelector(".heat-cell");
         this.#at = row ? at : null;
-        cell.hidden = !row;
-        if (!row) {
+        this.#cell.hidden = !row;
+        if (!at || !row) {
             say(
                 this.#readout,
                 rows.length
@@ -228,102 +220,84 @@ export class Heatmap {
             );
             return;
         }
-        const wide = this.#frame.clientWidth / this.#map.slots.length;
-        Object.assign(cell.style, {
-            left: `${at[0] * wide}px`,
-            top: `${at[1] * ROW}px`,
-            width: `${wide}px`,
-            height: `${ROW - 2}px`,
+        const [x, y] = at;
+        const width = this.#frame.clientWidth / this.#slots.length;
+        Object.assign(this.#cell.style, {
+            left: `${x * width}px`,
+            top: `${y * ROW_HEIGHT}px`,
+            width: `${width}px`,
+            height: `${CELL_HEIGHT}px`,
         });
-        const found = row.cells[at[0]];
-        const told =
-            found === null || found.need_ms === null
+        const cell = row.cells[x];
+        const text =
+            !cell || cell.need_ms === null
                 ? "nothing seen"
-                : `need ${duration(found.need_ms)}, ${plural(found.pairs, "row")}`;
-        say(this.#readout, `${row.partition} at ${moment(this.#map.slots[at[0]])}: ${told}`);
+                : `need ${duration(cell.need_ms)}, ${plural(cell.pairs, "row")}`;
+        say(this.#readout, `${row.partition} at ${moment(this.#slots[x])}: ${text}`);
     }
 
     #toggleAll() {
         this.#all = !this.#all;
-        this.#layOut();
+        if (this.#map) this.#layOut(this.#map);
     }
 
-    #toggleTable() {
-        const shown = this.#tablePlace.hidden;
-        this.#tablePlace.hidden = !shown;
+    /** @param {boolean} shown */
+    #onTable(shown) {
         this.#heat.hidden = this.#legend.hidden = this.#readout.hidden = shown;
-        this.#table.setAttribute("aria-pressed", String(shown));
         if (shown) this.#fillTable();
         else this.#draw();
     }
 
     #fillTable() {
-        const columns = [
-            "Partition",
-            "State",
-            "Rows seen",
-            "Need",
-            "Costs",
-            "Without it",
-            "Behind",
-            "Future-dated",
-            "Last seen",
-        ];
-        put(
-            this.#tablePlace,
-            el(
-                "table",
-                { class: "figures" },
-                el(
-                    "thead",
-                    {},
-                    el(
-                        "tr",
-                        {},
-                        columns.map((text, n) => el("th", { scope: "col", class: n > 1 ? "number" : null, text })),
-                    ),
-                ),
-                el(
-                    "tbody",
-                    {},
-                    this.#map.partitions.map((row) => {
-                        const known = this.#partitions.get(row.partition);
-                        const marks = marksOf(row, known);
-                        return el(
-                            "tr",
-                            {},
-                            el("th", { scope: "row", text: row.partition }),
-                            el("td", {}, marks.length ? marks.map((mark) => badge(mark.kind, mark.name)) : "active"),
-                            [
-                                count(known?.pairs),
-                                duration(known?.need_ms),
-                                duration(known?.costs_ms),
-                                duration(known?.without_bound_ms),
-                                duration(known?.behind_ms),
-                                count(known?.future_rows),
-                                moment(known?.last_seen_us),
-                            ].map((text) => el("td", { class: "number", text })),
-                        );
-                    }),
-                ),
-            ),
-        );
+        put(this.#table, partitionTable(this.#map?.partitions ?? [], this.#partitions));
     }
 }
 
-function marksOf(row, known) {
-    const marks = [];
-    if (known?.skewed) marks.push({ kind: "bad", name: `skewed, costs ${duration(known.costs_ms)}` });
-    const [kind, name] = STATES[known?.state ?? row.state] ?? [];
-    if (kind) marks.push({ kind, name });
-    if (known?.future) marks.push({ kind: "warn", name: "future-dated" });
-    return marks;
+/** @param {HeatmapAnswer} map */
+function legendOf({ bound_ms: bound, share_ppm: share, total, partitions }) {
+    const unseen = total - partitions.length;
+    return [
+        el("span", { class: "readout-entry", text: `need of ${target(share)} of a slot's rows:` }),
+        bound
+            ? el(
+                  "span",
+                  { class: "heat-scale" },
+                  EDGES.map((_, n) =>
+                      el(
+                          "span",
+                          { class: "heat-step" },
+                          el("span", { class: "heat-swatch", style: { "--swatch": `var(--heat-${n + 1})` } }),
+                          edgeText(n, bound),
+                      ),
+                  ),
+              )
+            : el("span", {
+                  class: "readout-entry dim",
+                  text: `darker is more; ${bound === 0 ? "the bound in use is 0" : "the bound in use is not known"}`,
+              }),
+        el("span", { class: "readout-entry" }, el("span", { class: "swatch swatch-gap" }), "nothing seen"),
+        unseen > 0 &&
+            el("span", { class: "readout-entry dim", text: `${plural(unseen, "less costly partition")} not shown` }),
+    ];
 }
 
-function sentences(told) {
-    return told.partitions
+/**
+ * Return the text beside a colour: the bound, what is beyond all edges, and every other edge.
+ * @param {number} n
+ * @param {number} bound
+ */
+function edgeText(n, bound) {
+    const text = duration(EDGES[n] * bound);
+    if (n === AT_BOUND) return el("strong", { text: `${text} (bound in use)` });
+    if (n === EDGES.length - 1) return `> ${duration(EDGES[n - 1] * bound)}`;
+    return n % 2 ? text : null;
+}
+
+/** @param {PartitionPage} page */
+function skewItems({ partitions }) {
+    return partitions
         .filter((one) => one.skewed)
-        .toSorted((one, other) => other.costs_ms - one.costs_ms)
-        .slice(0, 3)
-        .map((one) => el("li", { class: "skew" }, icon("bad"), el("span", { text: sentence(one.text) })));
+        .toSorted((one, other) => (other.costs_ms ?? 0) - (one.costs_ms ?? 0))
+        .slice(0, MAX_SKEWS)
+        .map((one) => el("li", { class: "skew" }, icon("warning"), el("span", { text: sentence(one.text ?? "") })));
 }

@@ -2,23 +2,26 @@
 
 import { badge, button, el } from "./dom.js";
 
+/** @import { Kind } from "./dom.js" */
+
 const KEYS = [
     ["/", "filter the streams"],
-    ["↑ ↓", "from stream to stream"],
+    ["↑ ↓", "move from stream to stream"],
     ["Enter", "open a stream"],
-    ["f", "to the fleet"],
-    ["← →", "on a chart: from slot to slot; on the bound: a little narrower, wider"],
-    ["PgUp PgDn", "on the bound: much wider, narrower"],
-    ["Home End", "on the bound: to 0, to the greatest"],
-    ["r", "ask the controller now"],
-    ["t", "light, dark, as the system"],
-    ["?", "this"],
+    ["f", "go to the fleet"],
+    ["← →", "on a chart: move from slot to slot; on the bound: a little narrower or wider"],
+    ["PgUp PgDn", "on the bound: much wider or narrower"],
+    ["Home End", "on the bound: to 0 or the maximum"],
+    ["r", "refresh now"],
+    ["t", "change the theme: light, dark, or as the system has it"],
+    ["?", "show this help"],
 ];
 
+/** @type {[Kind, string][]} */
 const SIGNS = [
-    ["bad", "rows are lost, or nothing steers the job"],
-    ["warn", "something is in doubt or waits for somebody"],
-    ["ok", "as it should be"],
+    ["critical", "critical: rows are lost, or nothing steers the job"],
+    ["warning", "warning: uncertain, or waiting for somebody"],
+    ["ok", "ok"],
     ["info", "good to know"],
     ["idle", "over, or silent"],
     ["pause", "held by a person"],
@@ -26,12 +29,10 @@ const SIGNS = [
 
 /** Show it. */
 export function showHelp() {
-    const dialog = el("dialog", {
-        class: "dialog",
-        "aria-labelledby": "help-title",
-        on: { close: () => dialog.remove() },
-    });
-    dialog.append(
+    /** @type {HTMLDialogElement} */
+    const dialog = el(
+        "dialog",
+        { class: "dialog", "aria-labelledby": "help-title", on: { close: () => dialog.remove() } },
         el("h2", { id: "help-title", text: "Keys and signs" }),
         el(
             "table",
@@ -52,8 +53,8 @@ export function showHelp() {
         el(
             "p",
             { class: "hint" },
-            "A hatched stretch of a chart is unknown: nothing was reported there. It is never drawn as 0. ",
-            "A share with a clock is provisional: rows can still come, so it can still change.",
+            "Hatched parts of a chart are unknown: nothing was reported there. They are never drawn as 0. ",
+            "A share with a clock is provisional: rows can still arrive and change it.",
         ),
         el(
             "p",

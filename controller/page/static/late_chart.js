@@ -1,40 +1,44 @@
-// Rows that came too late, over time.
+// Late rows over time.
 
-import { Card, TimeChart } from "./chart.js";
+import { Card } from "./card.js";
 import { about, count, trimmed } from "./format.js";
+import { TimeChart } from "./time_chart.js";
 import { plural } from "./words.js";
+
+/** @import { History, HistorySlot } from "api" */
 
 /** The card. */
 export class LateChart {
-    #card = new Card("Late rows over time", { name: "late" });
+    #card = new Card("Late rows over time", "late");
     #chart;
+    node = this.#card.node;
 
     constructor() {
-        const bars = (uPlot) => uPlot.paths.bars({ size: [0.9, 60, 1], align: 0 });
+        /** @type {(plot: typeof uPlot) => uPlot.Series.PathBuilder | undefined} */
+        const bars = (plot) => plot.paths.bars?.({ size: [0.9, 60, 1], align: 0 });
         this.#chart = new TimeChart(this.#card, {
             height: 150,
-            isGap: (slot) => slot.rows === null,
             series: [
                 {
-                    name: "late, perhaps",
+                    name: "possibly late",
                     colour: "series-doubt",
                     fill: "series-doubt",
                     width: 0,
                     path: bars,
                     value: (slot) => slot.late_max,
-                    text: (slot) => told(slot.late_max, slot.pairs),
+                    text: (slot) => lateText(slot.late_max, slot.pairs),
                 },
                 {
-                    name: "late for sure",
+                    name: "certainly late",
                     colour: "series-late",
                     fill: "series-late",
                     width: 0,
                     path: bars,
                     value: (slot) => slot.late_min,
-                    text: (slot) => told(slot.late_min, slot.pairs),
+                    text: (slot) => lateText(slot.late_min, slot.pairs),
                 },
                 {
-                    name: "fate unknown",
+                    name: "not judged",
                     colour: "series-effective",
                     width: 1.5,
                     dash: [3, 3],
@@ -42,17 +46,18 @@ export class LateChart {
                     text: (slot) => count(slot.unjudged_rows),
                 },
             ],
-            yRange: (least, most) => [0, Math.max(most ?? 0, 4) * 1.1],
+            yRange: (_slots, max) => [0, Math.max(max ?? 0, 4) * 1.1],
             yValues: (rows) => (Number.isInteger(rows) ? about(rows) : ""),
-            label: (slots) => labelOf(slots),
+            label,
         });
-        this.node = this.#card.node;
     }
 
-    /** Show a history. */
+    /**
+     * Show a history.
+     * @param {History} history
+     */
     show(history) {
-        this.#card.loaded();
-        this.#chart.show(history.slots, history.slot_us, [history.from_us, history.to_us], history);
+        this.#chart.show(history);
     }
 
     end() {
@@ -60,18 +65,23 @@ export class LateChart {
     }
 }
 
-function told(late, pairs) {
-    if (late === null) return "–";
+/**
+ * @param {number | null} late
+ * @param {HistorySlot["pairs"]} pairs
+ */
+function lateText(late, pairs) {
     return late && pairs ? `${count(late)} (${percent(late / pairs)})` : count(late);
 }
 
+/** @param {number} part */
 function percent(part) {
     return part < 0.0001 ? "< 0.01 %" : `${trimmed(part * 100, 2)} %`;
 }
 
-function labelOf(slots) {
+/** @param {History} history */
+function label({ slots }) {
     const seen = slots.filter((slot) => slot.rows !== null);
     if (!seen.length) return "Late rows over time: nothing was reported in this span.";
     const late = seen.reduce((sum, slot) => sum + (slot.late_max ?? 0), 0);
-    return `Late rows over time: ${plural(late, "row")} at the most came too late in ${seen.length} slots with data of ${slots.length}.`;
+    return `Late rows over time: at most ${plural(late, "row")} came too late; ${seen.length} of ${slots.length} slots have data.`;
 }

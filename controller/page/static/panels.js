@@ -1,144 +1,22 @@
-// The parts of a stream's view that are words and tables.
+// The cards of a stream's view that hold words and tables.
 
-import { get, nowUs, query } from "./api.js";
-import { rolloutButtons } from "./actions.js";
-import { Card } from "./chart.js";
-import { badge, button, el, icon, put } from "./dom.js";
-import { about, ago, count, duration, fullMoment, moment, share, shares, trimmed } from "./format.js";
-import { condition, gate, plural, rolloutState, spaced, step } from "./words.js";
+import { nowUs } from "./api.js";
+import { Card } from "./card.js";
+import { el, figures, icon, pairs, put } from "./dom.js";
+import { about, ago, count, duration, fullMoment, moment, share, trimmed } from "./format.js";
 
-const WAY = ["Recommended", "AwaitingApproval", "Published", "Acknowledged", "Effective", "Verified"];
-const OLDER = 5;
+/** @import { Prediction, PredictionPage, Step, StreamStatus } from "api" */
 
-/** Rollouts: the newest with what may be done, and those before it. */
-export class RolloutPanel {
-    #card = new Card("Rollouts", { name: "rollouts" });
-    #path;
-    #shell;
-
-    constructor(path, shell) {
-        this.#path = path;
-        this.#shell = shell;
-        this.node = this.#card.node;
-    }
-
-    show(page) {
-        this.#card.loaded();
-        const [newest, ...older] = page.rollouts;
-        if (!newest) {
-            put(
-                this.#card.body,
-                el("p", {
-                    class: "empty small",
-                    text: "None yet: in mode Off nothing is rolled, and else only a bound that differs.",
-                }),
-            );
-            return;
-        }
-        put(
-            this.#card.body,
-            this.#newest(newest),
-            older.length > 0 &&
-                el(
-                    "table",
-                    { class: "figures" },
-                    el("caption", { class: "visually-hidden", text: "Rollouts before it" }),
-                    el(
-                        "tbody",
-                        {},
-                        older.slice(0, OLDER).map((rollout) => olderRow(rollout)),
-                    ),
-                ),
-        );
-    }
-
-    #newest(rollout) {
-        const { kind, name } = rolloutState(rollout.state);
-        const acts = rolloutButtons(this.#path, rollout, this.#shell);
-        return el(
-            "div",
-            { class: "rollout" },
-            el(
-                "p",
-                { class: "row" },
-                el("strong", { text: `#${rollout.id}` }),
-                el(
-                    "span",
-                    { class: "rollout-way" },
-                    told(rollout.from_bound_ms),
-                    " → ",
-                    el("strong", { text: told(rollout.to_bound_ms) }),
-                ),
-                badge(kind, name),
-                rollout.held_by &&
-                    !(rollout.held_by === "Approval" && rollout.state === "AwaitingApproval") &&
-                    badge("pause", gate(rollout.held_by)),
-            ),
-            WAY.includes(rollout.state) && stepper(rollout),
-            el("p", { text: rollout.reason }),
-            el("p", { class: "hint", text: promised(rollout) }),
-            rollout.approved &&
-                el("p", {
-                    class: "hint",
-                    text: `Approved ${moment(rollout.approved.at_us)}${rollout.approved.by ? ` by ${rollout.approved.by}` : ""}: ${rollout.approved.reason}`,
-                }),
-            acts.length > 0 && el("p", { class: "row" }, acts),
-        );
-    }
-}
-
-function stepper(rollout) {
-    const way = WAY.filter((state) => state !== "AwaitingApproval" || rollout.state === state);
-    const at = way.indexOf(rollout.state);
-    return el(
-        "ol",
-        { class: "stepper", "aria-label": "Where it is" },
-        way.map((state, n) =>
-            el("li", {
-                class: n < at ? "past" : n === at ? "here" : null,
-                "aria-current": n === at ? "step" : null,
-                text: rolloutState(state).name,
-            }),
-        ),
-    );
-}
-
-function promised(rollout) {
-    const { predicted, judged } = rollout;
-    const said = predicted.rows
-        ? `Predicted ${shares(predicted.min_ppm, predicted.max_ppm)} kept, mean latency ${predicted.latency_wall_ms === null ? "not known" : duration(predicted.latency_wall_ms)}.`
-        : "Nothing could be predicted.";
-    if (!rollout.effective_us) return said;
-    const kept = judged.rows
-        ? share(Math.floor(((judged.rows - judged.late_max) / judged.rows) * 1e6))
-        : "nothing yet";
-    return `${said} Judged ${plural(judged.rows, "row")}: ${kept}${judged.rows ? " kept" : ""}.`;
-}
-
-function olderRow(rollout) {
-    const { kind, name } = rolloutState(rollout.state);
-    return el(
-        "tr",
-        { title: rollout.reason },
-        el("th", { scope: "row", text: `#${rollout.id}` }),
-        el("td", { class: "dim", text: moment(rollout.published_us ?? rollout.created_us) }),
-        el("td", { class: "number", text: `${told(rollout.from_bound_ms)} → ${told(rollout.to_bound_ms)}` }),
-        el("td", {}, badge(kind, name)),
-    );
-}
-
-function told(ms) {
-    return ms === null ? "own" : duration(ms);
-}
+const MAX_NAMES = 8;
+/** @type {Record<string, string>} */
+const SOURCES = { controller: "the controller", disk: "its last good answer on disk", job: "its own code" };
 
 /** How the recommendation came about, step by step. */
 export class ReasonsPanel {
-    #card = new Card("Why this bound", { name: "reasons" });
+    #card = new Card("Why this bound", "reasons");
+    node = this.#card.node;
 
-    constructor() {
-        this.node = this.#card.node;
-    }
-
+    /** @param {StreamStatus} status */
     show({ recommended, transition }) {
         this.#card.loaded();
         if (recommended === null) {
@@ -148,34 +26,22 @@ export class ReasonsPanel {
             );
             return;
         }
-        let before = null;
+        const { steps, bound_ms: boundMs, decided_us: decidedUs, current } = recommended;
         put(
             this.#card.body,
             el(
                 "ol",
                 { class: "chain" },
-                recommended.steps.map((one) => {
-                    const changed = one.bound_ms !== before;
-                    before = one.bound_ms;
-                    return el(
-                        "li",
-                        { class: changed ? "changed" : null },
-                        el("span", { class: "chain-name", text: step(one.name) }),
-                        el("span", { class: "chain-bound", text: duration(one.bound_ms) }),
-                        el("span", { class: "chain-reason", text: one.reason }),
-                    );
-                }),
+                steps.map((step, n) => stepItem(step, step.bound_ms !== (steps[n - 1]?.bound_ms ?? null))),
             ),
             el(
                 "p",
                 { class: "chain-end" },
-                el("strong", {
-                    text: recommended.bound_ms === null ? "Keep the bound in use" : duration(recommended.bound_ms),
-                }),
+                el("strong", { text: boundMs === null ? "Keep the bound in use" : duration(boundMs) }),
                 el("span", {
                     class: "dim",
-                    title: fullMoment(recommended.decided_us),
-                    text: `decided ${ago(recommended.decided_us, nowUs())}${recommended.current ? "" : ", being renewed"}`,
+                    title: fullMoment(decidedUs),
+                    text: `decided ${ago(decidedUs, nowUs())}${current ? "" : ", being renewed"}`,
                 }),
             ),
             transition && transition.kind !== "same" && el("p", { class: "hint", text: transition.text }),
@@ -183,328 +49,164 @@ export class ReasonsPanel {
     }
 }
 
-/** What was predicted of each published bound, and what came. */
+/**
+ * @param {Step} step
+ * @param {boolean} changed Whether it changed the bound.
+ */
+function stepItem(step, changed) {
+    return el(
+        "li",
+        { class: changed ? "changed" : null },
+        el("span", { class: "chain-name", text: step.name }),
+        el("span", { class: "chain-bound", text: duration(step.bound_ms) }),
+        el("span", { class: "chain-reason", text: step.reason }),
+    );
+}
+
+/** What was predicted of each published bound, and what was then measured. */
 export class PredictionsPanel {
-    #card = new Card("Predictions against what came", { name: "predictions" });
+    #card = new Card("Predictions and outcomes", "predictions");
+    node = this.#card.node;
 
-    constructor() {
-        this.node = this.#card.node;
-    }
-
-    show(page) {
+    /** @param {PredictionPage} page */
+    show({ predictions, min_rows: minRows }) {
         this.#card.loaded();
-        if (!page.predictions.length) {
-            put(
-                this.#card.body,
-                el("p", { class: "empty small", text: "None yet: one is made with each bound that is published." }),
-            );
-            return;
-        }
         put(
             this.#card.body,
-            el(
-                "table",
-                { class: "figures" },
-                el(
-                    "thead",
-                    {},
-                    el(
-                        "tr",
-                        {},
-                        ["Made", "Bound", "Predicted", "Came", "Off by"].map((text, n) =>
-                            el("th", {
-                                scope: "col",
-                                class: n === 0 ? null : n === 4 ? "number col-off" : "number",
-                                text,
-                            }),
-                        ),
-                    ),
-                ),
-                el(
-                    "tbody",
-                    {},
-                    page.predictions.map((one) => predictionRow(one, page.min_rows)),
-                ),
-            ),
+            predictions.length
+                ? figures(
+                      [
+                          { text: "Made" },
+                          { text: "Bound", class: "number" },
+                          { text: "Predicted", class: "number" },
+                          { text: "Measured", class: "number" },
+                          { text: "Off by", class: "number col-off" },
+                      ],
+                      predictions.map((one) => predictionRow(one, minRows)),
+                  )
+                : el("p", { class: "empty small", text: "None yet: each published bound comes with one." }),
         );
     }
 }
 
-function predictionRow(one, leastRows) {
-    const { realised } = one;
+/**
+ * @param {Prediction} prediction
+ * @param {number} minRows
+ */
+function predictionRow({ realised, ...one }, minRows) {
     const waits =
         realised.became_effective_us === null
             ? "not in effect yet"
-            : `${about(realised.rows)} of ${about(leastRows)} rows`;
-    return el(
-        "tr",
-        { title: one.text },
-        el("th", { scope: "row", text: moment(one.made_us) }),
-        el("td", { class: "number", text: duration(one.bound_ms) }),
-        el("td", {
-            class: "number",
-            title: `${share(one.min_ppm)} to ${share(one.max_ppm)}`,
-            text: share(one.completeness_ppm),
-        }),
-        el(
-            "td",
-            { class: "number" },
+            : `${about(realised.rows)} of ${about(minRows)} rows`;
+    return {
+        title: one.text,
+        cells: [
+            moment(one.made_us),
+            duration(one.bound_ms),
+            el("span", {
+                title: `${share(one.min_ppm)} to ${share(one.max_ppm)}`,
+                text: share(one.completeness_ppm),
+            }),
             realised.completeness_ppm === null
                 ? el("span", { class: "dim", text: waits })
                 : share(realised.completeness_ppm),
-        ),
-        el(
-            "td",
-            { class: "number col-off" },
             realised.error_ppm === null ? el("span", { class: "dim", text: "–" }) : points(realised.error_ppm),
-        ),
-    );
+        ],
+    };
 }
 
+/** @param {number} ppm */
 function points(ppm) {
     const size = trimmed(Math.abs(ppm) / 10_000, 3);
     return `${ppm < 0 ? "−" : ppm > 0 ? "+" : ""}${size} pt`;
 }
 
-/** What changed, when, why, and by whom. */
-export class EventsPanel {
-    #card = new Card("Decision log", { name: "events" });
-    #path;
-    #list = el("ol", { class: "events" });
-    #more = button("Older", () => this.#older(), { class: "button small" });
-    #newest = [];
-    #oldest = [];
-    #cursor = null;
-
-    constructor(path) {
-        this.#path = path;
-        put(this.#card.body, this.#list, el("p", { class: "row" }, this.#more));
-        this.node = this.#card.node;
-    }
-
-    show(page) {
-        this.#card.loaded();
-        this.#newest = page.events;
-        if (!this.#oldest.length) this.#cursor = page.next_cursor;
-        this.#fill();
-    }
-
-    async #older() {
-        this.#more.disabled = true;
-        try {
-            const page = await get(query(`${this.#path}/events`, { limit: 50, cursor: this.#cursor }));
-            this.#oldest.push(...page.events);
-            this.#cursor = page.next_cursor;
-            this.#fill();
-        } catch {
-            // The next turn of the page says what is wrong.
-        }
-        this.#more.disabled = false;
-    }
-
-    #fill() {
-        const known = new Set(this.#newest.map((event) => event.id));
-        const events = [...this.#newest, ...this.#oldest.filter((event) => !known.has(event.id))];
-        put(
-            this.#list,
-            events.length
-                ? events.map((event) => eventItem(event))
-                : el("li", { class: "empty small", text: "Nothing has changed yet." }),
-        );
-        this.#more.hidden = this.#cursor === null;
-    }
-}
-
-function eventItem(event) {
-    return el(
-        "li",
-        {},
-        el("time", {
-            class: "event-time",
-            datetime: new Date(event.last_us / 1_000).toISOString(),
-            title: fullMoment(event.last_us),
-            text: moment(event.last_us),
-        }),
-        el(
-            "div",
-            {},
-            el("strong", { text: spaced(event.kind) }),
-            event.count > 1 && el("span", { class: "dim", text: ` ×${event.count}` }),
-            event.by && el("span", { class: "dim", text: ` by ${event.by}` }),
-        ),
-        el("div", { class: "event-why" }, reasonOf(event.reason)),
-        changeOf(event),
-    );
-}
-
-const LONG = 170;
-
-function reasonOf(text) {
-    if (text.length <= LONG) return el("p", { text });
-    const cut = text.lastIndexOf(" ", LONG - 30);
-    return el(
-        "details",
-        {},
-        el("summary", { text: `${text.slice(0, cut)} …` }),
-        el("p", { text: `… ${text.slice(cut + 1)}` }),
-    );
-}
-
-const MAX_CHANGES = 6;
-
-// What an event keeps of before and after is JSON of the release that wrote it: what differs is shown, whatever it is.
-function changeOf(event) {
-    const [before, after] = [event.before, event.after].map(flat);
-    const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter(
-        (name) => before[name] !== after[name],
-    );
-    if (!names.length) return null;
-    return el(
-        "p",
-        { class: "event-change" },
-        names
-            .slice(0, MAX_CHANGES)
-            .map((name) =>
-                el("code", { text: `${name ? `${name} ` : ""}${before[name] ?? "–"} → ${after[name] ?? "–"}` }),
-            ),
-        names.length > MAX_CHANGES && el("span", { class: "dim", text: `and ${names.length - MAX_CHANGES} more` }),
-    );
-}
-
-function flat(text) {
-    if (text === null) return {};
-    let value;
-    try {
-        value = JSON.parse(text);
-    } catch {
-        return { "": text };
-    }
-    if (value === null) return {};
-    if (typeof value !== "object" || Array.isArray(value)) return { "": JSON.stringify(value) };
-    return Object.fromEntries(
-        Object.entries(value).map(([name, one]) => [name, typeof one === "string" ? one : JSON.stringify(one)]),
-    );
-}
-
-/** What the fast policy in the driver did, for a stream in Live. */
+/** What the fast policy in the driver did, for a stream in mode Live. */
 export class LivePanel {
-    #card = new Card("Live", { name: "live" });
+    #card = new Card("Live", "live");
+    node = this.#card.node;
 
-    constructor() {
-        this.node = this.#card.node;
-    }
-
+    /** @param {StreamStatus} status */
     show({ live }) {
         this.#card.loaded();
         this.node.hidden = live === null;
         if (live === null) return;
-        const used = live.ceiling_used_ppm;
         put(
             this.#card.body,
             el("p", { text: live.reason }),
-            el(
-                "dl",
-                { class: "pairs" },
-                pair("Watermark offered", live.control_ms === null ? "none yet" : moment(live.control_ms * 1_000)),
-                pair("Ceiling", `${duration(live.ceiling_ms)}, ${Math.round(used / 10_000)} % of it used`),
-                pair("Behind", named(live.behind, live.behind_partitions)),
-                pair("Idle", named(live.idle, live.idle_partitions)),
-                pair("Job heard the controller", live.last_contact_us === null ? "never" : ago(live.last_contact_us, nowUs())),
+            pairs(
+                ["Watermark offered", live.control_ms === null ? "none yet" : moment(live.control_ms * 1_000)],
+                ["Ceiling", `${duration(live.ceiling_ms)}, ${Math.round(live.ceiling_used_ppm / 10_000)} % of it used`],
+                ["Behind", named(live.behind, live.behind_partitions)],
+                ["Idle", named(live.idle, live.idle_partitions)],
+                [
+                    "Last contact with the controller",
+                    live.last_contact_us === null ? "never" : ago(live.last_contact_us, nowUs()),
+                ],
             ),
         );
     }
 }
 
-const NAMES_SHOWN = 8;
-
+/**
+ * @param {string[]} names
+ * @param {number} all
+ */
 function named(names, all) {
     if (!all) return "none";
-    const more = all - Math.min(names.length, NAMES_SHOWN);
-    return names.slice(0, NAMES_SHOWN).join(", ") + (more > 0 ? ` and ${more} more` : "");
+    const more = all - Math.min(names.length, MAX_NAMES);
+    return names.slice(0, MAX_NAMES).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }
 
-function pair(name, value) {
-    return el("div", {}, el("dt", { text: name }), el("dd", { text: value }));
-}
-
-/** The evidence that everything rests on. */
+/** The evidence behind all decisions. */
 export class EvidencePanel {
-    #card = new Card("Evidence", { name: "evidence" });
+    #card = new Card("Evidence", "evidence");
+    node = this.#card.node;
 
-    constructor() {
-        this.node = this.#card.node;
-    }
-
+    /** @param {StreamStatus} status */
     show({ evidence, coverage, applied, append_delay: delay }) {
         this.#card.loaded();
         const missing = evidence.missing_batches;
         put(
             this.#card.body,
-            el(
-                "dl",
-                { class: "pairs" },
-                pair(
+            pairs(
+                [
                     "Rows with a known need",
                     `${count(evidence.rows)}${evidence.rows_needed ? ` (${count(evidence.rows_needed)} certify the target)` : ""}`,
-                ),
-                pair("Rows of unknown need", count(evidence.unknown_rows)),
-                pair(
+                ],
+                ["Rows with an unknown need", count(evidence.unknown_rows)],
+                [
                     "Batches",
                     `${count(evidence.batches)}${missing ? `, ${count(missing)} never reported` : ", none missing"}`,
-                ),
-                pair("Partitions", count(evidence.partitions)),
-                pair(
-                    "Over",
+                ],
+                ["Partitions", count(evidence.partitions)],
+                [
+                    "Span",
                     evidence.from_us === null
                         ? "nothing yet"
                         : `${moment(evidence.from_us)} to ${moment(evidence.to_us)}`,
-                ),
-                applied &&
-                    pair(
-                        "Job runs with",
-                        `${duration(applied.bound_ms)} from ${SOURCES[applied.source] ?? applied.source}${applied.ceiling_ms === null ? "" : `, ceiling ${duration(applied.ceiling_ms)}`}`,
-                    ),
-                delay &&
-                    pair(
-                        "Appended to the source",
-                        `${duration(delay.mean_ms)} after the event in the mean, ${duration(delay.max_ms)} at the most`,
-                    ),
+                ],
+                applied && [
+                    "The job runs with",
+                    `${duration(applied.bound_ms)} from ${SOURCES[applied.source] ?? applied.source}${applied.ceiling_ms === null ? "" : `, ceiling ${duration(applied.ceiling_ms)}`}`,
+                ],
+                delay && [
+                    "Appended to the source",
+                    `${duration(delay.mean_ms)} after the event on average, ${duration(delay.max_ms)} at most`,
+                ],
             ),
             missing > 0 &&
                 el(
                     "p",
                     { class: "hint" },
-                    icon("warn"),
+                    icon("warning"),
                     " Not reported: ",
                     coverage
                         .flatMap((query) => query.missing)
-                        .slice(-NAMES_SHOWN)
+                        .slice(-MAX_NAMES)
                         .map((gap) => (gap.first === gap.last ? `${gap.first}` : `${gap.first}–${gap.last}`))
                         .join(", "),
                 ),
         );
     }
-}
-
-const SOURCES = { controller: "the controller", disk: "its last good answer on disk", job: "its own code" };
-
-const GRAVITY = ["bad", "warn", "pause", "info", "ok"];
-
-/** What somebody should know of the stream, the gravest first. */
-export function conditionList(conditions) {
-    const found = conditions.map((one) => ({ detail: one.detail, ...condition(one.type) }));
-    return el(
-        "ul",
-        { class: "conditions", "aria-label": "Conditions" },
-        found
-            .toSorted((one, other) => GRAVITY.indexOf(one.kind) - GRAVITY.indexOf(other.kind))
-            .map(({ kind, name, detail }) =>
-                el(
-                    "li",
-                    { class: `condition condition-${kind}` },
-                    icon(kind),
-                    el("span", {}, el("strong", { text: `${name}: ` }), detail),
-                ),
-            ),
-    );
 }

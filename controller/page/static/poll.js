@@ -1,41 +1,46 @@
-// Something that is done again and again: not while the tab is hidden, and at once when it is seen again.
+// Work that repeats: paused while the tab is hidden, and done at once when it is shown again.
 
-/** Calls `turn(signal)` every `everyMs`; the next one waits for the one before. */
+/** Calls `work(signal)` every `everyMs`, one call after the other. */
 export class Poll {
-    #turn;
+    #work;
     #everyMs;
-    #timer = null;
+    #timer = 0;
+    /** @type {{abort: AbortController, done: Promise<unknown>} | null} */
     #running = null;
     #again = false;
     #ended = false;
-    #seen = () => document.hidden || this.now();
+    #onVisible = () => document.hidden || this.now();
 
-    constructor(turn, everyMs) {
-        this.#turn = turn;
+    /**
+     * @param {(signal: AbortSignal) => Promise<void>} work
+     * @param {number} everyMs
+     */
+    constructor(work, everyMs) {
+        this.#work = work;
         this.#everyMs = everyMs;
-        document.addEventListener("visibilitychange", this.#seen);
+        document.addEventListener("visibilitychange", this.#onVisible);
         this.now();
     }
 
-    /** Take a turn now; resolves when it is over. */
+    /**
+     * Work now; resolves when that is done.
+     * @returns {Promise<void>}
+     */
     async now() {
         if (this.#ended) return;
         if (this.#running) {
-            // What asks now has changed something: the turn under way may have looked before.
+            // The caller has changed something that the work under way may have read before.
             this.#again = true;
             await this.#running.done;
             return;
         }
         clearTimeout(this.#timer);
-        const aborted = new AbortController();
-        const running = {
-            aborted,
-            done: Promise.resolve()
-                .then(() => this.#turn(aborted.signal))
-                .catch(() => {}),
-        };
-        this.#running = running;
-        await running.done;
+        const abort = new AbortController();
+        const done = Promise.resolve()
+            .then(() => this.#work(abort.signal))
+            .catch(() => {});
+        this.#running = { abort, done };
+        await done;
         this.#running = null;
         if (this.#ended) return;
         if (this.#again) {
@@ -46,11 +51,11 @@ export class Poll {
         this.#timer = setTimeout(() => document.hidden || this.now(), this.#everyMs);
     }
 
-    /** Take no more turns. */
+    /** Stop, and abort the work under way. */
     end() {
         this.#ended = true;
         clearTimeout(this.#timer);
-        this.#running?.aborted.abort();
-        document.removeEventListener("visibilitychange", this.#seen);
+        this.#running?.abort.abort();
+        document.removeEventListener("visibilitychange", this.#onVisible);
     }
 }

@@ -1,42 +1,61 @@
-// Addresses: what is after the # says which view is shown, and never reaches the controller.
+// Addresses: the part after the # names the view and never reaches the controller.
 
-/** Return the view that the address names: {view, job, stream, options}. */
+/** @typedef {Record<string, string>} Options */
+/** @typedef {{view: "fleet", options: Options}} FleetPlace */
+/** @typedef {{view: "stream", job: string, stream: string, options: Options}} StreamPlace */
+
+/** Return the view that the page's address names. */
 export function here() {
-    const [path, options = ""] = location.hash.replace(/^#\/?/, "").split("?");
-    const parts = path.split("/").filter(Boolean);
-    const told = Object.fromEntries(new URLSearchParams(options));
-    if (parts[0] === "streams" && parts.length === 3) {
-        try {
-            return {
-                view: "stream",
-                job: decodeURIComponent(parts[1]),
-                stream: decodeURIComponent(parts[2]),
-                options: told,
-            };
-        } catch {
-            // Not something that this page wrote.
-        }
-    }
-    return { view: "fleet", options: told };
+    return parsePlace(location.hash);
 }
 
-/** The address of the fleet. */
+/**
+ * Return the view that the part of an address after the # names; the fleet when it names none.
+ * @param {string} hash
+ * @returns {FleetPlace | StreamPlace}
+ */
+export function parsePlace(hash) {
+    const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
+    const [view, job, stream, ...more] = path.split("/").filter(Boolean);
+    const options = Object.fromEntries(new URLSearchParams(query));
+    if (view === "streams" && stream && !more.length) {
+        try {
+            return { view: "stream", job: decodeURIComponent(job), stream: decodeURIComponent(stream), options };
+        } catch {
+            // The page does not write such addresses.
+        }
+    }
+    return { view: "fleet", options };
+}
+
+/**
+ * Return the address of the fleet.
+ * @param {Options} [options]
+ */
 export function fleetHash(options = {}) {
     return `#/${tail(options)}`;
 }
 
-/** The address of a stream. */
+/**
+ * Return the address of a stream.
+ * @param {string} job
+ * @param {string} stream
+ * @param {Options} [options]
+ */
 export function streamHash(job, stream, options = {}) {
     return `#/streams/${encodeURIComponent(job)}/${encodeURIComponent(stream)}${tail(options)}`;
 }
 
-/** Change the options of this address, without a step in the history. */
-export function setOptions(hash) {
+/**
+ * Replace the page's address without a new entry in the history.
+ * @param {string} hash
+ */
+export function replaceHash(hash) {
     history.replaceState(null, "", hash);
 }
 
+/** @param {Options} options */
 function tail(options) {
-    const told = new URLSearchParams(Object.entries(options).filter(([, value]) => value !== null && value !== ""));
-    const text = told.toString();
+    const text = new URLSearchParams(Object.entries(options).filter(([, value]) => value !== "")).toString();
     return text ? `?${text}` : "";
 }

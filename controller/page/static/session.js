@@ -1,9 +1,10 @@
-// The token, where the controller asks for one: for this tab, until it is closed, and never in an address.
+// The token, where the controller asks for one. It stays in this tab until the tab is closed, and out of all addresses.
 
 const KEY = "tidemark-token";
+/** @type {string | null} */
 let kept = null;
 
-/** The token; null for none. */
+/** Return the token; null for none. */
 export function token() {
     if (kept !== null) return kept;
     try {
@@ -13,13 +14,16 @@ export function token() {
     }
 }
 
-/** Keep a token; null forgets it. */
+/**
+ * Keep a token; null forgets it.
+ * @param {string | null} given
+ */
 export function keepToken(given) {
     kept = given;
     try {
         if (given === null) sessionStorage.removeItem(KEY);
         else sessionStorage.setItem(KEY, given);
     } catch {
-        // Storage is switched off: it is known until the page is left.
+        // Storage is switched off: the token lasts until the page is left.
     }
 }

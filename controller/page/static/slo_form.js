@@ -1,108 +1,29 @@
-// The form that sets an SLO: tried first, so that what follows is read before it is done; a conflict is shown side by side.
+// The form that sets an SLO. It shows the consequences first, and a conflict with somebody else side by side.
 
-import { Refused, getTagged, query, send } from "./api.js";
+import { get, getTagged, query, Rejected, send } from "./api.js";
 import { Dialog, reasonField } from "./dialog.js";
-import { button, el, icon, put } from "./dom.js";
-import { duration, exactDuration, moment, parseDuration, target } from "./format.js";
+import { button, el, figures, icon, put, submitButton } from "./dom.js";
+import { duration, moment, target } from "./format.js";
+import { fieldsOf, parsed, worded, written } from "./slo_fields.js";
 import { sentence } from "./words.js";
+
+/** @import { SloAnswer, SloSet } from "api" */
+/** @import { Field, Value, Values } from "./slo_fields.js" */
+/** @import { Shell } from "./stream.js" */
+/** @typedef {{value: SloAnswer | null, etag: string | null}} Read The SLO as it is; null for none */
 
 const MAX_REASON = 500;
 const NOT_FOUND = 404;
 const STALE = new Set([412, 428]);
-const DEFAULTS = {
-    target_ppm: 995_000,
-    latency_cap_ms: null,
-    on_conflict: null,
-    confidence_ppm: 950_000,
-    horizon_ms: 86_400_000,
-    objective: "occurrences",
-    good_windows_ppm: 990_000,
-    window_ms: 2_592_000_000,
-    state_cap_rows: null,
-    worst_window_ppm: null,
-};
 
-const percent = (hint) => ({
-    show: (ppm) => (ppm === null ? "" : target(ppm).replace(" %", "")),
-    parse: (text) => (/^\d{1,3}(\.\d{1,4})?$/.test(text) ? Math.round(Number(text) * 10_000) : undefined),
-    wrong: hint,
-    unit: "%",
-});
-const time = {
-    show: (ms) => (ms === null ? "" : exactDuration(ms)),
-    parse: (text) => parseDuration(text) ?? undefined,
-    wrong: "write it like 30 s, 5 min, 12 h or 30 d",
-};
-const whole = {
-    show: (number) => (number === null ? "" : String(number)),
-    parse: (text) => (/^\d+$/.test(text) ? Number(text) : undefined),
-    wrong: "write a whole number",
-};
-
-const FIELDS = [
-    {
-        name: "target_ppm",
-        label: "Target",
-        hint: "Share of the rows that are to be counted.",
-        ...percent("write a share like 99.5, between 0 and 100"),
-    },
-    {
-        name: "latency_cap_ms",
-        label: "Latency cap",
-        hint: "Greatest mean latency of a window; empty for none.",
-        blank: true,
-        ...time,
-    },
-    {
-        name: "on_conflict",
-        label: "When both cannot hold",
-        options: [
-            ["", "say so, and change nothing"],
-            ["completeness", "completeness yields"],
-            ["latency", "latency yields"],
-            ["state", "state yields"],
-        ],
-    },
-    {
-        name: "objective",
-        label: "The target is about",
-        options: [
-            ["occurrences", "all rows together"],
-            ["timeslices", "each window"],
-        ],
-        rare: true,
-    },
-    {
-        name: "good_windows_ppm",
-        label: "Windows that must reach it",
-        hint: "Counts only when the target is about each window.",
-        rare: true,
-        ...percent("write a share like 99"),
-    },
-    {
-        name: "worst_window_ppm",
-        label: "Floor of every single window",
-        hint: "Empty for none.",
-        blank: true,
-        rare: true,
-        ...percent("write a share like 90"),
-    },
-    {
-        name: "state_cap_rows",
-        label: "Most rows of state",
-        hint: "Empty for no cap.",
-        blank: true,
-        rare: true,
-        ...whole,
-    },
-    { name: "window_ms", label: "Window of the budget", rare: true, ...time },
-    { name: "horizon_ms", label: "Evidence counts back", rare: true, ...time },
-    { name: "confidence_ppm", label: "Confidence", rare: true, ...percent("write a share like 95") },
-];
-
-/** Open the form for the stream at `path`, which has an SLO or not, as far as the page knows. */
+/**
+ * Open the form.
+ * @param {string} path Path of the stream.
+ * @param {boolean} isSet Whether it has an SLO, as far as the page knows.
+ * @param {Shell} shell
+ */
 export async function openSloForm(path, isSet, shell) {
-    const dialog = new Dialog("Set the SLO", { wide: true, shell });
+    const dialog = new Dialog("Set the SLO", shell, { wide: true });
     const form = new SloForm(path, dialog, shell);
     dialog.open();
     await form.load(isSet);
@@ -112,48 +33,67 @@ class SloForm {
     #path;
     #dialog;
     #shell;
-    #etag = null;
-    #base = null;
+    /** @type {Field[]} */
+    #fields = [];
+    /** @type {Read} What the person began with. */
+    #base = { value: null, etag: null };
+    /** @type {Map<string, {field: Field, control: HTMLInputElement | HTMLSelectElement, error: Element}>} */
     #controls = new Map();
-    #reason = reasonField({ most: MAX_REASON, needed: true });
-    #follows = el("div", { class: "follows", role: "status" });
+    #reason = reasonField(MAX_REASON);
+    #consequences = el("div", { class: "consequences", role: "status" });
+    /** Whether the consequences of what is written are shown. */
+    #tried = false;
 
+    /**
+     * @param {string} path
+     * @param {Dialog} dialog
+     * @param {Shell} shell
+     */
     constructor(path, dialog, shell) {
         this.#path = path;
         this.#dialog = dialog;
         this.#shell = shell;
         dialog.form.addEventListener("submit", () => this.#submit());
-        dialog.form.addEventListener("input", (event) => event.target.closest(".slo-fields") && this.#changed());
+        dialog.form.addEventListener("input", ({ target: control }) => {
+            if (control instanceof Element && control.closest(".slo-fields")) this.#changed();
+        });
         put(dialog.body, el("p", { class: "dim", text: "Reading the SLO …" }));
-        put(
-            dialog.buttons,
-            button("Cancel", () => dialog.close()),
-        );
+        put(dialog.buttons, this.#cancel());
     }
 
+    /** @param {boolean} isSet */
     async load(isSet) {
-        // What is not there is not asked for; if somebody sets it meanwhile, the write meets a conflict.
-        const found = isSet ? await this.#dialog.attempt(() => this.#read()) : { value: null, etag: null };
-        if (found === undefined) return;
-        this.#build(found);
+        const found = await this.#dialog.attempt(async () => {
+            this.#fields = fieldsOf(await get("openapi.json"));
+            // Without an SLO there is nothing to read; if somebody sets one meanwhile, the write meets a conflict.
+            return isSet ? this.#read() : this.#base;
+        });
+        if (found) this.#build(found);
     }
 
+    /** @returns {Promise<Read>} */
     async #read() {
         try {
             return await getTagged(`${this.#path}/slo`);
         } catch (error) {
-            if (error instanceof Refused && error.status === NOT_FOUND && /slo-not-set$/.test(error.problem.type ?? ""))
+            if (
+                error instanceof Rejected &&
+                error.status === NOT_FOUND &&
+                error.problem.type?.endsWith("slo-not-set")
+            ) {
                 return { value: null, etag: null };
+            }
             throw error;
         }
     }
 
-    #build({ value, etag }) {
-        this.#etag = etag;
-        this.#base = value;
-        const shown = value ?? DEFAULTS;
-        const usual = FIELDS.filter((field) => !field.rare);
-        const rare = FIELDS.filter((field) => field.rare);
+    /** @param {Read} found */
+    #build(found) {
+        this.#base = found;
+        const { value } = found;
+        const shown = value ? valuesOf(value) : Object.fromEntries(this.#fields.map((one) => [one.name, one.default]));
+        const usual = this.#fields.filter((field) => !field.rare);
+        const rare = this.#fields.filter((field) => field.rare);
         put(
             this.#dialog.body,
             el(
@@ -161,71 +101,77 @@ class SloForm {
                 { class: "hint" },
                 value
                     ? `Generation ${value.generation}, set ${moment(value.updated_us)}.`
-                    : "None is set yet: until there is one, nothing is recommended.",
+                    : "None is set yet. Without one, nothing is recommended.",
             ),
             el(
                 "div",
                 { class: "slo-fields" },
-                usual.map((field) => this.#field(field, shown)),
+                usual.map((field) => this.#field(field, shown[field.name])),
             ),
             el(
                 "details",
-                { class: "slo-more", open: rare.some((field) => value && shown[field.name] !== DEFAULTS[field.name]) },
+                { class: "slo-more", open: rare.some((field) => shown[field.name] !== field.default) },
                 el("summary", { text: "Objective, caps, window, confidence" }),
                 el(
                     "div",
                     { class: "slo-fields" },
-                    rare.map((field) => this.#field(field, shown)),
+                    rare.map((field) => this.#field(field, shown[field.name])),
                 ),
             ),
             this.#reason.node,
-            this.#follows,
+            this.#consequences,
         );
         this.#changed();
-        this.#controls.get("target_ppm").control.focus();
+        this.#controls.get("target_ppm")?.control.focus();
     }
 
-    #field(field, shown) {
+    /**
+     * @param {Field} field
+     * @param {Value} value
+     */
+    #field(field, value) {
         const id = `slo-${field.name}`;
-        const told = el("span", { class: "error", id: `${id}-told` });
+        const error = el("span", { class: "error", id: `${id}-error` });
+        const text = written(field, value);
         const control = field.options
             ? el(
                   "select",
                   { id },
-                  field.options.map(([value, text]) =>
-                      el("option", { value, text, selected: (shown[field.name] ?? "") === value }),
+                  field.options.map(([name, words]) =>
+                      el("option", { value: name, text: words, selected: name === text }),
                   ),
               )
             : el("input", {
                   id,
                   type: "text",
-                  value: field.show(shown[field.name]),
+                  value: text,
+                  placeholder: field.example,
                   autocomplete: "off",
                   spellcheck: "false",
-                  "aria-describedby": `${id}-told`,
+                  "aria-describedby": `${id}-error`,
               });
-        this.#controls.set(field.name, { field, control, told });
+        this.#controls.set(field.name, { field, control, error });
         return el(
             "div",
             { class: "field" },
             el("label", { for: id, text: field.unit ? `${field.label} (${field.unit})` : field.label }),
             control,
             field.hint && el("span", { class: "hint", text: field.hint }),
-            told,
+            error,
         );
     }
 
+    /** Return what is written; null after showing what cannot be read. */
     #values() {
+        /** @type {Values} */
         const values = {};
         let wrong = null;
-        for (const { field, control, told } of this.#controls.values()) {
-            const text = control.value.trim();
-            const value = field.options ? text || null : text === "" && field.blank ? null : field.parse(text);
-            const fits = value !== undefined;
-            control.setAttribute("aria-invalid", String(!fits));
-            told.textContent = fits ? "" : field.wrong;
-            if (!fits) wrong ??= control;
-            values[field.name] = value;
+        for (const { field, control, error } of this.#controls.values()) {
+            const value = parsed(field, control.value.trim());
+            control.setAttribute("aria-invalid", String(value === undefined));
+            error.textContent = value === undefined ? (field.error ?? "") : "";
+            if (value === undefined) wrong ??= control;
+            else values[field.name] = value;
         }
         if (!wrong) return values;
         wrong.closest("details")?.setAttribute("open", "");
@@ -234,115 +180,107 @@ class SloForm {
     }
 
     #changed() {
-        put(this.#follows);
-        put(
-            this.#dialog.buttons,
-            button("Cancel", () => this.#dialog.close()),
-            el("button", { type: "submit", class: "button primary", text: "See what follows" }),
-        );
-        this.#tried = null;
+        this.#tried = false;
+        put(this.#consequences);
+        put(this.#dialog.buttons, this.#cancel(), submitButton("Show the consequences"));
     }
 
-    #tried = null;
+    #cancel() {
+        return button("Cancel", () => this.#dialog.close());
+    }
 
     async #submit() {
         const values = this.#values();
         if (values === null) return;
-        if (this.#tried === null) await this.#try(values);
-        else await this.#set(values);
+        if (this.#tried) await this.#set(values);
+        else await this.#try(values);
     }
 
-    #put(values, options) {
-        const { target_ppm: wanted, ...others } = values;
-        return send(
-            "PUT",
-            query(`${this.#path}/slo`, options),
-            { target: wanted, ...others },
-            this.#etag === null ? {} : { "If-Match": this.#etag },
-        );
+    /**
+     * Send the SLO; a conflict is shown, and anything else that fails too.
+     * @param {Values} values
+     * @param {Record<string, string>} options
+     */
+    #send(values, options) {
+        const { etag } = this.#base;
+        /** @type {() => Promise<SloSet>} */
+        const write = () =>
+            send("PUT", query(`${this.#path}/slo`, options), values, etag === null ? {} : { "If-Match": etag });
+        return this.#dialog.attempt(write, (error) => this.#showConflict(error, values));
     }
 
+    /** @param {Values} values */
     async #try(values) {
-        const answer = await this.#dialog.attempt(() => this.#put(values, { dryRun: "All" }), {
-            refused: (error) => this.#conflict(error, values),
-        });
+        const answer = await this.#send(values, { dryRun: "All" });
         if (answer === undefined) return;
-        this.#tried = answer;
-        put(this.#follows, followsOf(answer));
+        this.#tried = true;
+        put(this.#consequences, consequencesOf(answer));
+        const set = submitButton("Set the SLO");
         put(
             this.#dialog.buttons,
             button("Back", () => this.#changed()),
-            el("button", { type: "submit", class: "button primary", text: "Set the SLO" }),
+            set,
         );
-        this.#dialog.buttons.querySelector(".primary").focus();
+        set.focus();
     }
 
+    /** @param {Values} values */
     async #set(values) {
         const reason = this.#reason.read();
         if (reason === null) return;
-        const answer = await this.#dialog.attempt(() => this.#put(values, { reason }), {
-            refused: (error) => this.#conflict(error, values),
-        });
+        const answer = await this.#send(values, { reason });
         if (answer === undefined) return;
         this.#dialog.close();
         this.#shell.done(`The SLO is set: ${target(answer.target_ppm)}, generation ${answer.generation}.`);
         this.#shell.refresh();
     }
 
-    async #conflict(error, mine) {
+    /**
+     * Show what somebody else has set meanwhile; return whether that is the matter.
+     * @param {Rejected} error
+     * @param {Values} mine
+     */
+    async #showConflict(error, mine) {
         if (!STALE.has(error.status)) return false;
-        const theirs = await this.#read();
-        if (theirs.value === null) return false;
+        const found = await this.#read();
+        if (found.value === null) return false;
+        const theirs = valuesOf(found.value);
+        const before = this.#base.value && valuesOf(this.#base.value);
+        const differ = this.#fields.filter(({ name }) => theirs[name] !== mine[name]);
         this.#changed();
-        const differ = FIELDS.filter((field) => theirs.value[field.name] !== mine[field.name]);
         put(
-            this.#follows,
+            this.#consequences,
             el(
                 "div",
                 { class: "problem" },
-                icon("warn"),
+                icon("warning"),
                 el(
                     "div",
                     {},
                     el("strong", { text: "Somebody else has set the SLO meanwhile" }),
                     el("p", {
-                        text: `It is generation ${theirs.value.generation} now, set ${moment(theirs.value.updated_us)}. Nothing of yours was stored.`,
+                        text: `It is generation ${found.value.generation} now, set ${moment(found.value.updated_us)}. Your values were not stored.`,
                     }),
                     differ.length
-                        ? el(
-                              "table",
-                              { class: "figures conflict" },
-                              el(
-                                  "thead",
-                                  {},
-                                  el(
-                                      "tr",
-                                      {},
-                                      ["", "before", "theirs", "yours"].map((text) => el("th", { scope: "col", text })),
-                                  ),
-                              ),
-                              el(
-                                  "tbody",
-                                  {},
-                                  differ.map((field) =>
-                                      el(
-                                          "tr",
-                                          {},
-                                          el("th", { scope: "row", text: field.label }),
-                                          [this.#base, theirs.value, mine].map((values) =>
-                                              el("td", { text: values ? worded(field, values[field.name]) : "–" }),
-                                          ),
+                        ? figures(
+                              ["", "before", "theirs", "yours"].map((text) => ({ text })),
+                              differ.map((field) => ({
+                                  cells: [
+                                      field.label,
+                                      ...[before, theirs, mine].map((values) =>
+                                          values ? worded(field, values[field.name]) : "–",
                                       ),
-                                  ),
-                              ),
+                                  ],
+                              })),
+                              { class: "conflict" },
                           )
-                        : el("p", { text: "It is the same as yours: there is nothing left to do." }),
+                        : el("p", { text: "Theirs is the same as yours: there is nothing left to do." }),
                     el(
                         "p",
                         { class: "row" },
                         differ.length > 0 &&
-                            button("Keep mine, on top of theirs", () => this.#keep(theirs), { class: "button small" }),
-                        button("Take theirs", () => this.#build(theirs), { class: "button small" }),
+                            button("Keep mine, on top of theirs", () => this.#keep(found), { class: "button small" }),
+                        button("Take theirs", () => this.#build(found), { class: "button small" }),
                     ),
                 ),
             ),
@@ -350,28 +288,25 @@ class SloForm {
         return true;
     }
 
+    /** @param {Read} theirs */
     #keep(theirs) {
-        this.#etag = theirs.etag;
-        this.#base = theirs.value;
+        this.#base = theirs;
         this.#changed();
         this.#submit();
     }
 }
 
-function worded(field, value) {
-    if (field.options) return field.options.find(([name]) => name === (value ?? ""))?.[1] ?? String(value);
-    const text = field.show(value);
-    return text === "" ? "none" : field.unit ? `${text} ${field.unit}` : text;
+/**
+ * Return the fields of an SLO by name.
+ * @param {SloAnswer} slo
+ * @returns {Values}
+ */
+function valuesOf(slo) {
+    return /** @type {any} */ (slo);
 }
 
-function toldNow(published) {
-    if (published.envelope !== null) return "The job is steered live, inside the envelope that follows from it.";
-    if (published.bound_ms === null) return "The job keeps its own bound for now.";
-    return `The job is told ${duration(published.bound_ms)} for now; what differs from that is rolled out as the policy allows.`;
-}
-
-function followsOf({ recommended, transition, published }) {
-    const chain = recommended?.steps.at(-1);
+/** @param {SloSet} answer */
+function consequencesOf({ recommended, transition, published }) {
     return el(
         "div",
         { class: "problem problem-info" },
@@ -379,17 +314,24 @@ function followsOf({ recommended, transition, published }) {
         el(
             "div",
             {},
-            el("strong", { text: "What follows" }),
-            el("p", {
-                text:
-                    recommended === null
-                        ? "Nothing is recommended until there are reports."
-                        : recommended.bound_ms === null
-                          ? `No bound is recommended: ${chain?.reason ?? "there is not enough evidence"}.`
-                          : `The recommended bound is ${duration(recommended.bound_ms)}.`,
-            }),
+            el("strong", { text: "Consequences" }),
+            el("p", { text: recommendedText(recommended) }),
             transition && el("p", { text: sentence(transition.text) }),
-            el("p", { class: "hint", text: toldNow(published) }),
+            el("p", { class: "hint", text: publishedText(published) }),
         ),
     );
+}
+
+/** @param {SloSet["recommended"]} recommended */
+function recommendedText(recommended) {
+    if (recommended === null) return "Nothing is recommended until there are reports.";
+    if (recommended.bound_ms !== null) return `The recommended bound is ${duration(recommended.bound_ms)}.`;
+    return `No bound is recommended: ${recommended.steps.at(-1)?.reason ?? "there is not enough evidence"}.`;
+}
+
+/** @param {SloSet["published"]} published */
+function publishedText({ envelope, bound_ms: boundMs }) {
+    if (envelope !== null) return "The job is steered live, inside the envelope of this SLO.";
+    if (boundMs === null) return "The job keeps its own bound for now.";
+    return `The published bound stays at ${duration(boundMs)} for now; a different one is rolled out as the policy allows.`;
 }

@@ -1,26 +1,26 @@
-// One stream: what it is told and why, what each bound would do, and what came.
+// The view of one stream: its state and the reasons for it, what each bound would do, and its history.
 
-import { Away, Refused, get, nowUs, query, streamPath } from "./api.js";
 import { pauseButton } from "./actions.js";
+import { Away, get, nowUs, query, Rejected, streamPath } from "./api.js";
 import { BoundChart } from "./bound_chart.js";
 import { CurveChart } from "./curve_chart.js";
-import { badge, button, el, icon, put, say } from "./dom.js";
-import { about, ago, budget, bytes, coarse, count, duration, fullMoment, latency, moment, shares, target } from "./format.js";
+import { button, el, icon, put, say } from "./dom.js";
+import { EventsPanel } from "./events_panel.js";
+import { coarse, moment } from "./format.js";
 import { Heatmap } from "./heatmap.js";
 import { LateChart } from "./late_chart.js";
-import {
-    EventsPanel,
-    EvidencePanel,
-    LivePanel,
-    PredictionsPanel,
-    ReasonsPanel,
-    RolloutPanel,
-    conditionList,
-} from "./panels.js";
-import { fleetHash, setOptions, streamHash } from "./router.js";
+import { EvidencePanel, LivePanel, PredictionsPanel, ReasonsPanel } from "./panels.js";
+import { RolloutPanel } from "./rollout_panel.js";
+import { replaceHash, streamHash } from "./router.js";
 import { openSloForm } from "./slo_form.js";
-import { budgetKind, latencyUnknown, plural } from "./words.js";
+import { conditionList, streamName, tilesOf } from "./stream_head.js";
 
+/** @import { History, StreamStatus } from "api" */
+/** @import { StreamPlace } from "./router.js" */
+/** @typedef {{refresh: () => void, askForToken: () => void}} PageShell What the page offers a view */
+/** @typedef {PageShell & {done: (text: string) => void}} Shell What a stream's view offers its parts */
+
+/** @type {Record<string, [string, number]>} Name on the button, and milliseconds. */
 const SPANS = {
     "1h": ["1 h", 3_600_000],
     "6h": ["6 h", 21_600_000],
@@ -32,12 +32,15 @@ const DEFAULT_SPAN = "6h";
 const POINTS = 240;
 const HEAT_SLOTS = 168;
 const HEAT_ROWS = 64;
-const PREDICTIONS = 8;
-const ROLLOUTS = 6;
-const EVENTS = 12;
-/** Charts are asked for anew this often even when nothing was reported: the span moves on. */
+const MAX_PREDICTIONS = 8;
+const MAX_ROLLOUTS = 6;
+const MAX_EVENTS = 12;
+const MAX_PARTITIONS = 1_000;
+/** The charts are fetched again this often even when nothing was reported, because their span moves on. */
 const CHARTS_EVERY_MS = 30_000;
-const TOLD_FOR_MS = 8_000;
+const DONE_SHOWN_MS = 8_000;
+const UNAUTHENTICATED = 401;
+const SERVER_ERROR = 500;
 
 /** The view of a stream. */
 export class Stream {
@@ -45,26 +48,35 @@ export class Stream {
     #root;
     #place;
     #path;
+    /** @type {Shell} */
     #shell;
     #span;
+    /** @type {number | null} End of the charts' span; null for now. */
     #untilUs;
+    /** @type {StreamStatus | null} */
     #status = null;
-    #chartsOf = null;
+    #chartsKey = "";
     #chartsAt = -Infinity;
     #head = el("header", { class: "stream-head" });
     #tiles = el("dl", { class: "tiles" });
     #conditions = el("div");
     #done = el("p", { class: "done", role: "status" });
     #spanNote = el("p", { class: "span-note" });
-    #spans;
+    #spans = Object.entries(SPANS).map(([name, [text]]) =>
+        el("button", { type: "button", data: { span: name }, text, on: { click: () => this.#showSpan(name) } }),
+    );
     #parts;
-    #failures = new Map();
 
+    /**
+     * @param {Element} root
+     * @param {StreamPlace} place
+     * @param {PageShell} shell
+     */
     constructor(root, place, shell) {
         this.#root = root;
         this.#place = place;
         this.#path = streamPath(place.job, place.stream);
-        this.#shell = { ...shell, done: (text) => this.#tellDone(text) };
+        this.#shell = { ...shell, done: (text) => this.#showDone(text) };
         this.title = `${place.job} / ${place.stream} · Tidemark`;
         this.#span = place.options.span in SPANS ? place.options.span : DEFAULT_SPAN;
         const until = Number(place.options.until);
@@ -81,115 +93,116 @@ export class Stream {
             evidence: new EvidencePanel(),
             events: new EventsPanel(this.#path),
         };
-        this.#spans = el(
-            "div",
-            { class: "segments", role: "group", "aria-label": "Time span of the charts" },
-            Object.entries(SPANS).map(([name, [text]]) =>
-                el("button", { type: "button", data: { span: name }, text, on: { click: () => this.#toSpan(name) } }),
-            ),
-        );
     }
 
-    /** Ask the controller and show what it says. */
-    async turn(signal) {
+    /**
+     * Fetch what has changed and show it.
+     * @param {AbortSignal} signal
+     */
+    async refresh(signal) {
+        /** @type {StreamStatus} */
         const status = await get(this.#path, signal);
         if (!this.hasData) this.#build();
         this.#showStatus(status);
-        const parts = [
-            this.#part("rollouts", () => get(query(`${this.#path}/rollouts`, { limit: ROLLOUTS }), signal)),
-            this.#part("events", () => get(query(`${this.#path}/events`, { limit: EVENTS }), signal)),
+        const { rollouts, events } = this.#parts;
+        /** @type {(name: string, limit: number) => Promise<any>} */
+        const page = (name, limit) => get(query(`${this.#path}/${name}`, { limit }), signal);
+        const fetched = [
+            this.#part([rollouts], async () => rollouts.show(await page("rollouts", MAX_ROLLOUTS))),
+            this.#part([events], async () => events.show(await page("events", MAX_EVENTS))),
         ];
-        const of = this.#chartKey(status);
-        if (of !== this.#chartsOf || performance.now() - this.#chartsAt > CHARTS_EVERY_MS) {
-            parts.push(...this.#charts(signal));
-            await Promise.all(parts);
-            this.#chartsOf = of;
+        const key = this.#keyOfCharts(status);
+        if (key !== this.#chartsKey || performance.now() - this.#chartsAt > CHARTS_EVERY_MS) {
+            await Promise.all([...fetched, ...this.#fetchCharts(status, signal)]);
+            this.#chartsKey = key;
             this.#chartsAt = performance.now();
-        } else await Promise.all(parts);
+        } else await Promise.all(fetched);
     }
 
     end() {
-        for (const part of Object.values(this.#parts)) part.end?.();
+        const { curve, bound, late, heatmap } = this.#parts;
+        for (const part of [curve, bound, late, heatmap]) part.end();
     }
 
     onKey() {
         return false;
     }
 
-    #charts(signal) {
-        const [fromUs, toUs] = this.#spanUs();
-        const span = { from_us: fromUs, to_us: toUs };
+    /**
+     * @param {StreamStatus} status
+     * @param {AbortSignal} signal
+     */
+    #fetchCharts(status, signal) {
+        const { curve, bound, late, heatmap, predictions } = this.#parts;
+        const span = this.#spanUs();
+        /** @type {(name: string, parameters?: Record<string, number>) => Promise<any>} */
+        const answer = (name, parameters = {}) => get(query(`${this.#path}/${name}`, parameters), signal);
         return [
-            this.#part("curve", () => get(`${this.#path}/curve`, signal)),
-            this.#part("predictions", () => get(query(`${this.#path}/predictions`, { limit: PREDICTIONS }), signal)),
-            this.#part(
-                ["bound", "late"],
-                () => get(query(`${this.#path}/history`, { ...span, points: POINTS }), signal),
-                (history) => this.#noteSpan(history),
+            this.#part([curve], async () => curve.show(await answer("curve"))),
+            this.#part([predictions], async () =>
+                predictions.show(await answer("predictions", { limit: MAX_PREDICTIONS })),
             ),
-            this.#part("heatmap", () =>
-                Promise.all([
-                    get(query(`${this.#path}/heatmap`, { ...span, slots: HEAT_SLOTS, limit: HEAT_ROWS }), signal),
-                    allPartitions(this.#path, signal),
-                ]),
-            ),
+            this.#part([bound, late], async () => {
+                /** @type {History} */
+                const history = await answer("history", { ...span, points: POINTS });
+                bound.show(history);
+                late.show(history);
+                this.#noteSpan(history, status.evidence.to_us);
+            }),
+            this.#part([heatmap], async () => {
+                const [map, partitions] = await Promise.all([
+                    answer("heatmap", { ...span, slots: HEAT_SLOTS, limit: HEAT_ROWS }),
+                    answer("partitions", { limit: MAX_PARTITIONS }),
+                ]);
+                heatmap.show(map, partitions);
+            }),
         ];
     }
 
-    // One part that cannot be had leaves the others alone; a controller that is away concerns them all.
-    async #part(names, ask, also = () => {}) {
-        const parts = [names].flat();
-        let told;
+    /**
+     * Fetch and show parts of the view. One that is rejected leaves the others alone; an outage concerns them all.
+     * @param {{node: Element}[]} parts
+     * @param {() => Promise<void>} fetchAndShow
+     */
+    async #part(parts, fetchAndShow) {
         try {
-            told = await ask();
+            await fetchAndShow();
+            for (const { node } of parts) showFailure(node, null);
         } catch (error) {
-            if (error instanceof Away || !(error instanceof Refused) || error.status >= 500 || error.status === 401)
-                throw error;
-            for (const name of parts) this.#fail(name, error);
-            return;
+            const outage =
+                error instanceof Away ||
+                !(error instanceof Rejected) ||
+                error.status >= SERVER_ERROR ||
+                error.status === UNAUTHENTICATED;
+            if (outage) throw error;
+            for (const { node } of parts) showFailure(node, error.message);
         }
-        for (const name of parts) {
-            this.#failures.get(name)?.remove();
-            this.#failures.delete(name);
-            this.#parts[name].show(...[told].flat());
-        }
-        also(told);
     }
 
-    #fail(name, error) {
-        this.#failures.get(name)?.remove();
-        const told = el(
-            "p",
-            { class: "error part-error", role: "alert" },
-            icon("bad"),
-            ` This could not be read: ${error.message}.`,
-        );
-        this.#failures.set(name, told);
-        this.#parts[name].node.querySelector(".card-head").after(told);
-    }
-
-    #chartKey(status) {
+    /** @param {StreamStatus} status */
+    #keyOfCharts({ evidence, recommended, published, slo }) {
         return JSON.stringify([
-            status.evidence.to_us,
-            status.evidence.batches,
-            status.recommended?.decided_us,
-            status.published.generation,
-            status.slo?.generation,
+            evidence.to_us,
+            evidence.batches,
+            recommended?.decided_us,
+            published.generation,
+            slo?.generation,
             this.#span,
             this.#untilUs,
         ]);
     }
 
     #spanUs() {
-        // Whole slots of the span, so that the same question is asked again, and answered from what is known.
-        const step = (SPANS[this.#span][1] * 1_000) / POINTS;
-        const toUs = this.#untilUs ?? Math.ceil(nowUs() / step) * step;
-        return [toUs - SPANS[this.#span][1] * 1_000, toUs];
+        const spanUs = SPANS[this.#span][1] * 1_000;
+        // Whole slots, so that the same request comes again and its answer is found in the cache.
+        const slotUs = spanUs / POINTS;
+        const toUs = this.#untilUs ?? Math.ceil(nowUs() / slotUs) * slotUs;
+        return { from_us: toUs - spanUs, to_us: toUs };
     }
 
     #build() {
         this.hasData = true;
-        const parts = this.#parts;
+        const { curve, bound, late, heatmap, rollouts, live, reasons, predictions, evidence, events } = this.#parts;
         put(
             this.#root,
             this.#head,
@@ -202,75 +215,51 @@ export class Stream {
                 el(
                     "div",
                     { class: "column" },
-                    parts.curve.node,
+                    curve.node,
                     el(
                         "div",
                         { class: "span-row" },
                         el("span", { class: "dim", text: "Charts below over" }),
-                        this.#spans,
+                        el(
+                            "div",
+                            { class: "segments", role: "group", "aria-label": "Time span of the charts" },
+                            this.#spans,
+                        ),
                         this.#spanNote,
                     ),
-                    parts.bound.node,
-                    parts.late.node,
-                    parts.heatmap.node,
+                    bound.node,
+                    late.node,
+                    heatmap.node,
                 ),
                 el(
                     "div",
                     { class: "column" },
-                    parts.rollouts.node,
-                    parts.live.node,
-                    parts.reasons.node,
-                    parts.predictions.node,
-                    parts.evidence.node,
+                    [rollouts, live, reasons, predictions, evidence].map((part) => part.node),
                 ),
-                parts.events.node,
+                events.node,
             ),
         );
-        this.#tellSpan();
+        this.#markSpan();
     }
 
+    /** @param {StreamStatus} status */
     #showStatus(status) {
         if (this.#status === status) return;
         this.#status = status;
         this.#showHead(status);
         put(this.#tiles, tilesOf(status));
-        put(this.#conditions, status.conditions.length ? conditionList(status.conditions) : null);
-        for (const name of ["reasons", "live", "evidence"]) this.#parts[name].show(status);
+        put(this.#conditions, status.conditions.length > 0 && conditionList(status.conditions));
+        for (const part of [this.#parts.reasons, this.#parts.live, this.#parts.evidence]) part.show(status);
     }
 
+    /** @param {StreamStatus} status */
     #showHead(status) {
-        // A button that has the focus must not vanish under the fingers.
-        const label = document.activeElement?.closest(".stream-head") ? document.activeElement.textContent : null;
+        // A button that is replaced hands its focus on.
+        const focused = document.activeElement?.closest(".stream-head") ? document.activeElement.textContent : null;
         const paused = status.conditions.some((one) => one.type === "Paused");
         put(
             this.#head,
-            el(
-                "div",
-                { class: "stream-name" },
-                el(
-                    "p",
-                    { class: "crumbs" },
-                    el("a", { href: fleetHash(), text: "Fleet" }),
-                    el("span", { text: " / " }),
-                    el("span", { text: status.job }),
-                ),
-                el("h1", { text: status.stream }),
-                el(
-                    "p",
-                    { class: "row stream-facts" },
-                    el("span", { class: "badge badge-idle", title: MODES[status.mode], text: `mode ${status.mode}` }),
-                    status.pin && badge("pause", `pinned: ${status.pin.to}`, status.pin.reason),
-                    paused && badge("pause", "paused"),
-                    el("span", {
-                        class: "dim",
-                        title: fullMoment(status.evidence.to_us),
-                        text:
-                            status.evidence.to_us === null
-                                ? "no batch reported yet"
-                                : `newest batch ${ago(status.evidence.to_us, nowUs())}`,
-                    }),
-                ),
-            ),
+            streamName(status, paused),
             el(
                 "div",
                 { class: "row actions" },
@@ -282,149 +271,75 @@ export class Stream {
                 ),
             ),
         );
-        if (label !== null)
-            [...this.#head.querySelectorAll("button, a")].find((one) => one.textContent === label)?.focus();
+        if (focused === null) return;
+        for (const one of this.#head.querySelectorAll(/** @type {"button"} */ ("button, a"))) {
+            if (one.textContent === focused) one.focus();
+        }
     }
 
-    #tellDone(text) {
+    /** @param {string} text */
+    #showDone(text) {
         say(this.#done, text);
-        setTimeout(() => this.#done.textContent === text && say(this.#done, ""), TOLD_FOR_MS);
+        setTimeout(() => this.#done.textContent === text && say(this.#done, ""), DONE_SHOWN_MS);
     }
 
-    #toSpan(name) {
+    /** @param {string} name */
+    #showSpan(name) {
         this.#span = name;
-        this.#tellSpan();
+        this.#markSpan();
         this.#shell.refresh();
     }
 
-    #tellSpan() {
-        for (const one of this.#spans.children)
-            one.setAttribute("aria-pressed", String(one.dataset.span === this.#span));
+    /** @param {number | null} us */
+    #showUntil(us) {
+        this.#untilUs = us;
+        this.#markSpan();
+        this.#shell.refresh();
+    }
+
+    #markSpan() {
+        for (const one of this.#spans) one.setAttribute("aria-pressed", String(one.dataset.span === this.#span));
         const { job, stream } = this.#place;
-        setOptions(
+        replaceHash(
             streamHash(job, stream, {
                 span: this.#span === DEFAULT_SPAN ? "" : this.#span,
-                until: this.#untilUs ?? "",
+                until: String(this.#untilUs ?? ""),
             }),
         );
     }
 
-    #noteSpan(history) {
-        const newest = this.#status.evidence.to_us;
-        const empty = history.slots.every((slot) => slot.rows === null);
-        const slots = `a slot is ${coarse(history.slot_us / 1_000)}`;
+    /**
+     * @param {History} history
+     * @param {number | null} newestUs
+     */
+    #noteSpan(history, newestUs) {
+        const slots = `one slot is ${coarse(history.slot_us / 1_000)}`;
         if (this.#untilUs !== null) {
             put(
                 this.#spanNote,
                 `until ${moment(this.#untilUs)}, ${slots}. `,
-                button("Up to now", () => this.#until(null), { class: "button small" }),
+                button("Up to now", () => this.#showUntil(null), { class: "button small" }),
             );
-        } else if (empty && newest !== null) {
+        } else if (newestUs !== null && history.slots.every((slot) => slot.rows === null)) {
             put(
                 this.#spanNote,
-                `nothing was reported in this span; the newest batch is from ${moment(newest)}. `,
-                button("Show that time", () => this.#until(newest + 60_000_000), { class: "button small" }),
+                `nothing was reported in this span; the newest batch is from ${moment(newestUs)}. `,
+                button("Show that time", () => this.#showUntil(newestUs + 60_000_000), { class: "button small" }),
             );
         } else put(this.#spanNote, slots);
     }
-
-    #until(us) {
-        this.#untilUs = us;
-        this.#tellSpan();
-        this.#shell.refresh();
-    }
 }
 
-const MODES = {
-    Off: "It is watched; the job keeps its own bound.",
-    OnRestart: "The job takes the bound when it next starts.",
-    Restart: "The job is started again between two batches for a new bound.",
-    Live: "The job is steered while it runs.",
-};
-const PARTITIONS_PAGE = 1_000;
-
-async function allPartitions(path, signal) {
-    const page = await get(query(`${path}/partitions`, { limit: PARTITIONS_PAGE }), signal);
-    return page;
-}
-
-function tilesOf(status) {
-    const { slo, completeness, budget: left, recommended, published, applied, transition } = status;
-    const kind = left ? budgetKind(left.remaining_ppm) : "idle";
-    return [
-        tile(
-            "Budget left",
-            [left ? budget(left.remaining_ppm) : "–", kind === "bad" && icon("bad")],
-            left
-                ? `${about(left.bad_max)} late of ${about(left.allowed)} allowed${left.provisional ? ", provisional" : ""}`
-                : slo
-                  ? "no report yet"
-                  : "no SLO is set",
-            `kind-${kind}`,
-        ),
-        tile(
-            left ? `Complete over ${duration(left.window_ms)}` : "Complete over the window",
-            left ? shares(left.min_ppm, left.max_ppm) : "–",
-            slo
-                ? `target ${target(slo.target_ppm)}${slo.objective === "timeslices" ? " of each window" : ""}`
-                : "no target",
-        ),
-        tile(
-            `Complete over ${duration(status.evidence.horizon_ms)}`,
-            shares(completeness.min_ppm, completeness.max_ppm),
-            [
-                "the horizon of the evidence",
-                completeness.provisional ? "provisional" : null,
-                completeness.missing_batches ? `${plural(completeness.missing_batches, "batch", "batches")} missing` : null,
-            ]
-                .filter(Boolean)
-                .join(", "),
-        ),
-        el(
-            "div",
-            { class: "tile tile-bounds" },
-            el("dt", { text: "Bound" }),
-            el(
-                "dd",
-                { class: "bounds" },
-                bound("recommended", recommended?.bound_ms ?? null, "what the controller wants"),
-                bound("published", published.bound_ms, "what the job is told"),
-                bound("applied", applied?.bound_ms ?? status.in_use_bound_ms, "what the job runs with"),
-                bound("effective", status.effective_bound_ms, "how far the watermark really trails"),
-            ),
-        ),
-        tile(
-            "Expected latency",
-            transition ? latency(transition) : "–",
-            transition
-                ? `${latencyUnknown(transition.latency_unknown) ?? "mean, at the recommended bound"}${slo?.latency_cap_ms ? `; cap ${duration(slo.latency_cap_ms)}` : ""}`
-                : "nothing is recommended",
-        ),
-        tile(
-            "Expected state",
-            transition ? about(transition.state_rows) : "–",
-            transition
-                ? `${transition.state_rows === null ? "not known" : "rows"}${transition.state_bytes ? `, ${bytes(transition.state_bytes)}` : ""}${slo?.state_cap_rows ? `; cap ${about(slo.state_cap_rows)}` : ""}`
-                : "nothing is recommended",
-        ),
-    ];
-}
-
-function tile(name, value, more, kind = null) {
-    return el(
-        "div",
-        { class: "tile" },
-        el("dt", { text: name }),
-        el("dd", { class: `tile-value ${kind ?? ""}` }, value),
-        el("dd", { class: "tile-more", text: more }),
-    );
-}
-
-function bound(name, ms, title) {
-    return el(
-        "span",
-        { class: "bound", title },
-        el("span", { class: "bound-ms", text: duration(ms) }),
-        el("span", { class: "bound-name", text: name }),
+/**
+ * Say on a card why its figures could not be read; null removes the message.
+ * @param {Element} card
+ * @param {string | null} message
+ */
+function showFailure(card, message) {
+    card.querySelector(".part-error")?.remove();
+    if (message === null) return;
+    const text = ` This could not be read: ${message}.`;
+    card.querySelector(".card-head")?.after(
+        el("p", { class: "error part-error", role: "alert" }, icon("critical"), text),
     );
 }

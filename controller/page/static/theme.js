@@ -1,15 +1,19 @@
 // Light, dark, or as the system has it.
 
+/** @typedef {"auto" | "light" | "dark"} Theme */
+
 const KEY = "tidemark-theme";
+/** @type {Record<Theme, Theme>} */
 const NEXT = { auto: "light", light: "dark", dark: "auto" };
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const heard = new Set();
+/** @type {Set<() => void>} */
+const listeners = new Set();
+/** @type {Map<string, string>} */
 const colours = new Map();
 const probe = document.createElement("span");
 
-/** The theme that was chosen: auto, light or dark. */
+/** Return the theme that was chosen. */
 export function chosenTheme() {
-    return document.documentElement.dataset.theme ?? "auto";
+    return /** @type {Theme} */ (document.documentElement.dataset.theme ?? "auto");
 }
 
 /** Choose the next theme and return it. */
@@ -21,32 +25,40 @@ export function nextTheme() {
         if (theme === "auto") localStorage.removeItem(KEY);
         else localStorage.setItem(KEY, theme);
     } catch {
-        // It counts until the page is left.
+        // Storage is switched off: the choice lasts until the page is left.
     }
-    tell();
+    changed();
     return theme;
 }
 
-/** Call `then` whenever the colours change; returns what ends that. */
+/**
+ * Call `then` whenever the colours change; return a function that ends this.
+ * @param {() => void} then
+ */
 export function onTheme(then) {
-    heard.add(then);
-    return () => heard.delete(then);
+    listeners.add(then);
+    return () => listeners.delete(then);
 }
 
-/** The value of a colour of the style sheet, as the theme has it now, for what is drawn on a canvas. */
+/**
+ * Return a colour of the style sheet as the theme has it now, for drawing on a canvas.
+ * @param {string} name
+ */
 export function colour(name) {
-    if (!colours.has(name)) {
+    let found = colours.get(name);
+    if (found === undefined) {
         probe.style.color = `var(--${name})`;
         document.documentElement.append(probe);
-        colours.set(name, getComputedStyle(probe).color);
+        found = getComputedStyle(probe).color;
+        colours.set(name, found);
         probe.remove();
     }
-    return colours.get(name);
+    return found;
 }
 
-function tell() {
+function changed() {
     colours.clear();
-    for (const then of heard) then();
+    for (const then of listeners) then();
 }
 
-dark.addEventListener("change", tell);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);

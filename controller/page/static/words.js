@@ -1,56 +1,31 @@
-// What the controller's names are called here, and how grave each is.
+// The page's words for the controller's names.
 
-/** Conditions by type: severity and name. The severities: bad loses rows or leaves a job unsteered, warn is a doubt. */
-const CONDITIONS = {
-    OperatorContradicted: ["bad", "Other operator than declared"],
-    LiveWithoutCeiling: ["bad", "Live without a ceiling"],
-    SkewBeyondCeiling: ["bad", "Skew beyond the ceiling"],
-    CeilingNear: ["bad", "Ceiling near"],
-    ConstraintsConflict: ["bad", "SLO and caps conflict"],
-    PartitionSkewed: ["warn", "Skewed partition"],
-    TargetMissed: ["bad", "Target missed"],
-    RolledBack: ["warn", "Rolled back"],
-    NoRecentReport: ["warn", "No recent report"],
-    CoverageGap: ["warn", "Batches missing"],
-    RowsNotCounted: ["warn", "Rows not counted"],
-    NeedsUnknown: ["warn", "Needs unknown"],
-    FutureRows: ["warn", "Future-dated rows"],
-    PartitionsSilent: ["warn", "Partitions silent"],
-    BoundNotAcknowledged: ["warn", "Bound not taken up"],
-    RolloutHeld: ["info", "Rollout held"],
-    Paused: ["pause", "Paused"],
-    Pinned: ["pause", "Pinned"],
-    NotEnoughEvidence: ["info", "Not enough evidence"],
-    NoReportYet: ["info", "No report yet"],
-    NoSlo: ["info", "No SLO"],
-    Rolling: ["info", "Rolling"],
-};
+/** @import { Kind } from "./dom.js" */
 
-/** Severity and name of a condition; one that is not known is shown by its own words. */
-export function condition(type) {
-    const [kind, name] = CONDITIONS[type] ?? ["warn", spaced(type)];
-    return { kind, name };
-}
-
+/** @type {Record<string, [Kind, string]>} */
 const STATES = {
     Recommended: ["info", "recommended"],
-    AwaitingApproval: ["warn", "awaits approval"],
+    AwaitingApproval: ["warning", "awaits approval"],
     Published: ["info", "published"],
     Acknowledged: ["info", "acknowledged"],
     Effective: ["info", "effective"],
     Verified: ["ok", "verified"],
-    RolledBack: ["bad", "rolled back"],
+    RolledBack: ["warning", "rolled back"],
     Superseded: ["idle", "superseded"],
-    Expired: ["warn", "expired"],
+    Expired: ["warning", "expired"],
     Discarded: ["idle", "discarded"],
 };
 
-/** Severity and name of a rollout's state. */
+/**
+ * Return the kind and the name of a rollout's state.
+ * @param {string} state
+ */
 export function rolloutState(state) {
     const [kind, name] = STATES[state] ?? ["info", spaced(state).toLowerCase()];
     return { kind, name };
 }
 
+/** @type {Record<string, string>} */
 const GATES = {
     Pinned: "held by a pin",
     Paused: "held: paused",
@@ -60,45 +35,80 @@ const GATES = {
     Frozen: "held: freeze",
     Cooldown: "held: too soon after the last",
     RateLimit: "held: enough narrowings today",
-    FleetShare: "held: others are rolling",
+    FleetShare: "held: other streams are rolling",
     Approval: "waits for approval",
 };
 
-/** What holds a rollout. */
+/**
+ * Return why a rollout is held.
+ * @param {string} name
+ */
 export function gate(name) {
     return GATES[name] ?? `held: ${spaced(name).toLowerCase()}`;
 }
 
-/** How grave it is to have so much of a budget left. */
+/** @type {Record<string, string>} */
+const CHOICES = {
+    occurrences: "all rows together",
+    timeslices: "each window",
+    miss_target: "miss the target",
+    exceed_latency_cap: "exceed the latency cap",
+    exceed_state_cap: "exceed the state cap",
+};
+
+/**
+ * Return the words for a value that an SLO may take.
+ * @param {string} value
+ */
+export function choice(value) {
+    return CHOICES[value] ?? value.replaceAll("_", " ");
+}
+
+/**
+ * Return how severe it is to have this much of a budget left.
+ * @param {number | null | undefined} ppm
+ * @returns {"critical" | "warning" | "ok" | "idle"}
+ */
 export function budgetKind(ppm) {
     if (ppm === null || ppm === undefined) return "idle";
-    if (ppm < 0) return "bad";
-    return ppm < 250_000 ? "warn" : "ok";
+    if (ppm < 0) return "critical";
+    return ppm < 250_000 ? "warning" : "ok";
 }
 
-/** What a step of the reasons chain is called. */
-export function step(name) {
-    return name === "quantile" ? "what the rows need" : name;
-}
-
-/** Words of a name such as RolloutPublished: Rollout published. */
+/**
+ * Return the words of a name such as RolloutPublished: Rollout published.
+ * @param {string} name
+ */
 export function spaced(name) {
     const words = name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
     return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-/** Why a mean latency is not known, by what the controller calls it. */
-export function latencyUnknown(why) {
-    return { NoWindows: "no window has closed in time to tell", WindowsOpen: "too many windows are still open" }[why];
+/**
+ * Return why a mean latency is not known.
+ * @param {string | null | undefined} reason
+ * @returns {string | undefined}
+ */
+export function latencyUnknown(reason) {
+    /** @type {Record<string, string>} */
+    const words = { NoWindows: "no window has closed yet", WindowsOpen: "too many windows are still open" };
+    return words[reason ?? ""];
 }
 
-/** A text of the controller as a sentence. */
+/**
+ * Return a text of the controller as a sentence.
+ * @param {string} text
+ */
 export function sentence(text) {
-    const told = text.charAt(0).toUpperCase() + text.slice(1);
-    return /[.?!)]$/.test(told) ? told : `${told}.`;
+    const begun = text.charAt(0).toUpperCase() + text.slice(1);
+    return /[.?!)]$/.test(begun) ? begun : `${begun}.`;
 }
 
-/** A word with its number: 1 row, 2 rows. */
+/**
+ * Return a word with its number: 1 row, 2 rows.
+ * @param {number} number
+ * @param {string} word
+ */
 export function plural(number, word, more = `${word}s`) {
     return `${number.toLocaleString("en")} ${number === 1 ? word : more}`;
 }

@@ -1,4 +1,4 @@
-"""The page for people who do not see it, or do not see it well: axe finds nothing that shuts anybody out."""
+"""The page for people who see it badly or not at all: axe finds no serious fault."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_each_view_has_no_serious_fault(
         if name == "stream":
             expect(watched.page.locator(".preview .figure").first).to_be_visible()
         watched.picture(tmp_path / f"{name}-{theme}-{width}.png")
-        assert watched.graves() == []
-        watched.assert_calm()
+        assert watched.serious_faults() == []
+        watched.assert_no_errors()
 
 
 @pytest.mark.parametrize("theme", BOTH)
@@ -44,15 +44,15 @@ def test_each_dialog_has_no_serious_fault(
             dialog = page.get_by_role("dialog")
             if name == "slo":
                 dialog.get_by_label("Target (%)").fill("97")
-                dialog.get_by_role("button", name="See what follows").click()
-                expect(dialog).to_contain_text("What follows")
+                dialog.get_by_role("button", name="Show the consequences").click()
+                expect(dialog).to_contain_text("Consequences")
             if name == "pause":
                 dialog.get_by_role("button", name="Pause", exact=True).click()
                 expect(dialog).to_contain_text("Say why")
             watched.picture(tmp_path / f"dialog-{name}-{theme}.png")
-            assert watched.graves() == [], name
+            assert watched.serious_faults() == [], name
             page.keyboard.press("Escape")
-        watched.assert_calm()
+        watched.assert_no_errors()
 
 
 @pytest.mark.parametrize("theme", BOTH)
@@ -65,7 +65,7 @@ def test_tables_in_place_of_charts_have_no_serious_fault(
         expect(page.locator(".panel.loading")).to_have_count(0)
         for button in page.get_by_role("button", name="As a table").all():
             button.click()
-        assert watched.graves() == []
+        assert watched.serious_faults() == []
 
 
 @pytest.mark.parametrize("theme", BOTH)
@@ -77,12 +77,12 @@ def test_asking_for_a_token_and_saying_that_the_controller_is_away_have_no_serio
         watched.page.context.set_offline(True)
         watched.page.keyboard.press("r")
         expect(watched.page.locator(".banner")).to_be_visible()
-        assert watched.graves() == []
+        assert watched.serious_faults() == []
         watched.page.context.set_offline(False)
         make_token(controller)
         watched.page.keyboard.press("r")
         expect(watched.page.get_by_label("Token")).to_be_visible()
-        assert watched.graves() == []
+        assert watched.serious_faults() == []
 
 
 def test_a_theme_that_was_chosen_stays_chosen(browser: Browser, shown: Shown) -> None:
@@ -101,4 +101,4 @@ def test_a_theme_that_was_chosen_stays_chosen(browser: Browser, shown: Shown) ->
         assert page.evaluate(ground) == dark
         page.keyboard.press("t")
         assert page.evaluate(ground) == light
-        watched.assert_calm()
+        watched.assert_no_errors()

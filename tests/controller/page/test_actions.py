@@ -1,4 +1,4 @@
-"""What a person does from the page: each with a confirmation and a reason, and refusals in words."""
+"""Actions on the page: each takes a confirmation and a reason, and a rejection comes with its message."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def test_a_rollout_is_approved_and_later_rolled_back_with_reasons(watched: Watch
     expect(page.locator(".rollout")).to_contain_text("rolled back")
     assert job.rollout()["state"] == "RolledBack"
     assert "the join needs more" in job.events("RolloutRolledBack")[0]["reason"]
-    watched.assert_calm()
+    watched.assert_no_errors()
 
 
 def test_a_rollout_is_discarded(watched: Watched, job: RolledJob) -> None:
     confirm(watched.page, "Discard …", "Discard", "not before the holidays")
     expect(watched.page.locator(".rollout")).to_contain_text("discarded")
     assert job.rollout()["state"] == "Discarded"
-    watched.assert_calm()
+    watched.assert_no_errors()
 
 
 def test_rollouts_are_paused_and_resumed(watched: Watched, job: RolledJob) -> None:
@@ -79,7 +79,7 @@ def test_rollouts_are_paused_and_resumed(watched: Watched, job: RolledJob) -> No
     confirm(page, "Resume …", "Resume", "incident 7 is over")
     expect(page.get_by_role("button", name="Pause …")).to_be_visible()
     assert job.events("Resumed")[0]["reason"] == "incident 7 is over"
-    watched.assert_calm()
+    watched.assert_no_errors()
 
 
 def test_nothing_is_done_without_a_reason_or_when_it_is_cancelled(watched: Watched, job: RolledJob) -> None:
@@ -93,20 +93,20 @@ def test_nothing_is_done_without_a_reason_or_when_it_is_cancelled(watched: Watch
     expect(dialog).to_have_count(0)
     expect(page.get_by_role("button", name="Approve …")).to_be_focused()
     assert job.rollout()["approved"] is None
-    watched.assert_calm()
+    watched.assert_no_errors()
 
 
-def test_the_slo_is_tried_read_and_then_set(watched: Watched, job: RolledJob) -> None:
+def test_the_slo_is_set_after_its_consequences_were_shown(watched: Watched, job: RolledJob) -> None:
     page = watched.page
     page.get_by_role("button", name="Change the SLO …").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Target (%)").fill("97.5")
     dialog.get_by_label("Latency cap").fill("2 min")
-    dialog.get_by_label("When both cannot hold").select_option("latency")
-    dialog.get_by_role("button", name="See what follows").click()
-    expect(dialog).to_contain_text("What follows")
+    dialog.get_by_label("When no bound meets all").select_option("exceed_latency_cap")
+    dialog.get_by_role("button", name="Show the consequences").click()
+    expect(dialog).to_contain_text("Consequences")
     expect(dialog).to_contain_text("The recommended bound is")
-    assert job.status()["slo"]["target_ppm"] == 990_000, "it was only tried"
+    assert job.status()["slo"]["target_ppm"] == 990_000, "a dry run sets nothing"
     dialog.get_by_label("Why").fill("agreed with the analysts")
     dialog.get_by_role("button", name="Set the SLO", exact=True).click()
     expect(dialog).to_have_count(0)
@@ -119,7 +119,7 @@ def test_the_slo_is_tried_read_and_then_set(watched: Watched, job: RolledJob) ->
     )
     assert slo["horizon_ms"] == 86_400_000, "what was not touched stays"
     assert job.events("SloSet")[0]["reason"] == "agreed with the analysts"
-    watched.assert_calm()
+    watched.assert_no_errors()
 
 
 @pytest.mark.parametrize(
@@ -130,26 +130,26 @@ def test_the_slo_is_tried_read_and_then_set(watched: Watched, job: RolledJob) ->
         ("Latency cap", "soon", "write it like"),
     ],
 )
-def test_a_field_that_makes_no_sense_is_told_beside_it(
+def test_an_invalid_field_has_a_message_beside_it(
     watched: Watched, job: RolledJob, label: str, text: str, body: str
 ) -> None:
     page = watched.page
     page.get_by_role("button", name="Change the SLO …").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label(label).fill(text)
-    dialog.get_by_role("button", name="See what follows").click()
+    dialog.get_by_role("button", name="Show the consequences").click()
     expect(dialog.get_by_label(label)).to_have_attribute("aria-invalid", "true")
     expect(dialog.get_by_label(label)).to_be_focused()
     expect(dialog.locator(".field", has=page.get_by_label(label))).to_contain_text(body)
-    watched.assert_calm()
+    watched.assert_no_errors()
 
 
-def test_what_the_controller_refuses_is_told_in_its_words(watched: Watched, job: RolledJob) -> None:
+def test_a_rejection_shows_the_message_of_the_controller(watched: Watched, job: RolledJob) -> None:
     page = watched.page
     page.get_by_role("button", name="Change the SLO …").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Target (%)").fill("100")
-    dialog.get_by_role("button", name="See what follows").click()
+    dialog.get_by_role("button", name="Show the consequences").click()
     expect(dialog.get_by_role("alert")).to_contain_text("The body is not valid")
     expect(dialog.get_by_role("alert")).to_contain_text("/target")
     assert job.status()["slo"]["generation"] == 1
@@ -165,7 +165,7 @@ def test_two_who_set_the_slo_at_once_see_each_other_and_one_decides(
     dialog.get_by_label("Target (%)").fill("97")
     dialog.get_by_label("Why").fill("mine")
     job.put("slo", {"target": "0.995", "latency_cap_ms": 90_000})
-    dialog.get_by_role("button", name="See what follows").click()
+    dialog.get_by_role("button", name="Show the consequences").click()
     expect(dialog).to_contain_text("Somebody else has set the SLO meanwhile")
     expect(dialog.get_by_role("row", name=re.compile("^Target"))).to_have_text(
         re.compile(r"Target\s*99 %\s*99.5 %\s*97 %")
@@ -177,8 +177,8 @@ def test_two_who_set_the_slo_at_once_see_each_other_and_one_decides(
         expect(dialog.get_by_label("Target (%)")).to_have_value("99.5")
         dialog.get_by_label("Target (%)").fill("99.7")
         dialog.get_by_label("Why").fill("theirs, and a little more")
-        dialog.get_by_role("button", name="See what follows").click()
-    expect(dialog).to_contain_text("What follows")
+        dialog.get_by_role("button", name="Show the consequences").click()
+    expect(dialog).to_contain_text("Consequences")
     dialog.get_by_role("button", name="Set the SLO", exact=True).click()
     expect(dialog).to_have_count(0)
     slo = job.status()["slo"]
@@ -196,11 +196,11 @@ def test_the_first_slo_of_a_stream_is_set_here_too(browser: Browser, controller:
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Target (%)").fill("99.5")
         dialog.get_by_label("Why").fill("the first")
-        dialog.get_by_role("button", name="See what follows").click()
-        expect(dialog).to_contain_text("What follows")
+        dialog.get_by_role("button", name="Show the consequences").click()
+        expect(dialog).to_contain_text("Consequences")
         dialog.get_by_role("button", name="Set the SLO", exact=True).click()
         expect(page.get_by_role("button", name="Change the SLO …")).to_be_visible()
-        watched.assert_calm()
+        watched.assert_no_errors()
     assert job.status()["slo"]["target_ppm"] == 995_000
 
 
@@ -213,14 +213,15 @@ def test_a_first_slo_that_somebody_else_has_just_set_is_a_conflict_too(
         watched.open(STREAM)
         watched.page.get_by_role("button", name="Set an SLO …").click()
         dialog = watched.page.get_by_role("dialog")
+        dialog.get_by_label("Target (%)").fill("99.5")
         job.put("slo", {"target": "0.9"})
-        dialog.get_by_role("button", name="See what follows").click()
+        dialog.get_by_role("button", name="Show the consequences").click()
         expect(dialog).to_contain_text("Somebody else has set the SLO meanwhile")
         dialog.get_by_role("button", name="Take theirs").click()
         expect(dialog.get_by_label("Target (%)")).to_have_value("90")
 
 
-def test_a_rollout_that_somebody_else_ended_meanwhile_is_told_so(watched: Watched, job: RolledJob) -> None:
+def test_a_rollout_that_somebody_else_has_ended_gives_a_message(watched: Watched, job: RolledJob) -> None:
     page = watched.page
     page.get_by_role("button", name="Approve …").click()
     assert job.act(f"/rollouts/{job.rollout()['id']}:discard").status_code == 200
@@ -230,7 +231,7 @@ def test_a_rollout_that_somebody_else_ended_meanwhile_is_told_so(watched: Watche
     expect(dialog.get_by_role("alert")).to_contain_text("Discarded")
 
 
-def test_a_viewer_who_tries_is_told_which_role_it_takes(
+def test_a_viewer_who_tries_an_action_learns_which_role_it_takes(
     browser: Browser, job: RolledJob, tmp_path: Path
 ) -> None:
     token = make_token(job.controller, "viewer")
@@ -238,7 +239,7 @@ def test_a_viewer_who_tries_is_told_which_role_it_takes(
         page = watched.page
         page.goto(url + STREAM)
         page.get_by_label("Token").fill(token)
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Continue").click()
         page.get_by_role("button", name="Pause …").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Why").fill("may I?")

@@ -1,4 +1,4 @@
-"""The page's files: who gets them, under which rules of the browser, how long they are kept, and what is vendored."""
+"""The page's files: access, security headers, caching, and vendored files."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def test_everybody_gets_the_page_with_or_without_tokens(controller: Controller) 
 
     assert (before.status_code, after.status_code) == (200, 200)
     assert before.headers["content-type"] == "text/html; charset=utf-8"
-    assert controller.http.get("/v1/streams").status_code == 401, (
-        "who may see data is asked where the data are"
-    )
+    assert controller.http.get("/v1/streams").status_code == 401, "access is checked where the data are"
 
 
 def test_every_file_that_the_document_names_is_served_and_kept_for_good(controller: Controller) -> None:
@@ -57,7 +55,7 @@ def test_every_module_that_a_module_imports_is_served(controller: Controller) ->
         assert controller.http.get(f"/page/{PAGE.version}/{name}").status_code == 200
 
 
-def test_the_document_is_asked_for_anew_and_not_sent_again(controller: Controller) -> None:
+def test_the_document_is_revalidated_each_time(controller: Controller) -> None:
     first = controller.http.get("/")
     again = controller.http.get("/", headers={"If-None-Match": first.headers["etag"]})
 
@@ -83,7 +81,7 @@ def test_the_version_changes_with_any_byte_of_any_file(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_release_is_answered_by_this_ones_and_not_kept(controller: Controller) -> None:
-    """While replicas are replaced, the document may come from one and a file be asked of another."""
+    """During an upgrade, the document may come from one replica and its files from another."""
     answer = controller.http.get("/page/0123456789abcdef/app.js")
 
     assert answer.status_code == 200
@@ -119,7 +117,7 @@ def test_the_page_may_load_nothing_from_elsewhere_and_be_framed_by_nobody(contro
     assert policy["frame-ancestors"] == "'none'"
     assert policy["require-trusted-types-for"] == "'script'"
     assert not {"script-src", "style-src", "connect-src"} & set(policy), (
-        "what is not named falls back to 'self'"
+        "directives that are not named fall back to 'self'"
     )
 
 
@@ -148,7 +146,7 @@ def test_nothing_can_be_written_to_the_page(controller: Controller) -> None:
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_the_log_tells_requests_for_the_page_by_their_template(
+def test_the_log_names_requests_for_the_page_by_their_template(
     controller: Controller, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO", logger="tidemark.request"):
@@ -159,7 +157,7 @@ def test_the_log_tells_requests_for_the_page_by_their_template(
 
 
 def test_vendored_files_are_the_released_ones() -> None:
-    """The table in the README beside them says which release; a file that was touched is none of theirs."""
+    """The table in the README beside them names the releases and checksums."""
     table = (VENDORED / "README.md").read_text(encoding="utf-8")
     body = dict(re.findall(r"^\| `([^`]+)` \|.*\| `([0-9a-f]{64})` \|$", table, re.MULTILINE))
     found = {

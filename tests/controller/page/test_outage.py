@@ -1,4 +1,4 @@
-"""The page when the controller goes away and comes back: old figures are marked, and none is changed."""
+"""The page during an outage of the controller: old figures are marked and do not change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def process(folder: Path) -> Iterator[ControllerProcess]:
 
 
 def _charts(page: Page) -> list[str]:
-    """Return all that is drawn, as data."""
+    """Return everything that is drawn, as data."""
     expect(page.locator(".panel.loading")).to_have_count(0)
     expect(page.locator(".preview .figure").first).to_be_visible()
     expect(page.locator(".preview.waiting")).to_have_count(0)
@@ -47,7 +47,7 @@ def _charts(page: Page) -> list[str]:
     return found
 
 
-def test_a_controller_that_is_killed_is_told_and_after_its_restart_every_chart_is_the_same(
+def test_a_killed_controller_gives_a_banner_and_after_its_restart_every_chart_is_the_same(
     browser: Browser, folder: Path, process: ControllerProcess
 ) -> None:
     until_us = process.get()["evidence"]["to_us"] + 60_000_000
@@ -59,15 +59,15 @@ def test_a_controller_that_is_killed_is_told_and_after_its_restart_every_chart_i
         process.kill()
         page.keyboard.press("r")
         banner = page.get_by_role("alert")
-        expect(banner).to_contain_text("The controller does not answer since")
-        expect(banner).to_contain_text("What is shown is from")
+        expect(banner).to_contain_text("The controller has not answered since")
+        expect(banner).to_contain_text("The figures are from")
         assert "stale" in (page.locator("body").get_attribute("class") or "")
         assert _charts(page) == before, "the charts stay"
 
         back = ControllerProcess(folder, "job", "stream", process.port)
         try:
             back.wait_until_ready()
-            page.get_by_role("button", name="Ask now").click()
+            page.get_by_role("button", name="Try now").click()
             expect(banner).to_have_count(0)
             expect(page.locator("body")).not_to_have_class("stale")
             watched.open("/")
@@ -88,12 +88,12 @@ def test_a_page_that_is_opened_while_the_controller_is_away_shows_it_when_it_is_
         page.get_by_role("link", name="job / stream").click()
         expect(page.get_by_text("Nothing to show until the controller answers.")).to_be_visible()
         page.context.set_offline(False)
-        page.get_by_role("button", name="Ask now").click()
+        page.get_by_role("button", name="Try now").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("stream")
         expect(page.get_by_role("alert")).to_have_count(0)
 
 
-def test_a_tab_that_nobody_sees_asks_nothing(browser: Browser, process: ControllerProcess) -> None:
+def test_a_hidden_tab_requests_nothing(browser: Browser, process: ControllerProcess) -> None:
     with watched_page(browser, process.url) as watched:
         page = watched.page
         page.clock.install(time=0)

@@ -1,0 +1,291 @@
+// The plots of the curve: admitted rows, latency and state by bound, one below the other.
+
+import { boundTicks, lossHeight, lossTicks, middleHeight, shareAtHeight, topHeight } from "./curve_scales.js";
+import { el } from "./dom.js";
+import { AXIS_WIDTH, axis, drawLine, durationSteps, write } from "./drawing.js";
+import { about, duration, target } from "./format.js";
+import { colour } from "./theme.js";
+
+/** @import { BoundScale, Curve } from "./curve_scales.js" */
+
+/**
+ * @typedef {object} Panel
+ * @property {string} label
+ * @property {number} height
+ * @property {string} stroke
+ * @property {(number | null)[]} values
+ * @property {(number | null)[]} [low] Lower end of what the values may be.
+ * @property {(number | null)[]} [high]
+ * @property {(values: number[]) => [number, number]} range
+ * @property {(value: number) => string} text
+ * @property {{at: number, text: string} | null} limit
+ * @property {number[]} [incrs]
+ * @property {(plot: uPlot) => number[]} [splits]
+ */
+
+const RIGHT = 14;
+/** Room above the first plot for the names of the marks. */
+const HEAD = 38;
+const FOOT = 30;
+const TITLE_ROWS = [0, 1, 2];
+
+/** The plots; `node` holds them. */
+export class CurvePlots {
+    node = el("div");
+    /** @type {uPlot[]} */
+    #plots = [];
+    /** @type {Curve | null} */
+    #curve = null;
+    /** @type {BoundScale} */
+    #scale = { maxMs: 0, bendMs: 1 };
+
+    /**
+     * Draw a curve anew.
+     * @param {Curve} curve
+     * @param {BoundScale} scale
+     */
+    build(curve, scale) {
+        this.end();
+        this.#curve = curve;
+        this.#scale = scale;
+        if (!curve.points.length) return;
+        const panels = panelsOf(curve).filter((panel) => panel.values.some((value) => value !== null));
+        this.#plots = panels.map((panel, n) => this.#plot(curve, panel, n === 0, n === panels.length - 1));
+    }
+
+    /** Fill the width. */
+    fit() {
+        const width = this.node.clientWidth;
+        for (const plot of this.#plots) {
+            if (width > 0 && plot.width !== width) plot.setSize({ width, height: plot.height });
+        }
+    }
+
+    end() {
+        for (const plot of this.#plots) plot.destroy();
+        this.#plots = [];
+    }
+
+    /**
+     * Return where a bound is, in pixels from the left; null before anything is drawn.
+     * @param {number} ms
+     */
+    toPixels(ms) {
+        const [plot] = this.#plots;
+        return plot ? AXIS_WIDTH + plot.valToPos(Math.min(ms, this.#scale.maxMs), "x") : null;
+    }
+
+    /**
+     * Return the bound at so many pixels from the left of the screen.
+     * @param {number} clientX
+     */
+    toMs(clientX) {
+        const [plot] = this.#plots;
+        const left = clientX - this.node.getBoundingClientRect().left - AXIS_WIDTH;
+        return plot ? plot.posToVal(Math.min(Math.max(left, 0), plot.over.clientWidth), "x") : 0;
+    }
+
+    /**
+     * @param {Curve} curve
+     * @param {Panel} panel
+     * @param {boolean} first
+     * @param {boolean} last
+     */
+    #plot({ points }, panel, first, last) {
+        const { low = [], high = [] } = panel;
+        const banded = low.some((value, n) => value !== high[n]);
+        /** @type {uPlot.AlignedData} */
+        const data = [
+            points.map((point) => point.bound_ms),
+            // What is drawn later lies on top: the line over its interval.
+            ...(banded ? [high, low] : []),
+            panel.values,
+        ];
+        const line = {
+            stroke: colour(panel.stroke),
+            width: 2.2,
+            points: { show: points.length < 40, size: 5, fill: colour(panel.stroke) },
+        };
+        const edge = { width: 0, points: { show: false } };
+        const { maxMs, bendMs } = this.#scale;
+        return new uPlot(
+            {
+                width: Math.max(this.node.clientWidth, 240),
+                height: panel.height + (first ? HEAD : 0) + (last ? FOOT : 0),
+                padding: [first ? 46 : 8, RIGHT, last ? 0 : 9, 0],
+                legend: { show: false },
+                cursor: { show: false },
+                scales: {
+                    x: { time: false, distr: 4, asinh: bendMs, range: () => [0, maxMs] },
+                    y: { range: () => panel.range(panel.values.filter((value) => value !== null)) },
+                },
+                axes: [
+                    {
+                        ...axis(),
+                        size: last ? 32 : 0,
+                        show: true,
+                        splits: (plot) => boundTicks(maxMs, (ms) => plot.valToPos(ms, "x")),
+                        filter: (_plot, splits) => splits,
+                        values: (_plot, splits) => splits.map((ms) => (last ? duration(ms) : "")),
+                        ticks: { show: last, stroke: colour("line"), size: 5 },
+                    },
+                    {
+                        ...axis(),
+                        size: AXIS_WIDTH,
+                        values: (_plot, splits) => splits.map(panel.text),
+                        ...(panel.splits ? { splits: panel.splits, filter: (_plot, splits) => splits } : {}),
+                        ...(panel.incrs ? { incrs: panel.incrs } : {}),
+                        space: 30,
+                    },
+                ],
+                series: [{}, ...(banded ? [edge, edge] : []), line],
+                bands: banded ? [{ series: [1, 2], fill: colour("accent-soft") }] : [],
+                hooks: {
+                    drawClear: [(plot) => this.#drawFeasible(plot)],
+                    draw: [(plot) => this.#drawOver(plot, panel, first)],
+                },
+            },
+            data,
+            this.node,
+        );
+    }
+
+    /** @param {uPlot} plot */
+    #drawFeasible(plot) {
+        const fits = this.#curve?.points.filter((point) => point.meets_all) ?? [];
+        if (!fits.length) return;
+        const { ctx, bbox } = plot;
+        const left = plot.valToPos(fits[0].bound_ms, "x", true);
+        const right = plot.valToPos(fits[fits.length - 1].bound_ms, "x", true);
+        ctx.save();
+        ctx.fillStyle = colour("feasible");
+        ctx.fillRect(left, bbox.top, Math.max(right - left, 2), bbox.height);
+        ctx.restore();
+    }
+
+    /**
+     * @param {uPlot} plot
+     * @param {Panel} panel
+     * @param {boolean} first
+     */
+    #drawOver(plot, panel, first) {
+        const { ctx, bbox } = plot;
+        const ratio = devicePixelRatio;
+        ctx.save();
+        ctx.font = `${11.5 * ratio}px system-ui, "Liberation Sans", sans-serif`;
+        if (panel.limit) drawLimit(plot, panel.limit);
+        ctx.textAlign = "left";
+        ctx.textBaseline = "top";
+        ctx.fillStyle = colour("ink-soft");
+        write(ctx, panel.label, bbox.left + 6 * ratio, bbox.top + 4 * ratio);
+        this.#drawMarks(plot, first);
+        ctx.restore();
+    }
+
+    /**
+     * @param {uPlot} plot
+     * @param {boolean} titled
+     */
+    #drawMarks(plot, titled) {
+        const { ctx, bbox } = plot;
+        const ratio = devicePixelRatio;
+        /** @type {{row: number, left: number, right: number}[]} */
+        const taken = [];
+        for (const mark of this.#marks()) {
+            const x = plot.valToPos(mark.ms, "x", true);
+            ctx.strokeStyle = ctx.fillStyle = colour(mark.colour);
+            ctx.lineWidth = 1.6 * ratio;
+            drawLine(plot, x, mark.dash);
+            if (!titled) continue;
+            const text = `${mark.name} ${duration(mark.ms)}`;
+            const width = ctx.measureText(text).width;
+            const left = Math.min(Math.max(x - width / 2, bbox.left), bbox.left + bbox.width - width);
+            const right = left + width;
+            const gap = 8 * ratio;
+            const row = TITLE_ROWS.find(
+                (one) =>
+                    !taken.some((other) => other.row === one && left < other.right + gap && right > other.left - gap),
+            );
+            if (row === undefined) continue;
+            taken.push({ row, left, right });
+            ctx.textAlign = "left";
+            ctx.textBaseline = "bottom";
+            ctx.fillText(text, left, bbox.top - (3 + row * 13) * ratio);
+        }
+    }
+
+    #marks() {
+        if (this.#curve === null) return [];
+        const { operating, recommended_bound_ms: recommended } = this.#curve;
+        return [
+            { name: "in use", ms: operating.bound_ms, colour: "ink", dash: [] },
+            { name: "recommended", ms: recommended, colour: "ok", dash: [6, 3] },
+            { name: "effective", ms: operating.effective_bound_ms, colour: "series-effective", dash: [2, 3] },
+        ].flatMap(({ ms, ...mark }) => (ms !== null && ms >= 0 && ms <= this.#scale.maxMs ? [{ ...mark, ms }] : []));
+    }
+}
+
+/**
+ * @param {Curve} curve
+ * @returns {Panel[]}
+ */
+function panelsOf({ points, target_ppm: targetPpm, latency_cap_ms: latencyCap, state_cap_rows: stateCap }) {
+    const top = topHeight(targetPpm);
+    const targetHeight = lossHeight(targetPpm, top);
+    return [
+        {
+            label: "rows admitted",
+            height: 214,
+            stroke: "series-bound",
+            values: points.map((point) => middleHeight(point, top)),
+            low: points.map((point) => lossHeight(point.completeness_min_ppm ?? point.completeness_ppm, top)),
+            high: points.map((point) => lossHeight(point.completeness_max_ppm ?? point.completeness_ppm, top)),
+            range: (values) => [Math.min(Math.floor(Math.min(...values) * 10) / 10, 1), top],
+            splits: ({ scales, bbox }) =>
+                lossTicks({ bottom: scales.y.min ?? 0, top, pixels: bbox.height / devicePixelRatio }, targetPpm),
+            text: (value) => `${value >= top - 1e-6 ? "≥ " : ""}${target(shareAtHeight(value))}`,
+            limit: targetHeight === null ? null : { at: targetHeight, text: `target ${target(targetPpm)}` },
+        },
+        {
+            label: "mean latency",
+            height: 128,
+            stroke: "series-target",
+            values: points.map((point) => point.latency_wall_ms),
+            range: (values) => [0, Math.max(...values, latencyCap ?? 0, 1) * 1.12],
+            text: duration,
+            incrs: durationSteps.yIncrements,
+            limit: latencyCap === null ? null : { at: latencyCap, text: `cap ${duration(latencyCap)}` },
+        },
+        {
+            label: "rows of state",
+            height: 112,
+            stroke: "series-state",
+            values: points.map((point) => point.state_rows),
+            range: (values) => [0, Math.max(...values, stateCap ?? 0, 1) * 1.12],
+            text: about,
+            limit: stateCap === null ? null : { at: stateCap, text: `cap ${about(stateCap)}` },
+        },
+    ];
+}
+
+/**
+ * @param {uPlot} plot
+ * @param {{at: number, text: string}} limit
+ */
+function drawLimit(plot, limit) {
+    const { ctx, bbox } = plot;
+    const ratio = devicePixelRatio;
+    const y = plot.valToPos(limit.at, "y", true);
+    const atTop = y - bbox.top < 16 * ratio;
+    ctx.strokeStyle = ctx.fillStyle = colour("critical");
+    ctx.lineWidth = 1.4 * ratio;
+    ctx.setLineDash([7 * ratio, 4 * ratio]);
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+    ctx.setLineDash([]);
+    ctx.textAlign = "right";
+    ctx.textBaseline = atTop ? "top" : "bottom";
+    write(ctx, limit.text, bbox.left + bbox.width - 4 * ratio, y + (atTop ? 3 : -3) * ratio);
+}

@@ -1,0 +1,243 @@
+// A chart over time: axes, gaps, a readout that keyboards move too, and a table of the same figures.
+
+import { el, figures, put, say } from "./dom.js";
+import { AXIS_WIDTH, axis, hatchGaps, swatch, timeAxis } from "./drawing.js";
+import { moment } from "./format.js";
+import { colour, onTheme } from "./theme.js";
+
+/** @import { Card } from "./card.js" */
+/** @import { History, HistorySlot } from "api" */
+
+/**
+ * @typedef {object} Series
+ * @property {string} name
+ * @property {string} colour Name of a colour of the style sheet.
+ * @property {(slot: HistorySlot) => number | null} value Null leaves a gap.
+ * @property {(slot: HistorySlot) => string} [text] The value in words; without it, the readout leaves the series out.
+ * @property {(plot: typeof uPlot) => uPlot.Series.PathBuilder | undefined} [path]
+ * @property {number} [width]
+ * @property {number[]} [dash]
+ * @property {string} [fill]
+ * @property {uPlot.Series.Points} [points]
+ * @property {number} [bandTo] The series up to which the band below this one reaches.
+ * @property {string} [bandFill]
+ */
+/**
+ * @typedef {object} Options
+ * @property {Series[]} series
+ * @property {(slots: HistorySlot[], max: number) => [number, number]} yRange
+ * @property {(value: number) => string} yValues
+ * @property {number[]} [yIncrements]
+ * @property {number} height
+ * @property {(plot: uPlot, history: History) => void} [over] Draws over the series.
+ * @property {(history: History) => string} label The chart in words.
+ */
+
+const TABLE_ROWS = 500;
+
+/** A chart over time. Slots in which nothing was reported are hatched. */
+export class TimeChart {
+    #card;
+    #options;
+    /** @type {uPlot | null} */
+    #plot = null;
+    /** @type {History | null} */
+    #history = null;
+    #readout = el("div", { class: "readout" });
+    #place = el("div", { class: "plot", tabindex: "0", role: "img" });
+    #table;
+    #time = el("span", { class: "readout-time" });
+    #values;
+    #resize = new ResizeObserver(() => this.#fit());
+    #endTheme = onTheme(() => this.#plot && this.#build());
+
+    /**
+     * @param {Card} card
+     * @param {Options} options
+     */
+    constructor(card, options) {
+        this.#card = card;
+        this.#options = options;
+        this.#values = options.series.map(() => el("span", { class: "readout-value" }));
+        this.#table = card.addTable((shown) => this.#onTable(shown));
+        put(card.body, this.#readout, this.#place, this.#table);
+        put(this.#readout, this.#time, this.#legend());
+        this.#place.addEventListener("keydown", (event) => this.#onKey(event));
+        this.#place.addEventListener("blur", () => this.#plot?.setCursor({ left: -10, top: -10 }));
+        this.#resize.observe(this.#place);
+    }
+
+    /**
+     * Show a history.
+     * @param {History} history
+     */
+    show(history) {
+        this.#card.loaded();
+        this.#history = history;
+        if (this.#plot === null) this.#build();
+        else {
+            this.#plot.setData(this.#data());
+            this.#read(this.#plot.cursor.idx);
+        }
+        if (!this.#table.hidden) this.#fillTable();
+        this.#place.setAttribute("aria-label", `${this.#options.label(history)} Arrow keys read it slot by slot.`);
+    }
+
+    end() {
+        this.#resize.disconnect();
+        this.#endTheme();
+        this.#plot?.destroy();
+    }
+
+    get #slots() {
+        return this.#history?.slots ?? [];
+    }
+
+    /** @returns {uPlot.AlignedData} */
+    #data() {
+        const half = (this.#history?.slot_us ?? 0) / 2;
+        return [
+            this.#slots.map((slot) => (slot.from_us + half) / 1e6),
+            ...this.#options.series.map((one) => this.#slots.map((slot) => one.value(slot))),
+        ];
+    }
+
+    #build() {
+        this.#plot?.destroy();
+        const { series, height, yRange, yValues, yIncrements, over } = this.#options;
+        this.#plot = new uPlot(
+            {
+                width: Math.max(this.#place.clientWidth, 200),
+                height,
+                ms: 1e-3,
+                padding: [14, 24, 0, 0],
+                legend: { show: false },
+                cursor: {
+                    y: false,
+                    drag: { setScale: false, x: false, y: false },
+                    sync: { key: "time" },
+                    points: { size: 7 },
+                },
+                scales: {
+                    x: { time: true, range: () => this.#spanS() },
+                    y: { range: (_plot, _min, max) => yRange(this.#slots, max) },
+                },
+                axes: [
+                    timeAxis(),
+                    {
+                        ...axis(),
+                        size: AXIS_WIDTH,
+                        values: (_plot, splits) => splits.map(yValues),
+                        ...(yIncrements ? { incrs: yIncrements } : {}),
+                    },
+                ],
+                series: [
+                    {},
+                    ...series.map((one) => ({
+                        label: one.name,
+                        stroke: colour(one.colour),
+                        width: one.width ?? 2,
+                        dash: one.dash,
+                        fill: one.fill ? colour(one.fill) : undefined,
+                        paths: one.path?.(uPlot),
+                        points: one.points ?? { show: false },
+                        spanGaps: false,
+                    })),
+                ],
+                bands: series.flatMap(({ bandTo, bandFill }, n) =>
+                    bandTo === undefined || bandFill === undefined
+                        ? []
+                        : [{ series: [n + 1, bandTo + 1], fill: colour(bandFill) }],
+                ),
+                hooks: {
+                    drawClear: [(plot) => hatchGaps(plot, this.#slots, this.#history?.slot_us ?? 0)],
+                    draw: [(plot) => this.#history && over?.(plot, this.#history)],
+                    setCursor: [(plot) => this.#read(plot.cursor.idx)],
+                },
+            },
+            this.#data(),
+            this.#place,
+        );
+        this.#read(null);
+    }
+
+    /** @returns {[number, number]} */
+    #spanS() {
+        return [(this.#history?.from_us ?? 0) / 1e6, (this.#history?.to_us ?? 0) / 1e6];
+    }
+
+    #fit() {
+        const width = this.#place.clientWidth;
+        if (this.#plot && width > 0 && width !== this.#plot.width) {
+            this.#plot.setSize({ width, height: this.#options.height });
+        }
+    }
+
+    #legend() {
+        return [
+            this.#options.series.map((one, n) => one.text && legendEntry(swatch(one), one.name, this.#values[n])),
+            legendEntry(el("span", { class: "swatch swatch-gap" }), "no data"),
+        ];
+    }
+
+    /** @param {number | null | undefined} index */
+    #read(index) {
+        const chosen = this.#slots[index ?? -1];
+        const slot = chosen ?? this.#slots.findLast((one) => one.rows !== null);
+        say(this.#time, slot ? `${chosen ? "" : "newest: "}${moment(slot.from_us)}` : "nothing reported");
+        this.#options.series.forEach((one, n) => {
+            say(this.#values[n], !slot ? "" : slot.rows === null ? "no data" : (one.text?.(slot) ?? ""));
+        });
+    }
+
+    /** @param {KeyboardEvent} event */
+    #onKey(event) {
+        if (!this.#plot || !this.#slots.length) return;
+        const last = this.#slots.length - 1;
+        const now = this.#plot.cursor.idx ?? last;
+        /** @type {Record<string, number>} */
+        const moves = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: last };
+        const next = moves[event.key];
+        if (next === undefined) return;
+        event.preventDefault();
+        event.stopPropagation();
+        const index = Math.min(Math.max(next, 0), last);
+        this.#readout.setAttribute("aria-live", "polite");
+        this.#plot.setCursor({ left: this.#plot.valToPos(this.#plot.data[0][index], "x"), top: 10 });
+    }
+
+    /** @param {boolean} shown */
+    #onTable(shown) {
+        this.#place.hidden = shown;
+        if (shown) this.#fillTable();
+        else this.#fit();
+    }
+
+    #fillTable() {
+        const series = this.#options.series.filter((one) => one.text);
+        put(
+            this.#table,
+            figures(
+                [{ text: "From" }, ...series.map((one) => ({ text: one.name, class: "number" }))],
+                this.#slots
+                    .toReversed()
+                    .slice(0, TABLE_ROWS)
+                    .map((slot) => ({
+                        cells: [
+                            moment(slot.from_us),
+                            ...(slot.rows === null ? ["no data"] : series.map((one) => one.text?.(slot))),
+                        ],
+                    })),
+            ),
+        );
+    }
+}
+
+/**
+ * @param {Element} sample
+ * @param {string} name
+ * @param {Element} [value]
+ */
+function legendEntry(sample, name, value) {
+    return el("span", { class: "readout-entry" }, sample, el("span", { class: "readout-name", text: name }), value);
+}

@@ -1,0 +1,40 @@
+// The page's words for the controller's names.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import * as words from "../../../controller/page/static/words.js";
+
+test("a name that a newer controller has is written in plain words", () => {
+    assert.deepEqual(words.rolloutState("TakenBack"), { kind: "info", name: "taken back" });
+    assert.equal(words.gate("QuietHours"), "held: quiet hours");
+    assert.equal(words.choice("exceed_memory_cap"), "exceed memory cap");
+    assert.equal(words.spaced("RolloutPublished"), "Rollout published");
+});
+
+test("a budget is critical once it is overdrawn, and a warning in its last quarter", () => {
+    assert.deepEqual([null, -1, 0, 249_999, 250_000, 1_000_000].map(words.budgetKind), [
+        "idle",
+        "critical",
+        "warning",
+        "warning",
+        "ok",
+        "ok",
+    ]);
+});
+
+test("a sentence has a capital and a full stop", () => {
+    assert.deepEqual(["it holds", "Does it?", "yes (2 s)", "done."].map(words.sentence), [
+        "It holds.",
+        "Does it?",
+        "Yes (2 s)",
+        "Done.",
+    ]);
+});
+
+test("a word agrees with its number", () => {
+    assert.deepEqual(
+        [words.plural(1, "row"), words.plural(2_000, "row"), words.plural(0, "batch", "batches")],
+        ["1 row", "2,000 rows", "0 batches"],
+    );
+});
