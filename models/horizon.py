@@ -2,7 +2,7 @@
 
 A horizon ends with the newest batch and not with the clock, so that the same reports always say the same: a stream
 that has fallen silent keeps its evidence. It begins on the edge of a time slot, so that needs and facts are counted
-over the same batches. The controller's store and ``evidence.StreamEvidence`` count by these functions alike.
+over the same batches.
 """
 
 from __future__ import annotations

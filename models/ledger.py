@@ -15,12 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tidemark.models.cells import Cells, cells_of
-from tidemark.models.coverage import Coverage, coverage_of
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
 
-__all__ = ["Completeness", "Judgement", "Ledger", "Tally", "joined", "judge"]
+__all__ = ["Completeness", "Judgement", "Tally", "joined", "judge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,48 +167,3 @@ class Completeness:
     def exact(self) -> bool:
         """Whether the share is known exactly: nothing doubtful, nothing unjudged, no batch missing."""
         return self.late_min == self.late_max and not self.unjudged_rows and not self.missing_batches
-
-
-class Ledger:
-    """The judgements of many reports, each counted once."""
-
-    def __init__(self) -> None:
-        self.tallies: dict[tuple[str, int], Tally] = {}
-        """By (partition, key in microseconds)."""
-        self.unjudged_rows = 0
-        """Rows whose fate is unknown."""
-        self._batches: dict[str, set[int]] = {}
-        self._keys_per_row = 1
-
-    def add(self, report: Report) -> bool:
-        """Count ``report``; return False, and change nothing, when its (query id, batch id) was counted before."""
-        seen = self._batches.setdefault(report.query_id, set())
-        if report.batch_id in seen:
-            return False
-        seen.add(report.batch_id)
-        judgement = judge(report)
-        for cell, tally in judgement.tallies.items():
-            self.tallies[cell] = self.tallies.get(cell, Tally()) + tally
-        self.unjudged_rows += judgement.unjudged_rows
-        self._keys_per_row = max(self._keys_per_row, report.operator.max_keys)
-        return True
-
-    def by_key(self) -> dict[int, Tally]:
-        """Return the tallies over all partitions by key (for windows: by window end), in microseconds."""
-        result: dict[int, Tally] = {}
-        for (_, key), tally in sorted(self.tallies.items(), key=lambda item: item[0][1]):
-            result[key] = result.get(key, Tally()) + tally
-        return result
-
-    def coverage(self) -> dict[str, Coverage]:
-        """Return by query id which batches are known and which are missing."""
-        found = {query: coverage_of(batches) for query, batches in self._batches.items()}
-        return {query: coverage for query, coverage in found.items() if coverage is not None}
-
-    def completeness(self) -> Completeness:
-        """Return the completeness over everything counted."""
-        total = sum(self.tallies.values(), Tally())
-        missing = sum(coverage.missing_batches for coverage in self.coverage().values())
-        return Completeness(
-            total.rows, total.late_min, total.late_max, self.unjudged_rows, missing, self._keys_per_row
-        )

@@ -7,9 +7,8 @@ in one slot and no other, whenever it came.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from tidemark.models.late_base import Needs
 from tidemark.models.operators import Int64s
 from tidemark.models.sketch import Sketch
 
@@ -19,7 +18,6 @@ __all__ = [
     "SLOT_US",
     "Levels",
     "SlidingNeeds",
-    "SlotNeeds",
     "edge_us",
     "merge_all",
     "slot_of_us",
@@ -75,22 +73,6 @@ class Levels:
         """Return the first edge of a slot at or after ``time_us``."""
         start_us = self.slot_us(time_us)
         return start_us if start_us == time_us else start_us + self.width_us(time_us)
-
-
-@dataclass(slots=True)
-class SlotNeeds:
-    """The needs of one slot."""
-
-    whole: Sketch = field(default_factory=Sketch)
-    """Those of all partitions."""
-    by_partition: dict[str, Sketch] = field(default_factory=dict)
-    """Those of each."""
-
-    def add(self, needs: Needs) -> None:
-        """Count one report's needs."""
-        for partition, (need_us, count) in sorted(needs.by_partition.items()):
-            self.by_partition.setdefault(partition, Sketch()).add(need_us, count)
-            self.whole.add(need_us, count)
 
 
 class SlidingNeeds:

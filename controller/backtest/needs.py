@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.run import Run
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.policies.setup import Setup
 from tidemark.models.replay import replay_per_row
 from tidemark.models.target import PPM
 

@@ -10,11 +10,11 @@ from tidemark.controller.traces.format import OpenTrace
 from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
 from tidemark.models.backtest.run import Run, run
 from tidemark.models.backtest.score import Score, meets, score
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
 from tidemark.models.policies.fixed import Fixed
 from tidemark.models.policies.policy import Explains
+from tidemark.models.policies.setup import Setup
 
 __all__ = ["ALL", "Outcome", "Trial", "Yardstick", "choose_policies", "judge", "read"]
 

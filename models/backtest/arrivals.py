@@ -18,10 +18,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.granules import granule_first_us, granule_index
 from tidemark.models.operators import Int64s, Operator, SessionWindow, TimeWindow
 from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.policies.setup import Setup
 
 __all__ = ["MINUTE_US", "Arrivals", "ArrivalsBuilder", "Int32s", "Maxima", "Rows", "Shown", "shown_counts"]
 

@@ -15,12 +15,12 @@ import numpy as np
 
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.bases import min_of_partitions, running_max, shifted
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.backtest.spark import Standing
 from tidemark.models.granules import granule_first_us, granule_index
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US, Policy, Seen
+from tidemark.models.policies.setup import Setup
 
 __all__ = ["Ticks", "first_rows", "native_row_bases", "native_ticks", "policy_ticks"]
 

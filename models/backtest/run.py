@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from tidemark.models.backtest.arrivals import MINUTE_US, Arrivals
 from tidemark.models.backtest.bases import shifted
 from tidemark.models.backtest.per_row import Ticks, first_rows, native_ticks, policy_ticks
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.backtest.spark import (
     NO_BOUND_US,
     Batches,
@@ -22,6 +21,7 @@ from tidemark.models.backtest.spark import (
 )
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US, Policy
+from tidemark.models.policies.setup import Setup
 
 __all__ = ["NO_BOUND_US", "Run", "run", "run_native"]
 

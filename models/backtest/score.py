@@ -8,8 +8,8 @@ import numpy as np
 
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.run import NO_BOUND_US, Run
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.operators import Int64s, TimeWindow
+from tidemark.models.policies.setup import Setup
 
 __all__ = ["PPM", "Score", "late_budget", "meets", "score", "weights"]
 

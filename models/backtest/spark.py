@@ -23,11 +23,11 @@ import numpy as np
 
 from tidemark.models.backtest.arrivals import Arrivals, shown_counts
 from tidemark.models.backtest.bases import min_of_partitions, min_seen, running_max, shifted
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Policy, Seen
+from tidemark.models.policies.setup import Setup
 
 __all__ = [
     "NO_BOUND_US",

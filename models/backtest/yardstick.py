@@ -19,11 +19,11 @@ from tidemark.models.backtest.bases import shifted
 from tidemark.models.backtest.per_row import native_row_bases
 from tidemark.models.backtest.run import run_native
 from tidemark.models.backtest.score import PPM, Score, late_budget, meets, score, weights
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.backtest.spark import native_bases
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
+from tidemark.models.policies.setup import Setup
 
 __all__ = ["clairvoyant", "fixed_hindsight"]
 

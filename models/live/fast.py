@@ -14,7 +14,6 @@ from typing import Literal
 
 import numpy as np
 
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.live.open_keys import OpenKeys
@@ -23,6 +22,7 @@ from tidemark.models.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.plural import plural
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.policies.reports import PartitionBases, seen_of_report
+from tidemark.models.policies.setup import Setup
 from tidemark.models.policies.tidemark import Tidemark
 from tidemark.models.target import format_target
 from tidemark.models.wire import Pin, Report

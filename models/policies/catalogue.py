@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.duration import parse_duration
 from tidemark.models.operators import TimeWindow
 from tidemark.models.policies.conformal import AdaptiveConformal
@@ -11,6 +10,7 @@ from tidemark.models.policies.max_need import MaxNeed
 from tidemark.models.policies.policy import Policy
 from tidemark.models.policies.recommended import Recommended
 from tidemark.models.policies.ring import Ring
+from tidemark.models.policies.setup import Setup
 from tidemark.models.policies.tidemark import Tidemark
 from tidemark.models.policies.tracking import Tracking
 from tidemark.models.target import parse_target

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from tidemark.models.backtest.setup import Scope
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.policies.groups import Scores, decision_of, scores_of
 from tidemark.models.policies.policy import Decision, Seen
 from tidemark.models.policies.ring import MIN_RECORDS, RING_SIZE
 from tidemark.models.policies.rows import LastRows
+from tidemark.models.policies.setup import Scope
 from tidemark.models.target import PPM
 
 __all__ = ["GAMMA", "AdaptiveConformal"]

@@ -14,9 +14,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from tidemark.models.backtest.setup import Scope
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.setup import Scope
 
 __all__ = ["Scores", "decision_of", "scores_of"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from tidemark.models.backtest.setup import Scope
 from tidemark.models.policies.groups import decision_of, scores_of
 from tidemark.models.policies.policy import Decision, Seen
+from tidemark.models.policies.setup import Scope
 
 __all__ = ["DEFAULT_SPAN_US", "MaxNeed"]
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.curve import Curve
 from tidemark.models.defaults import PACE_BATCHES
 from tidemark.models.horizon import horizon_from_us
 from tidemark.models.need_slots import SlidingNeeds, slot_of_us
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.setup import Setup
 from tidemark.models.progress import PartitionTimes, progress_of
 from tidemark.models.recent_bounds import RecentBounds
 from tidemark.models.recommendation import Evidence, Inputs, Recommendation, recommend

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tidemark.models.backtest.setup import Scope
 from tidemark.models.policies.groups import decision_of, scores_of
 from tidemark.models.policies.policy import Decision, Seen
 from tidemark.models.policies.rows import LastRows
+from tidemark.models.policies.setup import Scope
 from tidemark.models.quantile import certified_rank
 from tidemark.models.target import PPM
 

@@ -13,7 +13,6 @@ import math
 
 import numpy as np
 
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.defaults import FUTURE_COHORTS
 from tidemark.models.duration import format_about
 from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindow
@@ -23,6 +22,7 @@ from tidemark.models.policies.good_windows import GoodWindows
 from tidemark.models.policies.missing import Missing
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
 from tidemark.models.policies.rules import Rules
+from tidemark.models.policies.setup import Setup
 from tidemark.models.recommendation import Step
 from tidemark.models.target import PPM, format_target
 

@@ -18,7 +18,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.defaults import (
     BULK_SHARE,
     NEEDS_PER_BUDGET,
@@ -34,6 +33,7 @@ from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.groups import decision_of, scores_of
 from tidemark.models.policies.policy import Decision, Seen
+from tidemark.models.policies.setup import Setup
 from tidemark.models.recommendation import Step
 from tidemark.models.target import PPM
 

@@ -32,11 +32,11 @@ from tidemark.controller.traces.format import read_trace
 from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
 from tidemark.models.backtest.run import run
 from tidemark.models.backtest.score import meets, score
-from tidemark.models.backtest.setup import Objective, Scope, Setup
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.duration import parse_duration
 from tidemark.models.operators import Int64s, RowLevel, TimeWindow
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
+from tidemark.models.policies.setup import Objective, Scope, Setup
 
 from support.streams import SECOND
 from support.synthetic import KINDS, START_US, Trace, s3_stalls, s4_step, synthetic

@@ -9,10 +9,10 @@ import time
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.operators import row_level, tumbling
 from tidemark.models.policies.catalogue import make_policy
 from tidemark.models.policies.policy import Policy, Seen
+from tidemark.models.policies.setup import Setup
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
 

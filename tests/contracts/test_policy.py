@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.setup import Scope, Setup
 from tidemark.models.operators import tumbling
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
 from tidemark.models.policies.max_need import DEFAULT_SPAN_US, MaxNeed
 from tidemark.models.policies.policy import Decision, Policy, Seen
+from tidemark.models.policies.setup import Scope, Setup
 
 from support.seen import UNKNOWN_US, drawn_batches
 

@@ -16,10 +16,10 @@ from tidemark.controller.db.tables import RecommendationRow, StreamRow
 from tidemark.controller.loop import Tick
 from tidemark.models.curve import Curve
 from tidemark.models.operators import row_level, tumbling
-from tidemark.models.replay import replay_reports
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
 from support.controller_app import STREAM, Controller
+from support.oracles import replay_reports
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 

@@ -19,11 +19,10 @@ from tidemark.controller.loop import Tick, run_once
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
 from tidemark.models.backtest.run import run
-from tidemark.models.backtest.setup import Setup
-from tidemark.models.evidence import StreamEvidence
 from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
 from tidemark.models.policies.recommended import Recommended
+from tidemark.models.policies.setup import Setup
 from tidemark.models.recommendation import Recommendation
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Report, to_json_object
@@ -32,6 +31,7 @@ from support.backtests import arrivals_of, random_rows
 from support.controller_app import STREAM, ManualClock
 from support.patience import PATIENCE_S, until
 from support.reports import exponential_batches, query_reports
+from support.stream_evidence import StreamEvidence
 from support.streams import SECOND, report_of
 
 pytestmark = pytest.mark.slow

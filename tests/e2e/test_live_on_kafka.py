@@ -24,11 +24,11 @@ from pyspark.sql import functions as F
 
 from tidemark.models.backtest.arrivals import ArrivalsBuilder
 from tidemark.models.backtest.run import Run, run
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.granules import granule_first_us
 from tidemark.models.ledger import judge
 from tidemark.models.operators import tumbling
 from tidemark.models.policies.catalogue import make_policy
+from tidemark.models.policies.setup import Setup
 from tidemark.models.wire import Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.models.ledger import Completeness, Ledger, Tally, judge
+from tidemark.models.ledger import Completeness, Tally, judge
 from tidemark.models.operators import Operator, RowLevel, SessionWindow, sliding, tumbling
 from tidemark.models.wire import Report
 
+from support.oracles import Ledger
 from support.streams import SECOND, operators, report_of, slow_keys
 
 Row = tuple[str, int]

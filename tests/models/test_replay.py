@@ -12,14 +12,9 @@ from hypothesis import strategies as st
 
 from tidemark.models.curve import Curve
 from tidemark.models.operators import Operator, RowLevel, TimeWindow, tumbling
-from tidemark.models.replay import (
-    Replay,
-    batches_of_slots,
-    replay_per_row,
-    replay_reports,
-    replay_spark,
-)
+from tidemark.models.replay import Replay, batches_of_slots, replay_per_row, replay_spark
 
+from support.oracles import replay_reports
 from support.streams import operators, report_of, slow_keys
 
 times = st.integers(0, 60_000)

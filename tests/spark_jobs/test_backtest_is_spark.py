@@ -15,10 +15,10 @@ import pytest
 
 from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
 from tidemark.models.backtest.run import Run, run, run_native
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.ledger import judge
 from tidemark.models.operators import Operator, TimeWindow, row_level, sliding, tumbling
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.setup import Setup
 from tidemark.models.wire import Report
 
 from support.spark_streams import EPOCH_US, Job, Row, random_batches

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.setup import Setup
 
 __all__ = [
     "Fixed",

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder, Maxima, Rows, _Percentile
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.policies.setup import Setup
 from tidemark.models.replay import Engine
 
 from support.backtests import Row, arrivals_of, granule_start, keys_of, random_rows

@@ -15,10 +15,10 @@ import pytest
 
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.run import run, run_native
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.backtest.yardstick import fixed_hindsight
 from tidemark.models.operators import Int64s, RowLevel
 from tidemark.models.policies.policy import Decision, Seen
+from tidemark.models.policies.setup import Setup
 from tidemark.models.replay import Engine
 
 from support.backtests import Row, arrivals_of

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tidemark.models.backtest.run import NO_BOUND_US, Run, run, run_native
-from tidemark.models.backtest.setup import BacktestMode, Setup
 from tidemark.models.curve import Curve
 from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.setup import BacktestMode, Setup
 from tidemark.models.replay import Engine, batches_of_slots, replay_per_row, replay_spark
 
 from support.backtests import (

@@ -9,8 +9,8 @@ import pytest
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.run import Run, run_native
 from tidemark.models.backtest.score import Score, meets, score
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.operators import RowLevel, TimeWindow
+from tidemark.models.policies.setup import Setup
 
 from support.backtests import Row, arrivals_of
 

@@ -11,9 +11,9 @@ import pytest
 
 from tidemark.models.backtest.run import run, run_native
 from tidemark.models.backtest.score import meets, score
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.policies.setup import Setup
 from tidemark.models.replay import Engine
 
 from support.backtests import (

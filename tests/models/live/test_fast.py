@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.granules import granule_first_us, granule_index
 from tidemark.models.live.fast import FastPolicy, Order, Wanted
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow, row_level, session, tumbling
 from tidemark.models.policies.reports import PartitionBases, seen_of_report
+from tidemark.models.policies.setup import Setup
 from tidemark.models.policies.tidemark import Tidemark
 from tidemark.models.wire import PartitionCounts, Report
 

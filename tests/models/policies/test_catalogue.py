@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.operators import tumbling
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_forms, policy_names
 from tidemark.models.policies.policy import Policy
+from tidemark.models.policies.setup import Setup
 
 from support.seen import seen_rows
 

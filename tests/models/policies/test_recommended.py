@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tidemark.models.backtest.run import run
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.need_slots import SLOT_US, SlidingNeeds, merge_all
 from tidemark.models.operators import tumbling
 from tidemark.models.policies.policy import Decision
 from tidemark.models.policies.recommended import Recommended
+from tidemark.models.policies.setup import Setup
 from tidemark.models.sketch import Sketch
 from tidemark.models.slo import Policy, Slo
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tidemark.models.backtest.run import Run, run
-from tidemark.models.backtest.setup import BacktestMode, Setup
 from tidemark.models.operators import Int64s, Operator, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
 from tidemark.models.policies.reports import PartitionBases, seen_of_report
+from tidemark.models.policies.setup import BacktestMode, Setup
 from tidemark.models.wire import Report
 
 from support.backtests import Row, arrivals_of, random_rows

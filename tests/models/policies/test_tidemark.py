@@ -11,12 +11,12 @@ import pytest
 from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
 from tidemark.models.backtest.run import Run, run
 from tidemark.models.backtest.score import Score, meets, score
-from tidemark.models.backtest.setup import Objective, Setup
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.defaults import LONGEST_HOLD_MARGIN, LONGEST_HOLD_SPANS
 from tidemark.models.operators import Int64s, RowLevel, TimeWindow, session, sliding, tumbling
 from tidemark.models.policies.catalogue import make_policy
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.setup import Objective, Setup
 from tidemark.models.policies.tidemark import Tidemark
 
 from support.seen import drawn_batches

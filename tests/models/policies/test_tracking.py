@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
 from tidemark.models.backtest.run import run
 from tidemark.models.backtest.score import score
-from tidemark.models.backtest.setup import Scope, Setup
 from tidemark.models.defaults import NEEDS_PER_BUDGET, STRETCH_ROWS, STRETCH_TRIGGERS
 from tidemark.models.operators import row_level
+from tidemark.models.policies.setup import Scope, Setup
 from tidemark.models.policies.tracking import Tracking
 
 from support.seen import seen_rows

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidemark.models.evidence import StreamEvidence
 from tidemark.models.need_slots import merge_all
 from tidemark.models.operators import tumbling
 from tidemark.models.recommendation import Recommendation
-from tidemark.models.replay import replay_reports
 from tidemark.models.sketch import Sketch
 from tidemark.models.slo import Policy, Slo
 
+from support.oracles import replay_reports
 from support.reports import START_US, exponential_batches, query_reports
+from support.stream_evidence import StreamEvidence
 from support.streams import SECOND
 
 SLO = Slo(target_ppm=900_000, horizon_ms=300_000)

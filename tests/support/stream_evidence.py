@@ -28,9 +28,9 @@ from tidemark.models.horizon import (
     facts_of,
     horizon_from_us,
 )
-from tidemark.models.late_base import late_base_ms, needs_against
+from tidemark.models.late_base import Needs, late_base_ms, needs_against
 from tidemark.models.ledger import judge
-from tidemark.models.need_slots import SlotNeeds, merge_all, slot_of_us
+from tidemark.models.need_slots import merge_all, slot_of_us
 from tidemark.models.needs import BaseTracker
 from tidemark.models.operators import TimeWindow
 from tidemark.models.progress import PartitionTimes, Progress, progress_of
@@ -39,8 +39,6 @@ from tidemark.models.recommendation import Inputs, Recommendation, recommend
 from tidemark.models.sketch import Sketch
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Report
-
-__all__ = ["StreamEvidence"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +71,22 @@ class _Batch:
 
 
 @dataclass(slots=True)
+class _SlotNeeds:
+    """The needs of one slot."""
+
+    whole: Sketch = field(default_factory=Sketch)
+    """Those of all partitions."""
+    by_partition: dict[str, Sketch] = field(default_factory=dict)
+    """Those of each."""
+
+    def add(self, needs: Needs) -> None:
+        """Count one report's needs."""
+        for partition, (need_us, count) in sorted(needs.by_partition.items()):
+            self.by_partition.setdefault(partition, Sketch()).add(need_us, count)
+            self.whole.add(need_us, count)
+
+
+@dataclass(slots=True)
 class _Query:
     """What is known of one query since its first report."""
 
@@ -99,7 +113,7 @@ class StreamEvidence:
         self._policy = policy
         self._queries: dict[str, _Query] = defaultdict(_Query)
         self._batches: list[_Batch] = []
-        self._slots: dict[int, SlotNeeds] = defaultdict(SlotNeeds)
+        self._slots: dict[int, _SlotNeeds] = defaultdict(_SlotNeeds)
         self._partitions: dict[str, PartitionTimes] = {}
         self._keys_us: set[int] = set()
         self._recent = RecentBounds()
@@ -256,5 +270,5 @@ class StreamEvidence:
                 )
         self._batches = [batch for batch in self._batches if batch.seen_us >= from_us]
         self._slots = defaultdict(
-            SlotNeeds, {slot: needs for slot, needs in self._slots.items() if slot >= from_us}
+            _SlotNeeds, {slot: needs for slot, needs in self._slots.items() if slot >= from_us}
         )
