@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from tidemark.models.wire import Mode
 
-__all__ = ["Said", "has_taken_up"]
+__all__ = ["AppliedState", "has_applied"]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AppliedState:
     """What a job said of what it does; each is None when it said nothing of the kind."""
 
     generation: int | None = None
@@ -23,7 +23,9 @@ class Said:
     """When its live policy heard from the controller last, in microseconds."""
 
 
-def has_taken_up(said: Said, *, generation: int, mode: Mode, bound_ms: int | None, published_us: int) -> bool:
+def has_applied(
+    said: AppliedState, *, generation: int, mode: Mode, bound_ms: int | None, published_us: int
+) -> bool:
     """Return whether a job applies what is published: ``generation``, with this mode and bound (None: its own)."""
     found = said.generation is not None and said.generation == generation
     if mode == "Live":

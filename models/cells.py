@@ -10,11 +10,11 @@ import numpy as np
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
 
-__all__ = ["Cells", "cells_of"]
+__all__ = ["ReportCells", "cells_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class ReportCells:
     """The counted granules of all partitions, partition after partition. Arrays are int64, shape (cells,)."""
 
     partitions: tuple[str, ...]
@@ -29,12 +29,12 @@ class Cells:
     """Rows of the report with an event time that none of ``counts`` holds."""
 
 
-def cells_of(report: Report) -> Cells:
+def cells_of(report: Report) -> ReportCells:
     """Return the counts of ``report``."""
     sizes = [len(part.granules) for part in report.partitions]
     total = sum(sizes)
     counts = np.fromiter(chain.from_iterable(part.counts for part in report.partitions), np.int64, total)
-    return Cells(
+    return ReportCells(
         tuple(part.partition for part in report.partitions),
         np.fromiter(chain.from_iterable(part.granules for part in report.partitions), np.int64, total),
         counts,

@@ -20,7 +20,7 @@ from tidemark.models.quantile import certified_rank, min_samples
 from tidemark.models.target import PPM
 
 __all__ = [
-    "Choice",
+    "BoundChoice",
     "Constraint",
     "Latency",
     "Rejection",
@@ -47,7 +47,7 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BoundChoice:
     """The chosen point, or why there is none."""
 
     point: CurvePoint | None
@@ -80,7 +80,7 @@ def choose_bound(
     *,
     latency: Latency = "base",
     confidence: float | None = None,
-) -> Choice:
+) -> BoundChoice:
     """Return the point with the least bound that meets the target and the cap.
 
     Args:
@@ -105,12 +105,12 @@ def choose_bound(
         if not against:
             fitting.append(point)
     if not fitting:
-        return Choice(None, tuple(rejections), _no_fit(rejections))
+        return BoundChoice(None, tuple(rejections), _no_fit(rejections))
     best = fitting[0]
     value = _of(best, latency)
     kept = f"{format_duration(best.bound_us)} is the least bound that keeps {percent(best)} of the rows"
     at = "" if latency_cap_us is None or value is None else f" at a latency of {value.text(exact=True)}"
-    return Choice(best, tuple(rejections), kept + at)
+    return BoundChoice(best, tuple(rejections), kept + at)
 
 
 def percent(point: CurvePoint) -> str:

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.models.cells import Cells
+from tidemark.models.cells import ReportCells
 from tidemark.models.coverage import Coverage, Range, coverage_of_ranges
 from tidemark.models.curve import Emissions, NeedDistribution
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.late_base import Needs
-from tidemark.models.ledger import Completeness, Judgement
+from tidemark.models.ledger import Judgement, LedgerCompleteness
 from tidemark.models.need_slots import HOUR_US, SLOT_US, edge_us
 from tidemark.models.operators import Int64s, Operator, TimeWindow
-from tidemark.models.recommendation import Evidence
+from tidemark.models.recommendation import EvidenceCounts
 from tidemark.models.wire import Report
 
 __all__ = [
@@ -28,14 +28,14 @@ __all__ = [
     "STEP_COLUMNS",
     "SUMMED",
     "UNKNOWN",
-    "BatchFacts",
     "EmissionSteps",
-    "Facts",
-    "batch_facts",
+    "HorizonFacts",
+    "ReportFacts",
     "bucket_keys_us",
     "emission_steps",
     "facts_of",
     "horizon_from_us",
+    "report_facts",
 ]
 
 KEY_BUCKET_US = 60_000_000
@@ -66,7 +66,7 @@ def bucket_keys_us(operator: Operator, keys_us: Int64s) -> Int64s:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchFacts:
+class ReportFacts:
     """What one report adds to a horizon."""
 
     seen_us: int
@@ -106,15 +106,15 @@ SUMMED = (
     "need_unknown_rows",
     "early_rows",
 )
-"""Fields of ``BatchFacts`` that add up over a horizon."""
+"""Fields of ``ReportFacts`` that add up over a horizon."""
 
 
-def batch_facts(
-    report: Report, cells: Cells, judgement: Judgement, needs: Needs, received_us: int
-) -> BatchFacts:
+def report_facts(
+    report: Report, cells: ReportCells, judgement: Judgement, needs: Needs, received_us: int
+) -> ReportFacts:
     """Return what ``report`` adds, counted, judged and with its needs, received at ``received_us``."""
     total = judgement.total
-    return BatchFacts(
+    return ReportFacts(
         seen_us=min(report.started_us, received_us),
         keys_per_row=report.operator.max_keys,
         first_key_us=judgement.first_key_us,
@@ -131,7 +131,7 @@ def batch_facts(
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class HorizonFacts:
     """Sums over a horizon."""
 
     batches: int
@@ -152,7 +152,7 @@ class Facts:
     """Rows that were not counted by granule."""
     partitions: int
     """Partitions seen."""
-    completeness: Completeness
+    completeness: LedgerCompleteness
     """What the ledger says of the pairs that arrived."""
     coverage: dict[str, Coverage]
     """By query id, which batches were reported."""
@@ -162,9 +162,9 @@ class Facts:
         """Batches that were never reported."""
         return self.completeness.missing_batches
 
-    def evidence(self, needs: NeedDistribution) -> Evidence:
+    def evidence(self, needs: NeedDistribution) -> EvidenceCounts:
         """Return the evidence that a recommendation from these facts and ``needs`` rests on."""
-        return Evidence(
+        return EvidenceCounts(
             rows=round(needs.weight),
             unknown_rows=self.unknown_rows,
             missing_batches=self.missing_batches,
@@ -184,7 +184,7 @@ def facts_of(
     keys_per_row: int,
     partitions: int,
     batches_of: Mapping[str, Iterable[Range]],
-) -> Facts:
+) -> HorizonFacts:
     """Return the facts of a horizon.
 
     Args:
@@ -198,7 +198,7 @@ def facts_of(
     """
     found = {query: coverage_of_ranges(ranges) for query, ranges in sorted(batches_of.items())}
     coverage = {query: known for query, known in found.items() if known is not None}
-    return Facts(
+    return HorizonFacts(
         batches=batches,
         from_us=from_us,
         to_us=to_us,
@@ -208,7 +208,7 @@ def facts_of(
         early_rows=sums["early_rows"],
         uncounted_rows=sums["uncounted_rows"],
         partitions=partitions,
-        completeness=Completeness(
+        completeness=LedgerCompleteness(
             sums["pairs"],
             sums["late_min"],
             sums["late_max"],

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tidemark.models.cells import Cells, cells_of
+from tidemark.models.cells import ReportCells, cells_of
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_of_report
 from tidemark.models.operators import Int64s
@@ -84,7 +84,7 @@ def late_base_ms(told_ms: int | None, earlier_us: int | None) -> int | None:
     return max(known, default=None)
 
 
-def needs_against(report: Report, base_ms: int | None, cells: Cells | None = None) -> Needs:
+def needs_against(report: Report, base_ms: int | None, cells: ReportCells | None = None) -> Needs:
     """Return the needs of the report's rows against the base of its late filter; unknown under a contradiction.
 
     Args:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tidemark.models.cells import Cells, cells_of
+from tidemark.models.cells import ReportCells, cells_of
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
 
-__all__ = ["Completeness", "Judgement", "Tally", "joined", "judge"]
+__all__ = ["Judgement", "LedgerCompleteness", "Tally", "joined", "judge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def joined(many: Sequence[Judgement]) -> Judgement:
     )
 
 
-def judge(report: Report, cells: Cells | None = None) -> Judgement:
+def judge(report: Report, cells: ReportCells | None = None) -> Judgement:
     """Return what Spark did with the rows of ``report``; ``cells`` are its counts where they are at hand."""
     complete_mode = report.output_mode == "complete"
     cells = cells_of(report) if cells is None else cells
@@ -135,7 +135,7 @@ def judge(report: Report, cells: Cells | None = None) -> Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Completeness:
+class LedgerCompleteness:
     """The share of pairs that were admitted, as far as it is known."""
 
     rows: int

@@ -8,7 +8,7 @@ would admit; it is the sample that a controller must quantify, not the row's lat
 
 from __future__ import annotations
 
-from tidemark.models.cells import Cells
+from tidemark.models.cells import ReportCells
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
@@ -21,7 +21,7 @@ def needs_us(key_us: Int64s, base_us: Int64s | int, tick_us: int) -> Int64s:
     return ((base_us - key_us) // tick_us + 1) * tick_us
 
 
-def needs_of_report(report: Report, late_base_ms: int, cells: Cells) -> tuple[Int64s, Int64s, Int64s]:
+def needs_of_report(report: Report, late_base_ms: int, cells: ReportCells) -> tuple[Int64s, Int64s, Int64s]:
     """Return ``(need_us, count, part)`` of all counted (row, key) pairs of a batch, shape (counts,) each.
 
     Where a granule's rows have different keys (row-level, sessions) the earliest one is taken, so a need is never too

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidemark.models.defaults import PREDICTION_MIN_ROWS
 from tidemark.models.target import PPM
 
-__all__ = ["POINT_PPM", "Judged", "Score", "score"]
+__all__ = ["POINT_PPM", "Judged", "PredictionScore", "score"]
 
 POINT_PPM = 10_000
 """One percentage point in parts per million."""
@@ -26,7 +26,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class PredictionScore:
     """How a prediction of completeness came out."""
 
     completeness_ppm: int
@@ -35,7 +35,7 @@ class Score:
     """That minus the share predicted, in parts per million; 10,000 are one point. Positive: more was kept."""
 
 
-def score(predicted_rows: int, predicted_late: int, judged: Judged) -> Score | None:
+def score(predicted_rows: int, predicted_late: int, judged: Judged) -> PredictionScore | None:
     """Return how a prediction came out; None: not yet, or there is nothing to compare.
 
     Args:
@@ -48,4 +48,4 @@ def score(predicted_rows: int, predicted_late: int, judged: Judged) -> Score | N
     twice_late = judged.late_min + judged.late_max
     realised_ppm = PPM - twice_late * PPM // (2 * judged.rows)
     predicted_ppm = PPM - predicted_late * PPM // predicted_rows
-    return Score(realised_ppm, realised_ppm - predicted_ppm)
+    return PredictionScore(realised_ppm, realised_ppm - predicted_ppm)

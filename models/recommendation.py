@@ -31,14 +31,14 @@ from tidemark.models.target import PPM, format_target
 from tidemark.models.transition import Situation, state_at
 from tidemark.models.windows import Windows
 
-__all__ = ["Evidence", "Inputs", "Recommendation", "Step", "StepKind", "recommend"]
+__all__ = ["EvidenceCounts", "Inputs", "Recommendation", "Step", "StepKind", "recommend"]
 
 StepKind = Literal["Asked", "LatencyCap", "StateCap", "Limits"]
 """What programs look for among steps: what the rows ask for, what holds it against a cap, and the policy's limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class EvidenceCounts:
     """What a recommendation rests on."""
 
     rows: int
@@ -67,7 +67,7 @@ class Inputs:
     """What is asked for."""
     policy: Policy
     """What is allowed."""
-    evidence: Evidence
+    evidence: EvidenceCounts
     """What the curve rests on."""
     in_use_bound_ms: int | None
     """The bound the job runs with, in milliseconds; None when it is not known."""

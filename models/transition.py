@@ -28,12 +28,12 @@ from tidemark.models.target import PPM
 from tidemark.models.wire import ChangeKind
 
 __all__ = [
+    "Admission",
     "CutBucket",
-    "Kept",
     "Situation",
     "Transition",
+    "admission_at",
     "cut_bucket",
-    "kept_at",
     "state_at",
     "transition_to",
 ]
@@ -160,7 +160,7 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
     stands_still_us, effective_us = _when(situation, bound_us)
     windows, rows_closing = _closing(situation, bound_us)
     state_rows, state_bytes = state_at(situation, bound_us)
-    kept = kept_at(situation.curve, bound_us, situation.confidence_ppm, share_below=share_below)
+    kept = admission_at(situation.curve, bound_us, situation.confidence_ppm, share_below=share_below)
     point, wall = kept.point, kept.point.latency_wall
     found = Transition(
         kind=kind,
@@ -191,7 +191,7 @@ def _rounded(time_us: float | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Admission:
     """What a bound keeps of the pairs that a curve rests on."""
 
     point: CurvePoint
@@ -204,7 +204,9 @@ class Kept:
     """Upper end of it."""
 
 
-def kept_at(curve: Curve, bound_us: int, confidence_ppm: int, *, share_below: float | None = None) -> Kept:
+def admission_at(
+    curve: Curve, bound_us: int, confidence_ppm: int, *, share_below: float | None = None
+) -> Admission:
     """Return what a bound keeps.
 
     Args:
@@ -223,7 +225,7 @@ def kept_at(curve: Curve, bound_us: int, confidence_ppm: int, *, share_below: fl
         late, late_min = point.late - round(cut.pairs * even), point.late - cut.pairs
     min_ppm, _ = interval_ppm(late_max, point.rows, confidence_ppm)
     _, max_ppm = interval_ppm(late_min, point.rows, confidence_ppm)
-    return Kept(point, late, min_ppm, max_ppm)
+    return Admission(point, late, min_ppm, max_ppm)
 
 
 def _when(situation: Situation, bound_us: int) -> tuple[int | None, int | None]:

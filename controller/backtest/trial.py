@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tidemark.controller.traces.format import OpenTrace
 from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
-from tidemark.models.backtest.run import Run, run
-from tidemark.models.backtest.score import Score, meets, score
+from tidemark.models.backtest.run import BacktestRun, run
+from tidemark.models.backtest.score import BacktestScore, meets, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
 from tidemark.models.policies.fixed import Fixed
@@ -30,7 +30,7 @@ class Yardstick:
 
     fixed_bound_us: int
     """The least constant bound that meets the target over the whole trace."""
-    fixed_score: Score
+    fixed_score: BacktestScore
     """What it does."""
     clairvoyant_us: float | None
     """A mean latency that no policy can be below; None when no window is scored."""
@@ -42,9 +42,9 @@ class Outcome:
 
     policy: str
     """Its name."""
-    run: Run
+    run: BacktestRun
     """Its batches."""
-    score: Score
+    score: BacktestScore
     """Its figures."""
     meets: bool
     """Whether it meets the target."""

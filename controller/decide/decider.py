@@ -37,8 +37,8 @@ from tidemark.controller.stream_state.live import newest_state
 from tidemark.controller.streams.store import add_event, lock_stream
 from tidemark.models.curve import Curve
 from tidemark.models.duration import format_about
-from tidemark.models.horizon import Facts
-from tidemark.models.recommendation import Evidence, Inputs, Recommendation, recommend
+from tidemark.models.horizon import HorizonFacts
+from tidemark.models.recommendation import EvidenceCounts, Inputs, Recommendation, recommend
 from tidemark.models.slo import Slo
 from tidemark.models.transition import Situation, cut_bucket, transition_to
 
@@ -60,7 +60,7 @@ class Basis:
 
     horizon: Horizon
     """The batches that count."""
-    facts: Facts
+    facts: HorizonFacts
     """Their sums."""
     curve: Curve
     """Their completeness and latency by bound."""
@@ -94,7 +94,7 @@ def basis_of(session: Session, stream_id: int, horizon_ms: int, cache: SketchCac
     return Basis(horizon, facts(session, horizon), Curve(needs, emissions(session, horizon)))
 
 
-def evidence_of(basis: Basis) -> Evidence:
+def evidence_of(basis: Basis) -> EvidenceCounts:
     """Return the evidence that a recommendation from ``basis`` rests on."""
     return basis.facts.evidence(basis.curve.needs)
 

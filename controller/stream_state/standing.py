@@ -31,7 +31,7 @@ from tidemark.controller.db.tables import (
 from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.stream_state.live import KeptLive, live_of
 from tidemark.controller.stream_state.partition_standing import future_rows_by_stream
-from tidemark.models.adoption import Said, has_taken_up
+from tidemark.models.adoption import AppliedState, has_applied
 from tidemark.models.defaults import CEILING_ALARM_PPM, RECENT_BATCHES
 from tidemark.models.late_base import effective_bound_ms, late_base_ms
 from tidemark.models.need_slots import merge_all
@@ -199,8 +199,8 @@ class Standing:
         if found is None or (found.bound_ms is None and found.mode != "Live"):
             return None
         last_contact_us = None if self.live is None else self.live.last_contact_us
-        return has_taken_up(
-            Said(self.applied_generation, self.applied_bound_ms, self.applied_mode, last_contact_us),
+        return has_applied(
+            AppliedState(self.applied_generation, self.applied_bound_ms, self.applied_mode, last_contact_us),
             generation=found.generation,
             mode=found.mode,
             bound_ms=found.bound_ms,

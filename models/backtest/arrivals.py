@@ -23,7 +23,16 @@ from tidemark.models.operators import Int64s, Operator, SessionWindow, TimeWindo
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.policies.setup import Setup
 
-__all__ = ["MINUTE_US", "Arrivals", "ArrivalsBuilder", "Int32s", "Maxima", "Rows", "Shown", "shown_counts"]
+__all__ = [
+    "MINUTE_US",
+    "ArrivalRows",
+    "Arrivals",
+    "ArrivalsBuilder",
+    "Int32s",
+    "Maxima",
+    "TapCounts",
+    "tap_counts",
+]
 
 Int32s = NDArray[np.int32]
 
@@ -38,7 +47,7 @@ _MAX_KEPT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ArrivalRows:
     """The rows themselves in order of arrival, arrays of shape (rows,); empty when the engine works in batches."""
 
     event_time_us: Int64s
@@ -95,7 +104,7 @@ class Arrivals:
     """Rows in each of them, shape (occupied,)."""
     maxima: Maxima
     """Greatest event time of each slot and partition."""
-    each: Rows
+    each: ArrivalRows
     """The rows themselves, for per-row engines only."""
     first_us: int
     """The first arrival, where slot 0 begins."""
@@ -150,7 +159,7 @@ class ArrivalsBuilder:
         self._counts: list[_Counts] = []
         self._maxima: list[tuple[Int64s, Int32s, Int64s]] = []
         self._slot_rows: list[tuple[Int64s, Int64s]] = []
-        self._rows: list[Rows] = []
+        self._rows: list[ArrivalRows] = []
         self._percentile = _Percentile(setup.trigger_us)
 
     def add(
@@ -177,7 +186,7 @@ class ArrivalsBuilder:
         self._partitions = max(self._partitions, partitions)
         self._percentile.add(event_time_us)
         if self._setup.engine == "per-row":
-            self._rows.append(Rows(event_time_us, arrival_time_us, partition.astype(np.int32)))
+            self._rows.append(ArrivalRows(event_time_us, arrival_time_us, partition.astype(np.int32)))
         slot = (arrival_time_us - self._first_us) // self._setup.trigger_us
         slots, start = np.unique(slot, return_index=True)
         rows = np.diff(start, append=len(slot))
@@ -325,11 +334,11 @@ class ArrivalsBuilder:
             np.searchsorted(occupied, slot[last]), partition[last].astype(np.int32), event_time[last]
         )
 
-    def _joined_rows(self) -> Rows:
+    def _joined_rows(self) -> ArrivalRows:
         if not self._rows:
             nothing = np.empty(0, np.int64)
-            return Rows(nothing, nothing, np.empty(0, np.int32))
-        return Rows(
+            return ArrivalRows(nothing, nothing, np.empty(0, np.int32))
+        return ArrivalRows(
             np.concatenate([part.event_time_us for part in self._rows]),
             np.concatenate([part.arrival_time_us for part in self._rows]),
             np.concatenate([part.partition for part in self._rows]),
@@ -378,7 +387,7 @@ class _Percentile:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class TapCounts:
     """Counts as a tap would report them, ascending by slot, partition, granule and key; arrays of shape (shown,)."""
 
     slot: Int64s
@@ -402,7 +411,7 @@ class Shown:
         return type(self)(np.full(len(count), slot[-1]), partition, event, key, count)
 
 
-def shown_counts(arrivals: Arrivals, setup: Setup) -> Shown:
+def tap_counts(arrivals: Arrivals, setup: Setup) -> TapCounts:
     """Return what a tap would report.
 
     Keys of windows are exact. Of row-level and session keys the least of each granule is shown, so that a need is
@@ -417,7 +426,7 @@ def shown_counts(arrivals: Arrivals, setup: Setup) -> Shown:
     for column in (arrivals.slot, arrivals.partition, event, key):
         changed[1:] |= column[1:] != column[:-1]
     start = np.flatnonzero(changed)
-    return Shown(
+    return TapCounts(
         arrivals.slot[start],
         arrivals.partition[start].astype(np.int64),
         event[start],

@@ -15,11 +15,11 @@ import numpy as np
 
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.bases import min_of_partitions, running_max, shifted
-from tidemark.models.backtest.spark import Standing
+from tidemark.models.backtest.spark import DecisionInForce
 from tidemark.models.granules import granule_first_us, granule_index
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
-from tidemark.models.policies.policy import NO_BASE_US, Policy, Seen
+from tidemark.models.policies.policy import NO_BASE_US, BoundPolicy, Observation
 from tidemark.models.policies.setup import Setup
 
 __all__ = ["Ticks", "first_rows", "native_row_bases", "native_ticks", "policy_ticks"]
@@ -73,7 +73,9 @@ def native_ticks(arrivals: Arrivals, setup: Setup, bound_us: int) -> Ticks:
     )
 
 
-def policy_ticks(arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Callable[[int], object]) -> Ticks:
+def policy_ticks(
+    arrivals: Arrivals, setup: Setup, policy: BoundPolicy, on_slot: Callable[[int], object]
+) -> Ticks:
     """Return the watermarks of an engine that follows ``policy``."""
     events, partitions = arrivals.each.event_time_us, arrivals.each.partition
     base = running_max(events)
@@ -82,7 +84,7 @@ def policy_ticks(arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Call
     marks, tick_marks, bounds = np.empty(arrivals.rows, np.int64), [], []
     maxima = np.full(arrivals.partitions, NO_BASE_US, np.int64)
     width, closed = setup.granule_us, setup.operator.closed
-    standing, mark = Standing(), NO_BASE_US
+    standing, mark = DecisionInForce(), NO_BASE_US
     low, seen_partitions = 0, 0
     for slot, rows in zip(arrivals.occupied.tolist(), arrivals.occupied_rows.tolist(), strict=True):
         span = slice(low, low + rows)
@@ -111,7 +113,7 @@ def policy_ticks(arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Call
         partition = partitions[span][row].astype(np.int64)
         seen_partitions = max(seen_partitions, int(partition[-1]) + 1)
         policy.observe(
-            Seen(
+            Observation(
                 now_us=now,
                 partition=partition,
                 key_us=key,

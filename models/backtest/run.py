@@ -20,17 +20,17 @@ from tidemark.models.backtest.spark import (
     restart_batches,
 )
 from tidemark.models.operators import Int64s
-from tidemark.models.policies.policy import NO_BASE_US, Policy
+from tidemark.models.policies.policy import NO_BASE_US, BoundPolicy
 from tidemark.models.policies.setup import Setup
 
-__all__ = ["NO_BOUND_US", "Run", "run", "run_native"]
+__all__ = ["NO_BOUND_US", "BacktestRun", "run", "run_native"]
 
 _ROWS = 1 << 20
 """Rows of a per-row engine that are judged at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class BacktestRun:
     """What happened. Arrays are int64, times microseconds; late and arrived are (row, key) pairs."""
 
     slot: Int64s
@@ -64,8 +64,8 @@ class Run:
 
 
 def run(
-    arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Callable[[int], object] = lambda _: None
-) -> Run:
+    arrivals: Arrivals, setup: Setup, policy: BoundPolicy, on_slot: Callable[[int], object] = lambda _: None
+) -> BacktestRun:
     """Return what the engine does with ``arrivals`` under ``policy``.
 
     Args:
@@ -89,14 +89,14 @@ def run(
     return _judged_batches(arrivals, setup, replay(arrivals, setup, policy, on_slot))
 
 
-def run_native(arrivals: Arrivals, setup: Setup, bound_us: int) -> Run:
+def run_native(arrivals: Arrivals, setup: Setup, bound_us: int) -> BacktestRun:
     """Return what the engine does by itself under one constant bound, at least 0; Spark's has whole milliseconds."""
     if setup.engine == "per-row":
         return _judged_rows(arrivals, setup, native_ticks(arrivals, setup, max(bound_us, 0)))
     return _judged_batches(arrivals, setup, native_batches(arrivals, setup, plan_bound_us(bound_us)))
 
 
-def _judged_batches(arrivals: Arrivals, setup: Setup, batches: Batches) -> Run:
+def _judged_batches(arrivals: Arrivals, setup: Setup, batches: Batches) -> BacktestRun:
     wall = arrivals.first_us + (batches.slot + 1) * setup.trigger_us
     late_watermark = shifted(batches.watermark_us, 1)
     rows = np.zeros(len(batches.slot), np.int64)
@@ -105,7 +105,7 @@ def _judged_batches(arrivals: Arrivals, setup: Setup, batches: Batches) -> Run:
     late = arrivals.key_us <= np.repeat(late_watermark[batches.of_occupied], counts)
     weight = arrivals.count[late]
     emitting = np.searchsorted(batches.watermark_us, arrivals.keys_us)
-    return Run(
+    return BacktestRun(
         slot=batches.slot,
         wall_us=wall,
         rows=rows,
@@ -123,7 +123,7 @@ def _judged_batches(arrivals: Arrivals, setup: Setup, batches: Batches) -> Run:
     )
 
 
-def _judged_rows(arrivals: Arrivals, setup: Setup, ticks: Ticks) -> Run:
+def _judged_rows(arrivals: Arrivals, setup: Setup, ticks: Ticks) -> BacktestRun:
     first = first_rows(arrivals)
     before = ticks.before_us(first)
     wall = arrivals.first_us + (arrivals.occupied + 1) * setup.trigger_us
@@ -136,7 +136,7 @@ def _judged_rows(arrivals: Arrivals, setup: Setup, ticks: Ticks) -> Run:
         minute = np.searchsorted(arrivals.minutes, events[row[late]] // MINUTE_US)
         np.add.at(late_by_minute, minute, 1)
         np.add.at(late_by_key, np.searchsorted(arrivals.keys_us, key[late]), 1)
-    return Run(
+    return BacktestRun(
         slot=arrivals.occupied,
         wall_us=wall,
         rows=arrivals.occupied_rows,

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark.models.backtest.arrivals import Arrivals
-from tidemark.models.backtest.run import NO_BOUND_US, Run
+from tidemark.models.backtest.run import NO_BOUND_US, BacktestRun
 from tidemark.models.operators import Int64s, TimeWindow
 from tidemark.models.policies.setup import Setup
 
-__all__ = ["PPM", "Score", "late_budget", "meets", "score", "weights"]
+__all__ = ["PPM", "BacktestScore", "late_budget", "meets", "score", "weights"]
 
 PPM = 1_000_000
 """Targets are given in parts per million."""
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class BacktestScore:
     """What a run kept and what it cost. Latencies in microseconds, None when no window is scored."""
 
     pairs: int
@@ -49,7 +49,7 @@ class Score:
     """Median over the batches of the stream's base less the watermark; None when it was never known."""
 
 
-def score(arrivals: Arrivals, setup: Setup, run: Run) -> Score:
+def score(arrivals: Arrivals, setup: Setup, run: BacktestRun) -> BacktestScore:
     """Return the score of ``run``, a run over ``arrivals``.
 
     A window weighs one. A row-level or session key is no window: each weighs as many pairs as it has, so the latency
@@ -63,7 +63,7 @@ def score(arrivals: Arrivals, setup: Setup, run: Run) -> Score:
     admitted = run.rows_by_minute - run.late_by_minute
     minutes_met = run.late_by_minute * PPM <= (PPM - setup.target_ppm) * run.rows_by_minute
     bounds = run.bound_us[run.bound_us != NO_BOUND_US]
-    return Score(
+    return BacktestScore(
         pairs=arrivals.pairs,
         late=run.late,
         completeness=(arrivals.pairs - run.late) / arrivals.pairs,
@@ -80,7 +80,7 @@ def score(arrivals: Arrivals, setup: Setup, run: Run) -> Score:
     )
 
 
-def meets(setup: Setup, score: Score) -> bool:
+def meets(setup: Setup, score: BacktestScore) -> bool:
     """Whether the target was met, in whole numbers. With ``timeslices`` and nothing to score, nothing was missed."""
     if setup.objective == "timeslices":
         return score.windows_met * PPM >= setup.good_windows_ppm * score.windows

@@ -21,19 +21,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.models.backtest.arrivals import Arrivals, shown_counts
+from tidemark.models.backtest.arrivals import Arrivals, tap_counts
 from tidemark.models.backtest.bases import min_of_partitions, min_seen, running_max, shifted
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Policy, Seen
+from tidemark.models.policies.policy import NO_BASE_US, BoundPolicy, Decision, Observation
 from tidemark.models.policies.setup import Setup
 
 __all__ = [
     "NO_BOUND_US",
     "Batches",
+    "DecisionInForce",
     "NativeBases",
-    "Standing",
     "live_batches",
     "native_bases",
     "native_batches",
@@ -120,7 +120,7 @@ def native_batches(arrivals: Arrivals, setup: Setup, bound_us: int) -> Batches:
     )
 
 
-class Standing:
+class DecisionInForce:
     """The decision that stands, until another one is made."""
 
     def __init__(self) -> None:
@@ -187,7 +187,7 @@ class _Watch:
     """
 
     def __init__(self, arrivals: Arrivals, setup: Setup, delay: int) -> None:
-        self._shown = shown_counts(arrivals, setup)
+        self._shown = tap_counts(arrivals, setup)
         edges = np.append(arrivals.occupied, arrivals.slots)
         self._shown_from = np.searchsorted(self._shown.slot, edges).tolist()
         self._maxima = arrivals.maxima
@@ -197,12 +197,12 @@ class _Watch:
         self.base_us = NO_BASE_US
         self._known = deque([(self.maxima_us, self.base_us)] * delay, delay)
 
-    def batch(self, first: int, last: int, now_us: int) -> Seen:
+    def batch(self, first: int, last: int, now_us: int) -> Observation:
         """Take the batch that holds the rows of the occupied slots ``first`` up to before ``last``."""
         own, base = self._known[0]
         if first == last:
             self._known.append(self._known[-1])
-            return Seen(now_us)
+            return Observation(now_us)
         low, high = self._maxima_from[first], self._maxima_from[last]
         self.maxima_us = self.maxima_us.copy()
         np.maximum.at(self.maxima_us, self._maxima.partition[low:high], self._maxima.event_time_us[low:high])
@@ -210,7 +210,7 @@ class _Watch:
         self.base_us = int(self.maxima_us.max()) // SPARK_TICK_US * SPARK_TICK_US
         self._known.append((self.maxima_us, self.base_us))
         shown = self._shown.joined(self._shown_from[first], self._shown_from[last])
-        return Seen(
+        return Observation(
             now_us=now_us,
             partition=shown.partition,
             key_us=shown.key_us,
@@ -261,12 +261,12 @@ class _Waiting:
 
 
 def live_batches(
-    arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Callable[[int], object]
+    arrivals: Arrivals, setup: Setup, policy: BoundPolicy, on_slot: Callable[[int], object]
 ) -> Batches:
     """Return the batches of a query whose watermark follows the policy's control value."""
     watch, log, waiting = _Watch(arrivals, setup, _LIVE_DELAY), _Log(arrivals), _Waiting(arrivals)
     occupied, trigger = arrivals.occupied.tolist(), setup.trigger_us
-    standing = Standing()
+    standing = DecisionInForce()
     mark, bound = NO_BASE_US, NO_BOUND_US  # in force in the next batch
     control, control_bound = NO_BASE_US, NO_BOUND_US
     slot, held, moved, due = 0, 0, False, False
@@ -301,7 +301,7 @@ def live_batches(
 
 
 def restart_batches(
-    arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Callable[[int], object]
+    arrivals: Arrivals, setup: Setup, policy: BoundPolicy, on_slot: Callable[[int], object]
 ) -> Batches:
     """Return the batches of a query that is started anew for every change of its bound.
 

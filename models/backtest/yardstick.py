@@ -18,7 +18,7 @@ from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.bases import shifted
 from tidemark.models.backtest.per_row import native_row_bases
 from tidemark.models.backtest.run import run_native
-from tidemark.models.backtest.score import PPM, Score, late_budget, meets, score, weights
+from tidemark.models.backtest.score import PPM, BacktestScore, late_budget, meets, score, weights
 from tidemark.models.backtest.spark import native_bases
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_us
@@ -34,7 +34,7 @@ _MAX_TANGENTS = 500
 """Tangents tried before the best dual value so far is taken: each is a bound, some 20 reach the greatest."""
 
 
-def fixed_hindsight(arrivals: Arrivals, setup: Setup) -> tuple[int, Score]:
+def fixed_hindsight(arrivals: Arrivals, setup: Setup) -> tuple[int, BacktestScore]:
     """Return the least constant bound, at least 0, that meets the target over the whole trace, and its score.
 
     Microseconds: whole milliseconds for Spark. With ``timeslices`` it is the least one under which the share of the

@@ -14,14 +14,14 @@ from typing import Literal
 from tidemark.models.live.open_keys import OpenKeys
 from tidemark.models.policies.policy import NO_BASE_US
 
-__all__ = ["Control", "StreamWants", "WatermarkPolicy"]
+__all__ = ["Control", "StreamTarget", "WatermarkPolicy"]
 
 WatermarkPolicy = Literal["min", "max"]
 """How Spark makes one watermark of those of a query's inputs (``multipleWatermarkPolicy``)."""
 
 
 @dataclass(frozen=True, slots=True)
-class StreamWants:
+class StreamTarget:
     """One stream of the query, at one moment."""
 
     watermark_us: int | None
@@ -52,7 +52,7 @@ class Control:
         """Know again what the checkpoint says was offered."""
         self.offered_us = max(self.offered_us, offered_us)
 
-    def offer(self, streams: Sequence[StreamWants]) -> int:
+    def offer(self, streams: Sequence[StreamTarget]) -> int:
         """Return the watermark to be offered now: a new one, or the last one when there is no cause to move."""
         wanted = [stream.watermark_us for stream in streams if stream.watermark_us is not None]
         if not wanted or len(wanted) < len(streams):

@@ -21,13 +21,13 @@ from tidemark.models.live.partitions import Activity, Partitions
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.plural import plural
 from tidemark.models.policies.policy import NO_BASE_US
-from tidemark.models.policies.reports import PartitionBases, seen_of_report
+from tidemark.models.policies.reports import PartitionBases, observation_of
 from tidemark.models.policies.setup import Setup
 from tidemark.models.policies.tidemark import Tidemark
 from tidemark.models.target import format_target
 from tidemark.models.wire import Pin, Report
 
-__all__ = ["FastPolicy", "Follow", "Order", "Wanted"]
+__all__ = ["FastPolicy", "Follow", "Order", "WatermarkTarget"]
 
 
 _RESTORED_STEP_US = 1_000_000
@@ -59,7 +59,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WatermarkTarget:
     """What the fast policy wants, and why."""
 
     watermark_us: int | None
@@ -162,14 +162,14 @@ class FastPolicy:
         self._keys.add(_keys_of(report), report.watermark_ms * SPARK_TICK_US)
         self._keys.close(report.watermark_ms * SPARK_TICK_US)
         policy = self._policy_for(order, trigger_us)
-        seen = seen_of_report(report, self._bases, report.late_base_ms)
+        seen = observation_of(report, self._bases, report.late_base_ms)
         behind = any(rows > 0 for rows in (backlog or {}).values())
         if policy is not None and shown and not behind:
             policy.observe(replace(seen, now_us=self._last_us))
 
     def wanted(
         self, now_us: int, order: Order, checked_us: int | None = None, in_force_us: int | None = None
-    ) -> Wanted:
+    ) -> WatermarkTarget:
         """Return where the watermark is to be.
 
         Args:
@@ -182,8 +182,8 @@ class FastPolicy:
         """
         activity = self._partitions.activity(now_us if checked_us is None else checked_us)
 
-        def answer(watermark_us: int | None, reason: str) -> Wanted:
-            return Wanted(watermark_us=watermark_us, reason=reason, activity=activity)
+        def answer(watermark_us: int | None, reason: str) -> WatermarkTarget:
+            return WatermarkTarget(watermark_us=watermark_us, reason=reason, activity=activity)
 
         stream_us = self._partitions.stream_base_us
         if order.follow == "ceiling":

@@ -30,7 +30,7 @@ from tidemark.models.defaults import (
 from tidemark.models.policies.ages import Float64s
 from tidemark.models.policies.rules import FAMILIES
 
-__all__ = ["Account", "Budget", "Choice"]
+__all__ = ["Account", "RuleChoice", "RuleChooser"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RuleChoice:
     """The rule to follow, and why."""
 
     rule: int
@@ -61,7 +61,7 @@ class Choice:
     """Whether the budget bears the rule; else it is the one that loses least."""
 
 
-class Budget:
+class RuleChooser:
     """Chooses among the rules of one stream.
 
     Args:
@@ -85,7 +85,7 @@ class Budget:
         prior = np.where(np.arange(FAMILIES) % 2 == 0, HOLD_PRIOR_KEYS, 0.0)
         self._prior_keys = np.repeat(prior, len(PRICES))
 
-    def choose(self, now_us: int, account: Account, waited: Float64s) -> Choice:
+    def choose(self, now_us: int, account: Account, waited: Float64s) -> RuleChoice:
         """Return the rule to follow.
 
         Args:
@@ -107,7 +107,7 @@ class Budget:
             rule, supports = int(best[np.flatnonzero(fits)[-1]]), True
         else:
             rule, supports = self._repaying(account, best), False
-        return Choice(rule, account.lost / max(allowed, 1e-9), supports)
+        return RuleChoice(rule, account.lost / max(allowed, 1e-9), supports)
 
     def _remember(self, now_us: int, account: Account) -> None:
         lost = account.lost_by_rule - self._seen

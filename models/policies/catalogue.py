@@ -7,8 +7,8 @@ from tidemark.models.operators import TimeWindow
 from tidemark.models.policies.conformal import AdaptiveConformal
 from tidemark.models.policies.fixed import Fixed
 from tidemark.models.policies.max_need import MaxNeed
-from tidemark.models.policies.policy import Policy
-from tidemark.models.policies.recommended import Recommended
+from tidemark.models.policies.policy import BoundPolicy
+from tidemark.models.policies.recommended import RecommendedPolicy
 from tidemark.models.policies.ring import Ring
 from tidemark.models.policies.setup import Setup
 from tidemark.models.policies.tidemark import Tidemark
@@ -31,7 +31,7 @@ def policy_forms() -> tuple[str, ...]:
     return (*policy_names(), "fixed:<duration>", "ring:<share>")
 
 
-def make_policy(name: str, setup: Setup) -> Policy:
+def make_policy(name: str, setup: Setup) -> BoundPolicy:
     """Return a fresh policy.
 
     Args:
@@ -68,9 +68,9 @@ def _ring(parameter: str, setup: Setup) -> Ring:
     return Ring(_share_ppm(parameter), scope=setup.scope)
 
 
-def _tidemark(setup: Setup) -> Policy:
+def _tidemark(setup: Setup) -> BoundPolicy:
     if setup.mode == "restart":
-        return Recommended(setup)
+        return RecommendedPolicy(setup)
     if setup.engine == "per-row" and not isinstance(setup.operator, TimeWindow):
         return Tracking(setup)
     return Tidemark(setup)

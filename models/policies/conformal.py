@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.policies.groups import Scores, decision_of, scores_of
-from tidemark.models.policies.policy import Decision, Seen
+from tidemark.models.policies.policy import Decision, Observation
 from tidemark.models.policies.ring import MIN_RECORDS, RING_SIZE
 from tidemark.models.policies.rows import LastRows
 from tidemark.models.policies.setup import Scope
@@ -62,7 +62,7 @@ class AdaptiveConformal:
         """No: the bound moves."""
         return False
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         """Move the levels by what the bounds in force missed, then take the rows of the batch."""
         if self._scope == "partition":
             missing = len(seen.base_us) - len(self._bases)

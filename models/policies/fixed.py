@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.models.policies.policy import Decision, Seen
+from tidemark.models.policies.policy import Decision, Observation
 
 __all__ = ["Fixed"]
 
@@ -29,7 +29,7 @@ class Fixed:
         """Yes: it stands in the plan, so it is in force without a control's delay."""
         return True
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         """Learn nothing."""
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from tidemark.models.operators import Int64s
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
 from tidemark.models.policies.setup import Scope
 
 __all__ = ["Scores", "decision_of", "scores_of"]
@@ -45,7 +45,7 @@ class Scores:
         return float(self.count[self.value_us > bound_us].sum() / self.count.sum())
 
 
-def scores_of(seen: Seen, scope: Scope) -> list[Scores]:
+def scores_of(seen: Observation, scope: Scope) -> list[Scores]:
     """Return the scores of a batch, by base in ascending order; bases without a row of known need are left out."""
     need = seen.need_us if scope == "global" else seen.own_need_us
     known = (need > _KNOWN_ABOVE_US) & (seen.count > 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 
 from tidemark.models.policies.groups import decision_of, scores_of
-from tidemark.models.policies.policy import Decision, Seen
+from tidemark.models.policies.policy import Decision, Observation
 from tidemark.models.policies.setup import Scope
 
 __all__ = ["DEFAULT_SPAN_US", "MaxNeed"]
@@ -45,7 +45,7 @@ class MaxNeed:
         """No: the bound moves."""
         return False
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         """Take the greatest need of a batch, in amortised constant time for each base."""
         bases = 1 if self._scope == "global" else len(seen.base_us)
         self._recent += [deque() for _ in range(bases - len(self._recent))]

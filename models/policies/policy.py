@@ -15,7 +15,7 @@ import numpy as np
 from tidemark.models.operators import Int64s
 from tidemark.models.recommendation import Step
 
-__all__ = ["NO_BASE_US", "Decision", "Explains", "Policy", "Seen"]
+__all__ = ["NO_BASE_US", "BoundPolicy", "Decision", "Explains", "Observation"]
 
 NO_BASE_US = -4 * 10**18
 """Base (or watermark) before any row: no bound makes a row late against it. A whole number of milliseconds."""
@@ -24,7 +24,7 @@ _EMPTY = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Observation:
     """What one batch (per-row engines: one tick) showed. Times in microseconds; pairs are (row, key) pairs."""
 
     now_us: int
@@ -57,7 +57,7 @@ class Decision:
     """The watermark itself, as of when the decision can first be in force. It never goes back."""
 
 
-class Policy(Protocol):
+class BoundPolicy(Protocol):
     """Decides for one stream."""
 
     @property
@@ -65,7 +65,7 @@ class Policy(Protocol):
         """Whether the engine follows the bound by itself: a constant one, set once in the plan."""
         ...
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         """Take what a batch showed; batches come in order. A batch without rows shows only the time."""
         ...
 

@@ -16,14 +16,14 @@ from tidemark.models.curve import Curve
 from tidemark.models.defaults import PACE_BATCHES
 from tidemark.models.horizon import horizon_from_us
 from tidemark.models.need_slots import SlidingNeeds, slot_of_us
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
 from tidemark.models.policies.setup import Setup
 from tidemark.models.progress import PartitionTimes, progress_of
 from tidemark.models.recent_bounds import RecentBounds
-from tidemark.models.recommendation import Evidence, Inputs, Recommendation, recommend
+from tidemark.models.recommendation import EvidenceCounts, Inputs, Recommendation, recommend
 from tidemark.models.slo import Policy, Slo
 
-__all__ = ["Recommended"]
+__all__ = ["RecommendedPolicy"]
 
 _KNOWN_ABOVE_US = NO_BASE_US // 2
 """A need below it was taken against no base: no bound could have made the row late, so it says nothing."""
@@ -48,7 +48,7 @@ class _Batch:
     late_base_ms: int | None = None
 
 
-class Recommended:
+class RecommendedPolicy:
     """Decides what the controller would recommend to a job that runs with what was decided before.
 
     Its memory grows with the horizon only: two sketches for each minute of it that held a batch.
@@ -103,7 +103,7 @@ class Recommended:
         """The newest recommendation with its reasons; None before the first."""
         return self._recommendation
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         """Take what a batch showed."""
         slot_us = slot_of_us(seen.now_us)
         if not self._slots or self._slots[-1].start_us < slot_us:
@@ -140,7 +140,7 @@ class Recommended:
         needs = self._needs.merged()
         present = [times for times in self._partitions.values() if times.last_seen_us >= from_us]
         batches = [batch for batch in self._batches if batch.started_us >= from_us]
-        evidence = Evidence(
+        evidence = EvidenceCounts(
             rows=round(needs.weight),
             unknown_rows=0,
             missing_batches=0,

@@ -9,10 +9,10 @@ import numpy as np
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
-from tidemark.models.policies.policy import NO_BASE_US, Seen
+from tidemark.models.policies.policy import NO_BASE_US, Observation
 from tidemark.models.wire import Report
 
-__all__ = ["PartitionBases", "seen_of_report"]
+__all__ = ["PartitionBases", "observation_of"]
 
 NATIVE_DELAY = 2
 """Natively the late filter of batch n, W(n-1), knows the rows of batches up to n-2."""
@@ -62,7 +62,7 @@ class PartitionBases:
         return number, late
 
 
-def seen_of_report(report: Report, bases: PartitionBases, late_base_ms: int | None) -> Seen:
+def observation_of(report: Report, bases: PartitionBases, late_base_ms: int | None) -> Observation:
     """Return what ``report`` shows to a policy, as of its trigger.
 
     A partition's base, and with it the needs against it, is known to the granule. Rows without an event time, and rows
@@ -76,7 +76,7 @@ def seen_of_report(report: Report, bases: PartitionBases, late_base_ms: int | No
     """
     number, late_us = bases.take(report)
     if not report.partitions:
-        return Seen(report.started_us)
+        return Observation(report.started_us)
     partitions, events, keys, counts = [], [], [], []
     for index, part in zip(number, report.partitions, strict=True):
         first = granule_first_us(np.asarray(part.granules, np.int64), report.granule_us, report.closed)
@@ -88,7 +88,7 @@ def seen_of_report(report: Report, bases: PartitionBases, late_base_ms: int | No
     partition, key = np.concatenate(partitions), np.concatenate(keys)
     base_us = NO_BASE_US if late_base_ms is None else late_base_ms * SPARK_TICK_US
     own_base_us = late_us[partition] // SPARK_TICK_US * SPARK_TICK_US
-    return Seen(
+    return Observation(
         now_us=report.started_us,
         partition=partition,
         key_us=key,

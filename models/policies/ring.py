@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tidemark.models.policies.groups import decision_of, scores_of
-from tidemark.models.policies.policy import Decision, Seen
+from tidemark.models.policies.policy import Decision, Observation
 from tidemark.models.policies.rows import LastRows
 from tidemark.models.policies.setup import Scope
 from tidemark.models.quantile import certified_rank
@@ -70,7 +70,7 @@ class Ring:
         """No: the bound moves."""
         return False
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         """Take the rows of a batch."""
         if self._scope == "partition":
             self._rings += [LastRows(self._size) for _ in range(len(seen.base_us) - len(self._rings))]

@@ -36,7 +36,7 @@ from tidemark.models.policies.ages import CLOSE_AFTER, WAIT, ZERO, Float64s
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.policies.stragglers import Stragglers
 
-__all__ = ["FAMILIES", "Outlook", "Rules"]
+__all__ = ["FAMILIES", "Outlook", "RuleSet"]
 
 Bools = NDArray[np.bool_]
 
@@ -63,7 +63,7 @@ class Outlook:
     """Rows a key that are foretold to come later."""
 
 
-class Rules:
+class RuleSet:
     """All rules of one stream.
 
     Args:

@@ -17,11 +17,11 @@ from tidemark.models.defaults import FUTURE_COHORTS
 from tidemark.models.duration import format_about
 from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.policies.ages import Float64s
-from tidemark.models.policies.budget import Account, Budget, Choice
+from tidemark.models.policies.budget import Account, RuleChoice, RuleChooser
 from tidemark.models.policies.good_windows import GoodWindows
 from tidemark.models.policies.missing import Missing
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
-from tidemark.models.policies.rules import Rules
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
+from tidemark.models.policies.rules import RuleSet
 from tidemark.models.policies.setup import Setup
 from tidemark.models.recommendation import Step
 from tidemark.models.target import PPM, format_target
@@ -53,12 +53,12 @@ class Tidemark:
         self._future_us = FUTURE_COHORTS * granule_us
         span = max(spacing_us / setup.trigger_us, 10.0)
         late_share = (PPM - setup.target_ppm) / PPM
-        self._rules = Rules(setup.trigger_us, setup.trigger_us / spacing_us, span, late_share)
+        self._rules = RuleSet(setup.trigger_us, setup.trigger_us / spacing_us, span, late_share)
         self._missing = Missing(granule_us, setup.trigger_us, span)
         good_windows = setup.objective == "timeslices"
         self._good_windows = GoodWindows(self._rules.rules, late_share) if good_windows else None
         share = (PPM - setup.good_windows_ppm) / PPM if good_windows else late_share
-        self._budget = Budget(share, round(span * setup.trigger_us))
+        self._budget = RuleChooser(share, round(span * setup.trigger_us))
         self._began_us: int | None = None
         self._at_us = 0
         self._decided_us: int | None = None
@@ -68,9 +68,9 @@ class Tidemark:
         self._judging_us = NO_BASE_US
         self._capped = False
         self._late = 0
-        self._choice: Choice | None = None
+        self._choice: RuleChoice | None = None
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         """Take what a batch showed."""
         if self._began_us is None and not len(seen.key_us):
             return
@@ -149,7 +149,7 @@ class Tidemark:
             return self._operator.size_us
         return self._operator.gap_us if isinstance(self._operator, SessionWindow) else 0
 
-    def _counted_by(self, seen: Seen) -> tuple[Int64s, Int64s]:
+    def _counted_by(self, seen: Observation) -> tuple[Int64s, Int64s]:
         """Return cohort and key of each count, as this policy counts them, shape (counts,) each."""
         if isinstance(self._operator, TimeWindow):
             return seen.event_us, seen.key_us

@@ -32,7 +32,7 @@ from tidemark.models.duration import format_about
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.groups import decision_of, scores_of
-from tidemark.models.policies.policy import Decision, Seen
+from tidemark.models.policies.policy import Decision, Observation
 from tidemark.models.policies.setup import Setup
 from tidemark.models.recommendation import Step
 from tidemark.models.target import PPM
@@ -129,7 +129,7 @@ class Tracking:
         self._memory_rows = NEEDS_PER_BUDGET / self._budget
         self._needs = _Needs(self._memory_rows)
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         """Take what a batch showed."""
         scores = scores_of(seen, self._scope)
         if not scores:

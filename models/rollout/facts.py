@@ -11,7 +11,7 @@ from tidemark.models.rollout.states import State
 from tidemark.models.slo import Direction, Policy, Slo
 from tidemark.models.wire import Mode
 
-__all__ = ["Cause", "Facts", "Failure", "FailureKind", "Gate", "Move", "Rollout"]
+__all__ = ["Cause", "Failure", "FailureKind", "Gate", "Move", "Rollout", "RolloutFacts"]
 
 Cause = Literal["Decision", "NoData", "Operator"]
 """Why there is a rollout: rows asked for it, the policy for the time without data did, or a person changed what a live
@@ -86,7 +86,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class RolloutFacts:
     """What the state of a rollout depends on. None is unknown, or not there."""
 
     policy: Policy

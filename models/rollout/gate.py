@@ -12,7 +12,7 @@ import numpy as np
 
 from tidemark.models.defaults import LISTENING_MS
 from tidemark.models.duration import format_about, format_duration
-from tidemark.models.rollout.facts import Facts, Failure, Move, Rollout
+from tidemark.models.rollout.facts import Failure, Move, Rollout, RolloutFacts
 from tidemark.models.rollout.freeze import frozen_until_us
 
 __all__ = ["DAY_US", "asks_approval", "at_gate", "when"]
@@ -20,12 +20,12 @@ __all__ = ["DAY_US", "asks_approval", "at_gate", "when"]
 DAY_US = 86_400_000_000
 
 
-def at_gate(rollout: Rollout, facts: Facts, now_us: int) -> Move | None:
+def at_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move | None:
     """Return what holds the rollout, the first of the gates that does; None when it may be published."""
     return next(_holding(rollout, facts, now_us), None)
 
 
-def asks_approval(rollout: Rollout, facts: Facts) -> bool:
+def asks_approval(rollout: Rollout, facts: RolloutFacts) -> bool:
     """Return whether the policy wants a person to approve it and nobody has."""
     if rollout.approved or rollout.cause != "Decision":
         return False
@@ -45,7 +45,7 @@ def when(at_us: int) -> str:
     return f"{np.datetime64(at_us // 1_000_000, 's')} UTC".replace("T", " ", 1)
 
 
-def _holding(rollout: Rollout, facts: Facts, now_us: int) -> Iterator[Move]:
+def _holding(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Iterator[Move]:
     policy = facts.policy
     if facts.pinned is not None:
         yield Move("Recommended", f"held by the pin: {facts.pinned}", "Pinned")
@@ -72,7 +72,7 @@ def _holding(rollout: Rollout, facts: Facts, now_us: int) -> Iterator[Move]:
     yield from _slowed(facts, now_us)
 
 
-def _not_listening(facts: Facts, now_us: int) -> Iterator[Move]:
+def _not_listening(facts: RolloutFacts, now_us: int) -> Iterator[Move]:
     silent = f"no report and no acknowledgement came for {format_duration(LISTENING_MS * 1_000)}"
     if facts.last_contact_us is None or now_us - facts.last_contact_us > LISTENING_MS * 1_000:
         yield Move(
@@ -86,7 +86,7 @@ def _not_listening(facts: Facts, now_us: int) -> Iterator[Move]:
         yield Move("Recommended", reason, "NotListening")
 
 
-def _too_soon(facts: Facts) -> Iterator[Move]:
+def _too_soon(facts: RolloutFacts) -> Iterator[Move]:
     evidence = facts.evidence
     if evidence is None or evidence.covered_us >= evidence.needed_us:
         return
@@ -97,7 +97,7 @@ def _too_soon(facts: Facts) -> Iterator[Move]:
     yield Move("Recommended", reason, "Evidence")
 
 
-def _slowed(facts: Facts, now_us: int) -> Iterator[Move]:
+def _slowed(facts: RolloutFacts, now_us: int) -> Iterator[Move]:
     policy = facts.policy
     if facts.narrowed_us:
         free_us = facts.narrowed_us[-1] + policy.cooldown_ms * 1_000

@@ -11,7 +11,7 @@ from tidemark.models.defaults import (
     VERIFY_MS,
 )
 from tidemark.models.duration import format_duration
-from tidemark.models.rollout.facts import Facts, Move, Rollout
+from tidemark.models.rollout.facts import Move, Rollout, RolloutFacts
 from tidemark.models.rollout.gate import asks_approval, at_gate, when
 from tidemark.models.rollout.states import CANDIDATE, TRANSITIONS, UNDER_WAY, State
 from tidemark.models.rollout.verification import judge_on, verify
@@ -46,7 +46,7 @@ def goes_back(before: State, move: Move, rollout: Rollout) -> bool:
     return before == "Published" or (before in UNDER_WAY and rollout.direction == "Narrow")
 
 
-def advance(rollout: Rollout, facts: Facts, now_us: int) -> Move | None:
+def advance(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move | None:
     """Return the next state and why, or the same state and what it waits for; None when it goes no further.
 
     Raises:
@@ -72,7 +72,7 @@ def advance(rollout: Rollout, facts: Facts, now_us: int) -> Move | None:
     return move
 
 
-def _at_gate(rollout: Rollout, facts: Facts, now_us: int) -> Move:
+def _at_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:
     waited_us = now_us - rollout.changed_us
     if rollout.state == "AwaitingApproval" and waited_us > APPROVE_MS * 1_000 and not rollout.approved:
         return Move("Expired", f"nobody approved it within {format_duration(APPROVE_MS * 1_000)}")
@@ -87,7 +87,7 @@ def _at_gate(rollout: Rollout, facts: Facts, now_us: int) -> Move:
     return Move("Published", "published: nothing holds it")
 
 
-def _published(rollout: Rollout, facts: Facts, now_us: int) -> Move:
+def _published(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:
     if facts.pinned is not None:
         return Move("Published", f"held by the pin: {facts.pinned}", "Pinned")
     if facts.acknowledged_us is not None:
@@ -102,7 +102,7 @@ def _published(rollout: Rollout, facts: Facts, now_us: int) -> Move:
     return Move("Published", "published: the job takes it when it next starts" if at_start else "published")
 
 
-def _acknowledged(rollout: Rollout, facts: Facts, now_us: int) -> Move:
+def _acknowledged(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:
     if facts.pinned is not None:
         return Move("Acknowledged", f"held by the pin: {facts.pinned}", "Pinned")
     if facts.effective_us is not None:
@@ -111,7 +111,7 @@ def _acknowledged(rollout: Rollout, facts: Facts, now_us: int) -> Move:
     return late or Move("Acknowledged", "the job has it; the watermark does not follow it yet")
 
 
-def _effective(rollout: Rollout, facts: Facts, now_us: int) -> Move:
+def _effective(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:
     if facts.pinned is not None:
         return Move("Effective", f"held by the pin: {facts.pinned}", "Pinned")
     found = verify(rollout, facts)
@@ -120,7 +120,7 @@ def _effective(rollout: Rollout, facts: Facts, now_us: int) -> Move:
     return _out_of_time(rollout, now_us) or found
 
 
-def _verified(rollout: Rollout, facts: Facts, now_us: int) -> Move | None:
+def _verified(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move | None:
     """Return what becomes of a verified rollout, as long as the SLO's window since then lasts."""
     if facts.pinned is not None or now_us - rollout.changed_us > facts.slo.window_ms * 1_000:
         return None

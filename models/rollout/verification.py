@@ -16,7 +16,7 @@ from tidemark.models.defaults import VERIFY_BATCHES, VERIFY_LATE_ROWS, VERIFY_WI
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.interval import interval_ppm
 from tidemark.models.prediction import Judged
-from tidemark.models.rollout.facts import Facts, Move, Rollout
+from tidemark.models.rollout.facts import Move, Rollout, RolloutFacts
 from tidemark.models.target import PPM, format_target
 
 __all__ = ["judge_on", "needed_event_us", "needed_rows", "verify"]
@@ -45,7 +45,7 @@ def needed_event_us(span_us: int, *bounds_ms: int | None) -> int:
     return VERIFY_WINDOWS * span_us + max((bound or 0 for bound in bounds_ms), default=0) * 1_000
 
 
-def verify(rollout: Rollout, facts: Facts) -> Move:
+def verify(rollout: Rollout, facts: RolloutFacts) -> Move:
     """Return what becomes of a rollout that is in effect."""
     judged, at_risk = facts.judged, facts.at_risk
     if rollout.direction == "Narrow":
@@ -61,7 +61,7 @@ def verify(rollout: Rollout, facts: Facts) -> Move:
     return _verdict(rollout, facts)
 
 
-def judge_on(rollout: Rollout, facts: Facts) -> Move | None:
+def judge_on(rollout: Rollout, facts: RolloutFacts) -> Move | None:
     """Return what becomes of a rollout that was verified: None unless it misses its target now, or no longer does."""
     lost = _loses(rollout, facts, facts.at_risk)
     if lost is None:
@@ -76,20 +76,20 @@ def judge_on(rollout: Rollout, facts: Facts) -> Move | None:
     return Move("Verified", reason, failure="Completeness")
 
 
-def _keeps(facts: Facts) -> bool:
+def _keeps(facts: RolloutFacts) -> bool:
     """Return whether the share of rows at risk that were admitted is the target at least."""
     at_risk = facts.at_risk
     return at_risk.late_min * PPM <= (PPM - facts.slo.target_ppm) * at_risk.rows
 
 
-def _verdict(rollout: Rollout, facts: Facts) -> Move:
+def _verdict(rollout: Rollout, facts: RolloutFacts) -> Move:
     at_risk = facts.at_risk
     admitted = percent_of(at_risk.rows - at_risk.late_min, at_risk.rows)
     reason = f"{admitted} of {at_risk.rows:,} rows at risk were admitted{_against(rollout, facts)}"
     return Move("Verified", reason)
 
 
-def _still_needed(rollout: Rollout, facts: Facts) -> str:
+def _still_needed(rollout: Rollout, facts: RolloutFacts) -> str:
     """Return what is there of what verifies a bound, and what is missing."""
     rows, needed_us = facts.at_risk.rows, rollout.needed_event_us
     enough = "" if rows < rollout.needed_rows else ", which is enough"
@@ -100,7 +100,7 @@ def _still_needed(rollout: Rollout, facts: Facts) -> str:
     return reason
 
 
-def _loses(rollout: Rollout, facts: Facts, judged: Judged) -> str | None:
+def _loses(rollout: Rollout, facts: RolloutFacts, judged: Judged) -> str | None:
     """Return how far completeness is worse than predicted and than asked for; None when that is not certain.
 
     It is judged over the needed rows. Before, it is certain when it would be so even if all rows still to come were
@@ -122,7 +122,7 @@ def _loses(rollout: Rollout, facts: Facts, judged: Judged) -> str | None:
     )
 
 
-def _too_slow(facts: Facts) -> Move | None:
+def _too_slow(facts: RolloutFacts) -> Move | None:
     cap_ms, latency_us = facts.slo.latency_cap_ms, facts.latency_us
     if (
         cap_ms is None
@@ -136,7 +136,7 @@ def _too_slow(facts: Facts) -> Move | None:
     return Move("RolledBack", reason, failure="Latency")
 
 
-def _too_large(facts: Facts) -> Move | None:
+def _too_large(facts: RolloutFacts) -> Move | None:
     cap, rows = facts.slo.state_cap_rows, facts.state_rows
     if cap is None or rows is None or rows <= cap or facts.slo.on_conflict == "exceed_state_cap":
         return None
@@ -145,7 +145,7 @@ def _too_large(facts: Facts) -> Move | None:
     )
 
 
-def _against(rollout: Rollout, facts: Facts) -> str:
+def _against(rollout: Rollout, facts: RolloutFacts) -> str:
     """Return how that compares with what was predicted."""
     at_risk = facts.at_risk
     if rollout.min_ppm is None:

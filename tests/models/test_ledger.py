@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.models.ledger import Completeness, Tally, judge
+from tidemark.models.ledger import LedgerCompleteness, Tally, judge
 from tidemark.models.operators import Operator, RowLevel, SessionWindow, sliding, tumbling
 from tidemark.models.wire import Report
 
@@ -87,7 +87,7 @@ def test_a_watermark_on_a_granules_edge_gives_a_number() -> None:
     completeness = ledger_of(
         report_of(batch, RowLevel(), late_watermark_ms=100, granule_us=100_000)
     ).completeness()
-    assert completeness == Completeness(3, 2, 2, 0, 0)
+    assert completeness == LedgerCompleteness(3, 2, 2, 0, 0)
     assert completeness.exact
 
 
@@ -169,7 +169,7 @@ def test_an_unjudged_row_weighs_as_many_pairs_as_it_may_have_windows() -> None:
 def test_rows_without_a_time_are_not_unjudged() -> None:
     """No watermark calls them late, and they have no key: they are out of the share."""
     report = report_of([("p", 5)], RowLevel(), late_watermark_ms=0, rows=4, null_rows=3)
-    assert ledger_of(report).completeness() == Completeness(1, 0, 0, 0, 0)
+    assert ledger_of(report).completeness() == LedgerCompleteness(1, 0, 0, 0, 0)
 
 
 def test_rows_whose_watermark_is_not_known_are_unjudged() -> None:

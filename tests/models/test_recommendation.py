@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidemark.models.curve import Curve, Emissions, ExactNeeds
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
-from tidemark.models.recommendation import Evidence, Inputs, Recommendation, Step, recommend
+from tidemark.models.recommendation import EvidenceCounts, Inputs, Recommendation, Step, recommend
 from tidemark.models.slo import Policy, Slo
 
 MS = 1_000
@@ -50,7 +50,7 @@ def inputs(
     need = np.array([round(value * MS) for value in needs_ms], np.int64)
     steps = np.arange(0, 200_000, dtype=np.int64) * MS
     emissions = Emissions(np.array([0], np.int64), steps, steps + 1_000 * MS) if windows else None
-    evidence = Evidence(
+    evidence = EvidenceCounts(
         rows=len(need),
         unknown_rows=unknown_rows,
         missing_batches=missing_batches,

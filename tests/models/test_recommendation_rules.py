@@ -10,7 +10,7 @@ import pytest
 from tidemark.models.curve import Curve, ExactNeeds
 from tidemark.models.operators import tumbling
 from tidemark.models.progress import Progress
-from tidemark.models.recommendation import Evidence, Inputs, Recommendation, recommend
+from tidemark.models.recommendation import EvidenceCounts, Inputs, Recommendation, recommend
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.transition import Situation
 from tidemark.models.windows import WindowCounts, Windows
@@ -64,7 +64,7 @@ def inputs(
         curve=curve,
         slo=slo or Slo(target_ppm=990_000),
         policy=policy or Policy(max_narrowing_ppm=None),
-        evidence=Evidence(
+        evidence=EvidenceCounts(
             rows=1_000, unknown_rows=0, missing_batches=0, batches=1, partitions=1, from_us=0, to_us=0
         ),
         in_use_bound_ms=in_use_bound_ms,

@@ -14,7 +14,7 @@ from scipy.stats import binom
 from tidemark.models.curve import Curve, Emissions, ExactNeeds
 from tidemark.models.defaults import PREDICTION_MIN_ROWS
 from tidemark.models.operators import Operator, TimeWindow, row_level, session, tumbling
-from tidemark.models.prediction import Judged, Score, score
+from tidemark.models.prediction import Judged, PredictionScore, score
 from tidemark.models.replay import replay_spark
 from tidemark.models.sketch import Sketch
 from tidemark.models.transition import Situation, cut_bucket, transition_to
@@ -326,8 +326,8 @@ def _replayed(batches: list[list[int]], operator: Operator = TEN) -> Any:
 
 def test_a_prediction_is_scored_in_points_once_enough_rows_are_judged() -> None:
     """Predicted 99.0 %, counted 98.9 %: a tenth of a point less."""
-    assert score(1_000, 10, Judged(20_000, 220, 220)) == Score(989_000, -1_000)
-    assert score(1_000, 10, Judged(20_000, 200, 240)) == Score(989_000, -1_000)
+    assert score(1_000, 10, Judged(20_000, 220, 220)) == PredictionScore(989_000, -1_000)
+    assert score(1_000, 10, Judged(20_000, 200, 240)) == PredictionScore(989_000, -1_000)
 
 
 def test_too_few_rows_are_not_scored_yet_and_a_prediction_from_nothing_never_is() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tidemark.models.coverage import Coverage, coverage_of
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us
-from tidemark.models.ledger import Completeness, Tally, judge
+from tidemark.models.ledger import LedgerCompleteness, Tally, judge
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.replay import Replay, spark_bases
@@ -51,11 +51,11 @@ class Ledger:
         found = {query: coverage_of(batches) for query, batches in self._batches.items()}
         return {query: coverage for query, coverage in found.items() if coverage is not None}
 
-    def completeness(self) -> Completeness:
+    def completeness(self) -> LedgerCompleteness:
         """Return the completeness over everything counted."""
         total = sum(self.tallies.values(), Tally())
         missing = sum(coverage.missing_batches for coverage in self.coverage().values())
-        return Completeness(
+        return LedgerCompleteness(
             total.rows, total.late_min, total.late_max, self.unjudged_rows, missing, self._keys_per_row
         )
 

@@ -20,13 +20,13 @@ from tidemark.models.horizon import (
     STEP_COLUMNS,
     SUMMED,
     UNKNOWN,
-    BatchFacts,
-    Facts,
-    batch_facts,
+    HorizonFacts,
+    ReportFacts,
     bucket_keys_us,
     emission_steps,
     facts_of,
     horizon_from_us,
+    report_facts,
 )
 from tidemark.models.late_base import Needs, late_base_ms, needs_against
 from tidemark.models.ledger import judge
@@ -54,7 +54,7 @@ class _Batch:
     bound_ms: int
     late_base_ms: int | None
     max_event_time_us: int | None
-    facts: BatchFacts
+    facts: ReportFacts
 
     @property
     def seen_us(self) -> int:
@@ -135,7 +135,7 @@ class StreamEvidence:
         cells = cells_of(report)
         judgement = judge(report, cells)
         needs = needs_against(report, late_base_ms(report.late_base_ms, earlier_us), cells)
-        facts = batch_facts(
+        facts = report_facts(
             report, cells, judgement, needs, report.started_us if received_us is None else received_us
         )
         self._keys_us.update(bucket_keys_us(report.operator, judgement.keys_us).tolist())
@@ -203,7 +203,7 @@ class StreamEvidence:
             return merge_all(slot.whole for slot in slots)
         return merge_all(slot.by_partition[partition] for slot in slots if partition in slot.by_partition)
 
-    def facts(self) -> Facts:
+    def facts(self) -> HorizonFacts:
         """Return the sums over the horizon.
 
         Raises:

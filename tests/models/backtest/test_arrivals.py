@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder, Maxima, Rows, _Percentile
+from tidemark.models.backtest.arrivals import ArrivalRows, Arrivals, ArrivalsBuilder, Maxima, _Percentile
 from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.policies.setup import Setup
 from tidemark.models.replay import Engine
@@ -88,7 +88,7 @@ def test_parts_count_as_the_whole_wherever_they_are_cut(operator: Operator, engi
 def assert_equal(one: object, other: object) -> None:
     for name in type(one).__slots__:  # type: ignore[attr-defined]
         left, right = getattr(one, name), getattr(other, name)
-        if isinstance(left, Maxima | Rows):
+        if isinstance(left, Maxima | ArrivalRows):
             assert_equal(left, right)
         else:
             np.testing.assert_array_equal(left, right, err_msg=name)

@@ -17,7 +17,7 @@ from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.run import run, run_native
 from tidemark.models.backtest.yardstick import fixed_hindsight
 from tidemark.models.operators import Int64s, RowLevel
-from tidemark.models.policies.policy import Decision, Seen
+from tidemark.models.policies.policy import Decision, Observation
 from tidemark.models.policies.setup import Setup
 from tidemark.models.replay import Engine
 
@@ -54,7 +54,7 @@ class Merged:
         self._merge, self._bound = merge, bound_us
         self._base_us = np.empty(0, np.int64)
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         if len(seen.base_us):
             self._base_us = seen.base_us
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.models.live.control import Control, StreamWants, WatermarkPolicy
+from tidemark.models.live.control import Control, StreamTarget, WatermarkPolicy
 from tidemark.models.live.open_keys import OpenKeys
 from tidemark.models.policies.policy import NO_BASE_US
 
@@ -59,7 +59,7 @@ def test_the_offer_moves_forward_to_what_the_policy_makes_of_the_wants_and_only_
             mine.add(np.array(came, np.int64), max(before, 0))
             shadow |= {key for key in came if key > before}
             greatest = max([greatest, *came])
-        wants = [StreamWants(wanted, mine) for wanted, mine in zip(tick.wanted, keys, strict=True)]
+        wants = [StreamTarget(wanted, mine) for wanted, mine in zip(tick.wanted, keys, strict=True)]
         offered = control.offer(wants)
         allowed = [wanted for wanted in tick.wanted if wanted is not None]
         combined = (min if policy == "min" else max)(allowed, default=NO_BASE_US)
@@ -79,7 +79,7 @@ def test_the_offer_moves_forward_to_what_the_policy_makes_of_the_wants_and_only_
 def test_a_stream_that_wants_nothing_holds_the_whole_query() -> None:
     control = Control(WINDOW_US, CEILING_US)
 
-    assert control.offer([StreamWants(50, _keys(10)), StreamWants(None, _keys(10))]) == NO_BASE_US
+    assert control.offer([StreamTarget(50, _keys(10)), StreamTarget(None, _keys(10))]) == NO_BASE_US
     assert control.offer([]) == NO_BASE_US
 
 
@@ -87,7 +87,7 @@ def test_a_key_of_any_stream_moves_the_one_watermark_of_the_query() -> None:
     """In a join the rows of one input wait for the other."""
     control = Control(WINDOW_US, CEILING_US)
 
-    assert control.offer([StreamWants(50, _keys(99)), StreamWants(40, _keys(30))]) == 40
+    assert control.offer([StreamTarget(50, _keys(99)), StreamTarget(40, _keys(30))]) == 40
 
 
 @given(st.integers(0, 20), st.integers(0, 2 * 3_600), st.sampled_from([1, 60, 900]), st.integers(1, 30))
@@ -105,7 +105,7 @@ def test_a_stream_that_falls_silent_costs_a_few_offers_and_then_none(
     end_s = windows * 10 + lag_s + 8 * ceiling_s + 8 * step_s
     for second in range(end_s + 1):
         wanted_us = start_us + (second - lag_s) * SECOND
-        now_offered = control.offer([StreamWants(wanted_us, keys)])
+        now_offered = control.offer([StreamTarget(wanted_us, keys)])
         if now_offered != offered:
             offers, stopped_s, offered = offers + 1, second, now_offered
     steps = math.ceil(math.log2(max(ceiling_us / step_us, 1))) + 1
@@ -117,11 +117,11 @@ def test_a_stream_that_falls_silent_costs_a_few_offers_and_then_none(
 
 def test_when_rows_come_again_the_steps_begin_anew() -> None:
     control, keys = Control(WINDOW_US, CEILING_US), _keys(WINDOW_US)
-    offers = [control.offer([StreamWants(second * SECOND, keys)]) // SECOND for second in range(10, 100)]
+    offers = [control.offer([StreamTarget(second * SECOND, keys)]) // SECOND for second in range(10, 100)]
     assert sorted(set(offers)) == [10, 20, 40, 80]
 
     keys.add(np.array([100 * SECOND], np.int64), 0)
-    again = [control.offer([StreamWants(second * SECOND, keys)]) // SECOND for second in range(100, 140)]
+    again = [control.offer([StreamTarget(second * SECOND, keys)]) // SECOND for second in range(100, 140)]
 
     assert sorted(set(again)) == [100, 110, 130]
 
@@ -131,13 +131,13 @@ def test_after_a_restart_nothing_below_what_the_checkpoint_says_is_offered() -> 
     control.restore(70 * SECOND)
     control.restore(50 * SECOND)
 
-    assert control.offer([StreamWants(60 * SECOND, _keys(10 * SECOND))]) == 70 * SECOND
-    assert control.offer([StreamWants(80 * SECOND, _keys(75 * SECOND))]) == 80 * SECOND
+    assert control.offer([StreamTarget(60 * SECOND, _keys(10 * SECOND))]) == 70 * SECOND
+    assert control.offer([StreamTarget(80 * SECOND, _keys(75 * SECOND))]) == 80 * SECOND
 
 
 def test_a_key_far_ahead_is_not_run_after_in_steps() -> None:
     """Nothing closes between here and there."""
     control, keys = Control(WINDOW_US, CEILING_US), _keys(10 * SECOND, 1_000 * SECOND)
-    offers = {control.offer([StreamWants(second * SECOND, keys)]) // SECOND for second in range(10, 1_000)}
+    offers = {control.offer([StreamTarget(second * SECOND, keys)]) // SECOND for second in range(10, 1_000)}
 
     assert offers == {10}

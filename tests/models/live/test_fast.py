@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.models.granules import granule_first_us, granule_index
-from tidemark.models.live.fast import FastPolicy, Order, Wanted
+from tidemark.models.live.fast import FastPolicy, Order, WatermarkTarget
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow, row_level, session, tumbling
-from tidemark.models.policies.reports import PartitionBases, seen_of_report
+from tidemark.models.policies.reports import PartitionBases, observation_of
 from tidemark.models.policies.setup import Setup
 from tidemark.models.policies.tidemark import Tidemark
 from tidemark.models.wire import PartitionCounts, Report
@@ -89,7 +89,7 @@ class _Stream:
         self.batches += 1
         self.now_us += after_us
 
-    def wanted(self, order: Order) -> Wanted:
+    def wanted(self, order: Order) -> WatermarkTarget:
         return self.policy.wanted(self.now_us, order, in_force_us=self.now_us + self.trigger_us)
 
 
@@ -357,7 +357,7 @@ def test_with_a_target_the_watermark_is_the_live_policys_where_no_limit_binds(
         at_us = stream.now_us
         stream.batch(rows, order, after_us=gap_us)
         report = report_of(rows, operator, late_watermark_ms=0, granule_us=granule_us, started_us=at_us)
-        policy.observe(seen_of_report(report, bases, report.late_base_ms))
+        policy.observe(observation_of(report, bases, report.late_base_ms))
         decided_us = max(at_us, stream.now_us - SECOND)
         expected = policy.decide(decided_us, decided_us + 2 * SECOND).watermark_us
         wanted = stream.wanted(order)

@@ -19,7 +19,7 @@ from tidemark.models.defaults import (
     REPAY_SHARE,
 )
 from tidemark.models.policies import budget as module
-from tidemark.models.policies.budget import Account, Budget, Choice
+from tidemark.models.policies.budget import Account, RuleChoice, RuleChooser
 from tidemark.models.policies.rules import FAMILIES
 
 RULES = FAMILIES * len(PRICES)
@@ -58,9 +58,9 @@ def stream(
     ]
 
 
-def chosen(*accounts: Account, step_us: int = SPAN_US, waited: NDArray[np.float64] = WAITED) -> Choice:
+def chosen(*accounts: Account, step_us: int = SPAN_US, waited: NDArray[np.float64] = WAITED) -> RuleChoice:
     """Return the last choice, of one an account."""
-    budget = Budget(SHARE, SPAN_US)
+    budget = RuleChooser(SHARE, SPAN_US)
     found = [budget.choose((1 + at) * step_us, one, waited) for at, one in enumerate(accounts)]
     return found[-1]
 

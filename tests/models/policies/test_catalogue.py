@@ -8,7 +8,7 @@ import pytest
 
 from tidemark.models.operators import tumbling
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_forms, policy_names
-from tidemark.models.policies.policy import Policy
+from tidemark.models.policies.policy import BoundPolicy
 from tidemark.models.policies.setup import Setup
 
 from support.seen import seen_rows
@@ -18,7 +18,7 @@ SETUP = Setup(operator=tumbling("10 seconds"), trigger_us=10_000_000, target_ppm
 
 def bound_of(name: str) -> int | None:
     """Return the bound after the needs 1 to 1,000 s."""
-    policy: Policy = make_policy(name, SETUP)
+    policy: BoundPolicy = make_policy(name, SETUP)
     policy.observe(seen_rows(0, range(1_000_000, 1_001_000_000, 1_000_000)))
     return policy.decide(0, 0).bound_us
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tidemark.models.defaults import LONGEST_HOLD_SPANS, MEMORIES, PRICES, RECENT_TRIGGERS
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US
-from tidemark.models.policies.rules import FAMILIES, Rules
+from tidemark.models.policies.rules import FAMILIES, RuleSet
 
 SECOND = 1_000_000
 DELAY_US = 2 * SECOND
@@ -30,7 +30,7 @@ Shortfall = Callable[[int, Int64s], NDArray[np.float64]]
 class Driven:
     """Rules, driven as the policy drives them, and all that they were shown and decided."""
 
-    rules: Rules
+    rules: RuleSet
     decided: list[tuple[int, Int64s]] = field(default_factory=list)
     """When each decision is in force, and the watermarks."""
     batches: list[tuple[int, Int64s, Int64s]] = field(default_factory=list)
@@ -63,8 +63,8 @@ class Driven:
         return marks
 
 
-def new_rules(budget: float = BUDGET, keys_per_trigger: float = 0.1) -> Rules:
-    return Rules(SECOND, keys_per_trigger, SPAN, budget)
+def new_rules(budget: float = BUDGET, keys_per_trigger: float = 0.1) -> RuleSet:
+    return RuleSet(SECOND, keys_per_trigger, SPAN, budget)
 
 
 def random_stream(seed: int, batches: int = 150, *, missing: bool) -> Driven:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
-from tidemark.models.backtest.run import Run, run
-from tidemark.models.backtest.score import Score, meets, score
+from tidemark.models.backtest.run import BacktestRun, run
+from tidemark.models.backtest.score import BacktestScore, meets, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.defaults import LONGEST_HOLD_MARGIN, LONGEST_HOLD_SPANS
 from tidemark.models.operators import Int64s, RowLevel, TimeWindow, session, sliding, tumbling
 from tidemark.models.policies.catalogue import make_policy
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
 from tidemark.models.policies.setup import Objective, Setup
 from tidemark.models.policies.tidemark import Tidemark
 
@@ -115,9 +115,9 @@ class Recorder:
 
     def __init__(self) -> None:
         self._policy = Tidemark(setup())
-        self.asked: list[Seen | tuple[int, int]] = []
+        self.asked: list[Observation | tuple[int, int]] = []
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         self.asked.append(seen)
         self._policy.observe(seen)
 
@@ -126,11 +126,11 @@ class Recorder:
         return self._policy.decide(now_us, in_force_us)
 
 
-def answers(asked: list[Seen | tuple[int, int]]) -> list[int | None]:
+def answers(asked: list[Observation | tuple[int, int]]) -> list[int | None]:
     """Return what a fresh policy decides when it is shown and asked the same."""
     policy, found = Tidemark(setup()), []
     for one in asked:
-        if isinstance(one, Seen):
+        if isinstance(one, Observation):
             policy.observe(one)
         else:
             found.append(policy.decide(*one).watermark_us)
@@ -156,11 +156,11 @@ def test_nor_does_it_where_batches_without_rows_are_between(kind: str) -> None:
     """There the job itself asks more often, for it has a window open; so the policy alone is compared."""
     recorder = Recorder()
     run(counted(short_trace(kind), setup()), setup(), recorder)
-    odd: list[Seen | tuple[int, int]] = []
+    odd: list[Observation | tuple[int, int]] = []
     for number, one in enumerate(recorder.asked):
-        if isinstance(one, Seen) and len(one.count) and number % 50 == 0:
+        if isinstance(one, Observation) and len(one.count) and number % 50 == 0:
             odd.append(
-                Seen(
+                Observation(
                     now_us=one.now_us,
                     partition=np.append(one.partition, one.partition.max() + 1),
                     key_us=np.append(one.key_us, one.key_us[-1] + DAY_US),
@@ -202,7 +202,7 @@ def test_the_order_of_the_counts_of_a_batch_does_not_matter() -> None:
         split[1::2] = seen.count[twice[1::2]] - split[::2]
         plain.observe(seen)
         mixed.observe(
-            Seen(
+            Observation(
                 now_us=seen.now_us,
                 partition=seen.partition[twice],
                 key_us=seen.key_us[twice],
@@ -236,7 +236,7 @@ def test_a_row_of_a_sliding_window_or_a_session_is_decided_too() -> None:
 @cache
 def judged(
     kind: str, seed: int, objective: Objective = "occurrences", seconds: int = 1_800
-) -> tuple[Arrivals, Run, Score, float, float]:
+) -> tuple[Arrivals, BacktestRun, BacktestScore, float, float]:
     """Return a run, its score, and the latency of the fixed bound in hindsight and of the clairvoyant."""
     asked = setup(objective)
     arrivals = counted(synthetic(kind, seed, seconds=seconds), asked)
@@ -318,7 +318,7 @@ def test_while_a_stream_is_silent_decisions_keep_coming() -> None:
     marks = []
     for _ in range(500):
         now += SECOND
-        policy.observe(Seen(now_us=now))
+        policy.observe(Observation(now_us=now))
         mark = policy.decide(now, now + 2 * SECOND).watermark_us
         assert mark is not None
         marks.append(mark)
@@ -338,12 +338,12 @@ def test_who_slept_through_a_silence_decides_nearly_as_who_watched_it() -> None:
     end = batches[-1].now_us
     for second in range(1, 900):
         now = end + second * SECOND
-        watched.observe(Seen(now_us=now))
+        watched.observe(Observation(now_us=now))
         watched.decide(now, now + 2 * SECOND)
     now = end + 900 * SECOND
     marks = []
     for policy in (watched, slept):
-        policy.observe(Seen(now_us=now))
+        policy.observe(Observation(now_us=now))
         mark = policy.decide(now, now + 2 * SECOND).watermark_us
         assert mark is not None
         marks.append(mark)
@@ -357,7 +357,7 @@ def test_before_the_first_decision_there_is_nothing_to_explain() -> None:
     policy = Tidemark(setup())
     assert policy.explain() == ()
     assert policy.decide(0, 0) == Decision()
-    policy.observe(Seen(now_us=SECOND))
+    policy.observe(Observation(now_us=SECOND))
     assert policy.decide(SECOND, SECOND) == Decision()
     assert policy.explain() == ()
 

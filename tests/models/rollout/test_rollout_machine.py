@@ -19,7 +19,7 @@ from tidemark.models.defaults import (
 )
 from tidemark.models.prediction import Judged
 from tidemark.models.rollout.evidence import EvidenceSpan, covered_us, evidence_span
-from tidemark.models.rollout.facts import NOTHING_JUDGED, Cause, Facts, Failure, Move, Rollout
+from tidemark.models.rollout.facts import NOTHING_JUDGED, Cause, Failure, Move, Rollout, RolloutFacts
 from tidemark.models.rollout.freeze import frozen_until_us
 from tidemark.models.rollout.gate import DAY_US, at_gate
 from tidemark.models.rollout.machine import advance, allowed, goes_back
@@ -53,17 +53,17 @@ def rollout(state: State = "Recommended", **changes: Any) -> Rollout:
     return Rollout(**{**fields, **changes})
 
 
-def facts(**changes: Any) -> Facts:
+def facts(**changes: Any) -> RolloutFacts:
     known: dict[str, Any] = {"policy": policy(), "slo": SLO, "last_contact_us": NOW_US, **changes}
     # Unless told apart, all that was judged was at risk.
-    return Facts(**{"at_risk": known.get("judged", NOTHING_JUDGED), **known})
+    return RolloutFacts(**{"at_risk": known.get("judged", NOTHING_JUDGED), **known})
 
 
 def policy(**changes: Any) -> Policy:
     return Policy(**{"mode": "OnRestart", "approval": "none", **changes})
 
 
-def moved(one: Rollout, known: Facts, now_us: int = NOW_US) -> Move:
+def moved(one: Rollout, known: RolloutFacts, now_us: int = NOW_US) -> Move:
     move = advance(one, known, now_us)
     assert move is not None
     return move
@@ -638,7 +638,7 @@ judgements = st.tuples(st.integers(0, 3_000), st.integers(0, 3_000), st.integers
     lambda drawn: Judged(drawn[0], min(drawn[:2]), max(min(drawn[:2]), min(drawn[0], drawn[2])))
 )
 all_facts = st.builds(
-    Facts,
+    RolloutFacts,
     policy=policies,
     slo=st.builds(
         Slo,
@@ -693,7 +693,9 @@ all_rollouts = st.builds(
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(one=all_rollouts, known=all_facts, now_us=times)
-def test_only_legal_moves_are_made_and_each_has_a_reason(one: Rollout, known: Facts, now_us: int) -> None:
+def test_only_legal_moves_are_made_and_each_has_a_reason(
+    one: Rollout, known: RolloutFacts, now_us: int
+) -> None:
     move = advance(one, known, now_us)
     if move is None:
         assert one.state not in OPEN
@@ -715,7 +717,7 @@ def test_only_legal_moves_are_made_and_each_has_a_reason(one: Rollout, known: Fa
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(one=all_rollouts.filter(lambda one: one.state in CANDIDATE), known=all_facts, now_us=times)
-def test_nothing_is_published_while_a_gate_holds(one: Rollout, known: Facts, now_us: int) -> None:
+def test_nothing_is_published_while_a_gate_holds(one: Rollout, known: RolloutFacts, now_us: int) -> None:
     move = moved(one, known, now_us)
     if move.state == "Published":
         assert at_gate(one, known, now_us) is None
@@ -740,7 +742,9 @@ def test_nothing_is_published_while_a_gate_holds(one: Rollout, known: Facts, now
 @pytest.mark.slow
 @settings(max_examples=200)
 @given(one=all_rollouts.filter(lambda one: one.state in CANDIDATE), known=all_facts, now_us=times)
-def test_a_widening_never_waits_for_what_slows_narrowing(one: Rollout, known: Facts, now_us: int) -> None:
+def test_a_widening_never_waits_for_what_slows_narrowing(
+    one: Rollout, known: RolloutFacts, now_us: int
+) -> None:
     widening = replace(one, direction="Widen")
     free = replace(
         known,
