@@ -20,7 +20,7 @@ from tidemark.models.late_base import Needs
 from tidemark.models.ledger import Judgement, LedgerCompleteness
 from tidemark.models.need_slots import HOUR_US, SLOT_US, edge_us
 from tidemark.models.operators import Int64s, Operator, TimeWindow
-from tidemark.models.recommendation import EvidenceCounts
+from tidemark.models.recommend.inputs import EvidenceCounts
 from tidemark.models.wire import Report
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.models.defaults import NARROW_STABILISATION_MS
-from tidemark.models.recommendation import Recommendation
+from tidemark.models.recommend.steps import Recommendation
 
 __all__ = ["RecentBounds"]
 
@@ -31,6 +31,6 @@ class RecentBounds:
 
     def keep(self, at_us: int, recommendation: Recommendation) -> None:
         """Note what was asked for by the batches up to ``at_us``, and forget what counts no more."""
-        if recommendation.asked_ms is not None:
+        if recommendation.required_ms is not None:
             self._asked = {when: bound for when, bound in self._asked.items() if when >= at_us - _SPAN_US}
-            self._asked[at_us] = recommendation.asked_ms
+            self._asked[at_us] = recommendation.required_ms

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from decimal import Decimal, Inexact, InvalidOperation, localcontext
 
-__all__ = ["PPM", "format_target", "parse_target"]
+__all__ = ["PPM", "format_share", "format_target", "parse_target"]
 
 PPM = 1_000_000
 """Parts per million in the whole."""
@@ -50,3 +50,8 @@ def parse_target(value: str | int) -> int:
 def format_target(ppm: int) -> str:
     """Return ``ppm`` as the shortest decimal string of the share, such as ``"0.995"``."""
     return format((Decimal(ppm) / PPM).normalize(), "f")
+
+
+def format_share(ppm: int) -> str:
+    """Return any share in percent with as many decimals as it takes, such as ``"99.5 %"``."""
+    return f"{ppm / 10_000:g} %"

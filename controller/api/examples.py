@@ -97,12 +97,18 @@ _RECOMMENDED = {
     "current": True,
     "steps": [
         {
+            "kind": "Quantile",
             "name": "quantile",
             "bound_ms": 600_000,
             "reason": "119,552 of 120,000 rows need at most 10 min, which certifies 0.995 of the rows at a "
             "confidence of 0.95",
         },
-        {"name": "limits", "bound_ms": 600_000, "reason": "within the policy's limits"},
+        {
+            "kind": "Limits",
+            "name": "limits",
+            "bound_ms": 600_000,
+            "reason": "within the policy's limits",
+        },
     ],
 }
 

@@ -230,9 +230,9 @@ def _decided(recommendation: RecommendationRow | None) -> Iterator[Condition]:
         return
     steps = steps_of(recommendation)
     if recommendation.conflict:
-        # Chains of an earlier release do not say which step crosses its cap.
-        crossing = [step for step in steps if step.crosses_ms is not None] or steps
-        yield Condition(type="ConstraintsConflict", detail=crossing[-1].reason)
+        # The first releases did not store which step found the conflict.
+        found = [step for step in steps if step.conflict is not None] or steps
+        yield Condition(type="ConstraintsConflict", detail=found[-1].reason)
     elif recommendation.bound_ms is None:
         yield Condition(type="NotEnoughEvidence", detail=steps[-1].reason)
 

@@ -35,6 +35,7 @@ from tidemark.models.adoption import AppliedState, has_applied
 from tidemark.models.defaults import CEILING_ALARM_PPM, RECENT_BATCHES
 from tidemark.models.late_base import effective_bound_ms, late_base_ms
 from tidemark.models.need_slots import merge_all
+from tidemark.models.recommend.steps import StepKind
 from tidemark.models.sketch import Sketch
 from tidemark.models.slo import Objective
 from tidemark.models.wire import Mode
@@ -462,9 +463,9 @@ def _wish(row: RecommendationRow) -> Wish:
     wanted_ms = before_ms = None
     saturated = False
     for step in steps_of(row):
-        if step.kind == "Asked":
+        if step.kind is StepKind.ROUND_UP:
             wanted_ms = step.bound_ms
-        elif step.kind == "Limits":
+        elif step.kind is StepKind.LIMITS:
             saturated = before_ms is not None and step.bound_ms is not None and step.bound_ms < before_ms
         before_ms = step.bound_ms
     return Wish(bound_ms=row.bound_ms, wanted_ms=wanted_ms, saturated=saturated, conflict=row.conflict)

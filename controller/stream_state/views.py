@@ -285,7 +285,8 @@ def recommended_answer(
         decided_us=row.decided_us,
         current=is_current(session, row),
         steps=[
-            schemas.Step(name=step.name, bound_ms=step.bound_ms, reason=step.reason) for step in steps_of(row)
+            schemas.Step(kind=step.kind, name=step.kind.label, bound_ms=step.bound_ms, reason=step.reason)
+            for step in steps_of(row)
         ],
     )
 

@@ -236,7 +236,7 @@ class FastPolicy:
         decision = self._policy.decide(decided_us, decided_us + 2 * self._trigger_us)
         if decision.watermark_us is None:
             return NO_BASE_US, "the policy has seen no row yet"
-        steps = "; ".join(f"{step.name}: {step.reason}" for step in self._policy.explain())
+        steps = "; ".join(f"{step.kind.label}: {step.reason}" for step in self._policy.explain())
         return decision.watermark_us, f"target {format_target(order.target_ppm)}: {steps}"
 
     @staticmethod

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from tidemark.models.operators import Int64s
-from tidemark.models.recommendation import Step
+from tidemark.models.recommend.steps import DecisionStep
 
 __all__ = ["NO_BASE_US", "BoundPolicy", "Decision", "Explains", "Observation"]
 
@@ -78,6 +78,6 @@ class BoundPolicy(Protocol):
 class Explains(Protocol):
     """A policy that gives its reasons."""
 
-    def explain(self) -> tuple[Step, ...]:
+    def explain(self) -> tuple[DecisionStep, ...]:
         """Return the reasons of the newest decision, first to last; empty before the first one."""
         ...

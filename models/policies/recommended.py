@@ -20,7 +20,9 @@ from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
 from tidemark.models.policies.setup import Setup
 from tidemark.models.progress import PartitionTimes, progress_of
 from tidemark.models.recent_bounds import RecentBounds
-from tidemark.models.recommendation import EvidenceCounts, Inputs, Recommendation, recommend
+from tidemark.models.recommend.chain import recommend
+from tidemark.models.recommend.inputs import EvidenceCounts, Inputs
+from tidemark.models.recommend.steps import Recommendation
 from tidemark.models.slo import Policy, Slo
 
 __all__ = ["RecommendedPolicy"]

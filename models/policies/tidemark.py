@@ -23,7 +23,7 @@ from tidemark.models.policies.missing import Missing
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
 from tidemark.models.policies.rules import RuleSet
 from tidemark.models.policies.setup import Setup
-from tidemark.models.recommendation import Step
+from tidemark.models.recommend.steps import DecisionStep, StepKind
 from tidemark.models.target import PPM, format_target
 
 __all__ = ["Tidemark"]
@@ -104,7 +104,7 @@ class Tidemark:
             self._step(now_us)
         return Decision() if self._watermark_us == NO_BASE_US else Decision(watermark_us=self._watermark_us)
 
-    def explain(self) -> tuple[Step, ...]:
+    def explain(self) -> tuple[DecisionStep, ...]:
         """Return the reasons of the newest decision, first to last; empty before the first one."""
         if self._choice is None:
             return ()
@@ -128,20 +128,22 @@ class Tidemark:
         if outlook.holds:
             hold = "rows that are missing are waited for, at most as long as they are worth"
         return (
-            Step("budget", None, f"{self._late:,} of {self._rules.pairs:,} pairs were late, {spent}"),
-            Step("rule", None, f"{worth}; {supports}"),
-            Step("age", None, left),
-            Step("hold", None, hold),
+            DecisionStep(
+                StepKind.BUDGET, None, f"{self._late:,} of {self._rules.pairs:,} pairs were late, {spent}"
+            ),
+            DecisionStep(StepKind.RULE, None, f"{worth}; {supports}"),
+            DecisionStep(StepKind.AGE, None, left),
+            DecisionStep(StepKind.HOLD, None, hold),
             *self._cap_step(),
         )
 
-    def _cap_step(self) -> tuple[Step, ...]:
+    def _cap_step(self) -> tuple[DecisionStep, ...]:
         cap_us = self._setup.latency_cap_us
         if cap_us is None:
             return ()
         cap = f"nothing waits longer than the cap of {format_about(cap_us)}"
         reason = f"{cap}: completeness yields" if self._capped else f"{cap}, and nothing has to"
-        return (Step("latency cap", None, reason),)
+        return (DecisionStep(StepKind.LATENCY_CAP, None, reason),)
 
     @property
     def _operator_reach_us(self) -> int:

@@ -34,7 +34,7 @@ from tidemark.models.operators import Int64s
 from tidemark.models.policies.groups import decision_of, scores_of
 from tidemark.models.policies.policy import Decision, Observation
 from tidemark.models.policies.setup import Setup
-from tidemark.models.recommendation import Step
+from tidemark.models.recommend.steps import DecisionStep, StepKind
 from tidemark.models.target import PPM
 
 __all__ = ["Tracking"]
@@ -151,7 +151,7 @@ class Tracking:
         known = zip(bound_us.tolist(), (needs.rows > 0).tolist(), strict=True)
         return decision_of([bound if seen else None for bound, seen in known], self._scope)
 
-    def explain(self) -> tuple[Step, ...]:
+    def explain(self) -> tuple[DecisionStep, ...]:
         """Return the reasons of the newest decision, first to last, of the partition with the widest bound."""
         needs = self._needs
         if not needs.rows.any():
@@ -166,7 +166,9 @@ class Tracking:
             else f"the newest delays are {stretch:.1f} times as long as those remembered, and the bound with them"
         )
         return (
-            Step("budget", None, spent),
-            Step("quantile", math.ceil(bound_us / 1_000), f"the bound is {format_about(bound_us)}"),
-            Step("stretch", None, how),
+            DecisionStep(StepKind.BUDGET, None, spent),
+            DecisionStep(
+                StepKind.QUANTILE, math.ceil(bound_us / 1_000), f"the bound is {format_about(bound_us)}"
+            ),
+            DecisionStep(StepKind.STRETCH, None, how),
         )

@@ -23,7 +23,7 @@ from tidemark.models.operators import Operator, row_level, session, sliding, tum
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
 from tidemark.models.policies.recommended import RecommendedPolicy
 from tidemark.models.policies.setup import Setup
-from tidemark.models.recommendation import Recommendation
+from tidemark.models.recommend.steps import Recommendation
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Report, to_json_object
 
@@ -87,7 +87,9 @@ def serving(folder: Path) -> Iterator[Server]:
 
 def plain(recommendation: Recommendation | None) -> Told:
     assert recommendation is not None
-    return recommendation.bound_ms, [(step.name, step.bound_ms, step.reason) for step in recommendation.steps]
+    return recommendation.bound_ms, [
+        (step.kind.label, step.bound_ms, step.reason) for step in recommendation.steps
+    ]
 
 
 def _stream(

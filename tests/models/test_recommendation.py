@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from tidemark.models.curve import Curve, Emissions, ExactNeeds
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
-from tidemark.models.recommendation import EvidenceCounts, Inputs, Recommendation, Step, recommend
+from tidemark.models.recommend.chain import recommend
+from tidemark.models.recommend.inputs import EvidenceCounts, Inputs
+from tidemark.models.recommend.steps import Conflict, DecisionStep, Recommendation, StepKind
 from tidemark.models.slo import Policy, Slo
 
 MS = 1_000
@@ -74,8 +76,8 @@ THOUSAND = range(1, 1_001)
 """Needs of 1 to 1,000 ms: the certified rank of 99 % at 95 % is 996, so the quantile step says 996 ms."""
 
 
-def step(recommendation: Recommendation, name: str) -> Step:
-    (found,) = [step for step in recommendation.steps if step.name == name]
+def step(recommendation: Recommendation, name: str) -> DecisionStep:
+    (found,) = [step for step in recommendation.steps if step.kind.label == name]
     return found
 
 
@@ -104,10 +106,10 @@ def test_a_negative_need_gives_a_bound_of_0() -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, 298])
 def test_without_enough_evidence_there_is_no_bound_and_the_figures_say_why(rows: int) -> None:
-    """No bound, not 0: and no later step may invent one, the policy's least included."""
+    """No bound, not 0: and no later step may invent one, the policy's minimum included."""
     found = recommend(inputs([5] * rows, policy=Policy(min_bound_ms=1_000), in_use_bound_ms=7))
     assert found.bound_ms is None
-    assert [step.name for step in found.steps] == ["quantile"]
+    assert [step.kind.label for step in found.steps] == ["quantile"]
     assert found.reason == (
         f"not enough evidence: {rows} of the 299 rows it takes to certify 0.99 of the rows at 0.95"
     )
@@ -149,7 +151,7 @@ def test_unknown_rows_beyond_a_tenth_of_the_budget_never_narrow() -> None:
     )
 
 
-def test_unknown_rows_within_a_tenth_of_the_budget_are_said_and_let_pass() -> None:
+def test_unknown_rows_within_a_tenth_of_the_budget_are_mentioned_and_allowed() -> None:
     """1 of 1,001 rows is within a tenth of 1 %."""
     found = recommend(inputs(THOUSAND, unknown_rows=1, in_use_bound_ms=5_000))
     assert found.bound_ms == 996
@@ -165,7 +167,7 @@ def test_a_lost_batch_never_narrows() -> None:
 
 @pytest.mark.parametrize("in_use_bound_ms", [None, 500, 996])
 def test_unknown_rows_do_not_keep_a_bound_from_being_widened(in_use_bound_ms: int | None) -> None:
-    """What is known already asks for more, and the rest can only add to it."""
+    """What is known already requires more, and the rest can only add to it."""
     assert recommend(inputs(THOUSAND, missing_batches=9, in_use_bound_ms=in_use_bound_ms)).bound_ms == 996
 
 
@@ -218,29 +220,29 @@ def test_while_nothing_is_known_of_a_streams_progress_nothing_is_narrowed() -> N
     assert recommend(inputs(THOUSAND, in_use_bound_ms=5_000, progress=UNKNOWN_PROGRESS)).bound_ms == 5_000
 
 
-def test_it_is_narrowed_to_the_widest_that_was_asked_for_of_late_and_widened_at_once() -> None:
-    """1,200 ms was asked for within five minutes: 996 ms comes later; 900 ms holds nothing."""
+def test_it_is_narrowed_to_the_widest_bound_required_recently_and_widened_at_once() -> None:
+    """1,200 ms was required within five minutes: 996 ms comes later; 900 ms holds nothing."""
     found = recommend(inputs(THOUSAND, in_use_bound_ms=5_000, recent_bounds_ms=(900, 1_200, 1_000)))
-    assert (found.bound_ms, found.asked_ms) == (1_200, 996)
+    assert (found.bound_ms, found.required_ms) == (1_200, 996)
     assert step(found, "narrow late").reason == (
-        "1.2 s was asked for in the last 5 min: it is narrowed no further yet"
+        "1.2 s was required in the last 5 min: not narrowed further yet"
     )
     assert recommend(inputs(THOUSAND, in_use_bound_ms=5_000, recent_bounds_ms=(900,))).bound_ms == 996
     assert recommend(inputs(THOUSAND, in_use_bound_ms=10, recent_bounds_ms=(20,))).bound_ms == 996
 
 
-def test_what_was_asked_for_is_told_before_any_guard_rail() -> None:
-    """So that what is held does not hold itself for ever; without evidence nothing was asked for."""
+def test_the_required_bound_is_that_before_any_guard_rail() -> None:
+    """So that what is held does not hold itself for ever; without evidence nothing is required."""
     held = recommend(inputs(THOUSAND, in_use_bound_ms=5_000, missing_batches=1))
-    assert (held.bound_ms, held.asked_ms) == (5_000, 996)
-    assert recommend(inputs([1] * 10)).asked_ms is None
+    assert (held.bound_ms, held.required_ms) == (5_000, 996)
+    assert recommend(inputs([1] * 10)).required_ms is None
 
 
 @pytest.mark.parametrize("recent", [(), (4_000,)], ids=str)
 def test_the_latency_cap_narrows_what_a_guard_rail_held(recent: tuple[int, ...]) -> None:
-    """Caps come last: where completeness yields, 5 s may not stay above a cap of 2 s."""
+    """Caps come last: where the target may be missed, 5 s may not stay above a cap of 2 s."""
     stalled = replace(STEADY, silent_partitions=1)
-    slo = capped("completeness", cap_ms=2_000)
+    slo = capped("miss_target", cap_ms=2_000)
     asked = inputs(THOUSAND, slo=slo, in_use_bound_ms=5_000, progress=stalled, recent_bounds_ms=recent)
     assert recommend(asked).bound_ms == 1_000
 
@@ -259,37 +261,39 @@ def test_a_cap_that_is_met_changes_nothing_and_shows_both_figures() -> None:
     assert step(found, "latency cap").reason == "the mean latency is 1.996 s, the cap 1.996 s"
 
 
-def test_a_conflict_that_nobody_decided_holds_the_bound_in_use() -> None:
-    """Neither constraint is bent in silence; the chain ends there."""
+def test_a_conflict_that_the_slo_does_not_resolve_holds_the_bound_in_use() -> None:
+    """Neither constraint is broken silently; the chain ends there."""
     found = recommend(inputs(THOUSAND, slo=capped(None), in_use_bound_ms=700))
     assert found.bound_ms is None
-    assert found.steps[-1].name == "latency cap"
+    assert found.steps[-1].kind.label == "latency cap"
     assert found.steps[-1].reason == (
         "996 ms has a mean latency of 1.996 s, above the cap of 1.5 s, "
-        "and the SLO does not say which yields: the bound in use is held"
+        "and the SLO sets no on_conflict: the bound in use is held"
     )
 
 
-def test_where_completeness_yields_the_widest_bound_within_the_cap_is_taken() -> None:
-    """500 ms wait 1.5 s and keep 500 of 1,000 rows, and that is said."""
-    found = recommend(inputs(THOUSAND, slo=capped("completeness")))
+def test_where_the_target_may_be_missed_the_widest_bound_within_the_cap_is_taken() -> None:
+    """500 ms wait 1.5 s and admit 500 of 1,000 rows; the reason says so."""
+    found = recommend(inputs(THOUSAND, slo=capped("miss_target")))
     assert found.bound_ms == 500
-    assert step(found, "latency cap").reason.endswith("completeness yields: 500 ms keeps 50.00 %")
+    assert step(found, "latency cap").reason.endswith(
+        "the target is missed (on_conflict miss_target): 500 ms admits 50.00 %"
+    )
 
 
-def test_where_completeness_yields_and_even_0_waits_too_long_the_bound_is_0() -> None:
-    """The least there is, and that it is not enough is said."""
-    found = recommend(inputs(THOUSAND, slo=capped("completeness", cap_ms=900)))
+def test_where_the_target_may_be_missed_and_even_0_waits_too_long_the_bound_is_0() -> None:
+    """The minimum; the reason says that it is not enough."""
+    found = recommend(inputs(THOUSAND, slo=capped("miss_target", cap_ms=900)))
     assert found.bound_ms == 0
     assert step(found, "latency cap").reason.endswith("even a bound of 0 is above the cap")
 
 
-def test_where_latency_yields_the_target_is_kept() -> None:
-    """And the broken cap is said."""
-    found = recommend(inputs(THOUSAND, slo=capped("latency")))
+def test_where_the_latency_cap_may_be_exceeded_the_target_is_kept() -> None:
+    """The reason names the exceeded cap."""
+    found = recommend(inputs(THOUSAND, slo=capped("exceed_latency_cap")))
     assert found.bound_ms == 996
     assert step(found, "latency cap").reason.endswith(
-        "above the cap of 1.5 s; the cap yields, as the SLO says"
+        "above the cap of 1.5 s; the SLO allows that (on_conflict exceed_latency_cap)"
     )
 
 
@@ -297,27 +301,29 @@ def test_an_operator_without_windows_breaks_no_cap() -> None:
     """No latency is known, which is not a latency of 0."""
     found = recommend(inputs(THOUSAND, slo=capped(None), windows=False))
     assert found.bound_ms == 996
-    assert step(found, "latency cap").reason == ("no latency is known yet to hold against the cap of 1.5 s")
+    assert step(found, "latency cap").reason == ("no latency is known yet to compare with the cap of 1.5 s")
 
 
-def test_a_margin_that_crosses_the_cap_is_a_conflict_and_not_a_bound_that_is_missing_for_no_reason() -> None:
-    """The rows ask for 996 ms, which wait 1.996 s; with half as much again they wait 2.5 s, and the cap is 2.1 s."""
+@pytest.mark.parametrize("on_conflict", [None, "exceed_state_cap"])
+def test_a_margin_that_crosses_the_latency_cap_is_a_conflict_unless_the_slo_settles_it(
+    on_conflict: Any,
+) -> None:
+    """The rows require 996 ms, which wait 1.996 s; with half as much again they wait 2.5 s, and the cap is 2.1 s."""
     policy = Policy(margin_ppm=500_000)
-    found = recommend(inputs(THOUSAND, slo=capped(None, cap_ms=2_100), policy=policy))
+    found = recommend(inputs(THOUSAND, slo=capped(on_conflict, cap_ms=2_100), policy=policy))
 
-    assert (found.bound_ms, found.asked_ms, found.conflict) == (None, 996, True)
-    assert found.steps[-1].kind == "LatencyCap"
-    assert found.steps[-1].crosses_ms == 1_500
+    assert (found.bound_ms, found.required_ms) == (None, 996)
+    assert found.steps[-1].conflict == Conflict("latency", required_bound_ms=1_500)
+    assert found.conflicts == (found.steps[-1].conflict,)
 
 
 @pytest.mark.parametrize("on_conflict", [None, "exceed_latency_cap", "miss_target"])
-def test_a_cap_that_is_crossed_is_a_conflict_whatever_yields(on_conflict: Any) -> None:
-    """The step that crosses it says so, with what was asked for; nobody has to know what the step is called."""
+def test_a_required_bound_above_the_cap_is_a_conflict_however_it_is_resolved(on_conflict: Any) -> None:
+    """The step that finds it says so, with the bound; nobody has to know what the step is called."""
     found = recommend(inputs(THOUSAND, slo=capped(on_conflict)))
 
-    assert [step.crosses_ms for step in found.steps if step.kind == "LatencyCap"] == [996]
-    assert found.conflict
-    assert not recommend(inputs(THOUSAND, slo=capped(on_conflict, cap_ms=1_996))).conflict
+    assert found.conflicts == (Conflict("latency", required_bound_ms=996),)
+    assert not recommend(inputs(THOUSAND, slo=capped(on_conflict, cap_ms=1_996))).conflicts
 
 
 @given(
@@ -341,11 +347,11 @@ def test_with_evidence_there_is_a_bound_or_a_conflict(
         )
     )
 
-    assert found.bound_ms is not None or found.conflict
+    assert found.bound_ms is not None or found.conflicts
 
 
-def test_a_latency_of_windows_that_are_open_is_not_held_against_a_cap_that_it_has_not_crossed() -> None:
-    """A floor of 4 s is above a cap of 3 s for sure; below one of 5 s it says nothing, and that is said."""
+def test_a_latency_of_open_windows_is_a_conflict_only_once_it_is_above_the_cap() -> None:
+    """A floor of 4 s is above a cap of 3 s for sure; below one of 5 s it decides nothing, and the reason says so."""
     ends, steps = np.arange(0, 10, 2, dtype=np.int64) * 1_000 * MS, np.arange(9, dtype=np.int64) * 1_000 * MS
     need = np.full(1_000, 60_000 * MS)
     open_windows = replace(
@@ -357,11 +363,11 @@ def test_a_latency_of_windows_that_are_open_is_not_held_against_a_cap_that_it_ha
     below = recommend(replace(open_windows, slo=capped(None, cap_ms=5_000)))
     above = recommend(replace(open_windows, slo=capped(None, cap_ms=3_000)))
 
-    assert (below.bound_ms, below.conflict) == (60_000, False)
+    assert (below.bound_ms, below.conflicts) == (60_000, ())
     assert step(below, "latency cap").reason == (
-        "the mean latency is at least 4 s, and too many windows are open yet to hold it against the cap of 5 s"
+        "the mean latency is at least 4 s, and too many windows are still open to compare it with the cap of 5 s"
     )
-    assert (above.bound_ms, above.conflict) == (None, True)
+    assert (above.bound_ms, above.conflicts) == (None, (Conflict("latency", 60_000),))
 
 
 # -- limits and dead band ------------------------------------------------------------------------------------
@@ -370,13 +376,13 @@ def test_a_latency_of_windows_that_are_open_is_not_held_against_a_cap_that_it_ha
 @pytest.mark.parametrize(
     ("policy", "bound_ms", "reason"),
     [
-        (Policy(min_bound_ms=2_000), 2_000, "the policy's least bound 2000 ms holds"),
-        (Policy(max_bound_ms=300), 300, "the policy's greatest bound 300 ms holds"),
+        (Policy(min_bound_ms=2_000), 2_000, "limited by the policy: the minimum bound is 2 s"),
+        (Policy(max_bound_ms=300), 300, "limited by the policy: the maximum bound is 300 ms"),
         (Policy(min_bound_ms=996, max_bound_ms=996), 996, "within the policy's limits"),
     ],
 )
 def test_the_policys_limits_hold(policy: Policy, bound_ms: int, reason: str) -> None:
-    """Whatever the rows ask for."""
+    """Whatever the rows require."""
     found = recommend(inputs(THOUSAND, policy=policy))
     assert found.bound_ms == bound_ms
     assert step(found, "limits").reason == reason
@@ -400,19 +406,19 @@ def test_the_dead_band_says_how_much_it_left() -> None:
     )
 
 
-def test_the_dead_band_does_not_keep_a_bound_above_the_policys_greatest() -> None:
+def test_the_dead_band_does_not_keep_a_bound_above_the_policys_maximum() -> None:
     """A limit is a limit, by however little it is broken."""
     assert recommend(inputs(THOUSAND, policy=Policy(max_bound_ms=990), in_use_bound_ms=1_000)).bound_ms == 990
 
 
 @pytest.mark.parametrize(
     ("on_conflict", "cap_ms", "bound_ms"),
-    [("completeness", 1_950, 950), (None, 1_997, 996), ("latency", 1_950, 1_000)],
+    [("miss_target", 1_950, 950), (None, 1_997, 996), ("exceed_latency_cap", 1_950, 1_000)],
 )
 def test_the_dead_band_does_not_keep_a_bound_above_the_latency_cap(
     on_conflict: Any, cap_ms: int, bound_ms: int
 ) -> None:
-    """1,000 ms wait 2 s: within a tenth of what is recommended, but above the cap, which only "latency" lets yield."""
+    """1,000 ms wait 2 s: within a tenth of the recommendation, but above the cap; only exceed_latency_cap allows it."""
     assert (
         recommend(inputs(THOUSAND, slo=capped(on_conflict, cap_ms), in_use_bound_ms=1_000)).bound_ms
         == bound_ms
@@ -423,7 +429,7 @@ maybe_ms = st.none() | st.integers(0, 3_000)
 
 
 @given(
-    least=st.integers(0, 2_000),
+    minimum=st.integers(0, 2_000),
     room=maybe_ms,
     in_use=maybe_ms,
     cap=maybe_ms,
@@ -434,7 +440,7 @@ maybe_ms = st.none() | st.integers(0, 3_000)
 @settings(deadline=None, max_examples=200)
 def test_no_step_undoes_a_limit(
     *,
-    least: int,
+    minimum: int,
     room: int | None,
     in_use: int | None,
     cap: int | None,
@@ -442,9 +448,9 @@ def test_no_step_undoes_a_limit(
     unknown: int,
     missing: int,
 ) -> None:
-    """Whatever came before, the result is within the policy, and within the cap if that does not yield."""
-    greatest = None if room is None else least + room
-    policy = Policy(min_bound_ms=least, max_bound_ms=greatest, max_narrowing_ppm=None)
+    """Whatever came before, the result is within the policy, and within the cap unless the SLO lets it be exceeded."""
+    maximum = None if room is None else minimum + room
+    policy = Policy(min_bound_ms=minimum, max_bound_ms=maximum, max_narrowing_ppm=None)
     slo = Slo(target_ppm=990_000, latency_cap_ms=cap, on_conflict=on_conflict)
     asked = inputs(
         THOUSAND,
@@ -456,16 +462,16 @@ def test_no_step_undoes_a_limit(
     )
     bound = recommend(asked).bound_ms
     assert bound is not None
-    assert bound >= least
+    assert bound >= minimum
     assert policy.max_bound_ms is None or bound <= policy.max_bound_ms
     if cap is not None and on_conflict == "miss_target":
-        assert bound + 1_000 <= cap or bound == least
+        assert bound + 1_000 <= cap or bound == minimum
 
 
 def test_the_steps_come_in_the_order_of_their_power() -> None:
     """The estimate first, what limits it last."""
     found = recommend(inputs(THOUSAND, in_use_bound_ms=10))
-    assert [step.name for step in found.steps] == [
+    assert [step.kind.label for step in found.steps] == [
         "quantile",
         "round up",
         "unknown rows",
@@ -484,3 +490,18 @@ def test_the_steps_come_in_the_order_of_their_power() -> None:
 def test_the_same_inputs_give_the_same_recommendation() -> None:
     """No clock, no chance."""
     assert recommend(inputs(THOUSAND, in_use_bound_ms=10)) == recommend(inputs(THOUSAND, in_use_bound_ms=10))
+
+
+# -- the kinds of steps --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", StepKind)
+def test_a_kind_is_found_by_its_label(kind: StepKind) -> None:
+    """Earlier releases stored the label alone."""
+    assert StepKind.of_label(kind.label) is kind
+
+
+def test_labels_are_plain_lower_case_words() -> None:
+    """They are what people read."""
+    assert StepKind.ROUND_UP.label == "round up"
+    assert all(kind.label == kind.label.lower().strip() for kind in StepKind)

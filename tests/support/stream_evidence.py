@@ -35,7 +35,9 @@ from tidemark.models.needs import BaseTracker
 from tidemark.models.operators import TimeWindow
 from tidemark.models.progress import PartitionTimes, Progress, progress_of
 from tidemark.models.recent_bounds import RecentBounds
-from tidemark.models.recommendation import Inputs, Recommendation, recommend
+from tidemark.models.recommend.chain import recommend
+from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.recommend.steps import Recommendation
 from tidemark.models.sketch import Sketch
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Report

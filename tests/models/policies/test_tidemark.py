@@ -369,7 +369,7 @@ def test_a_decision_explains_itself_by_budget_rule_age_and_hold_with_figures() -
         policy.observe(seen)
         policy.decide(seen.now_us, seen.now_us + 2 * SECOND)
         pairs += int(seen.count.sum())
-    steps = {step.name: step.reason for step in policy.explain()}
+    steps = {step.kind.label: step.reason for step in policy.explain()}
     assert list(steps) == ["budget", "rule", "age", "hold"]
     assert f"of {pairs:,} pairs were late" in steps["budget"]
     assert "0.99" in steps["budget"] or "99 %" in steps["budget"]
