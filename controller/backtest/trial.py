@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark.controller.traces.format import OpenTrace
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import BacktestRun, run
 from tidemark.models.backtest.score import BacktestScore, meets, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight

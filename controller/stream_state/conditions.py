@@ -22,9 +22,9 @@ from tidemark.controller.specs.store import Spec
 from tidemark.controller.stream_state.live import KeptLive
 from tidemark.controller.stream_state.overview_store import Skewed
 from tidemark.models.adoption import AppliedState, has_applied
-from tidemark.models.defaults import CEILING_ALARM_PPM
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.horizon import HorizonFacts
+from tidemark.models.live_defaults import CEILING_ALARM_PPM
 from tidemark.models.plural import plural
 from tidemark.models.progress import Progress
 from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, State, rollout_text

@@ -32,8 +32,9 @@ from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.stream_state.live import KeptLive, live_of
 from tidemark.controller.stream_state.partition_standing import future_rows_by_stream
 from tidemark.models.adoption import AppliedState, has_applied
-from tidemark.models.defaults import CEILING_ALARM_PPM, RECENT_BATCHES
+from tidemark.models.defaults import RECENT_BATCHES
 from tidemark.models.late_base import effective_bound_ms, late_base_ms
+from tidemark.models.live_defaults import CEILING_ALARM_PPM
 from tidemark.models.need_slots import merge_all
 from tidemark.models.recommend.steps import StepKind
 from tidemark.models.sketch import Sketch

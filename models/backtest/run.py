@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidemark.models.backtest.arrivals import MINUTE_US, Arrivals
 from tidemark.models.backtest.bases import shifted
+from tidemark.models.backtest.distinct import sums
 from tidemark.models.backtest.per_row import Ticks, first_rows, native_ticks, policy_ticks
 from tidemark.models.backtest.spark import (
     NO_BOUND_US,
@@ -115,9 +115,9 @@ def _judged_batches(arrivals: Arrivals, setup: Setup, batches: Batches) -> Backt
         base_lag_us=_lag(batches.base_us, batches.next_watermark_us),
         bound_changes=batches.bound_changes,
         late=int(weight.sum()),
-        late_by_minute=_sums(arrivals.minute_index[late], weight, len(arrivals.minutes)),
+        late_by_minute=sums(arrivals.minute_index[late], weight, len(arrivals.minutes)),
         rows_by_minute=arrivals.pairs_by_minute,
-        late_by_key=_sums(arrivals.key_index[late], weight, len(arrivals.keys_us)),
+        late_by_key=sums(arrivals.key_index[late], weight, len(arrivals.keys_us)),
         rows_by_key=arrivals.pairs_by_key,
         emit_wall_us=wall[np.minimum(emitting, len(wall) - 1)],
     )
@@ -174,9 +174,3 @@ def _emitted(arrivals: Arrivals, ticks: Ticks, wall_us: Int64s) -> Int64s:
 def _lag(base_us: Int64s, watermark_us: Int64s) -> Int64s:
     known = (base_us > NO_BASE_US) & (watermark_us > NO_BASE_US)
     return (base_us - watermark_us)[known]
-
-
-def _sums(index: NDArray[np.integer], count: Int64s, size: int) -> Int64s:
-    sums = np.zeros(size, np.int64)
-    np.add.at(sums, index, count)
-    return sums

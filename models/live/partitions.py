@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidemark.models.defaults import (
+from tidemark.models.live_defaults import (
     IDLE_AFTER_GAPS,
     IDLE_GAPS_KEPT,
     IDLE_MIN_GAPS,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.defaults import (
+from tidemark.models.live_defaults import (
     BUDGET_DEVIATIONS,
     CLUMP_MEMORY,
     CLUMP_SHARE,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidemark.models.defaults import (
+from tidemark.models.live_defaults import (
     COHORTS_KEPT,
     FORECAST_HALF_LIFE,
     FUTURE_COHORTS,

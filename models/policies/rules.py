@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.defaults import (
+from tidemark.models.live_defaults import (
     ELAPSED_PER_AGE,
     ELAPSED_SPANS,
     LONGEST_HOLD_MARGIN,

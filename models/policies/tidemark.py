@@ -13,8 +13,8 @@ import math
 
 import numpy as np
 
-from tidemark.models.defaults import FUTURE_COHORTS
 from tidemark.models.duration import format_about
+from tidemark.models.live_defaults import FUTURE_COHORTS
 from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.policies.ages import Float64s
 from tidemark.models.policies.budget import Account, RuleChoice, RuleChooser

@@ -18,7 +18,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.defaults import (
+from tidemark.models.duration import format_about
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.live_defaults import (
     BULK_SHARE,
     NEEDS_PER_BUDGET,
     SPENT_GAIN,
@@ -28,8 +30,6 @@ from tidemark.models.defaults import (
     STRETCH_ROWS,
     STRETCH_TRIGGERS,
 )
-from tidemark.models.duration import format_about
-from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.groups import decision_of, scores_of
 from tidemark.models.policies.policy import Decision, Observation

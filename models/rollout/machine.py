@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tidemark.models.defaults import (
-    ACKNOWLEDGE_MS,
-    ACKNOWLEDGE_ON_RESTART_MS,
-    APPROVE_MS,
-    VERIFY_MS,
-)
+from tidemark.models.defaults import ACKNOWLEDGE_MS, ACKNOWLEDGE_ON_RESTART_MS, APPROVE_MS, VERIFY_MS
 from tidemark.models.duration import format_duration
 from tidemark.models.rollout.facts import Move, Rollout, RolloutFacts
 from tidemark.models.rollout.gate import asks_approval, at_gate, when

@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidemark.models.defaults import CEILING_ALARM_PPM
 from tidemark.models.duration import format_duration
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.live.control import Control, StreamTarget, WatermarkPolicy
 from tidemark.models.live.fast import FastPolicy, Order, WatermarkTarget
+from tidemark.models.live_defaults import CEILING_ALARM_PPM
 from tidemark.models.operators import Operator, TimeWindow
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.target import PPM

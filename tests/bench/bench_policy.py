@@ -29,7 +29,8 @@ import numpy as np
 import pytest
 
 from tidemark.controller.traces.format import read_trace
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import run
 from tidemark.models.backtest.score import meets, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
-from tidemark.models.backtest.arrivals import ArrivalsBuilder
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import BacktestRun, run
 from tidemark.models.granules import granule_first_us
 from tidemark.models.ledger import judge

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import BacktestRun, run, run_native
 from tidemark.models.ledger import judge
 from tidemark.models.operators import Operator, TimeWindow, row_level, sliding, tumbling

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
 from tidemark.models.policies.setup import Setup

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tidemark.controller.backtest.needs import lag_us, needs_over_time, pair_needs
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import run_native
 from tidemark.models.operators import Operator, row_level, tumbling
 from tidemark.models.policies.setup import Setup

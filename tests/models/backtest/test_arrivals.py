@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.arrivals import ArrivalRows, Arrivals, ArrivalsBuilder, Maxima, _Percentile
+from tidemark.models.backtest.arrivals import ArrivalRows, Arrivals, Maxima
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder, _Percentile
 from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.policies.setup import Setup
 from tidemark.models.replay import Engine

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.models.defaults import (
+from tidemark.models.live.partitions import Activity, Partitions
+from tidemark.models.live_defaults import (
     IDLE_AFTER_GAPS,
     IDLE_GAPS_KEPT,
     IDLE_MIN_GAPS,
     IDLE_UNLEARNED_TRIGGERS,
 )
-from tidemark.models.live.partitions import Activity, Partitions
 from tidemark.models.policies.policy import NO_BASE_US
 
 from support.streams import SECOND

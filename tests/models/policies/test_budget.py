@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tidemark.models.defaults import (
+from tidemark.models.live_defaults import (
     GRACE_SPANS,
     HOLD_PRIOR_SHARE_OF_LATENCY,
     PRICES,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tidemark.models.defaults import COHORTS_KEPT, FORECAST_HALF_LIFE, FUTURE_COHORTS
+from tidemark.models.live_defaults import COHORTS_KEPT, FORECAST_HALF_LIFE, FUTURE_COHORTS
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.missing import Missing
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tidemark.models.defaults import LONGEST_HOLD_SPANS, MEMORIES, PRICES, RECENT_TRIGGERS
+from tidemark.models.live_defaults import LONGEST_HOLD_SPANS, MEMORIES, PRICES, RECENT_TRIGGERS
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.policies.rules import FAMILIES, RuleSet

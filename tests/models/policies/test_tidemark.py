@@ -8,11 +8,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import BacktestRun, run
 from tidemark.models.backtest.score import BacktestScore, meets, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
-from tidemark.models.defaults import LONGEST_HOLD_MARGIN, LONGEST_HOLD_SPANS
+from tidemark.models.live_defaults import LONGEST_HOLD_MARGIN, LONGEST_HOLD_SPANS
 from tidemark.models.operators import Int64s, RowLevel, TimeWindow, session, sliding, tumbling
 from tidemark.models.policies.catalogue import make_policy
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation

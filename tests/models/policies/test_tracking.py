@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import run
 from tidemark.models.backtest.score import score
-from tidemark.models.defaults import NEEDS_PER_BUDGET, STRETCH_ROWS, STRETCH_TRIGGERS
+from tidemark.models.live_defaults import NEEDS_PER_BUDGET, STRETCH_ROWS, STRETCH_TRIGGERS
 from tidemark.models.operators import row_level
 from tidemark.models.policies.setup import Scope, Setup
 from tidemark.models.policies.tracking import Tracking
