@@ -1,4 +1,4 @@
-"""A report's counts as flat arrays over all its partitions: some numpy calls a report instead of some a partition."""
+"""A report's counts as flat arrays over all its partitions: a few numpy calls per report, not per partition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ReportCells:
     parts: Int64s
     """Position of each one's partition in ``partitions``."""
     uncounted_rows: int
-    """Rows of the report with an event time that none of ``counts`` holds."""
+    """Rows of the report with an event time that are not in ``counts``."""
 
 
 def cells_of(report: Report) -> ReportCells:

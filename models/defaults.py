@@ -35,30 +35,30 @@ BOUND_DIGITS = 3
 """Digits to which a bound is rounded up.
 
 Chosen: three digits widen by at most 1 %, about what the needs' sketch does, and the last digits of a sample should not
-make a new generation. One digit fewer widens by up to 10 %.
+cause a new generation. One digit fewer widens by up to 10 %.
 """
 
 NARROW_DEAD_BAND_PPM = 100_000
 """Share of the bound, in parts per million, by which a new bound must be narrower to be worth a change.
 
-10 % is the tolerance of the Kubernetes HPA and the change threshold of the VPA. Widening has no dead band: it guards
-rows. Doubling it halves the restarts of a slowly falling stream and keeps its windows up to a tenth longer.
+10 % is the tolerance of the Kubernetes HPA and the change threshold of the VPA. Widening has no dead band: it protects
+rows. Doubling it halves the restarts of a stream whose delays fall slowly, and its windows wait up to a tenth longer.
 """
 
 UNKNOWN_SHARE_OF_BUDGET_PPM = 100_000
 """Share of the error budget, in parts per million, that rows of unknown need may take before nothing is narrowed.
 
-Chosen: a tenth of the budget cannot turn a met target into a missed one by much, and one odd row a day must not hold a
-bound for ever. Doubling it lets an SLO be missed by a fifth of its budget on what nobody counted.
+Chosen: a tenth of the budget can make a stream miss its target only by little, and one odd row a day must not hold a
+bound for ever. Doubling it lets uncounted rows make a stream miss its SLO by a fifth of the budget.
 """
 
 # -- guard rails and predictions ------------------------------------------------------------------------------
 
 NARROW_STABILISATION_MS = 300_000
-"""How far back recommendations hold a narrower one back, in milliseconds of the stream's own batches.
+"""How long an earlier, wider recommendation delays a narrowing, in milliseconds of the stream's own batches.
 
 300 s is the Kubernetes HPA's stabilisation window for scaling down. Doubling it keeps a bound wide for twice as long
-after the rows stopped asking for it; 0 narrows as soon as the horizon forgets.
+after the rows stop requiring it; 0 narrows as soon as the horizon allows it.
 """
 
 NO_DATA_GAPS = 10
@@ -71,14 +71,14 @@ is twice as old.
 CATCH_UP_PACE_PPM = 1_500_000
 """Event time per wall time, in parts per million, above which a stream is catching up or being replayed.
 
-Chosen: a stream that keeps up has 1,000,000, whatever its rate, and one that works off a backlog at its usual capacity
-seldom less than half as much again. Lower, and the noise of a sparse stream's greatest event time holds its bound.
+Chosen: a stream that keeps up has 1,000,000 at any rate, and one that works off a backlog at its usual capacity rarely
+has less than half as much again. Lower, and the noise in a sparse stream's maximum event time holds its bound.
 """
 
 CATCH_UP_LAG_GAPS = 10
 """Typical gaps between batches by which a stream may be further behind the clock than usual before nothing is narrowed.
 
-Chosen, as ``NO_DATA_GAPS``. Doubling it lets the delays of a longer stall pass for the stream's own.
+Chosen, as ``NO_DATA_GAPS``. Doubling it accepts the delays of a longer stall as the stream's own.
 """
 
 SILENT_PARTITION_GAPS = 10
@@ -88,36 +88,36 @@ Chosen: where rows come at random, one of 22,000 gaps is ten times the mean. Dou
 """
 
 MIN_BATCHES_OF_A_PARTITION = 5
-"""Batches that must have held a partition before its silence means anything.
+"""Batches that must have contained a partition before its silence counts.
 
-Chosen: fewer do not tell a mean gap. Doubling it overlooks partitions that are heard of seldom.
+Chosen: fewer give no mean gap. Doubling it overlooks partitions that are rarely seen.
 """
 
 MIN_BATCHES_OF_A_PACE = 3
-"""Batches that it takes to tell a typical gap and a pace; with fewer, nothing is narrowed.
+"""Minimum number of batches for a typical gap and a pace; with fewer, nothing is narrowed.
 
-Two gaps are the fewest that have a median. More only delay a new stream's first narrowing.
+A median takes at least two gaps. More only delay a new stream's first narrowing.
 """
 
 RECENT_BATCHES = 20
-"""Batches over which the present pace is measured.
+"""Batches over which the current pace is measured.
 
-Chosen: the greatest event time of a batch is off by about one row's delay, which twenty gaps outweigh. Doubling it
-notices a catch-up half as fast and mistakes noise for one more seldom.
+Chosen: the maximum event time of a batch is off by about one row's delay, which twenty gaps outweigh. Doubling it
+detects a catch-up half as fast and mistakes noise for one less often.
 """
 
 PACE_BATCHES = 1_000
 """Newest batches of the horizon over which the usual gap, lag and pace are measured.
 
 Chosen: a quarter of an hour of batches a second, and as many rows as a decision reads in milliseconds. Doubling it
-makes what is usual slower to change.
+makes the usual values change more slowly.
 """
 
 SAMPLED_BATCHES = 300
-"""Newest batches whose reports are read again when a bound is published, to tell which needs of one bucket it admits.
+"""Newest batches whose reports are read again when a bound is published, to see which needs of one bucket it admits.
 
-Chosen: it takes a tenth of a second, once a bound. Triggers and windows that keep step put needs in clumps, and one
-clump may be 1 % of the rows. Doubling it costs twice that and tells clumps of half the size.
+Chosen: it takes a tenth of a second per bound. Triggers and windows in step put needs in clumps, and one clump may be
+1 % of the rows. Doubling it costs twice as much and resolves clumps of half the size.
 """
 
 PREDICTION_MIN_ROWS = 10_000
@@ -138,12 +138,12 @@ Chosen: longer than the slowest usual trigger. Longer rolls jobs that are gone; 
 ACKNOWLEDGE_MS = 3_600_000
 """How long a job in Restart or Live has to acknowledge what was published, in milliseconds.
 
-Chosen: a restart waits for the batch under way to end and for a dwell of minutes. Longer keeps a dead job's place in
-the fleet's share; shorter takes back what a slow batch only delays.
+Chosen: a restart waits for the batch under way to end and for a cooldown of minutes. Longer keeps a dead job's place
+in the fleet's share; shorter rolls back what a slow batch only delays.
 """
 
 ACKNOWLEDGE_ON_RESTART_MS = 14 * 86_400_000
-"""The same in OnRestart, where a job acknowledges at its starts. Chosen: longer than one weekly restart left out."""
+"""The same in OnRestart, where a job acknowledges when it starts. Chosen: longer than one skipped weekly restart."""
 
 APPROVE_MS = 7 * 86_400_000
 """How long a rollout waits for approval, in milliseconds. Chosen: a week's evidence is old by then."""
@@ -151,15 +151,15 @@ APPROVE_MS = 7 * 86_400_000
 VERIFY_MS = 7 * 86_400_000
 """How long after its acknowledgement a rollout may take to be verified, in milliseconds.
 
-Chosen: a stream that does not bring the rows within a week cannot tell its budget from noise. A narrowing goes back
-then.
+Chosen: a stream that does not bring enough rows within a week cannot tell its budget from noise. Then a narrowing is
+rolled back.
 """
 
 VERIFY_BATCHES = 10
 """Typical batches whose rows must be judged until a bound is verified.
 
-Chosen: the rows of one batch share their fate, because where the watermark stands between two ends of windows decides
-about many of them at once. Fewer let one unlucky batch undo a good bound; more only take longer.
+Chosen: the rows of one batch share their fate, because the watermark's position between two window ends decides about
+many of them at once. Fewer let one unlucky batch undo a good bound; more only take longer.
 """
 
 VERIFY_LATE_ROWS = 10
@@ -173,31 +173,31 @@ VERIFY_WINDOWS = 10
 """Windows of event time that must pass under a bound, beyond the bound itself, until it is verified.
 
 Chosen: a row can be late only once the watermark has passed its window, and stragglers come up to a bound later. Ten
-windows outweigh the one in which the watermark jumped. Doubling it only takes longer; one or two verify what was never
-tested.
+windows outweigh the one in which the watermark jumped. Doubling it only takes longer; one or two verify an untested
+bound.
 """
 
 EVIDENCE_SHARE_OF_HORIZON_PPM = 800_000
-"""Most evidence that a first narrowing waits for, as a share of the horizon, in parts per million.
+"""Maximum evidence that a first narrowing waits for, as a share of the horizon, in parts per million.
 
-Chosen: 100 windows of an hour are more than a day's horizon ever holds; a fifth is left for pauses of the stream.
+Chosen: 100 windows of an hour are more than a horizon of a day can hold; a fifth is left for pauses of the stream.
 Higher, and such a stream is never narrowed.
 """
 
 FAILED_MS = 3_600_000
-"""How long a bound that was rolled back is not tried again the first time, in milliseconds.
+"""How long a bound is not tried again after its first rollback, in milliseconds.
 
 It doubles with each failure under the same SLO and policy.
 
-Chosen, as the dwell's default. Longer keeps the wide bound after a disturbance that passed.
+Chosen, as the default cooldown. Longer keeps the wide bound after a disturbance has passed.
 """
 
 FAILED_LONGEST_MS = 7 * 86_400_000
-"""Longest that a failed bound is not tried again, in milliseconds."""
+"""Maximum time for which a failed bound is not tried again, in milliseconds."""
 
 FLOOR_STEP_PPM = 250_000
 """By how much the bound in use is widened when single windows lose too much, as a share of it, in parts per million.
 
-Chosen: what rows need is not known by window, so it is felt for; 2 steps are half as wide again. A greater step
+Chosen: needs are not known by window, so the bound is widened step by step; 2 steps add half of it. A larger step
 overshoots, a smaller one takes more restarts.
 """

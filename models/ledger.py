@@ -1,9 +1,9 @@
 """The ledger: which rows Spark admitted and which it dropped as late, from counts and Spark's own rule.
 
 Spark drops a row of batch n iff ``key_us <= 1000 * W(n-1)``, with W(n-1) the watermark of the batch before it in the
-offset log, no-data batches included and across restarts (Spark 4.2, measured; ``late_watermark_ms`` of a report).
-In complete mode it drops nothing. The ledger, not a model, says whether an SLO was met, so what it does not know it
-calls unknown: rows that could not be counted by granule, batches never reported, the rows of a granule that the
+offset log, no-data batches included and across restarts (Spark 4.2, measured; ``late_watermark_ms`` of a report). In
+complete mode it drops nothing. The ledger, not a model, says whether an SLO was met, so it reports as unknown what it
+does not know: rows that could not be counted by granule, batches never reported, the rows of a granule that the
 watermark cuts (an interval), and every row of a query whose plan contradicts the declared operator.
 """
 
@@ -29,7 +29,7 @@ class Tally:
     rows: int = 0
     """Pairs that arrived."""
     late_min: int = 0
-    """Pairs that were late for sure."""
+    """Pairs that were certainly late."""
     late_max: int = 0
     """Pairs that may have been late: more than ``late_min`` only where the watermark cut a granule."""
 
@@ -40,9 +40,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What became of the rows of a report, or of more of them.
+    """The fate of the rows of one or more reports.
 
-    Arrays are int64, shape (cells,); a cell is a partition and a key, and more than one may be of the same.
+    Arrays are int64, shape (cells,); a cell is a partition and a key, and several cells may share both.
     """
 
     partitions: tuple[str, ...]
@@ -52,9 +52,9 @@ class Judgement:
     keys_us: Int64s
     """Key of each in microseconds: for windows the window's end, else the latest key of the granule."""
     counts: Int64s
-    """(Row, key) pairs of each, shape (3, cells): that arrived, that were late for sure, that may have been late."""
+    """(Row, key) pairs of each, shape (3, cells): that arrived, that were certainly late, that may have been late."""
     unjudged_rows: int
-    """Rows whose fate is unknown: not counted by granule, or the watermark they met is not known."""
+    """Rows whose fate is unknown: not counted by granule, or judged by an unknown watermark."""
 
     @property
     def total(self) -> Tally:
@@ -63,7 +63,7 @@ class Judgement:
 
     @property
     def first_key_us(self) -> int | None:
-        """Least key in microseconds; None without any."""
+        """Lowest key in microseconds; None without any."""
         return int(self.keys_us.min()) if len(self.keys_us) else None
 
     @property
@@ -82,13 +82,13 @@ class Judgement:
         return {key_us: Tally(*counts) for key_us, counts in cells}
 
     def in_order(self, order: Int64s) -> Judgement:
-        """Return the same with its cells in another order, or some of them."""
+        """Return the cells in another order, or some of them."""
         return replace(
             self, parts=self.parts[order], keys_us=self.keys_us[order], counts=self.counts[:, order]
         )
 
     def runs(self) -> Judgement:
-        """Return the same with neighbours of one partition and key added up."""
+        """Return the cells with neighbours of one partition and key added up."""
         if not len(self.parts):
             return self
         changed = (np.diff(self.parts) != 0) | (np.diff(self.keys_us) != 0)
@@ -98,7 +98,7 @@ class Judgement:
 
 
 def joined(many: Sequence[Judgement]) -> Judgement:
-    """Return ``many``, at least one, as one."""
+    """Return several judgements, at least one, as one."""
     names = {name: None for each in many for name in each.partitions}
     number = {name: index for index, name in enumerate(names)}
     parts = [np.array([number[name] for name in each.partitions], np.int64)[each.parts] for each in many]
@@ -112,7 +112,7 @@ def joined(many: Sequence[Judgement]) -> Judgement:
 
 
 def judge(report: Report, cells: ReportCells | None = None) -> Judgement:
-    """Return what Spark did with the rows of ``report``; ``cells`` are its counts where they are at hand."""
+    """Return what Spark did with the rows of ``report``; ``cells`` are its counts if the caller has them."""
     complete_mode = report.output_mode == "complete"
     cells = cells_of(report) if cells is None else cells
     unknown = report.late_watermark_ms is None and not complete_mode
@@ -129,7 +129,7 @@ def judge(report: Report, cells: ReportCells | None = None) -> Judgement:
         )
         late_us = (report.late_watermark_ms or 0) * SPARK_TICK_US
         late_min, late_max = pairs * (last_key <= late_us), pairs * (first_key <= late_us)
-    # Granules ascend, so that those of one key mostly are neighbours.
+    # Granules ascend, so those of one key are mostly neighbours.
     counts = np.stack([pairs, late_min, late_max])
     return Judgement(cells.partitions, cells.parts[row], last_key, counts, cells.uncounted_rows).runs()
 
@@ -141,29 +141,29 @@ class LedgerCompleteness:
     rows: int
     """Pairs that arrived and were judged."""
     late_min: int
-    """Pairs late for sure."""
+    """Pairs that were certainly late."""
     late_max: int
     """Pairs that may have been late."""
     unjudged_rows: int
     """Rows that arrived but whose fate is unknown."""
     missing_batches: int
-    """Batches that were never reported: nobody knows how many rows they held."""
+    """Batches that were never reported: the number of their rows is unknown."""
     keys_per_row: int = 1
-    """The most keys a row can have, so that an unjudged row may stand for as many pairs."""
+    """Maximum number of keys of a row: an unjudged row may be as many pairs."""
 
     @property
-    def least(self) -> float | None:
-        """Lower bound of the share: every doubtful and unjudged row was late. None without rows."""
+    def lower(self) -> float | None:
+        """Lower bound of the share: all uncertain and unjudged rows were late. None without rows."""
         every = self.rows + self.unjudged_rows * self.keys_per_row
         return (self.rows - self.late_max) / every if every else None
 
     @property
-    def most(self) -> float | None:
-        """Upper bound of the share: every doubtful and unjudged row was admitted. None without rows."""
+    def upper(self) -> float | None:
+        """Upper bound of the share: all uncertain and unjudged rows were admitted. None without rows."""
         every = self.rows + self.unjudged_rows * self.keys_per_row
         return (every - self.late_min) / every if every else None
 
     @property
     def exact(self) -> bool:
-        """Whether the share is known exactly: nothing doubtful, nothing unjudged, no batch missing."""
+        """Whether the share is known exactly: nothing uncertain, nothing unjudged, no batch missing."""
         return self.late_min == self.late_max and not self.unjudged_rows and not self.missing_batches

@@ -1,4 +1,4 @@
-"""What rows asked for at recent decisions: the memory by which a recommendation narrows late."""
+"""Bounds required at recent decisions: the memory by which a recommendation narrows late."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ _SPAN_US = NARROW_STABILISATION_MS * 1_000
 
 
 class RecentBounds:
-    """The bounds asked for under one SLO, in the time of the stream's own batches.
+    """The bounds required under one SLO, in the time of the stream's own batches.
 
-    A decision on the same newest batch is not an earlier one, so that deciding again gives the same.
+    A decision on the same newest batch is not an earlier one, so that deciding again gives the same result.
     """
 
-    __slots__ = ("_asked",)
+    __slots__ = ("_required",)
 
     def __init__(self) -> None:
-        self._asked: dict[int, int] = {}
+        self._required: dict[int, int] = {}
 
     def before(self, at_us: int) -> tuple[int, ...]:
-        """Return what was asked for before the batch of ``at_us``, as far back as it counts, in milliseconds."""
+        """Return the bounds required before the batch of ``at_us``, as far back as they count, in milliseconds."""
         return tuple(
             bound_ms
-            for when_us, bound_ms in sorted(self._asked.items())
+            for when_us, bound_ms in sorted(self._required.items())
             if at_us - _SPAN_US <= when_us < at_us
         )
 
     def keep(self, at_us: int, recommendation: Recommendation) -> None:
-        """Note what was asked for by the batches up to ``at_us``, and forget what counts no more."""
+        """Remember the bound required by the batches up to ``at_us``, and forget those that no longer count."""
         if recommendation.required_ms is not None:
-            self._asked = {when: bound for when, bound in self._asked.items() if when >= at_us - _SPAN_US}
-            self._asked[at_us] = recommendation.required_ms
+            self._required = {
+                when: bound for when, bound in self._required.items() if when >= at_us - _SPAN_US
+            }
+            self._required[at_us] = recommendation.required_ms

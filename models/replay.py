@@ -1,10 +1,10 @@
 """Replay: what an engine would do with recorded arrivals, under any bound.
 
-Two engines are known. *Per-row* engines (Flink, Hazelcast Jet) move the base with each row: a row meets the base of
-the rows before it, and a window is emitted by the first row that lifts ``base - L`` to its end. *Spark* works in
-batches: a row of batch n meets the base of batches up to n-2, and batch n emits what the base of batches up to n-1
-allows (``ledger`` has the rule and its source). A ``Replay`` holds both as one: steps with a base to be late by and
-a base to emit by.
+There are two kinds of engines. *Per-row* engines (Flink, Hazelcast Jet) move the base with each row: a row meets the
+base of the rows before it, and a window is emitted by the first row that lifts ``base - L`` to its end. *Spark* works
+in batches: a row of batch n meets the base of batches up to n-2, and batch n emits what the base of batches up to n-1
+allows (``ledger`` has the rule and its source). A ``Replay`` represents both alike: steps with a base for the late
+filter and a base for emission.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Engine", "Replay", "batches_of_slots", "replay_per_row", "replay_spa
 
 Engine = Literal["spark", "per-row"]
 _NO_BASE = np.int64(-4 * 10**18)
-"""Base before any row: no bound makes a row late against it. Whole milliseconds, as every base of Spark's."""
+"""Base before any row: no bound makes a row late against it. Whole milliseconds, like every base of Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Replay:
     step: Int64s
     """Index of the step in which each pair arrived, shape (pairs,)."""
     late_base_us: Int64s
-    """Base that the late filter knows in each step, non-decreasing, shape (steps,)."""
+    """Base that the late filter has in each step, non-decreasing, shape (steps,)."""
     emit_base_us: Int64s
     """Base by which each step emits, non-decreasing, shape (steps,)."""
     wall_us: Int64s
@@ -45,7 +45,7 @@ class Replay:
     """Bounds are multiples of this."""
 
     def needs_us(self) -> Int64s:
-        """Return each pair's need, shape (pairs,); very negative when nothing was known before it."""
+        """Return each pair's need, shape (pairs,); very negative when there was no base yet."""
         return needs_us(self.key_us, self.late_base_us[self.step], self.tick_us)
 
 

@@ -1,6 +1,6 @@
 """Completeness targets without floats: decimal strings at the border, integer parts per million inside.
 
-Floats are kept out because a target that reads 0.9990000000000001 back is a target nobody set.
+Floats are rejected: a target that reads back as 0.9990000000000001 is not the one that was set.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def parse_target(value: str | int) -> int:
     else:
         try:
             with localcontext() as context:
-                context.traps[Inexact] = True  # past 28 digits the product would round to a target nobody set
+                context.traps[Inexact] = True  # past 28 digits the product would be rounded to another target
                 ppm = Decimal(value) * PPM
         except Inexact:
             raise ValueError(f"target {value!r} is finer than one part per million") from None

@@ -1,11 +1,11 @@
-"""Arrivals: a recorded trace counted by slot, partition, granule, key and minute, as every replay of it needs.
+"""Arrivals: a recorded trace counted by slot, partition, granule, key and minute, for any number of replays.
 
-Slot k holds the arrivals of ``[first + k * trigger, first + (k + 1) * trigger)`` and runs at its end. A batch is as
-long as its slots, so counts by slot lose nothing to Spark: memory grows with the distinct (slot, partition, granule,
-minute), some 50 bytes for each of their windows, and not with the rows. Row-level and session keys are as many as the
+Slot k holds the arrivals of ``[first + k * trigger, first + (k + 1) * trigger)`` and runs at its end. A batch consists
+of whole slots, so counts by slot are exact for Spark. Memory grows with the distinct (slot, partition, granule,
+minute), some 50 bytes for each of their windows, and not with the rows. There are as many row-level and session keys as
 rows. Per-row engines judge each row by the rows before it, so for them the rows themselves are kept too, 20 bytes each.
 
-A granule is ``setup.granule_us`` of event time: the cohorts that policies are shown. All rows of a granule have the
+A granule is ``setup.granule_us`` of event time: the cohorts that policies observe. All rows of a granule have the
 same windows.
 """
 
@@ -35,7 +35,7 @@ __all__ = [
 Int32s = NDArray[np.int32]
 
 MINUTE_US = 60_000_000
-"""Rows are judged by the minute of their event time, too."""
+"""Rows are also judged by the minute of their event time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,14 @@ class ArrivalRows:
 
 @dataclass(frozen=True, slots=True)
 class Maxima:
-    """Greatest event time of each slot and partition, ascending by both; arrays of shape (maxima,)."""
+    """Maximum event time of each slot and partition, ascending by both; arrays of shape (maxima,)."""
 
     occupied: Int64s
     """Index in ``Arrivals.occupied``."""
     partition: Int32s
     """Index of the partition."""
     event_time_us: Int64s
-    """The greatest event time there, in microseconds."""
+    """The maximum event time there, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Arrivals:
     partition: Int32s
     """Index of the partition of each count, in order of appearance, shape (counts,)."""
     event_us: Int64s
-    """Start of the granule of each count: its least whole microsecond, shape (counts,)."""
+    """Start of the granule of each count: its first whole microsecond, shape (counts,)."""
     key_us: Int64s
     """Key of each count: what the watermark is compared with, shape (counts,)."""
     minute: Int64s
@@ -91,7 +91,7 @@ class Arrivals:
     pairs_by_minute: Int64s
     """Pairs of each minute, shape (minutes,)."""
     occupied: Int64s
-    """The slots that hold arrivals, ascending, shape (occupied,)."""
+    """The slots with arrivals, ascending, shape (occupied,)."""
     occupied_rows: Int64s
     """Rows in each of them, shape (occupied,)."""
     maxima: Maxima
@@ -103,7 +103,7 @@ class Arrivals:
     last_us: int
     """The last arrival."""
     slots: int
-    """Slots from the first arrival to the last, those without arrivals too."""
+    """Slots from the first arrival to the last, including those without arrivals."""
     partitions: int
     """Number of partitions."""
     rows: int
@@ -124,14 +124,14 @@ class TapCounts:
     partition: Int64s
     """Index of the partition of each."""
     event_us: Int64s
-    """Start of the granule of each: its least whole microsecond."""
+    """Start of the granule of each: its first whole microsecond."""
     key_us: Int64s
     """Key of each."""
     count: Int64s
     """Pairs behind each."""
 
     def joined(self, low: int, high: int) -> Self:
-        """Return the counts ``low`` up to before ``high`` as those of one batch: added up over its slots."""
+        """Return the counts from ``low`` to before ``high`` as those of one batch: added up over its slots."""
         slot = self.slot[low:high]
         columns = (self.partition[low:high], self.event_us[low:high], self.key_us[low:high])
         if slot[0] == slot[-1]:
@@ -143,8 +143,8 @@ class TapCounts:
 def tap_counts(arrivals: Arrivals, setup: Setup) -> TapCounts:
     """Return what a tap would report.
 
-    Keys of windows are exact. Of row-level and session keys the least of each granule is shown, so that a need is
-    never too small.
+    Keys of windows are exact. For row-level and session keys it is the lowest of each granule, so that no need is too
+    small.
     """
     event = arrivals.event_us
     key = arrivals.key_us

@@ -18,10 +18,10 @@ from tidemark.models.policies.setup import Setup
 __all__ = ["ArrivalsBuilder"]
 
 _SCORED_PERCENT = 98
-"""Windows that end past this percentile of the event times are not scored: the trace ends before they are whole."""
+"""Windows that end after this percentile of the event times are not scored: the trace ends before they are complete."""
 
-_MAX_KEPT = 1_000_000
-"""Greatest event times kept one by one: the 98th percentile is exact up to 50 times as many rows."""
+_MAX_HELD = 1_000_000
+"""Highest event times held one by one: the 98th percentile is exact up to 50 times as many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class ArrivalsBuilder:
             partitions: how many partitions are known so far.
 
         Raises:
-            ValueError: when arrivals go back.
+            ValueError: when arrivals are not in order of their time.
         """
         if not len(arrival_time_us):
             return
@@ -97,7 +97,7 @@ class ArrivalsBuilder:
         self._add_counts(slots, where, partition, event_time_us)
 
     def build(self) -> Arrivals:
-        """Return what was counted.
+        """Return the counts.
 
         Raises:
             ValueError: when there was no row.
@@ -163,10 +163,10 @@ class ArrivalsBuilder:
                 cell, granule_index(event_time_us, granule_us, operator.closed), event_time_us // MINUTE_US
             )
             event = granule_first_us(granule, granule_us, operator.closed)
-            # The windows follow from the granule, so they are found for each once and not for each row.
+            # The windows follow from the granule, so they are computed once per granule, not per row.
             row, key = operator.keys(event)
             if operator.max_keys > 1:
-                # By granule and window; the minutes stay in order. What is sorted are a few runs, one a window.
+                # By granule and window; the minutes stay in order. This sorts a few runs, one per window.
                 place = np.cumsum(
                     (np.diff(cell, prepend=cell[0]) != 0) | (np.diff(event, prepend=event[0]) != 0)
                 )
@@ -185,7 +185,7 @@ class ArrivalsBuilder:
         self._counts.append(_Counts(slots[index], part.astype(np.int32), event, key, minute, count))
 
     def _joined_counts(self) -> _Counts:
-        """Join the parts; a slot that straddles several of them is counted once more over those."""
+        """Join the parts; a slot that spans several of them is counted again over those."""
         joined = _Counts.join(self._counts)
         shared = [
             after[0][0]
@@ -205,16 +205,16 @@ class ArrivalsBuilder:
             ),
             joined.count[again],
         )
-        kept = ~again
-        slot = np.concatenate([joined.slot[kept], columns[0]])
+        rest = ~again
+        slot = np.concatenate([joined.slot[rest], columns[0]])
         order = np.argsort(slot, kind="stable")
         return _Counts(
             slot[order],
-            np.concatenate([joined.partition[kept], columns[1].astype(np.int32)])[order],
-            np.concatenate([joined.event_us[kept], columns[2]])[order],
-            np.concatenate([joined.key_us[kept], columns[3]])[order],
-            np.concatenate([joined.minute[kept], columns[4]])[order],
-            np.concatenate([joined.count[kept], count])[order],
+            np.concatenate([joined.partition[rest], columns[1].astype(np.int32)])[order],
+            np.concatenate([joined.event_us[rest], columns[2]])[order],
+            np.concatenate([joined.key_us[rest], columns[3]])[order],
+            np.concatenate([joined.minute[rest], columns[4]])[order],
+            np.concatenate([joined.count[rest], count])[order],
         )
 
     def _joined_slots(self) -> tuple[Int64s, Int64s]:
@@ -249,36 +249,36 @@ class ArrivalsBuilder:
 class _Percentile:
     """The 98th percentile of event times that come in parts.
 
-    Kept are the greatest million, one by one, and counts by trigger of all. The percentile is among the greatest
-    million while there are at most 50 million rows; beyond, the end of its trigger is given.
+    It holds the highest million one by one, and counts by trigger of all. The percentile is among the highest million
+    while there are at most 50 million rows; beyond that, it is the end of its trigger.
     """
 
-    def __init__(self, grid_us: int, kept: int = _MAX_KEPT) -> None:
+    def __init__(self, grid_us: int, max_held: int = _MAX_HELD) -> None:
         self._grid_us = grid_us
-        self._kept = kept
+        self._max_held = max_held
         self._rows = 0
-        self._greatest: list[Int64s] = []
+        self._highest: list[Int64s] = []
         self._held = 0
         self._cells: list[tuple[Int64s, Int64s]] = []
 
     def add(self, values: Int64s) -> None:
         self._rows += len(values)
-        self._greatest.append(values)
+        self._highest.append(values)
         self._held += len(values)
-        if self._held > 2 * self._kept:
-            kept = np.partition(np.concatenate(self._greatest), -self._kept)[-self._kept :]
-            self._greatest, self._held = [kept], len(kept)
+        if self._held > 2 * self._max_held:
+            highest = np.partition(np.concatenate(self._highest), -self._max_held)[-self._max_held :]
+            self._highest, self._held = [highest], len(highest)
         self._cells.append(np.unique(values // self._grid_us, return_counts=True))
 
     def value_us(self) -> int:
         below, parts = divmod(_SCORED_PERCENT * (self._rows - 1), 100)
-        greatest = np.sort(np.concatenate(self._greatest))
-        if len(greatest) < self._rows:
-            greatest = greatest[-self._kept :]  # what was let go may be greater than the rest
-        at = below - (self._rows - len(greatest))
+        highest = np.sort(np.concatenate(self._highest))
+        if len(highest) < self._rows:
+            highest = highest[-self._max_held :]  # values that were dropped may be higher than the rest
+        at = below - (self._rows - len(highest))
         if at >= 0:
-            value = int(greatest[at])
-            return value + (parts * (int(greatest[at + 1]) - value) // 100 if parts else 0)
+            value = int(highest[at])
+            return value + (parts * (int(highest[at + 1]) - value) // 100 if parts else 0)
         (cell,), count = sum_distinct(
             (np.concatenate([cell for cell, _ in self._cells]),),
             np.concatenate([count for _, count in self._cells]),

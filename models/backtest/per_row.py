@@ -1,8 +1,8 @@
 """Per-row engines under a policy: the watermark after each row.
 
 A row is late iff its key is at or below the watermark that the rows before it made; after it, the watermark is
-``max(W, base - L)``. A policy decides at the end of each tick that held rows, for the rows that follow; a watermark
-that it gives is in force at once.
+``max(W, base - L)``. A policy decides at the end of each tick with rows, for the rows that follow; a watermark that
+it decides is in force at once.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Ticks:
     row_watermark_us: Int64s
     """Watermark after each row, shape (rows,)."""
     tick_watermark_us: Int64s
-    """Watermark at the end of each tick that held rows, shape (occupied,)."""
+    """Watermark at the end of each tick with rows, shape (occupied,)."""
     bound_us: Int64s
     """Bound in force in each of those, -2**63 where none, shape (occupied,)."""
     base_us: Int64s
-    """Greatest event time of the stream after each of those, shape (occupied,)."""
+    """Maximum event time of the stream after each of those, shape (occupied,)."""
     bound_changes: int
     """How often the bound changed."""
 
@@ -53,7 +53,7 @@ def first_rows(arrivals: Arrivals) -> Int64s:
 
 
 def native_row_bases(arrivals: Arrivals, setup: Setup) -> Int64s:
-    """Return the base after each row by the setup's scope, never going back, shape (rows,)."""
+    """Return the base after each row by the setup's scope, non-decreasing, shape (rows,)."""
     if setup.scope == "partition":
         nothing = np.full(arrivals.partitions, NO_BASE_US, np.int64)
         return running_max(_min_after(arrivals, slice(0, arrivals.rows), nothing, nothing * 0))
@@ -84,19 +84,19 @@ def policy_ticks(
     marks, tick_marks, bounds = np.empty(arrivals.rows, np.int64), [], []
     maxima = np.full(arrivals.partitions, NO_BASE_US, np.int64)
     width, closed = setup.granule_us, setup.operator.closed
-    standing, mark = DecisionInForce(), NO_BASE_US
+    in_force, mark = DecisionInForce(), NO_BASE_US
     low, seen_partitions = 0, 0
     for slot, rows in zip(arrivals.occupied.tolist(), arrivals.occupied_rows.tolist(), strict=True):
         span = slice(low, low + rows)
-        wanted = standing.decision
-        bounds.append(standing.bound_us)
+        decision = in_force.decision
+        bounds.append(in_force.bound_us)
         after = marks[span]
-        if wanted.bounds_us is not None:
-            after[:] = _min_after(arrivals, span, maxima, wanted.bounds_us)
-        elif wanted.bound_us is not None and setup.scope == "partition":
-            after[:] = _min_after(arrivals, span, maxima, maxima * 0) - wanted.bound_us
-        elif wanted.bound_us is not None:
-            after[:] = base[span] - wanted.bound_us
+        if decision.bounds_us is not None:
+            after[:] = _min_after(arrivals, span, maxima, decision.bounds_us)
+        elif decision.bound_us is not None and setup.scope == "partition":
+            after[:] = _min_after(arrivals, span, maxima, maxima * 0) - decision.bound_us
+        elif decision.bound_us is not None:
+            after[:] = base[span] - decision.bound_us
         else:
             after[:] = mark
         after[0] = max(int(after[0]), mark)
@@ -124,9 +124,9 @@ def policy_ticks(
                 base_us=maxima[:seen_partitions].copy(),
             )
         )
-        standing.take(policy.decide(now, now))
-        if standing.decision.watermark_us is not None:
-            mark = max(mark, standing.decision.watermark_us)
+        in_force.take(policy.decide(now, now))
+        if in_force.decision.watermark_us is not None:
+            mark = max(mark, in_force.decision.watermark_us)
         tick_marks.append(mark)
         low += rows
     last = np.cumsum(arrivals.occupied_rows) - 1
@@ -135,12 +135,12 @@ def policy_ticks(
         tick_watermark_us=np.array(tick_marks, np.int64),
         bound_us=np.array(bounds, np.int64),
         base_us=base[last],
-        bound_changes=standing.bound_changes,
+        bound_changes=in_force.bound_changes,
     )
 
 
 def _min_after(arrivals: Arrivals, span: slice, maxima_us: Int64s, bounds_us: Int64s) -> Int64s:
-    """Return after each row the least, over the partitions seen, of their maximum less their bound.
+    """Return after each row the minimum, over the partitions seen, of their maximum less their bound.
 
     Partitions beyond the length of ``bounds_us`` count as not seen.
     """
@@ -160,7 +160,7 @@ def _min_after(arrivals: Arrivals, span: slice, maxima_us: Int64s, bounds_us: In
 
 
 def _own_bases_before(arrivals: Arrivals) -> Int64s:
-    """Return the greatest event time of its own partition before each row, shape (rows,)."""
+    """Return the maximum event time of its own partition before each row, shape (rows,)."""
     order = np.argsort(arrivals.each.partition, kind="stable")
     events = arrivals.each.event_time_us[order]
     edges = np.searchsorted(arrivals.each.partition[order], np.arange(arrivals.partitions + 1))

@@ -31,7 +31,7 @@ _ROWS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BacktestRun:
-    """What happened. Arrays are int64, times microseconds; late and arrived are (row, key) pairs."""
+    """What happened in a run. Arrays are int64, times microseconds; late and arrived are (row, key) pairs."""
 
     slot: Int64s
     """Slot of each batch (per-row engines: tick), ascending, shape (batches,)."""
@@ -48,7 +48,7 @@ class BacktestRun:
     base_lag_us: Int64s
     """The stream's base after a batch less the watermark in force after it, where both are known, shape (known,)."""
     bound_changes: int
-    """How often a bound was changed, with restarts how many there were; 0 when the policy moves the watermark."""
+    """How often a bound was changed (with restarts: their number); 0 when the policy moves the watermark."""
     late: int
     """Late pairs."""
     late_by_minute: Int64s
@@ -71,11 +71,11 @@ def run(
     Args:
         arrivals: what arrived, counted for this ``setup``.
         setup: the operator, the engine and how a decision reaches the job.
-        policy: sees each batch after it ran, then decides.
+        policy: observes each batch after it ran, then decides.
         on_slot: called with the slot of each batch as it runs.
 
     Raises:
-        ValueError: when the policy wants what the engine cannot do.
+        ValueError: when the policy decides something that the engine cannot do.
     """
     if policy.native:
         bound_us = policy.decide(arrivals.first_us, arrivals.first_us).bound_us
@@ -157,7 +157,7 @@ def _judged_rows(arrivals: Arrivals, setup: Setup, ticks: Ticks) -> BacktestRun:
 def _emitted(arrivals: Arrivals, ticks: Ticks, wall_us: Int64s) -> Int64s:
     """Return when each key was closed: by the first row that lifted the watermark to it, or at a tick's end.
 
-    The replay ends with the last row, so what only the last decision would close is closed then, as is the rest.
+    The replay ends with the last row, so keys that only the last decision would close are closed then, as are the rest.
     """
     row = np.searchsorted(ticks.row_watermark_us, arrivals.keys_us)
     tick = np.searchsorted(ticks.tick_watermark_us, arrivals.keys_us)

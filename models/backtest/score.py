@@ -1,4 +1,4 @@
-"""Score: what a run is worth."""
+"""The score of a run."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.run import NO_BOUND_US, BacktestRun
 from tidemark.models.operators import Int64s, TimeWindow
 from tidemark.models.policies.setup import Setup
+from tidemark.models.target import PPM
 
-__all__ = ["PPM", "BacktestScore", "late_budget", "meets", "score", "weights"]
-
-PPM = 1_000_000
-"""Targets are given in parts per million."""
+__all__ = ["BacktestScore", "late_budget", "meets", "score", "weights"]
 
 
 @dataclass(frozen=True, slots=True)
 class BacktestScore:
-    """What a run kept and what it cost. Latencies in microseconds, None when no window is scored."""
+    """The completeness and the latency of a run. Latencies in microseconds, None when no window is scored."""
 
     pairs: int
     """(Row, key) pairs that arrived."""
@@ -40,7 +38,7 @@ class BacktestScore:
     latency_mean_us: float | None
     """Mean over scored windows of the wall time of emission minus the window's end, at least 0."""
     latency_p95_us: float | None
-    """Least latency that 95 % of them do not exceed."""
+    """Smallest latency that 95 % of them do not exceed."""
     bound_mean_us: float | None
     """Mean over the batches that had a bound; None when none had."""
     bound_changes: int
@@ -52,8 +50,8 @@ class BacktestScore:
 def score(arrivals: Arrivals, setup: Setup, run: BacktestRun) -> BacktestScore:
     """Return the score of ``run``, a run over ``arrivals``.
 
-    A window weighs one. A row-level or session key is no window: each weighs as many pairs as it has, so the latency
-    is that of the pairs.
+    A window has weight one. A row-level or session key has as much weight as pairs, so the latency is that of the
+    pairs.
     """
     until = int(np.searchsorted(arrivals.keys_us, arrivals.scored_until_us, side="right"))
     rows, late = run.rows_by_key[:until], run.late_by_key[:until]
@@ -81,7 +79,7 @@ def score(arrivals: Arrivals, setup: Setup, run: BacktestRun) -> BacktestScore:
 
 
 def meets(setup: Setup, score: BacktestScore) -> bool:
-    """Whether the target was met, in whole numbers. With ``timeslices`` and nothing to score, nothing was missed."""
+    """Whether the target was met, in whole numbers. With ``timeslices`` and no scored window it was."""
     if setup.objective == "timeslices":
         return score.windows_met * PPM >= setup.good_windows_ppm * score.windows
     return score.late <= late_budget(setup, score.pairs)
@@ -93,7 +91,7 @@ def late_budget(setup: Setup, pairs: int) -> int:
 
 
 def weights(arrivals: Arrivals, setup: Setup) -> Int64s:
-    """Return what each key weighs in a mean of latencies, shape (keys,)."""
+    """Return the weight of each key in a mean of latencies, shape (keys,)."""
     return np.ones_like(arrivals.keys_us) if isinstance(setup.operator, TimeWindow) else arrivals.pairs_by_key
 
 

@@ -1,4 +1,4 @@
-"""The policies by name, as the command line and the backtest ask for them."""
+"""The policies by the names that the command line and the backtest use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidemark.models.target import parse_target
 __all__ = ["FIXED_HINDSIGHT", "make_policy", "policy_forms", "policy_names"]
 
 FIXED_HINDSIGHT = "fixed-hindsight"
-"""The least constant bound that meets the target over the whole trace. Who has the whole trace resolves it."""
+"""The smallest constant bound that meets the target over the whole trace; the caller resolves it."""
 
 
 def policy_names() -> tuple[str, ...]:
@@ -27,7 +27,7 @@ def policy_names() -> tuple[str, ...]:
 
 
 def policy_forms() -> tuple[str, ...]:
-    """Return every form of a name, for help and for errors: those of ``policy_names`` and those with a parameter."""
+    """Return every form of a name, for help and errors: those of ``policy_names`` and those with a parameter."""
     return (*policy_names(), "fixed:<duration>", "ring:<share>")
 
 
@@ -59,7 +59,7 @@ def make_policy(name: str, setup: Setup) -> BoundPolicy:
                 "fixed-hindsight needs the whole trace: find its bound first, then ask for fixed:<bound>"
             )
         case _:
-            raise ValueError(f"policy {name!r} is unknown; there are {', '.join(policy_forms())}")
+            raise ValueError(f"policy {name!r} is unknown; use one of {', '.join(policy_forms())}")
 
 
 def _ring(parameter: str, setup: Setup) -> Ring:

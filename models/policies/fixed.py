@@ -1,4 +1,4 @@
-"""A constant bound, as every engine has it: the baseline that a person sets once."""
+"""A constant bound, as every engine has one: the baseline that a person sets once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Fixed:
 
     @property
     def native(self) -> bool:
-        """Yes: it stands in the plan, so it is in force without a control's delay."""
+        """Yes: it is in the plan, so it is in force without the delay of a control stream."""
         return True
 
     def observe(self, seen: Observation) -> None:

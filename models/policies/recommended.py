@@ -1,8 +1,7 @@
 """The controller's own recommendation as a policy: ``recommend`` over the needs of a horizon, at each batch.
 
-It is for jobs that take a new bound by a restart. The needs are sketched in the time slots that the controller uses,
-the inputs are those that it would hand over, and the chain of steps is its own, so that what a backtest says of this
-policy is said of the controller.
+It is for jobs that take a new bound by a restart. The sketches of needs, their time slots, the inputs and the chain of
+steps are those of the controller, so that the backtest of this policy is a backtest of the controller.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tidemark.models.slo import Policy, Slo
 __all__ = ["RecommendedPolicy"]
 
 _KNOWN_ABOVE_US = NO_BASE_US // 2
-"""A need below it was taken against no base: no bound could have made the row late, so it says nothing."""
+"""A need below it was computed without a base: no bound could have made the row late, so it is ignored."""
 
 
 @dataclass(slots=True)
@@ -42,7 +41,7 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """When a batch ran, and how far its rows came."""
+    """When a batch ran, and the maximum event time of its rows."""
 
     started_us: int
     max_event_time_us: int | None
@@ -53,13 +52,13 @@ class _Batch:
 class RecommendedPolicy:
     """Decides what the controller would recommend to a job that runs with what was decided before.
 
-    Its memory grows with the horizon only: two sketches for each minute of it that held a batch.
+    Its memory grows with the horizon only: two sketches for each minute of it with a batch.
 
     Args:
         setup: gives the target and the scope.
-        slo: what is asked for; by default the setup's target with the SLO's own defaults.
-        policy: what is allowed; by default what a policy allows by default.
-        own_bound_us: the job's own bound, decided while there is no evidence; without it nothing is decided then.
+        slo: the SLO; by default the setup's target with the defaults of an SLO.
+        policy: the policy of the stream; by default the default one.
+        own_bound_us: the job's own bound, which is the decision while there is no evidence.
     """
 
     __slots__ = (
@@ -106,7 +105,7 @@ class RecommendedPolicy:
         return self._recommendation
 
     def observe(self, seen: Observation) -> None:
-        """Take what a batch showed."""
+        """Observe a batch."""
         slot_us = slot_of_us(seen.now_us)
         if not self._slots or self._slots[-1].start_us < slot_us:
             self._slots.append(_Slot(slot_us, seen.now_us))
@@ -126,7 +125,7 @@ class RecommendedPolicy:
             self._slots.popleft()
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
-        """Return the recommended bound; without one the bound that is in use stays."""
+        """Return the recommended bound, or the bound in use without one."""
         recommended_bound_ms = self._recommend(now_us)
         if recommended_bound_ms is not None:
             self._in_use_ms = recommended_bound_ms

@@ -1,4 +1,4 @@
-"""What a policy sees of a report: the driver and the controller show it what the backtest shows."""
+"""What a policy observes of a report: in the driver and the controller the same as in the backtest."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tidemark.models.wire import Report
 __all__ = ["PartitionBases", "observation_of"]
 
 NATIVE_DELAY = 2
-"""Natively the late filter of batch n, W(n-1), knows the rows of batches up to n-2."""
+"""Without Live the late filter of batch n, W(n-1), covers the rows of batches up to n-2."""
 
 
 class PartitionBases:
     """The partitions of one stream, numbered in order of appearance, and how far each has come.
 
     Args:
-        delay: how many batches before its own the newest base lies that a batch's late filter can know.
+        delay: by how many batches the newest base that a batch's late filter can use precedes the batch.
     """
 
     def __init__(self, delay: int = NATIVE_DELAY) -> None:
@@ -37,7 +37,7 @@ class PartitionBases:
 
     @property
     def base_us(self) -> Int64s:
-        """Greatest event time of each partition, to the granule, shape (partitions,)."""
+        """Maximum event time of each partition, to the granule, shape (partitions,)."""
         return self._base_us.copy()
 
     def take(self, report: Report) -> tuple[list[int], Int64s]:
@@ -45,7 +45,7 @@ class PartitionBases:
 
         Returns:
             ``(number, late_us)``: the number of each of the report's partitions, and for every partition the base that
-            the batch's late filter can have known, ``NO_BASE_US`` where there was none, shape (partitions,).
+            the batch's late filter can have used, ``NO_BASE_US`` where there was none, shape (partitions,).
         """
         number = [self._numbers.setdefault(part.partition, len(self._numbers)) for part in report.partitions]
         base = _extended(self._base_us, len(self._numbers))
@@ -63,15 +63,15 @@ class PartitionBases:
 
 
 def observation_of(report: Report, bases: PartitionBases, late_base_ms: int | None) -> Observation:
-    """Return what ``report`` shows to a policy, as of its trigger.
+    """Return what a policy observes of ``report``, as of its trigger.
 
     A partition's base, and with it the needs against it, is known to the granule. Rows without an event time, and rows
-    that were not counted by granule, are not shown.
+    that were not counted by granule, are left out.
 
     Args:
         report: the report; those of a stream are given in order, each once.
         bases: the stream's partitions so far; it takes the report.
-        late_base_ms: the stream's base that the batch's late filter knew, in milliseconds; None when there was none.
+        late_base_ms: the stream's base that the batch's late filter used, in milliseconds; None when there was none.
             Then the needs are against ``NO_BASE_US``.
     """
     number, late_us = bases.take(report)

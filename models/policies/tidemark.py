@@ -1,10 +1,10 @@
 """Tidemark's live policy: the watermark, moved by the clock, where price and stragglers balance.
 
-Each batch is counted (``rules``, ``missing``), every rule's losses and latencies are known on all arrivals, and of the
-rules that the budget bears (``budget``) the one with the least latency is followed. The watermark is a point on the
-wall clock, so the delay of the control stream costs nothing but the newest evidence: a decision says where the
-watermark is to be when it is in force. One row with a wrong date moves nothing, for no rule looks at the greatest event
-time. Everything is measured in triggers and keys: a stream with all its times scaled is decided alike.
+Each batch is counted (``rules``, ``missing``), the losses and latencies of every rule are known on all arrivals, and of
+the rules that the budget allows (``budget``) the one with the lowest latency is followed. The watermark is a point on
+the wall clock, so the delay of the control stream costs only the newest evidence: a decision gives the watermark for
+the time when it is in force. One row with a wrong date moves nothing, because no rule uses the maximum event time.
+Everything is measured in triggers and keys, so a stream with all its times scaled gets the same decisions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidemark.models.target import PPM, format_target
 __all__ = ["Tidemark"]
 
 _IDLE_STEPS = 200
-"""Most steps by which an idle time is caught up with; they grow, so that a night takes no longer than an hour."""
+"""Maximum number of steps to catch up with an idle time; they grow, so that a night takes no longer than an hour."""
 
 
 class Tidemark:
@@ -71,7 +71,7 @@ class Tidemark:
         self._choice: RuleChoice | None = None
 
     def observe(self, seen: Observation) -> None:
-        """Take what a batch showed."""
+        """Observe a batch."""
         if self._began_us is None and not len(seen.key_us):
             return
         self._catch_up(seen.now_us)
@@ -79,7 +79,7 @@ class Tidemark:
         while self._pending and self._pending[0][0] < seen.now_us:
             self._judging_us = max(self._judging_us, self._pending.pop(0)[1])
         event_us, key_us = self._counted_by(seen)
-        # What is dated ahead of any clock is never late, and tells nothing of what is.
+        # Future-dated rows are never late, and show nothing about late rows.
         near = key_us <= seen.now_us + self._future_us + self._operator_reach_us
         if not len(key_us) or not near.any():
             return
@@ -95,7 +95,7 @@ class Tidemark:
             self._missing.add(seen.now_us, seen.partition[once], event_us[once], seen.count[once])
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:
-        """Return where the watermark is to be when the decision is in force."""
+        """Return the watermark for the time when the decision is in force."""
         if self._began_us is None:
             return Decision()
         if self._decided_us is None or now_us > self._decided_us:
@@ -115,18 +115,16 @@ class Tidemark:
         rows = outlook.price * (PPM - setup.target_ppm) / PPM * self._rules.rows_a_key(self._elapsed)
         worth = f"waiting one trigger longer is worth {rows:.2g} rows of a {key} (price {outlook.price:g})"
         supports = (
-            "the budget bears it" if choice.supports else "the account is overdrawn, so little is spent"
+            "the budget allows it" if choice.supports else "the account is overdrawn, so little is spent"
         )
         age = format_about(round(outlook.age * self._trigger_us))
-        seen = "what was seen so far"
+        evidence = "all rows so far"
         if outlook.memory < math.inf:
-            seen = (
-                f"what was seen with a half-life of {format_about(round(outlook.memory * self._trigger_us))}"
-            )
-        left = f"by {seen}, a {key} that closes {age} after its end gets {outlook.late_rows_a_key:.2g} rows later"
-        hold = "missing rows are not waited for, since that has cost too much"
+            evidence = f"rows with a half-life of {format_about(round(outlook.memory * self._trigger_us))}"
+        left = f"by {evidence}, a {key} that closes {age} after its end gets {outlook.late_rows_a_key:.2g} rows later"
+        hold = "missing rows are not waited for, because that has cost too much"
         if outlook.holds:
-            hold = "rows that are missing are waited for, at most as long as they are worth"
+            hold = "missing rows are waited for, at most as long as they are worth"
         return (
             DecisionStep(
                 StepKind.BUDGET, None, f"{self._late:,} of {self._rules.pairs:,} pairs were late, {spent}"
@@ -142,7 +140,7 @@ class Tidemark:
         if cap_us is None:
             return ()
         cap = f"nothing waits longer than the cap of {format_about(cap_us)}"
-        reason = f"{cap}: completeness yields" if self._capped else f"{cap}, and nothing has to"
+        reason = f"{cap}, so rows may be lost" if self._capped else f"{cap}, and nothing would"
         return (DecisionStep(StepKind.LATENCY_CAP, None, reason),)
 
     @property
@@ -159,7 +157,7 @@ class Tidemark:
         return event_us, self._first_key(event_us)
 
     def _first_key(self, event_us: Int64s) -> Int64s:
-        """Return the least key of each cohort: that of the window which closes first."""
+        """Return the lowest key of each cohort: that of the window which closes first."""
         operator = self._operator
         match operator:
             case TimeWindow():
@@ -186,7 +184,7 @@ class Tidemark:
         return (self._at_us - (self._began_us or 0)) / self._trigger_us
 
     def _catch_up(self, now_us: int) -> None:
-        """Live through the time in which nobody asked, so that rules close what they would have closed."""
+        """Step through the time without decisions, so that rules close what they would have closed."""
         if self._decided_us is None:
             return
         at, step = self._decided_us + self._trigger_us, 1
@@ -203,12 +201,12 @@ class Tidemark:
         missing = self._missing_by_key(now_us)
         self._rules.decide(now_us, in_force_us, missing, self._elapsed)
         self._choice = self._budget.choose(now_us, self._account(), self._rules.latency(now_us))
-        wanted_us = int(self._rules.watermark_us[self._choice.rule])
+        required_us = int(self._rules.watermark_us[self._choice.rule])
         if self._setup.latency_cap_us is not None:
             capped_us = in_force_us - self._setup.latency_cap_us - 1
-            self._capped = capped_us > wanted_us
-            wanted_us = max(wanted_us, capped_us)
-        self._watermark_us = max(self._watermark_us, wanted_us)
+            self._capped = capped_us > required_us
+            required_us = max(required_us, capped_us)
+        self._watermark_us = max(self._watermark_us, required_us)
         self._pending.append((in_force_us, self._watermark_us))
         self._decided_us = now_us
 

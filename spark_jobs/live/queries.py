@@ -217,7 +217,7 @@ class LiveQueries:
             )
             due_us = query.due_us(report.started_us)
             entry.policy.observe(
-                report, newest_granules, backlog, pace_us, order, due_us=due_us, shown=not piled_up
+                report, newest_granules, backlog, pace_us, order, due_us=due_us, representative=not piled_up
             )
             query.seen.add(metric)
             return self._state(query, entry, order, report)
@@ -259,7 +259,7 @@ class LiveQueries:
         wants = []
         for entry in query.streams.values():
             in_force_us = due_us + (query.trigger_us or 0)
-            entry.wanted = entry.policy.wanted(due_us, entry.stream.order(), checked_us, in_force_us)
+            entry.wanted = entry.policy.decide(due_us, entry.stream.order(), checked_us, in_force_us)
             wants.append(StreamTarget(entry.wanted.watermark_us, entry.policy.keys))
         return query.control.offer(wants)
 

@@ -22,7 +22,7 @@ from tidemark.models.rollout.evidence import EvidenceSpan, covered_us, evidence_
 from tidemark.models.rollout.facts import NOTHING_JUDGED, Cause, Failure, Move, Rollout, RolloutFacts
 from tidemark.models.rollout.freeze import frozen_until_us
 from tidemark.models.rollout.gate import DAY_US, at_gate
-from tidemark.models.rollout.machine import advance, allowed, goes_back
+from tidemark.models.rollout.machine import advance, allowed, restores_previous
 from tidemark.models.rollout.proposal import direction_of, envelope_direction, revise
 from tidemark.models.rollout.states import CANDIDATE, ENDED, OPEN, TRANSITIONS, UNDER_WAY, State
 from tidemark.models.rollout.verification import needed_event_us, needed_rows
@@ -321,7 +321,7 @@ def test_what_nobody_approves_expires_and_tells_nobody_anything() -> None:
     assert moved(one, known, late_us).state == "AwaitingApproval"
     move = moved(one, known, late_us + 1)
     assert move.state == "Expired"
-    assert not goes_back("AwaitingApproval", move, one)
+    assert not restores_previous("AwaitingApproval", move, one)
 
 
 def test_what_a_person_was_asked_about_is_kept_while_it_admits_all_that_is_asked_for() -> None:
@@ -349,13 +349,15 @@ def test_a_rollout_goes_from_published_to_acknowledged_to_effective() -> None:
     [("OnRestart", ACKNOWLEDGE_ON_RESTART_MS), ("Restart", ACKNOWLEDGE_MS), ("Live", ACKNOWLEDGE_MS)],
 )
 @pytest.mark.parametrize("direction", ["Widen", "Narrow"])
-def test_what_nobody_acknowledges_expires_and_goes_back(mode: Any, limit_ms: int, direction: Any) -> None:
+def test_what_nobody_acknowledges_expires_and_restores_previous(
+    mode: Any, limit_ms: int, direction: Any
+) -> None:
     one = rollout("Published", mode=mode, direction=direction)
     assert moved(one, facts(), NOW_US + limit_ms * 1_000).state == "Published"
     move = moved(one, facts(), NOW_US + limit_ms * 1_000 + 1)
     assert move.state == "Expired"
-    assert goes_back("Published", move, one)
-    assert not goes_back("Published", move, replace(one, cause="Operator"))
+    assert restores_previous("Published", move, one)
+    assert not restores_previous("Published", move, replace(one, cause="Operator"))
 
 
 def test_what_is_told_in_the_time_without_data_waits_for_the_job() -> None:
@@ -366,14 +368,14 @@ def test_what_is_told_in_the_time_without_data_waits_for_the_job() -> None:
     assert moved(candidate, facts(last_contact_us=None, policy=policy(paused=True))).gate == "Paused"
 
 
-def test_a_narrowing_that_cannot_be_verified_goes_back_and_a_widening_stays() -> None:
+def test_a_narrowing_that_cannot_be_verified_restores_previous_and_a_widening_stays() -> None:
     late_us = NOW_US + VERIFY_MS * 1_000 + 1
     for state in ("Acknowledged", "Effective"):
         for direction, back in (("Narrow", True), ("Widen", False)):
             one = rollout(state, direction=direction, acknowledged_us=NOW_US)
             move = moved(one, facts(), late_us)
             assert move.state == "Expired"
-            assert goes_back(state, move, one) is back
+            assert restores_previous(state, move, one) is back
 
 
 @pytest.mark.parametrize("state", ["Published", "Acknowledged", "Effective"])
@@ -472,7 +474,7 @@ def test_a_widening_is_never_taken_back_for_rows_it_loses() -> None:
     assert "going back to a narrower bound would keep fewer still" in move.reason
 
 
-def test_a_narrowing_that_misses_its_target_after_it_was_verified_goes_back() -> None:
+def test_a_narrowing_that_misses_its_target_after_it_was_verified_restores_previous() -> None:
     verified = rollout("Verified")
     assert advance(verified, facts(judged=Judged(100_000, 900, 900)), NOW_US) is None
     move = moved(verified, facts(judged=Judged(100_000, 3_000, 3_000)))
@@ -481,7 +483,7 @@ def test_a_narrowing_that_misses_its_target_after_it_was_verified_goes_back() ->
         "after it was verified, 97.00 % of 100,000 rows were admitted: fewer than predicted (at least 99.10 %) "
         "and than the target, 0.99; what jobs were told before is back"
     )
-    assert goes_back("Verified", move, verified)
+    assert restores_previous("Verified", move, verified)
 
 
 def test_a_widening_that_misses_its_target_after_it_was_verified_stays_and_says_so_once() -> None:
@@ -489,7 +491,7 @@ def test_a_widening_that_misses_its_target_after_it_was_verified_stays_and_says_
     move = moved(verified, missing)
     assert (move.state, move.failure) == ("Verified", "Completeness")
     assert move.reason.endswith("it stays: a narrower bound would lose more")
-    assert not goes_back("Verified", move, verified)
+    assert not restores_previous("Verified", move, verified)
     missed = replace(verified, missed=True)
     assert advance(missed, missing, NOW_US) is None
     # No longer certain is not enough: the share itself is back.
@@ -705,7 +707,7 @@ def test_only_legal_moves_are_made_and_each_has_a_reason(
     assert move.state == one.state or move.state in TRANSITIONS[one.state]
     assert (move.failure is not None) == (move.state == "RolledBack") or one.state == "Verified"
     # Jobs are told something only when it is published or undone.
-    if goes_back(one.state, move, one):
+    if restores_previous(one.state, move, one):
         assert one.state in UNDER_WAY | {"Verified"}
     if move.state == "Verified" and one.state == "Effective":
         assert known.at_risk.rows >= one.needed_rows
