@@ -52,7 +52,7 @@ _COMPOUND_FROM_US = 2 * MICROSECONDS["m"]
 
 
 def parse_duration(text: str) -> int:
-    """Return the microseconds that ``text`` stands for.
+    """Return the duration in ``text``, in microseconds.
 
     A bare ``"0"`` is zero. Parts add up, so ``"1h30m"`` is 90 minutes.
 

@@ -20,7 +20,6 @@ from tidemark.models.late_base import Needs
 from tidemark.models.ledger import Judgement, LedgerCompleteness
 from tidemark.models.need_slots import HOUR_US, SLOT_US, edge_us
 from tidemark.models.operators import Int64s, Operator, TimeWindow
-from tidemark.models.recommend.inputs import EvidenceCounts
 from tidemark.models.wire import Report
 
 __all__ = [
@@ -29,6 +28,7 @@ __all__ = [
     "SUMMED",
     "UNKNOWN",
     "EmissionSteps",
+    "EvidenceCounts",
     "HorizonFacts",
     "ReportFacts",
     "bucket_keys_us",
@@ -128,6 +128,26 @@ def report_facts(
         need_unknown_rows=needs.unknown_rows,
         early_rows=needs.early_rows,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceCounts:
+    """How much evidence a recommendation rests on."""
+
+    rows: int
+    """(Row, key) pairs with a known need."""
+    unknown_rows: int
+    """Rows that arrived but whose need is unknown."""
+    missing_batches: int
+    """Batches that were never reported."""
+    batches: int
+    """Batches reported."""
+    partitions: int
+    """Partitions seen."""
+    from_us: int | None
+    """Wall time of the first batch counted, in microseconds; None without batches."""
+    to_us: int | None
+    """Wall time of the last batch counted, in microseconds; None without batches."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The base that a batch's late filter used, and what its rows' needs are against it.
 
-The filter of batch n uses the watermark W(n-1), which knows the rows of batches up to n-2 of the query, over restarts
+The filter of batch n uses the watermark W(n-1), which covers the rows of batches up to n-2 of the query, over restarts
 (``tidemark.models.needs``). A driver knows only the batches of its own run; earlier reports tell of those before it. So
 the base is the maximum of what the report and earlier reports say. There are three outcomes:
 

@@ -207,7 +207,7 @@ SPENT_SHARE = 0.98
 """Share of the budget from which it counts as nearly spent."""
 
 BULK_SHARE = 0.8
-"""Quantile that stands for the bulk of the delays. Higher is too noisy for few rows, lower sees less of a change."""
+"""Quantile that represents the bulk of the delays. Higher is too noisy for few rows, lower sees less of a change."""
 
 STRETCH_TRIGGERS = 2.0
 """Half-life of the newest needs, in triggers. On a five-fold step longer adapts too late; shorter is noise."""

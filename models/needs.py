@@ -41,7 +41,7 @@ def needs_of_report(report: Report, late_base_ms: int, cells: ReportCells) -> tu
 class BaseTracker:
     """The base that a batch's late filter used, from the batches before it.
 
-    The filter of batch n uses W(n-1), which knows the rows of batches up to n-2 (Spark 4.2, ``WatermarkTracker`` and
+    The filter of batch n uses W(n-1), which covers the rows of batches up to n-2 (Spark 4.2, ``WatermarkTracker`` and
     ``PropagateWatermarkSimulator``; measured). Batches may be added more than once, and in any order as long as none
     is more than 1,000 behind the newest.
     """

@@ -37,9 +37,9 @@ from tidemark.controller.stream_state.live import newest_state
 from tidemark.controller.streams.store import add_event, lock_stream
 from tidemark.models.curve import Curve
 from tidemark.models.duration import format_about
-from tidemark.models.horizon import HorizonFacts
+from tidemark.models.horizon import EvidenceCounts, HorizonFacts
 from tidemark.models.recommend.chain import recommend
-from tidemark.models.recommend.inputs import EvidenceCounts, Inputs
+from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.steps import Recommendation
 from tidemark.models.slo import Slo
 from tidemark.models.transition import Situation, cut_bucket, transition_to

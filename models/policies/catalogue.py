@@ -22,7 +22,7 @@ FIXED_HINDSIGHT = "fixed-hindsight"
 
 
 def policy_names() -> tuple[str, ...]:
-    """Return what ``all`` stands for, in the order in which results are shown."""
+    """Return the policies behind ``all``, in the order in which results are shown."""
     return ("tidemark", FIXED_HINDSIGHT, "max60", "ring:0.95", "ring:target", "ring:certified", "aci")
 
 

@@ -40,8 +40,8 @@ class Missing:
     def __init__(self, granule_us: int, trigger_us: int, span_triggers: float) -> None:
         self._granule_us = granule_us
         self._trigger_us = trigger_us
-        self._kept = 0.5 ** (1 / (FORECAST_HALF_LIFE * span_triggers))
-        self._profile_kept = 0.5 ** (1 / (PROFILE_HALF_LIFE * span_triggers))
+        self._decay = 0.5 ** (1 / (FORECAST_HALF_LIFE * span_triggers))
+        self._profile_decay = 0.5 ** (1 / (PROFILE_HALF_LIFE * span_triggers))
         self._cohorts_per_trigger = trigger_us / granule_us
         self._profile = np.zeros((1, BUCKETS), np.float32)
         self._rows = np.zeros(1)
@@ -55,10 +55,10 @@ class Missing:
 
     def advance(self, triggers: int) -> None:
         """Let ``triggers`` pass."""
-        kept = self._kept**triggers
-        self._profile *= np.float32(self._profile_kept**triggers)
-        self._rows *= kept
-        self._cohorts = self._cohorts * kept + (1 - kept) / (1 - self._kept) * self._cohorts_per_trigger
+        decay = self._decay**triggers
+        self._profile *= np.float32(self._profile_decay**triggers)
+        self._rows *= decay
+        self._cohorts = self._cohorts * decay + (1 - decay) / (1 - self._decay) * self._cohorts_per_trigger
 
     def add(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
         """Count rows, each once.
@@ -127,8 +127,8 @@ class Missing:
         forecast = self._forecast()
         deviation = (self._counts[:closed] - forecast) ** 2 / np.maximum(forecast, 1)
         observed = np.minimum(deviation, UNEVENNESS_CEILING).mean(axis=0)
-        kept = 0.5 ** (closed / UNEVENNESS_COHORTS)
-        self._unevenness = self._unevenness * kept + observed * (1 - kept)
+        decay = 0.5 ** (closed / UNEVENNESS_COHORTS)
+        self._unevenness = self._unevenness * decay + observed * (1 - decay)
         self._done_us = max(self._done_us, int(self.start_us[closed - 1]))
         self.start_us, self._counts = self.start_us[closed:], self._counts[closed:]
 

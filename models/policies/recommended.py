@@ -13,14 +13,14 @@ import numpy as np
 
 from tidemark.models.curve import Curve
 from tidemark.models.defaults import PACE_BATCHES
-from tidemark.models.horizon import horizon_from_us
+from tidemark.models.horizon import EvidenceCounts, horizon_from_us
 from tidemark.models.need_slots import SlidingNeeds, slot_of_us
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
 from tidemark.models.policies.setup import Setup
 from tidemark.models.progress import PartitionTimes, progress_of
-from tidemark.models.recent_bounds import RecentBounds
 from tidemark.models.recommend.chain import recommend
-from tidemark.models.recommend.inputs import EvidenceCounts, Inputs
+from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.recommend.recent_bounds import RecentBounds
 from tidemark.models.recommend.steps import Recommendation
 from tidemark.models.slo import Policy, Slo
 

@@ -139,8 +139,8 @@ class Tidemark:
         cap_us = self._setup.latency_cap_us
         if cap_us is None:
             return ()
-        cap = f"nothing waits longer than the cap of {format_about(cap_us)}"
-        reason = f"{cap}, so rows may be lost" if self._capped else f"{cap}, and nothing would"
+        cap = f"no key waits longer than the cap of {format_about(cap_us)}"
+        reason = f"{cap}, so more rows may be late" if self._capped else f"{cap}, and none would"
         return (DecisionStep(StepKind.LATENCY_CAP, None, reason),)
 
     @property

@@ -5,32 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark.models.curve import Curve
+from tidemark.models.horizon import EvidenceCounts
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.transition import Situation
 from tidemark.models.windows import Windows
 
-__all__ = ["EvidenceCounts", "Inputs"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvidenceCounts:
-    """How much evidence a recommendation rests on."""
-
-    rows: int
-    """(Row, key) pairs with a known need."""
-    unknown_rows: int
-    """Rows that arrived but whose need is unknown."""
-    missing_batches: int
-    """Batches that were never reported."""
-    batches: int
-    """Batches reported."""
-    partitions: int
-    """Partitions seen."""
-    from_us: int | None
-    """Wall time of the first batch counted, in microseconds; None without batches."""
-    to_us: int | None
-    """Wall time of the last batch counted, in microseconds; None without batches."""
+__all__ = ["Inputs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,7 +190,7 @@ def test_stall(pool: Executor, capsys: pytest.CaptureFixture[str]) -> None:
         began = time.monotonic()
         runs = list(_mapped(pool, through_stalls, ROWS_SEEDS))
         print(
-            f"\nstalls, per-row, window 0, 99 %, seeds {_listed(ROWS_SEEDS)}: least to greatest; lag is base less "
+            f"\nstalls, per-row, window 0, 99 %, seeds {_listed(ROWS_SEEDS)}: lowest to highest; lag is base less "
             f"watermark ({time.monotonic() - began:.0f} s)"
         )
         for scope in SCOPES:

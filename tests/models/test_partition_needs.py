@@ -49,7 +49,7 @@ def test_what_is_merged_can_be_taken_back(one: dict[str, list[int]], other: dict
 
 def test_more_than_was_counted_cannot_be_taken_back() -> None:
     some, more = ({"a": [1_000] * count} for count in (2, 3))
-    with pytest.raises(ValueError, match="more is to be taken back than was counted"):
+    with pytest.raises(ValueError, match="more is to be subtracted than was counted"):
         PartitionNeeds.of(sketches_of(some)).minus(PartitionNeeds.of(sketches_of(more)))
 
 

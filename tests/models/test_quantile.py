@@ -31,14 +31,14 @@ def test_99_percent_at_95_percent_confidence_has_the_known_ranks(samples: int, r
 
 
 def test_below_299_samples_no_rank_certifies_99_percent() -> None:
-    """0.99 ** 298 is 5.004 %: even the greatest of 298 samples is below the quantile too often."""
+    """0.99 ** 298 is 5.004 %: even the highest of 298 samples is below the quantile too often."""
     assert [certified_rank(samples, 0.99) for samples in range(299)] == [None] * 299
     assert certified_rank(299, 0.99) == 299
     assert min_samples(0.99) == 299
 
 
 def slow_rank(samples: int, share: Fraction, confidence: Fraction) -> int | None:
-    """Return the least r with P(Binomial(samples, share) <= r - 1) >= confidence, in exact fractions."""
+    """Return the lowest r with P(Binomial(samples, share) <= r - 1) >= confidence, in exact fractions."""
     below = Fraction(0)
     for rank in range(1, samples + 1):
         below += comb(samples, rank - 1) * share ** (rank - 1) * (1 - share) ** (samples - rank + 1)
@@ -63,9 +63,9 @@ def test_the_least_number_of_samples_is_where_a_rank_first_exists(
 ) -> None:
     """The message "it takes n rows" must not be off by one."""
     share, confidence = share_ppm / 1e6, confidence_ppm / 1e6
-    least = min_samples(share, confidence)
-    assert certified_rank(least, share, confidence) == least
-    assert certified_rank(least - 1, share, confidence) is None
+    lowest = min_samples(share, confidence)
+    assert certified_rank(lowest, share, confidence) == lowest
+    assert certified_rank(lowest - 1, share, confidence) is None
 
 
 def test_the_certified_sample_is_at_or_above_the_quantile_as_often_as_promised() -> None:

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.models.curve import Curve, Emissions, ExactNeeds
+from tidemark.models.horizon import EvidenceCounts
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.recommend.chain import recommend
-from tidemark.models.recommend.inputs import EvidenceCounts, Inputs
+from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.steps import Conflict, DecisionStep, Recommendation, StepKind
 from tidemark.models.slo import Policy, Slo
 
@@ -399,7 +400,7 @@ def test_narrowing_by_less_than_a_tenth_is_not_worth_a_change_but_any_widening_i
 
 
 def test_the_dead_band_says_how_much_it_left() -> None:
-    """So that nobody wonders why the bound stands still."""
+    """So that nobody wonders why the bound does not move."""
     found = recommend(inputs(THOUSAND, in_use_bound_ms=1_050))
     assert (
         step(found, "dead band").reason == "narrowing by 54 ms is less than a tenth: the bound in use stays"

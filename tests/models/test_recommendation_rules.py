@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from tidemark.models.curve import Curve, ExactNeeds
+from tidemark.models.horizon import EvidenceCounts
 from tidemark.models.operators import tumbling
 from tidemark.models.progress import Progress
 from tidemark.models.recommend.chain import recommend
-from tidemark.models.recommend.inputs import EvidenceCounts, Inputs
+from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.steps import Conflict, Recommendation
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.transition import Situation

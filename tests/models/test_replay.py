@@ -51,7 +51,7 @@ def emitted_in(replay: Replay, operator: Operator, bound_us: int) -> dict[int, i
 
 
 def spark_watermarks(stream: list[list[int]], bound_us: int) -> list[int | None]:
-    """Return W(n) in microseconds: the greatest floor_ms(m(k)) - L over the batches k < n, None before any row."""
+    """Return W(n) in microseconds: the highest floor_ms(m(k)) - L over the batches k < n, None before any row."""
     marks: list[int | None] = []
     for number in range(len(stream)):
         seen = [max(batch) // 1_000 * 1_000 - bound_us for batch in stream[:number] if batch]

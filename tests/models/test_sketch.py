@@ -65,7 +65,7 @@ def passage(request: pytest.FixtureRequest) -> Passage:
 def test_a_quantile_is_within_the_stated_relative_accuracy(
     name: str, accuracy_ppm: int, passage: Passage
 ) -> None:
-    """The error is what the constructor was asked for; near zero it is the least magnitude instead."""
+    """The error is what the constructor was asked for; near zero it is the lowest magnitude instead."""
     for size in SIZES:
         values = data_set(name, size)
         sketch = passage(values, Sketch(accuracy_ppm, LEAST))
@@ -227,13 +227,13 @@ def test_sketches_of_different_parameters_do_not_merge(other: Sketch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("accuracy_ppm", "least", "named"),
+    ("accuracy_ppm", "lowest", "named"),
     [(0, 1, "ppm"), (500_001, 1, "ppm"), (-1, 1, "ppm"), (1, 0, "min_magnitude")],
 )
-def test_parameters_that_make_no_buckets_are_refused(accuracy_ppm: int, least: int, named: str) -> None:
+def test_parameters_that_make_no_buckets_are_refused(accuracy_ppm: int, lowest: int, named: str) -> None:
     """The message names the parameter."""
     with pytest.raises(ValueError, match=named):
-        Sketch(accuracy_ppm, least)
+        Sketch(accuracy_ppm, lowest)
 
 
 @pytest.mark.parametrize(

@@ -182,9 +182,9 @@ def test_a_partition_given_twice_is_refused() -> None:
 
 def test_more_counted_rows_than_rows_are_refused() -> None:
     """They would make a negative number of unjudged rows, which hides real ones of other batches."""
-    with pytest.raises(ValueError, match="rows 2: partitions count 3 rows, beside 0 without a time"):
+    with pytest.raises(ValueError, match="rows 2: partitions count 3 rows, and 0 have no event time"):
         dataclasses.replace(REPORT, rows=2)
-    with pytest.raises(ValueError, match="rows 3: partitions count 3 rows, beside 1 without a time"):
+    with pytest.raises(ValueError, match="rows 3: partitions count 3 rows, and 1 have no event time"):
         dataclasses.replace(REPORT, null_rows=1)
 
 

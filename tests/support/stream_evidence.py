@@ -34,9 +34,9 @@ from tidemark.models.need_slots import merge_all, slot_of_us
 from tidemark.models.needs import BaseTracker
 from tidemark.models.operators import TimeWindow
 from tidemark.models.progress import PartitionTimes, Progress, progress_of
-from tidemark.models.recent_bounds import RecentBounds
 from tidemark.models.recommend.chain import recommend
 from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.recommend.recent_bounds import RecentBounds
 from tidemark.models.recommend.steps import Recommendation
 from tidemark.models.sketch import Sketch
 from tidemark.models.slo import Policy, Slo

@@ -63,10 +63,10 @@ def test_slots_and_maxima_are_those_of_the_rows() -> None:
     rows, setup = trace(2), setup_of(OPERATORS[0])
     first = rows[0][1]
     slots = Counter((arrival - first) // setup.trigger_us for _, arrival, _ in rows)
-    most: dict[tuple[int, int], int] = {}
+    highest: dict[tuple[int, int], int] = {}
     for event, arrival, part in rows:
         place = ((arrival - first) // setup.trigger_us, part)
-        most[place] = max(event, most.get(place, event))
+        highest[place] = max(event, highest.get(place, event))
 
     found = arrivals_of(rows, setup, 3)
 
@@ -74,7 +74,7 @@ def test_slots_and_maxima_are_those_of_the_rows() -> None:
     assert (found.slots, found.first_us, found.last_us) == (max(slots) + 1, first, rows[-1][1])
     maxima = found.maxima
     places = zip(found.occupied[maxima.occupied].tolist(), maxima.partition.tolist(), strict=True)
-    assert dict(zip(places, maxima.event_time_us.tolist(), strict=True)) == most
+    assert dict(zip(places, maxima.event_time_us.tolist(), strict=True)) == highest
 
 
 @pytest.mark.parametrize("engine", ["spark", "per-row"])
@@ -183,6 +183,6 @@ def test_what_was_let_go_of_a_stream_that_runs_backwards_is_not_forgotten() -> N
     for part in np.split(values, 99):
         percentile.add(part)
 
-    # The 20th greatest is not among the 15 that are kept, while some of the least still are.
+    # The 20th highest is not among the 15 that are kept, while some of the lowest still are.
     exact = int(np.quantile(values, 0.98))
     assert exact <= percentile.value_us() <= exact + 1_000 + 10

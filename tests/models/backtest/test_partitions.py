@@ -1,7 +1,7 @@
 """Two partitions, one of which trails the other: what one base costs, and what the least of two watermarks saves.
 
 Partition A is on time, partition B arrives a skew later and is itself out of order by its disorder. With one base
-for both (or the mean of the two) B's rows are late unless the bound covers the skew as well; with the least of the
+for both (or the mean of the two) B's rows are late unless the bound covers the skew as well; with the lowest of the
 two watermarks the skew does not enter.
 """
 
@@ -110,7 +110,7 @@ def shifted_rows() -> list[Row]:
 
 
 def test_an_engine_that_does_not_know_of_b_yet_closes_on_it() -> None:
-    # B is first seen a skew after A: until then the least over what was seen is A's own.
+    # B is first seen a skew after A: until then the lowest over what was seen is A's own.
     setup = replace(SETUP, scope="partition")
     bound, _ = fixed_hindsight(counted(setup), setup)
 

@@ -52,13 +52,13 @@ def test_the_offer_moves_forward_to_what_the_policy_makes_of_the_wants_and_only_
     streams, history = drawn
     control, keys = Control(step_us, ceiling_us, lambda: policy), [OpenKeys() for _ in range(streams)]
     open_: list[set[int]] = [set() for _ in range(streams)]
-    greatest, step = NO_BASE_US, step_us
+    highest, step = NO_BASE_US, step_us
     for tick in history:
         before = control.offered_us
         for mine, shadow, came in zip(keys, open_, tick.came, strict=True):
             mine.add(np.array(came, np.int64), max(before, 0))
             shadow |= {key for key in came if key > before}
-            greatest = max([greatest, *came])
+            highest = max([highest, *came])
         wants = [StreamTarget(wanted, mine) for wanted, mine in zip(tick.wanted, keys, strict=True)]
         offered = control.offer(wants)
         allowed = [wanted for wanted in tick.wanted if wanted is not None]
@@ -67,7 +67,7 @@ def test_the_offer_moves_forward_to_what_the_policy_makes_of_the_wants_and_only_
 
         assert offered == control.offered_us >= before, "it went back"
         closes = any(key <= wanted for shadow in open_ for key in shadow)
-        beyond = NO_BASE_US < before < greatest + ceiling_us and greatest <= wanted
+        beyond = NO_BASE_US < before < highest + ceiling_us and highest <= wanted
         stepped = not closes and beyond and wanted >= before + step
         assert (offered > before) == (wanted > before and (closes or stepped))
         if offered > before:
@@ -112,7 +112,7 @@ def test_a_stream_that_falls_silent_costs_a_few_offers_and_then_none(
 
     assert offers <= (windows + 1) + steps
     assert offered >= last_us + ceiling_us, "what waits downstream for as long as the ceiling is let go, too"
-    assert stopped_s < end_s, "and then it stands still"
+    assert stopped_s < end_s, "and then it does not move"
 
 
 def test_when_rows_come_again_the_steps_begin_anew() -> None:

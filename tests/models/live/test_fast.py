@@ -179,11 +179,11 @@ def test_before_the_first_row_the_watermark_is_left_where_it_is() -> None:
 # -- limits that hold whatever arrives -----------------------------------------------------------------------------
 
 orders = st.builds(
-    lambda bound, target, least, greatest, follow: Order(
+    lambda bound, target, lowest, highest, follow: Order(
         bound_us=bound * 1_000,
         target_ppm=target,
-        min_bound_us=None if least is None else least * 1_000,
-        max_bound_us=None if greatest is None else greatest * 1_000,
+        min_bound_us=None if lowest is None else lowest * 1_000,
+        max_bound_us=None if highest is None else highest * 1_000,
         follow=follow,
     ),
     st.integers(0, 60_000),
@@ -276,7 +276,7 @@ def test_a_partition_whose_backlog_is_not_read_holds_a_stream_with_a_target_as_w
     assert wanted.watermark_us is not None
     assert stopped_us - 6 * SECOND <= wanted.watermark_us <= stopped_us - 5 * SECOND
     assert wanted.activity.behind == ("b",)
-    assert wanted.reason.startswith("1 partition has rows that are not read yet: 5 s behind them")
+    assert wanted.reason.startswith("1 partition has unread rows: 5 s behind them")
 
 
 def test_a_partition_that_was_never_seen_and_has_a_backlog_leaves_the_watermark_where_it_is() -> None:
@@ -285,7 +285,7 @@ def test_a_partition_that_was_never_seen_and_has_a_backlog_leaves_the_watermark_
     wanted = stream.decide(order)
 
     assert wanted.watermark_us is None
-    assert wanted.reason == "partition b has rows that are not read yet and none that are"
+    assert wanted.reason == "partition b has unread rows, and none was read yet"
 
 
 # -- rows dated ahead ----------------------------------------------------------------------------------------------
@@ -469,7 +469,7 @@ def test_a_job_out_of_live_follows_the_greatest_event_time_as_without_tidemark()
     wanted = stream.decide(order)
 
     assert wanted.watermark_us == newest_us - 10 * SECOND
-    assert wanted.reason == "10 s behind the stream's greatest event time, as without Tidemark"
+    assert wanted.reason == "10 s behind the stream's maximum event time, as without Tidemark"
 
 
 def test_another_target_begins_a_policy_of_its_own_and_a_slower_trigger_does_not() -> None:
@@ -494,11 +494,11 @@ def test_another_target_begins_a_policy_of_its_own_and_a_slower_trigger_does_not
         (Order(bound_us=10 * SECOND), ["10 s behind partition slow"]),
         (
             Order(bound_us=0, min_bound_us=30 * SECOND),
-            ["at least 30 s behind, the least bound allowed", "0 s behind partition slow"],
+            ["at least 30 s behind, the smallest bound allowed", "0 s behind partition slow"],
         ),
         (
             Order(bound_us=90 * SECOND, max_bound_us=20 * SECOND),
-            ["at most 20 s behind, the greatest bound allowed", "90 s behind partition slow"],
+            ["at most 20 s behind, the highest bound allowed", "90 s behind partition slow"],
         ),
         (Order(bound_us=0, target_ppm=990_000), ["target 0.99", "budget:", "rule:", "age:", "hold:"]),
         (
@@ -525,7 +525,7 @@ def test_a_stream_that_is_idle_is_said_to_go_on_with_the_clock() -> None:
 
     assert wanted.activity.holder is None
     assert wanted.watermark_us == stream.now_us - 2 * SECOND - 10 * SECOND
-    assert "the stream, which is idle and goes on with the clock" in wanted.reason
+    assert "the stream, which is idle and moves with the clock" in wanted.reason
 
 
 # -- keys ------------------------------------------------------------------------------------------------------------

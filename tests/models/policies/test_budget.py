@@ -24,7 +24,7 @@ from tidemark.models.policies.rules import FAMILIES
 
 RULES = FAMILIES * len(PRICES)
 PRICE = np.arange(RULES) % len(PRICES)
-"""Place of each rule's price, the least first."""
+"""Place of each rule's price, the lowest first."""
 HOLDS = np.arange(RULES) // len(PRICES) % 2 == 1
 SHARE = 0.01
 SPAN_US = 10_000_000

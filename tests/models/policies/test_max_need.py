@@ -1,4 +1,4 @@
-"""The greatest need of late: by hand, and against a list that forgets nothing."""
+"""The maximum need of late: by hand, and against a list that forgets nothing."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_latencies_are_those_of_a_recount_with_open_keys_as_of_now(seed: int, mi
 
 
 def _done_before(driven: Driven, closing: list[tuple[int, Int64s]], came: int) -> int:
-    """Return the greatest key with rows that every rule had closed before a batch."""
+    """Return the highest key with rows that every rule had closed before a batch."""
     known = {key for now, keys, _ in driven.batches if now < came for key in keys.tolist()}
     marks = [int(mark.min()) for now, mark in closing if now < came]
     return max([key for key in known if marks and key <= marks[-1]], default=NO_BASE_US)
@@ -183,10 +183,10 @@ def test_the_age_at_which_a_cheap_wait_closes_admits_the_rows_it_waits_for(lag: 
             second * SECOND, [key * SECOND for key in sorted(rows)], [rows[key] for key in sorted(rows)]
         )
         lost_by[second] = driven.rules.late.copy()
-    lately = lost_by[6 * lag + 100] - lost_by[6 * lag + 50]
+    recent = lost_by[6 * lag + 100] - lost_by[6 * lag + 50]
     patient = (driven.rules.price <= PRICES[0]) & (driven.rules._memory == len(MEMORIES) - 1)
     assert patient.any()
-    assert (lately[patient] == 0).all(), f"closes at age {driven.rules._age[patient].max():.1f}"
+    assert (recent[patient] == 0).all(), f"closes at age {driven.rules._age[patient].max():.1f}"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -231,7 +231,7 @@ def stalled(
 
 
 def released(ages: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return the greatest age at which each rule was still held."""
+    """Return the highest age at which each rule was still held."""
     last: NDArray[np.float64] = np.max(np.array(ages), axis=0)
     return last
 

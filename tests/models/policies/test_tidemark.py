@@ -31,7 +31,7 @@ TICK_US = 1_000
 SPAN = 10
 """Windows of 10 s at a trigger of one: a span is ten triggers."""
 LIVE_DELAY = 3
-"""Triggers from a decision to the batch that emits under it, at the most."""
+"""Triggers from a decision to the batch that emits under it, at most."""
 
 
 def setup(objective: Objective = "occurrences", target_ppm: int = 990_000, scale: int = 1) -> Setup:
@@ -83,7 +83,7 @@ def test_a_trace_that_is_cut_short_is_decided_alike_up_to_the_cut(kind: str) -> 
     """No decision knows anything of what comes after it."""
     trace = short_trace(kind)
     slots, marks = timeline(trace)
-    assert len(set(marks.tolist())) > 20, "a watermark that stands still would prove nothing"
+    assert len(set(marks.tolist())) > 20, "a watermark that does not move would prove nothing"
     first = int(trace.arrival_time_us[0])
     for share in (0.05, 0.4, 0.9):
         rows = int(share * len(trace.arrival_time_us))
@@ -243,10 +243,10 @@ def judged(
     arrivals = counted(synthetic(kind, seed, seconds=seconds), asked)
     found = run(arrivals, asked, Tidemark(asked))
     hindsight = fixed_hindsight(arrivals, asked)[1].latency_mean_us
-    least = clairvoyant(arrivals, asked)
+    lowest = clairvoyant(arrivals, asked)
     assert hindsight is not None
-    assert least is not None
-    return arrivals, found, score(arrivals, asked, found), hindsight, least
+    assert lowest is not None
+    return arrivals, found, score(arrivals, asked, found), hindsight, lowest
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -265,19 +265,19 @@ def test_where_a_constant_bound_pays_for_the_worst_all_the_time_the_latency_is_l
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_no_latency_is_below_the_clairvoyant_s(kind: str) -> None:
     """Else the yardstick or the account of late rows would be wrong."""
-    _, _, found, _, least = judged(kind, 3)
+    _, _, found, _, lowest = judged(kind, 3)
     assert found.latency_mean_us is not None
     assert meets(setup(), found)
-    assert found.latency_mean_us >= least
+    assert found.latency_mean_us >= lowest
 
 
 def test_with_time_slices_nearly_every_window_reaches_the_target() -> None:
     """Over two hours: of half an hour's windows a single one may miss, and the first ones know nothing yet."""
-    _, _, found, _, least = judged("bursts", 3, "timeslices", 7_200)
+    _, _, found, _, lowest = judged("bursts", 3, "timeslices", 7_200)
     assert found.windows_meeting_target is not None
     assert found.latency_mean_us is not None
     assert found.windows_meeting_target >= 0.99
-    assert found.latency_mean_us >= least
+    assert found.latency_mean_us >= lowest
 
 
 # -- silence -------------------------------------------------------------------------------------------------

@@ -177,7 +177,7 @@ def test_the_evidence_gate_says_what_is_there_what_is_needed_and_when_it_is_reac
     )
     assert moved(rollout(), known).reason == (
         "held: a first narrowing needs 1 h of evidence (360 windows), and reports cover 5 min; "
-        "enough 2026-01-01 00:55:00 UTC at the earliest"
+        "enough at the earliest 2026-01-01 00:55:00 UTC"
     )
     enough = facts(evidence=EvidenceSpan(covered_us=HOUR_US, needed_us=HOUR_US, reached_us=NOW_US))
     assert moved(rollout(), enough).state == "Published"
@@ -471,7 +471,7 @@ def test_a_widening_is_never_taken_back_for_rows_it_loses() -> None:
     one = rollout("Effective", direction="Widen")
     move = moved(one, facts(judged=Judged(1_000, 500, 500)))
     assert move.state == "Verified"
-    assert "going back to a narrower bound would keep fewer still" in move.reason
+    assert "a rollback to a narrower bound would admit even fewer" in move.reason
 
 
 def test_a_narrowing_that_misses_its_target_after_it_was_verified_restores_previous() -> None:
@@ -481,7 +481,7 @@ def test_a_narrowing_that_misses_its_target_after_it_was_verified_restores_previ
     assert (move.state, move.failure) == ("RolledBack", "Completeness")
     assert move.reason == (
         "after it was verified, 97.00 % of 100,000 rows were admitted: fewer than predicted (at least 99.10 %) "
-        "and than the target, 0.99; what jobs were told before is back"
+        "and than the target, 0.99; the previous bound is published again"
     )
     assert restores_previous("Verified", move, verified)
 
