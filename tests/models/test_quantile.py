@@ -80,7 +80,7 @@ def test_the_certified_sample_is_at_or_above_the_quantile_as_often_as_promised()
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -0.5, 1.5])
-def test_shares_and_confidences_outside_0_and_1_are_refused_by_name(value: float) -> None:
+def test_shares_and_confidences_outside_0_and_1_are_rejected_by_name(value: float) -> None:
     """99 for 99 % is the likely slip."""
     with pytest.raises(ValueError, match=f"share must lie between 0 and 1, both excluded, not {value}"):
         certified_rank(10, value)
@@ -92,7 +92,7 @@ def test_shares_and_confidences_outside_0_and_1_are_refused_by_name(value: float
         min_samples(0.9, value)
 
 
-def test_a_negative_number_of_samples_is_refused() -> None:
+def test_a_negative_number_of_samples_is_rejected() -> None:
     """It can only come from a bug."""
     with pytest.raises(ValueError, match="-1"):
         certified_rank(-1, 0.9)

@@ -236,7 +236,7 @@ def test_a_batch_of_old_rows_is_followed_by_none() -> None:
     assert wall.tolist() == [10, 20, 60]
 
 
-def test_no_arrivals_make_no_batch_and_a_trigger_of_nothing_is_refused() -> None:
+def test_no_arrivals_make_no_batch_and_a_trigger_of_nothing_is_rejected() -> None:
     """The edges of the definition."""
     nothing = np.empty(0, np.int64)
     batch, wall = batches_of_slots(nothing, nothing, 10)

@@ -238,7 +238,7 @@ def test_it_begins_at_a_share_and_an_amount_and_ends_below_half_of_either(
 
 
 @given(st.lists(st.integers(-1_000, 10_000), min_size=1, max_size=50), st.booleans())
-def test_a_cost_that_wavers_by_less_than_half_changes_its_mind_once_at_the_most(
+def test_a_cost_that_varies_by_less_than_half_changes_the_state_at_most_once(
     costs_ms: list[int], before: bool
 ) -> None:
     wavering = [1_001 + cost % 998 for cost in costs_ms]

@@ -55,7 +55,7 @@ def situation(**changes: Any) -> Situation:
 # -- when ----------------------------------------------------------------------------------------------------
 
 
-def test_widening_by_30_s_at_the_clocks_pace_stands_still_for_30_s() -> None:
+def test_widening_by_30_s_at_the_clocks_pace_stops_the_watermark_for_30_s() -> None:
     """Batch 31 is the first to show more than 1,030 s; batch 32 runs with the watermark that it moved."""
     found = transition_to(situation(), 60 * SECOND)
     assert (found.kind, found.stands_still_us) == ("widen", 30 * SECOND)
@@ -106,7 +106,7 @@ def test_the_same_bound_changes_nothing() -> None:
     ],
     ids=str,
 )
-def test_what_is_not_known_is_none_and_said(
+def test_unknown_values_are_none_and_named(
     changes: dict[str, Any], stands_still: int | None, effective: int | None
 ) -> None:
     found = transition_to(situation(**changes), 60 * SECOND)
@@ -221,7 +221,7 @@ steps_ms = st.integers(1, 5_000)
 def test_the_watermark_moves_when_a_batch_shows_what_is_missing_as_the_replay_of_a_restart_has_it(
     before: list[list[int]], after: list[list[int]], bounds_ms: tuple[int, int]
 ) -> None:
-    """Random batches, a restart with the base forgotten: who is told what the base must pass names the batch."""
+    """Random batches, a restart with the base forgotten: the prediction names the batch whose base must pass."""
     old_us, new_us = (bound * 1_000 for bound in bounds_ms)
     first = _replayed(before)
     restored_us = int(first.emit_base_us[-1]) - old_us

@@ -124,7 +124,7 @@ def test_only_a_per_row_engine_keeps_the_rows() -> None:
     assert len(arrivals_of(rows, setup, 3).each.event_time_us) == 0
 
 
-def test_arrivals_that_go_back_are_refused_across_parts_too() -> None:
+def test_arrivals_that_go_back_are_rejected_across_parts_too() -> None:
     builder = ArrivalsBuilder(setup_of(OPERATORS[0]))
     with pytest.raises(ValueError, match="in order"):
         builder.add(np.array([1, 2]), np.array([10, 9]), np.array([0, 0]), 1)

@@ -403,7 +403,7 @@ def test_a_plan_refuses_what_only_a_live_control_can_do(decision: Decision) -> N
         run(arrivals_of([row_in_slot(0, 5)], setup, 1), setup, Script({1: decision}))
 
 
-def test_a_native_policy_without_a_bound_is_refused() -> None:
+def test_a_native_policy_without_a_bound_is_rejected() -> None:
     class Mute(Fixed):
         def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - a policy's signature
             return Decision()
@@ -413,7 +413,7 @@ def test_a_native_policy_without_a_bound_is_refused() -> None:
         run(arrivals_of([row_in_slot(0, 5)], setup, 1), setup, Mute(0))
 
 
-def test_a_decision_that_says_two_things_is_refused() -> None:
+def test_a_decision_that_says_two_things_is_rejected() -> None:
     setup = setup_of()
     with pytest.raises(ValueError, match="not several"):
         run(

@@ -21,15 +21,15 @@ CEILING_US = 7_200 * SECOND
 
 
 @dataclass(frozen=True)
-class _Turn:
+class _Tick:
     came: list[list[int]]
     wanted: list[int | None]
 
 
-def _histories(streams: int) -> st.SearchStrategy[list[_Turn]]:
+def _histories(streams: int) -> st.SearchStrategy[list[_Tick]]:
     came = st.lists(st.lists(st.integers(1, 300), max_size=4), min_size=streams, max_size=streams)
     wanted = st.lists(st.none() | st.integers(1, 300), min_size=streams, max_size=streams)
-    return st.lists(st.builds(_Turn, came, wanted), max_size=40)
+    return st.lists(st.builds(_Tick, came, wanted), max_size=40)
 
 
 def _keys(*key_us: int) -> OpenKeys:
@@ -47,7 +47,7 @@ def _keys(*key_us: int) -> OpenKeys:
 )
 @settings(max_examples=300)
 def test_the_offer_moves_forward_to_what_the_policy_makes_of_the_wants_and_only_if_a_key_closes_or_by_a_doubled_step(
-    drawn: tuple[int, list[_Turn]], step_us: int, ceiling_us: int, policy: WatermarkPolicy
+    drawn: tuple[int, list[_Tick]], step_us: int, ceiling_us: int, policy: WatermarkPolicy
 ) -> None:
     streams, history = drawn
     control, keys = Control(step_us, ceiling_us, lambda: policy), [OpenKeys() for _ in range(streams)]

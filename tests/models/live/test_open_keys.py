@@ -51,7 +51,7 @@ def test_a_key_that_is_closed_and_comes_again_is_open_again() -> None:
     assert found.closes(20)
 
 
-def test_of_too_many_keys_the_next_to_close_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_keys_the_next_to_close_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_keys, "_MAX_KEYS", 3)
     found = OpenKeys()
     found.add(np.array([50, 40, 30, 20, 10], np.int64), 0)

@@ -284,7 +284,7 @@ def test_the_order_in_which_partitions_are_told_of_does_not_matter(
 def test_the_base_is_never_above_the_least_of_the_active_partitions(
     history: list[_Batch], timeout_us: int | None
 ) -> None:
-    """Whoever is not told to be idle is active, and so is whoever has a backlog."""
+    """A partition that is not idle is active, and so is one with a backlog."""
     truth: dict[str, int] = {}
     for batch, activity in zip(history, _lived(history, timeout_us), strict=True):
         for name, base_us in batch.bases_us.items():

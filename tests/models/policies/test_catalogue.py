@@ -52,7 +52,7 @@ def test_every_name_of_all_can_be_made_but_the_one_that_needs_the_whole_trace() 
 
 
 @pytest.mark.parametrize("name", ["", "max", "max60:5s", "fixed", "ring", "aci:1", "Ring:0.95", "all"])
-def test_an_unknown_name_is_answered_with_what_there_is(name: str) -> None:
+def test_an_unknown_name_is_rejected_with_the_known_ones(name: str) -> None:
     with pytest.raises(ValueError, match="is unknown; use one of") as refused:
         make_policy(name, SETUP)
     assert repr(name) in str(refused.value)

@@ -92,6 +92,6 @@ def test_each_partition_has_a_ring_of_its_own_needs() -> None:
 
 
 @pytest.mark.parametrize("share_ppm", [0, 1_000_000])
-def test_a_share_that_is_none_is_refused(share_ppm: int) -> None:
+def test_a_share_that_is_none_is_rejected(share_ppm: int) -> None:
     with pytest.raises(ValueError, match="the share must lie between 0 and 1,000,000 ppm"):
         Ring(share_ppm)

@@ -69,6 +69,6 @@ def test_the_greatest_is_the_greatest_of_what_is_held() -> None:
     assert (len(ring), ring.maximum) == (4, 5)
 
 
-def test_a_ring_of_nothing_is_refused() -> None:
+def test_a_ring_of_nothing_is_rejected() -> None:
     with pytest.raises(ValueError, match="at least 1 row, not 0"):
         LastRows(0)
