@@ -57,7 +57,7 @@ class RuleChoice:
     """Index of the rule."""
     spent: float
     """Share of the budget that is spent."""
-    supports: bool
+    within_budget: bool
     """Whether the budget allows the rule; else it is the one that loses least."""
 
 
@@ -104,10 +104,10 @@ class RuleChooser:
             # A burst overdraws the account for a while; reacting during it would wait for it twice.
             fits = self._fits(account, best, REPAY_IN_GRACE, careful=False)
         if fits.any():
-            rule, supports = int(best[np.flatnonzero(fits)[-1]]), True
+            rule, within_budget = int(best[np.flatnonzero(fits)[-1]]), True
         else:
-            rule, supports = self._repaying(account, best), False
-        return RuleChoice(rule, account.lost / max(allowed, 1e-9), supports)
+            rule, within_budget = self._repaying(account, best), False
+        return RuleChoice(rule, account.lost / max(allowed, 1e-9), within_budget)
 
     def _remember(self, now_us: int, account: Account) -> None:
         lost = account.lost_by_rule - self._seen

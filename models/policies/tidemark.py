@@ -114,8 +114,8 @@ class Tidemark:
         spent = f"{100 * choice.spent:.0f} % of what the target {format_target(setup.target_ppm)} allows"
         rows = outlook.price * (PPM - setup.target_ppm) / PPM * self._rules.rows_a_key(self._elapsed)
         worth = f"waiting one trigger longer is worth {rows:.2g} rows of a {key} (price {outlook.price:g})"
-        supports = (
-            "the budget allows it" if choice.supports else "the account is overdrawn, so little is spent"
+        verdict = (
+            "the budget allows it" if choice.within_budget else "the account is overdrawn, so little is spent"
         )
         age = format_about(round(outlook.age * self._trigger_us))
         evidence = "all rows so far"
@@ -129,7 +129,7 @@ class Tidemark:
             DecisionStep(
                 StepKind.BUDGET, None, f"{self._late:,} of {self._rules.pairs:,} pairs were late, {spent}"
             ),
-            DecisionStep(StepKind.RULE, None, f"{worth}; {supports}"),
+            DecisionStep(StepKind.RULE, None, f"{worth}; {verdict}"),
             DecisionStep(StepKind.AGE, None, left),
             DecisionStep(StepKind.HOLD, None, hold),
             *self._cap_step(),

@@ -15,7 +15,7 @@ from tidemark.models.duration import format_about, format_duration
 from tidemark.models.rollout.facts import Failure, Move, Rollout, RolloutFacts
 from tidemark.models.rollout.freeze import frozen_until_us
 
-__all__ = ["DAY_US", "asks_approval", "at_gate", "when"]
+__all__ = ["DAY_US", "at_gate", "needs_approval", "when"]
 
 DAY_US = 86_400_000_000
 
@@ -25,7 +25,7 @@ def at_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move | None:
     return next(_holding(rollout, facts, now_us), None)
 
 
-def asks_approval(rollout: Rollout, facts: RolloutFacts) -> bool:
+def needs_approval(rollout: Rollout, facts: RolloutFacts) -> bool:
     """Return whether the policy requires the approval of a person and nobody has given it."""
     if rollout.approved or rollout.cause != "Decision":
         return False

@@ -7,7 +7,7 @@ from typing import Literal
 from tidemark.models.defaults import ACKNOWLEDGE_MS, ACKNOWLEDGE_ON_RESTART_MS, APPROVE_MS, VERIFY_MS
 from tidemark.models.duration import format_duration
 from tidemark.models.rollout.facts import Move, Rollout, RolloutFacts
-from tidemark.models.rollout.gate import asks_approval, at_gate, when
+from tidemark.models.rollout.gate import at_gate, needs_approval, when
 from tidemark.models.rollout.states import CANDIDATE, TRANSITIONS, UNDER_WAY, State
 from tidemark.models.rollout.verification import judge_on, verify
 
@@ -72,12 +72,12 @@ def _at_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:
     if rollout.state == "AwaitingApproval" and waited_us > APPROVE_MS * 1_000 and not rollout.approved:
         return Move("Expired", f"nobody approved it within {format_duration(APPROVE_MS * 1_000)}")
     held = at_gate(rollout, facts, now_us)
-    if rollout.state == "AwaitingApproval" and not rollout.approved and asks_approval(rollout, facts):
+    if rollout.state == "AwaitingApproval" and not rollout.approved and needs_approval(rollout, facts):
         also = "" if held is None else f"; after that it is {held.reason}"
         return Move("AwaitingApproval", f"a person has to approve it{also}", "Approval")
     if held is not None:
         return held
-    if asks_approval(rollout, facts):
+    if needs_approval(rollout, facts):
         return Move("AwaitingApproval", "a person has to approve it", "Approval")
     return Move("Published", "published: nothing holds it")
 
