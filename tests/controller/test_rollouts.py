@@ -306,7 +306,7 @@ def test_a_job_that_stopped_acknowledging_is_not_rolled(controller: Controller) 
     assert job.told()["bound_ms"] == before["bound_ms"]
     held = job.rollout()
     assert (held["state"], held["held_by"]) == ("Recommended", "NotListening")
-    assert "is not acknowledged" in held["reason"]
+    assert "has not acknowledged" in held["reason"]
     job.restart(mode="Restart")
     job.run(1, 30.0)
     assert job.rollout()["state"] == "Published"
