@@ -1,4 +1,4 @@
-"""Whether a job has taken up what it is told, as far as it said."""
+"""Whether a job applies what is published to it, by what it acknowledged."""
 
 from __future__ import annotations
 
@@ -6,30 +6,32 @@ from dataclasses import dataclass
 
 from tidemark.models.wire import Mode
 
-__all__ = ["Said", "has_taken_up"]
+__all__ = ["AppliedState", "has_applied"]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a job said of what it does; each is None when it said nothing of the kind."""
+class AppliedState:
+    """What a job last reported that it applies; each field is None when it reported nothing of the kind."""
 
     generation: int | None = None
-    """Generation that it acknowledged last; None for its own bound too."""
+    """Generation that it acknowledged last; None also when it applies its own bound."""
     bound_ms: int | None = None
     """The bound that it acknowledged."""
     mode: Mode | None = None
     """The mode in which it did."""
     last_contact_us: int | None = None
-    """When its live policy heard from the controller last, in microseconds."""
+    """When its live policy last received an answer of the controller, in microseconds."""
 
 
-def has_taken_up(said: Said, *, generation: int, mode: Mode, bound_ms: int | None, published_us: int) -> bool:
+def has_applied(
+    applied: AppliedState, *, generation: int, mode: Mode, bound_ms: int | None, published_us: int
+) -> bool:
     """Return whether a job applies what is published: ``generation``, with this mode and bound (None: its own)."""
-    found = said.generation is not None and said.generation == generation
+    current = applied.generation is not None and applied.generation == generation
     if mode == "Live":
-        # A live run acknowledges once, and takes up whatever comes later as soon as it hears it.
-        return (said.last_contact_us is not None and said.last_contact_us >= published_us) or (
-            found and said.mode == "Live"
+        # A live run acknowledges once, and applies every later answer as soon as it receives it.
+        return (applied.last_contact_us is not None and applied.last_contact_us >= published_us) or (
+            current and applied.mode == "Live"
         )
-    # A new generation of the same bound asks nothing of a job that has it.
-    return bound_ms is None or found or (said.generation is not None and said.bound_ms == bound_ms)
+    # A job that has the same bound by an earlier generation need not do anything.
+    return bound_ms is None or current or (applied.generation is not None and applied.bound_ms == bound_ms)

@@ -1,4 +1,4 @@
-"""A report's counts as flat arrays over all its partitions: some numpy calls a report instead of some a partition."""
+"""A report's counts as flat arrays over all its partitions: a few numpy calls per report, not per partition."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
 
-__all__ = ["Cells", "cells_of"]
+__all__ = ["ReportCells", "cells_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class ReportCells:
     """The counted granules of all partitions, partition after partition. Arrays are int64, shape (cells,)."""
 
     partitions: tuple[str, ...]
@@ -26,15 +26,15 @@ class Cells:
     parts: Int64s
     """Position of each one's partition in ``partitions``."""
     uncounted_rows: int
-    """Rows of the report with an event time that none of ``counts`` holds."""
+    """Rows of the report with an event time that are not in ``counts``."""
 
 
-def cells_of(report: Report) -> Cells:
+def cells_of(report: Report) -> ReportCells:
     """Return the counts of ``report``."""
     sizes = [len(part.granules) for part in report.partitions]
     total = sum(sizes)
     counts = np.fromiter(chain.from_iterable(part.counts for part in report.partitions), np.int64, total)
-    return Cells(
+    return ReportCells(
         tuple(part.partition for part in report.partitions),
         np.fromiter(chain.from_iterable(part.granules for part in report.partitions), np.int64, total),
         counts,

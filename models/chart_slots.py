@@ -1,4 +1,4 @@
-"""Slots of a chart: how wide they are, so that a span of time has no more of them than there is room for."""
+"""Slots of a chart: how wide they are, so that no more slots cover a span of time than there is room for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SERIES_WIDTHS_US = (
     *(hours * HOUR_US for hours in (1, 2, 3, 6, 12)),
     *(days * DAY_US for days in (1, 2, 7, 28)),
 )
-"""Widths that people read off a clock or a calendar, ascending, in microseconds."""
+"""Widths that match a clock or a calendar, ascending, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +37,27 @@ class Slots:
 def slots_of(
     from_us: int,
     until_us: int,
-    most: int,
+    max_slots: int,
     levels: Levels,
     widths_us: Sequence[int] = SERIES_WIDTHS_US,
 ) -> Slots:
-    """Return the narrowest slots that cover a span and are not narrower than what is kept of it.
+    """Return the narrowest slots that cover a span and are not narrower than the stored ones.
 
-    When even the widest are more than ``most``, the oldest are left out.
+    When even the widest are more than ``max_slots``, the oldest are left out.
 
     Args:
         from_us: start of the span.
         until_us: its end, after its start.
-        most: how many slots there may be.
-        levels: how far what is kept has been rolled up.
+        max_slots: how many slots there may be.
+        levels: how far the stored slots have been rolled up.
         widths_us: the widths to choose from, ascending.
     """
-    kept_us = levels.width_us(from_us)
+    stored_us = levels.width_us(from_us)
     fitting = [
         width_us
         for width_us in widths_us
-        if width_us >= kept_us and -(-until_us // width_us) - from_us // width_us <= most
+        if width_us >= stored_us and -(-until_us // width_us) - from_us // width_us <= max_slots
     ]
     width_us = fitting[0] if fitting else widths_us[-1]
     end_us = -(-until_us // width_us) * width_us
-    return Slots(width_us, max(edge_us(from_us, width_us), end_us - most * width_us), end_us)
+    return Slots(width_us, max(edge_us(from_us, width_us), end_us - max_slots * width_us), end_us)

@@ -1,8 +1,7 @@
-"""The choice of a bound: the least that keeps the completeness target, unless the latency cap forbids it.
+"""The choice of a bound: the smallest that meets the completeness target, unless the latency cap forbids it.
 
-Completeness and latency both grow with the bound, so the bounds that meet the target are all those from some bound
-up, and the bounds that meet the cap all those up to some bound. Where the two do not overlap, no bound fits and the
-choice says which constraint fails where, instead of bending one in silence.
+Completeness and latency both grow with the bound: the target is met from some bound up, the cap up to some bound. Where
+the two ranges do not overlap, no bound fits, and the choice says which constraint fails where.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from tidemark.models.curve import CurvePoint, MeanLatency
 from tidemark.models.duration import format_duration
 from tidemark.models.plural import plural
 from tidemark.models.quantile import certified_rank, min_samples
-from tidemark.models.target import PPM
+from tidemark.models.target import PPM, format_share
 
 __all__ = [
-    "Choice",
+    "BoundChoice",
     "Constraint",
     "Latency",
     "Rejection",
@@ -47,13 +46,13 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BoundChoice:
     """The chosen point, or why there is none."""
 
     point: CurvePoint | None
     """The point of the chosen bound; None when no bound fits."""
     rejections: tuple[Rejection, ...]
-    """Why the other bounds do not fit; a bound that fits but is wider than needed is not among them."""
+    """Why the other bounds do not fit; without bounds that fit but are wider than needed."""
     reason: str
     """The choice in one sentence."""
 
@@ -66,7 +65,7 @@ class Choice:
 def needed_rank(rows: int, target_ppm: int, confidence: float | None) -> int | None:
     """Return how many of ``rows`` must be admitted to meet the target; None when the rows cannot certify it.
 
-    Without ``confidence`` the target is judged on these rows alone; with it, on what they say of rows to come.
+    Without ``confidence`` the target is judged on these rows alone; with it, on what they predict for rows to come.
     """
     if confidence is None:
         return math.ceil(Fraction(target_ppm * rows, PPM))
@@ -80,13 +79,13 @@ def choose_bound(
     *,
     latency: Latency = "base",
     confidence: float | None = None,
-) -> Choice:
-    """Return the point with the least bound that meets the target and the cap.
+) -> BoundChoice:
+    """Return the point with the smallest bound that meets the target and the cap.
 
     Args:
         points: candidate bounds on one curve, in any order.
         target_ppm: the completeness target in parts per million.
-        latency_cap_us: greatest mean latency allowed, in microseconds; None for no cap.
+        latency_cap_us: maximum mean latency, in microseconds; None for no cap.
         latency: which latency the cap is on.
         confidence: when given, the target must be certified with it (independent rows assumed).
     """
@@ -105,12 +104,12 @@ def choose_bound(
         if not against:
             fitting.append(point)
     if not fitting:
-        return Choice(None, tuple(rejections), _no_fit(rejections))
+        return BoundChoice(None, tuple(rejections), _no_fit(rejections))
     best = fitting[0]
     value = _of(best, latency)
-    kept = f"{format_duration(best.bound_us)} is the least bound that keeps {percent(best)} of the rows"
+    reason = f"{format_duration(best.bound_us)} is the smallest bound that admits {percent(best)} of the rows"
     at = "" if latency_cap_us is None or value is None else f" at a latency of {value.text(exact=True)}"
-    return Choice(best, tuple(rejections), kept + at)
+    return BoundChoice(best, tuple(rejections), reason + at)
 
 
 def percent(point: CurvePoint) -> str:
@@ -132,23 +131,23 @@ def _of(point: CurvePoint, latency: Latency) -> MeanLatency | None:
     base_us = point.latency_base_us
     if base_us is not None:
         return MeanLatency(base_us, censored=False)
-    # Of windows none of which is emitted, the base has still to pass the bound.
+    # While no window is emitted, the base has yet to pass the bound.
     return None if point.latency_wall is None else MeanLatency(point.bound_us, censored=True)
 
 
 def _completeness(point: CurvePoint, target_ppm: int, confidence: float | None) -> Rejection | None:
     rank = needed_rank(point.rows, target_ppm, confidence)
-    target = f"{target_ppm / 10_000:g} %"
+    target = format_share(target_ppm)
     if not point.rows or rank is None:
-        wanted = min_samples(target_ppm / PPM, confidence) if confidence is not None else 1
+        needed = min_samples(target_ppm / PPM, confidence) if confidence is not None else 1
         detail = (
-            f"not enough evidence: {plural(point.rows, 'row')}, {wanted:,} are needed to certify {target}"
+            f"not enough evidence: {plural(point.rows, 'row')}, {needed:,} are needed to certify {target}"
         )
         return Rejection(point.bound_us, "evidence", detail)
     if point.rows - point.late >= rank:
         return None
     detail = (
-        f"bound {format_duration(point.bound_us)} keeps {percent(point)} of the rows, the target is {target}"
+        f"bound {format_duration(point.bound_us)} admits {percent(point)} of the rows, the target is {target}"
     )
     return Rejection(point.bound_us, "completeness", detail)
 

@@ -1,4 +1,4 @@
-"""Coverage: which batches of a query are known, and which are missing for good.
+"""Coverage: which batches of a query were reported, and which are missing for good.
 
 A killed driver can lose a report, so a gap in batch ids means that completeness is *unknown* there, never 100 %.
 """
@@ -20,9 +20,9 @@ class Coverage:
     """The batches of one query between the first and the last that were reported."""
 
     first: int
-    """Least batch id reported. What came before was not watched and is no gap."""
+    """Lowest batch id reported. Earlier batches were not observed and are no gap."""
     last: int
-    """Greatest batch id reported."""
+    """Highest batch id reported."""
     missing: tuple[tuple[int, int], ...]
     """Ranges of batch ids, both ends included, that were never reported."""
 
@@ -38,12 +38,12 @@ class Coverage:
 
 
 def coverage_of(batch_ids: Iterable[int]) -> Coverage | None:
-    """Return the coverage of a query's reported ``batch_ids``, in any order; None when there is none."""
+    """Return the coverage of a query's reported ``batch_ids``, in any order; None without any."""
     return coverage_of_ranges((batch_id, batch_id) for batch_id in batch_ids)
 
 
 def coverage_of_ranges(ranges: Iterable[Range]) -> Coverage | None:
-    """Return the coverage of batches given as ranges, in any order and perhaps overlapping; None when there is none."""
+    """Return the coverage of batches given as ranges, in any order, possibly overlapping; None without any."""
     merged = merge_ranges(ranges)
     if not merged:
         return None

@@ -1,9 +1,9 @@
-"""The completeness-latency curve: what each bound would have cost and kept.
+"""The completeness-latency curve: the completeness and the latency of each bound.
 
-Two latencies are in use and both are named here. The *base* latency of a window is the base at its emission minus its
-end (the textbooks'; windows not yet emitted are left out). The *wall* latency is the wall time of the step that emits
-it minus its end, at least 0. Of a window that is still open only the time it has been open is known: while too many
-are, the mean is *censored*, a floor and not a measurement (``MeanLatency``).
+There are two latencies. The *base* latency of a window is the base at its emission minus its end (the textbook
+definition; windows not yet emitted are left out). The *wall* latency is the wall time of the step that emits it minus
+its end, at least 0. Of a window that is still open only the time so far is known. While too many windows are open, the
+mean is *censored*: a minimum, not a measurement (``MeanLatency``).
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class NeedDistribution(Protocol):
         ...
 
     def weight_at_most(self, values: Float64s) -> Float64s:
-        """Return for each value, shape (n,), how many pairs surely need no more (never more than the truth)."""
+        """Return for each value, shape (n,), how many pairs certainly need no more (never too many)."""
         ...
 
     def value_at_rank(self, rank: float) -> float | None:
-        """Return a value that ``rank`` pairs surely need no more than; None when there are fewer pairs."""
+        """Return a value that ``rank`` pairs certainly do not exceed; None when there are fewer pairs."""
         ...
 
 
 class ExactNeeds:
-    """Needs kept one by one, so that every answer is exact.
+    """Needs held one by one, so that every answer is exact.
 
     Args:
         need_us: needs in microseconds, shape (n,).
@@ -77,7 +77,7 @@ class ExactNeeds:
         return at_most
 
     def value_at_rank(self, rank: float) -> float | None:
-        """Return the need of the given rank, 1 being the least; None when there are fewer pairs."""
+        """Return the need of the given rank, 1 being the smallest; None when there are fewer pairs."""
         if not 0 < rank <= self._cumulative[-1]:
             return None
         return float(self._need_us[int(np.searchsorted(self._cumulative, rank, side="left")) - 1])
@@ -88,8 +88,8 @@ class MeanLatency:
     """The mean wall latency of windows under one bound."""
 
     mean_us: float
-    """Measured: the mean over the windows that closed. Censored: over all windows, those that are open counted up to
-    the last step, so that the mean will be this or more. In microseconds."""
+    """Measured: the mean over the windows that closed. Censored: over all windows, the open ones counted up to the
+    last step, so that the mean will be at least this. In microseconds."""
     censored: bool
     """Whether too many windows are open, or have been for too long, for the mean to be known."""
 
@@ -99,13 +99,13 @@ class MeanLatency:
         return None if self.censored else self.mean_us
 
     def is_above(self, cap_us: int) -> bool | None:
-        """Return whether the mean is above a cap in microseconds; None while that cannot be told."""
+        """Return whether the mean is above a cap in microseconds; None while that is not known."""
         if self.mean_us > cap_us:
             return True
         return None if self.censored else False
 
     def text(self, *, exact: bool = False) -> str:
-        """Return it for people: to the millisecond when it is held against a cap."""
+        """Return it for people; ``exact`` gives milliseconds, for the comparison with a cap."""
         mean = format_duration(round(self.mean_us)) if exact else format_about(self.mean_us)
         return f"at least {mean}" if self.censored else mean
 
@@ -137,7 +137,7 @@ def _mean_latency(wall_us: Int64s, emitted: NDArray[np.bool_]) -> MeanLatency:
     if emitted.mean() < SETTLED:
         return MeanLatency(floor_us, censored=True)
     measured_us = float(wall_us[emitted].mean())
-    # A few windows that stay open for long, as in a stall, tell more than all that closed.
+    # A few windows that stay open for long, as in a stall, outweigh those that closed.
     if floor_us * SETTLED > measured_us:
         return MeanLatency(floor_us, censored=True)
     return MeanLatency(measured_us, censored=False)

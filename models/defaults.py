@@ -1,4 +1,4 @@
-"""Every tuned number of the decision in one place: its unit, its origin and what changing it does."""
+"""Every tuned number of a decision and of a rollout: its unit, its origin and what changing it does."""
 
 from __future__ import annotations
 
@@ -7,237 +7,58 @@ __all__ = [
     "ACKNOWLEDGE_ON_RESTART_MS",
     "APPROVE_MS",
     "BOUND_DIGITS",
-    "BUDGET_DEVIATIONS",
-    "BULK_SHARE",
     "CATCH_UP_LAG_GAPS",
     "CATCH_UP_PACE_PPM",
-    "CEILING_ALARM_PPM",
-    "CLUMP_MEMORY",
-    "CLUMP_SHARE",
-    "COHORTS_KEPT",
-    "ELAPSED_PER_AGE",
-    "ELAPSED_SPANS",
+    "EVIDENCE_SHARE_OF_HORIZON_PPM",
     "FAILED_LONGEST_MS",
     "FAILED_MS",
-    "FAMILIARITY_KEYS",
     "FLOOR_STEP_PPM",
-    "FORECAST_HALF_LIFE",
-    "FUTURE_COHORTS",
-    "GRACE_SPANS",
-    "HOLD_PRIOR_KEYS",
-    "HOLD_PRIOR_SHARE_OF_LATENCY",
-    "IDLE_AFTER_GAPS",
-    "IDLE_GAPS_KEPT",
-    "IDLE_MIN_GAPS",
-    "IDLE_UNLEARNED_TRIGGERS",
     "LISTENING_MS",
-    "LONGEST_HOLD_MARGIN",
-    "LONGEST_HOLD_SHARE_OF_BUDGET",
-    "LONGEST_HOLD_SPANS",
-    "LOSS_HALF_LIFE_SHARE",
-    "MEMORIES",
     "MIN_BATCHES_OF_A_PACE",
     "MIN_BATCHES_OF_A_PARTITION",
-    "MISSED_FROM_AGE",
-    "MISSING_DEVIATIONS",
     "NARROW_DEAD_BAND_PPM",
     "NARROW_STABILISATION_MS",
-    "NEEDS_PER_BUDGET",
     "NO_DATA_GAPS",
     "PACE_BATCHES",
     "PREDICTION_MIN_ROWS",
-    "PRICES",
-    "PROFILE_HALF_LIFE",
     "RECENT_BATCHES",
-    "RECENT_TRIGGERS",
-    "REPAY_IN_GRACE",
-    "REPAY_SHARE",
     "SAMPLED_BATCHES",
     "SILENT_PARTITION_GAPS",
-    "SPENT_GAIN",
-    "SPENT_LEVEL",
-    "SPENT_SHARE",
-    "SPENT_WHEN_OVERDRAWN",
-    "STRETCH_MIN",
-    "STRETCH_ROWS",
-    "STRETCH_TRIGGERS",
-    "UNEVENNESS_CEILING",
-    "UNEVENNESS_COHORTS",
     "UNKNOWN_SHARE_OF_BUDGET_PPM",
     "VERIFY_BATCHES",
     "VERIFY_LATE_ROWS",
     "VERIFY_MS",
+    "VERIFY_WINDOWS",
 ]
 
 BOUND_DIGITS = 3
 """Digits to which a bound is rounded up.
 
 Chosen: three digits widen by at most 1 %, about what the needs' sketch does, and the last digits of a sample should not
-make a new generation. One digit fewer widens by up to 10 %.
+cause a new generation. One digit fewer widens by up to 10 %.
 """
 
 NARROW_DEAD_BAND_PPM = 100_000
 """Share of the bound, in parts per million, by which a new bound must be narrower to be worth a change.
 
-10 % is the tolerance of the Kubernetes HPA and the change threshold of the VPA. Widening has no dead band: it guards
-rows. Doubling it halves the restarts of a slowly falling stream and keeps its windows up to a tenth longer.
+10 % is the tolerance of the Kubernetes HPA and the change threshold of the VPA. Widening has no dead band: it protects
+rows. Doubling it halves the restarts of a stream whose delays fall slowly, and its windows wait up to a tenth longer.
 """
 
 UNKNOWN_SHARE_OF_BUDGET_PPM = 100_000
 """Share of the error budget, in parts per million, that rows of unknown need may take before nothing is narrowed.
 
-Chosen: a tenth of the budget cannot turn a met target into a missed one by much, and one odd row a day must not hold a
-bound for ever. Doubling it lets an SLO be missed by a fifth of its budget on what nobody counted.
+Chosen: a tenth of the budget can make a stream miss its target only by little, and one odd row a day must not hold a
+bound for ever. Doubling it lets uncounted rows make a stream miss its SLO by a fifth of the budget.
 """
-
-# -- the live policy: memories and prices ---------------------------------------------------------------------
-
-MEMORIES = (2.0, 16.0, float("inf"))
-"""Half-lives of the straggler counts, in spans (a window, at least ten triggers).
-
-Measured on half of the synthetic seeds: two or three memories did as well as four, and one alone lost a tenth of the
-latency where delays drift. Fewer make the policy slower to follow a change; each costs 13 kB a stream.
-"""
-
-PRICES = (0.015, 0.025, 0.04, 0.06, 0.09, 0.14, 0.2, 0.3, 0.45, 0.65, 1.0, 1.5, 2.2, 3.3, 5.0, 8.0)
-"""Rows that a wait of one trigger must save, as multiples of the error budget of one key.
-
-A geometric grid around 1, where a wait is worth what the budget spends on a key. Steps of 1.5 are the resolution with
-which the budget is spent; the ends are where more changed nothing on any stream measured.
-"""
-
-# -- the live policy: missing rows ----------------------------------------------------------------------------
-
-FORECAST_HALF_LIFE = 6.0
-"""Half-life of a partition's forecast, in spans.
-
-Measured: 16 holds too long when a stream slows down, below 4 a stall of four windows is forgotten while it lasts.
-"""
-
-PROFILE_HALF_LIFE = 64.0
-"""Half-life of the shares that a partition has delivered by each age, in spans.
-
-Slow, so that a long burst does not become what is normal while it lasts; not endless, so that a lasting change does.
-"""
-
-MISSING_DEVIATIONS = 4.0
-"""How many standard deviations a cohort must be short before rows count as missing.
-
-Chosen: by chance once in 30,000 cohorts. Fewer hold more often for nothing, more see only total silence.
-"""
-
-MISSED_FROM_AGE = -1.5
-"""Age in triggers from which on a key that misses rows is marked: its stragglers no longer count as usual.
-
-Chosen: about when the decision is made that closes a key at its end, two triggers ahead. Much earlier, a key in the
-midst of filling would be marked for what the next batch brings.
-"""
-
-UNEVENNESS_COHORTS = 200.0
-"""Half-life, in cohorts, of the estimate of how uneven cohorts are (variance over mean).
-
-Chosen: some twenty windows of ten cohorts, as long as the forecasts take to follow a new rate.
-"""
-
-UNEVENNESS_CEILING = 100.0
-"""Most that one cohort adds to the estimate of unevenness.
-
-Chosen: one catastrophe must not make the policy blind to the next. Higher, and it is.
-"""
-
-COHORTS_KEPT = 4_000
-"""Open cohorts that are counted one by one; older ones are no longer missed. Bounds the memory of a partition."""
-
-FUTURE_COHORTS = 1_000
-"""How far ahead of the wall clock a row may be dated, in cohorts, to be counted by cohort; what is beyond is ignored.
-
-Chosen: a hundred windows. It bounds what one row of a wrong clock can claim.
-"""
-
-RECENT_TRIGGERS = 16
-"""Triggers over which the pace at which rows still come is measured. Chosen: more only refines paces below 1 in 16."""
-
-LONGEST_HOLD_SPANS = 10.0
-"""How long missing rows are waited for at the least before giving up, in spans, while a stream is young."""
-
-LONGEST_HOLD_MARGIN = 1.25
-"""How much longer than the greatest age ever seen missing rows are waited for."""
-
-LONGEST_HOLD_SHARE_OF_BUDGET = 0.02
-"""Ages are "seen" while more rows than this share of the budget come at them: single rows do not count."""
-
-ELAPSED_PER_AGE = 2.0
-"""How many times as old as the age at which keys close a stream must be, before any key is closed.
-
-Measured: below, the first windows of streams with long delays are lost; above, their latency grows for nothing.
-"""
-
-ELAPSED_SPANS = 1.0
-"""Spans that a stream must be old, for each nine of the target after the first, before any key is closed.
-
-Chosen: before, every age seen is a young one, and at 99.9 % one partition that comes late takes the budget of an hour.
-"""
-
-# -- the live policy: the budget ------------------------------------------------------------------------------
-
-REPAY_SHARE = 0.5
-"""Over how much of the past's mass the account must come out even.
-
-Chosen: a stream may end at any time, so not more than half; below a quarter the price swings.
-"""
-
-REPAY_IN_GRACE = 1.0
-"""The same while the account is overdrawn for a short time."""
-
-GRACE_SPANS = 4.0
-"""How long the account may be overdrawn before the policy turns to what loses least, in spans.
-
-Measured: a burst overdraws it for some windows; without grace the policy waits for a burst twice.
-"""
-
-SPENT_WHEN_OVERDRAWN = 0.3
-"""Share of the budget that may be spent while the account is overdrawn.
-
-Measured: nothing at all (the rule that loses least) waits several times as long for a handful of rows.
-"""
-
-BUDGET_DEVIATIONS = 0.3
-"""Margin of the budget in standard deviations of independent losses. Measured: more costs latency at 99.9 %."""
-
-CLUMP_SHARE = 0.3
-"""Share of a rule's greatest clump of losses that must still be free in the budget.
-
-Measured: losses come in clumps; without this margin the SLO was missed on a real trace.
-"""
-
-CLUMP_MEMORY = 0.98
-"""How much of the greatest clump is remembered after each span."""
-
-LOSS_HALF_LIFE_SHARE = 0.1
-"""Half-life of a rule's recent losses, as a share of all pairs so far. The worse of recent and ever counts.
-
-Measured: with 0.25 a five-fold step at half time was believed too slowly, and one seed of five missed 99.9 % by 4 rows.
-"""
-
-FAMILIARITY_KEYS = 8.0
-"""Keys for which a new rule is believed to spend as its price says."""
-
-HOLD_PRIOR_KEYS = 0.5
-"""Keys' worth of rows that a rule without the hold is believed to have lost already.
-
-A stall that has not been seen yet may take a whole budget at 99.9 %, so the hold is there from the start.
-"""
-
-HOLD_PRIOR_SHARE_OF_LATENCY = 0.3
-"""Most that this belief may weigh, as a share of the rule's latency: a hold that costs more than it is dropped."""
 
 # -- guard rails and predictions ------------------------------------------------------------------------------
 
 NARROW_STABILISATION_MS = 300_000
-"""How far back recommendations hold a narrower one back, in milliseconds of the stream's own batches.
+"""How long an earlier, wider recommendation delays a narrowing, in milliseconds of the stream's own batches.
 
 300 s is the Kubernetes HPA's stabilisation window for scaling down. Doubling it keeps a bound wide for twice as long
-after the rows stopped asking for it; 0 narrows as soon as the horizon forgets.
+after the rows stop requiring it; 0 narrows as soon as the horizon allows it.
 """
 
 NO_DATA_GAPS = 10
@@ -250,14 +71,14 @@ is twice as old.
 CATCH_UP_PACE_PPM = 1_500_000
 """Event time per wall time, in parts per million, above which a stream is catching up or being replayed.
 
-Chosen: a stream that keeps up has 1,000,000, whatever its rate, and one that works off a backlog at its usual capacity
-seldom less than half as much again. Lower, and the noise of a sparse stream's greatest event time holds its bound.
+Chosen: a stream that keeps up has 1,000,000 at any rate, and one that works off a backlog at its usual capacity rarely
+has less than half as much again. Lower, and the noise in a sparse stream's maximum event time holds its bound.
 """
 
 CATCH_UP_LAG_GAPS = 10
 """Typical gaps between batches by which a stream may be further behind the clock than usual before nothing is narrowed.
 
-Chosen, as ``NO_DATA_GAPS``. Doubling it lets the delays of a longer stall pass for the stream's own.
+Chosen, as ``NO_DATA_GAPS``. Doubling it accepts the delays of a longer stall as the stream's own.
 """
 
 SILENT_PARTITION_GAPS = 10
@@ -267,36 +88,36 @@ Chosen: where rows come at random, one of 22,000 gaps is ten times the mean. Dou
 """
 
 MIN_BATCHES_OF_A_PARTITION = 5
-"""Batches that must have held a partition before its silence means anything.
+"""Batches that must have contained a partition before its silence counts.
 
-Chosen: fewer do not tell a mean gap. Doubling it overlooks partitions that are heard of seldom.
+Chosen: fewer give no mean gap. Doubling it overlooks partitions that are rarely seen.
 """
 
 MIN_BATCHES_OF_A_PACE = 3
-"""Batches that it takes to tell a typical gap and a pace; with fewer, nothing is narrowed.
+"""Minimum number of batches for a typical gap and a pace; with fewer, nothing is narrowed.
 
-Two gaps are the fewest that have a median. More only delay a new stream's first narrowing.
+A median takes at least two gaps. More only delay a new stream's first narrowing.
 """
 
 RECENT_BATCHES = 20
-"""Batches over which the present pace is measured.
+"""Batches over which the current pace is measured.
 
-Chosen: the greatest event time of a batch is off by about one row's delay, which twenty gaps outweigh. Doubling it
-notices a catch-up half as fast and mistakes noise for one more seldom.
+Chosen: the maximum event time of a batch is off by about one row's delay, which twenty gaps outweigh. Doubling it
+detects a catch-up half as fast and mistakes noise for one less often.
 """
 
 PACE_BATCHES = 1_000
 """Newest batches of the horizon over which the usual gap, lag and pace are measured.
 
 Chosen: a quarter of an hour of batches a second, and as many rows as a decision reads in milliseconds. Doubling it
-makes what is usual slower to change.
+makes the usual values change more slowly.
 """
 
 SAMPLED_BATCHES = 300
-"""Newest batches whose reports are read again when a bound is published, to tell which needs of one bucket it admits.
+"""Newest batches whose reports are read again when a bound is published, to see which needs of one bucket it admits.
 
-Chosen: it takes a tenth of a second, once a bound. Triggers and windows that keep step put needs in clumps, and one
-clump may be 1 % of the rows. Doubling it costs twice that and tells clumps of half the size.
+Chosen: it takes a tenth of a second per bound. Triggers and windows in step put needs in clumps, and one clump may be
+1 % of the rows. Doubling it costs twice as much and resolves clumps of half the size.
 """
 
 PREDICTION_MIN_ROWS = 10_000
@@ -317,12 +138,12 @@ Chosen: longer than the slowest usual trigger. Longer rolls jobs that are gone; 
 ACKNOWLEDGE_MS = 3_600_000
 """How long a job in Restart or Live has to acknowledge what was published, in milliseconds.
 
-Chosen: a restart waits for the batch under way to end and for a dwell of minutes. Longer keeps a dead job's place in
-the fleet's share; shorter takes back what a slow batch only delays.
+Chosen: a restart waits for the batch under way to end and for a cooldown of minutes. Longer keeps a dead job's place
+in the fleet's share; shorter rolls back what a slow batch only delays.
 """
 
 ACKNOWLEDGE_ON_RESTART_MS = 14 * 86_400_000
-"""The same in OnRestart, where a job acknowledges at its starts. Chosen: longer than one weekly restart left out."""
+"""The same in OnRestart, where a job acknowledges when it starts. Chosen: longer than one skipped weekly restart."""
 
 APPROVE_MS = 7 * 86_400_000
 """How long a rollout waits for approval, in milliseconds. Chosen: a week's evidence is old by then."""
@@ -330,15 +151,15 @@ APPROVE_MS = 7 * 86_400_000
 VERIFY_MS = 7 * 86_400_000
 """How long after its acknowledgement a rollout may take to be verified, in milliseconds.
 
-Chosen: a stream that does not bring the rows within a week cannot tell its budget from noise. A narrowing goes back
-then.
+Chosen: a stream that does not bring enough rows within a week cannot tell its budget from noise. Then a narrowing is
+rolled back.
 """
 
 VERIFY_BATCHES = 10
 """Typical batches whose rows must be judged until a bound is verified.
 
-Chosen: the rows of one batch share their fate, because where the watermark stands between two ends of windows decides
-about many of them at once. Fewer let one unlucky batch undo a good bound; more only take longer.
+Chosen: the rows of one batch share their fate, because the watermark's position between two window ends decides about
+many of them at once. Fewer let one unlucky batch undo a good bound; more only take longer.
 """
 
 VERIFY_LATE_ROWS = 10
@@ -352,100 +173,31 @@ VERIFY_WINDOWS = 10
 """Windows of event time that must pass under a bound, beyond the bound itself, until it is verified.
 
 Chosen: a row can be late only once the watermark has passed its window, and stragglers come up to a bound later. Ten
-windows outweigh the one in which the watermark jumped. Doubling it only takes longer; one or two verify what was never
-tested.
+windows outweigh the one in which the watermark jumped. Doubling it only takes longer; one or two verify an untested
+bound.
 """
 
 EVIDENCE_SHARE_OF_HORIZON_PPM = 800_000
-"""Most evidence that a first narrowing waits for, as a share of the horizon, in parts per million.
+"""Maximum evidence that a first narrowing waits for, as a share of the horizon, in parts per million.
 
-Chosen: 100 windows of an hour are more than a day's horizon ever holds; a fifth is left for pauses of the stream.
+Chosen: 100 windows of an hour are more than a horizon of a day can hold; a fifth is left for pauses of the stream.
 Higher, and such a stream is never narrowed.
 """
 
 FAILED_MS = 3_600_000
-"""How long a bound that was rolled back is not tried again the first time, in milliseconds.
+"""How long a bound is not tried again after its first rollback, in milliseconds.
 
 It doubles with each failure under the same SLO and policy.
 
-Chosen, as the dwell's default. Longer keeps the wide bound after a disturbance that passed.
+Chosen, as the default cooldown. Longer keeps the wide bound after a disturbance has passed.
 """
 
 FAILED_LONGEST_MS = 7 * 86_400_000
-"""Longest that a failed bound is not tried again, in milliseconds."""
+"""Maximum time for which a failed bound is not tried again, in milliseconds."""
 
 FLOOR_STEP_PPM = 250_000
 """By how much the bound in use is widened when single windows lose too much, as a share of it, in parts per million.
 
-Chosen: what rows need is not known by window, so it is felt for; 2 steps are half as wide again. A greater step
+Chosen: needs are not known by window, so the bound is widened step by step; 2 steps add half of it. A larger step
 overshoots, a smaller one takes more restarts.
-"""
-
-# -- the live policy for row-level keys -----------------------------------------------------------------------
-
-NEEDS_PER_BUDGET = 40.0
-"""Late rows that the memory of needs holds on average: 4,000 rows at 99 %, 40,000 at 99.9 %.
-
-Literature S1 and S5: a ring of 4,096 rows was the best of those that follow drift at 99 %.
-"""
-
-SPENT_LEVEL = 0.05
-"""Least share of the budget that the quantile spends, however much is overdrawn. Less would be the greatest need."""
-
-SPENT_GAIN = 5.0
-"""By how much the share of the budget that the quantile spends falls for each budget's worth that is overdrawn.
-
-Chosen: an account overdrawn by a fifth is repaid at once, and noise of some percent moves the bound by as little.
-"""
-
-SPENT_SHARE = 0.98
-"""Share of the budget from which on it counts as nearly all spent."""
-
-BULK_SHARE = 0.8
-"""Quantile that stands for the bulk of the delays. Higher is too noisy for few rows, lower sees less of a change."""
-
-STRETCH_TRIGGERS = 2.0
-"""Half-life of the newest needs, in triggers. On a five-fold step longer learns too late, and shorter is noise."""
-
-STRETCH_ROWS = 100.0
-"""Rows it takes at the least to compare the bulk."""
-
-STRETCH_MIN = 1.2
-"""Least stretch that is believed. Three standard deviations of the bulk's quantile at 600 rows are 16 %."""
-
-# -- live: the ceiling ----------------------------------------------------------------------------------------
-
-CEILING_ALARM_PPM = 800_000
-"""Share of the ceiling, in parts per million, at which the distance between base and watermark is alarmed.
-
-Chosen: a fifth is left for somebody to act before the ceiling takes over and rows are lost. Less warns later; more
-warns of ceilings that are merely well chosen.
-"""
-
-# -- live: idle partitions ------------------------------------------------------------------------------------
-
-IDLE_GAPS_KEPT = 16
-"""Gaps between batches with rows of a partition that are remembered.
-
-Chosen: the greatest of 16 is passed by the next one about once in 17 times where gaps are alike. More make a partition
-that fell silent once hold the watermark longer; fewer call one idle that only paused.
-"""
-
-IDLE_MIN_GAPS = 4
-"""Gaps that must have been seen before a partition's own are believed; until then the longest of the others' counts.
-
-Chosen: one or two say little. More let a new partition hold the watermark longer when it falls silent at once.
-"""
-
-IDLE_AFTER_GAPS = 3
-"""How many times its longest remembered gap a partition without a backlog must be silent to be idle.
-
-Chosen: with 16 gaps kept, three times the longest of exponential gaps is passed by about one gap in 20,000. Ten times
-would keep the last windows of a stopped partition open three times as long; once would call pauses idleness.
-"""
-
-IDLE_UNLEARNED_TRIGGERS = 60
-"""Triggers of silence after which a partition is idle while no partition's gaps are known.
-
-Chosen: a minute at a trigger of a second: longer than a slow start, shorter than anybody waits for the last windows.
 """

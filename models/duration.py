@@ -2,7 +2,7 @@
 
 Accepted are Spark's interval strings of fixed length ("10 minutes", "1 hour 30 minutes", "interval 5 seconds")
 and the short forms of a command line ("5s", "250ms", "1h30m"). Months and years have no fixed length and are
-refused, because a lateness bound must mean the same in February as in March.
+rejected, because a lateness bound must mean the same in February as in March.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _COMPOUND_FROM_US = 2 * MICROSECONDS["m"]
 
 
 def parse_duration(text: str) -> int:
-    """Return the microseconds that ``text`` stands for.
+    """Return the duration in ``text``, in microseconds.
 
     A bare ``"0"`` is zero. Parts add up, so ``"1h30m"`` is 90 minutes.
 
@@ -88,7 +88,7 @@ def parse_duration(text: str) -> int:
 def format_duration(duration_us: int) -> str:
     """Return ``duration_us`` to the millisecond, as ``parse_duration`` reads it: ``"1.25 s"``, ``"1 h 30 min"``.
 
-    A bound is copied from what is shown: 28 d and a millisecond must not read 28 d.
+    Bounds are copied from what is shown, so 28 d and a millisecond must not read 28 d.
     """
     if 0 < abs(duration_us) < MICROSECONDS["s"]:
         ms = _trim(duration_us / MICROSECONDS["ms"])
@@ -99,7 +99,7 @@ def format_duration(duration_us: int) -> str:
 
 
 def format_about(duration_us: float) -> str:
-    """Return a measured duration with no more digits than anybody reads: ``"12.04 s"``, ``"11 d 20 h"``."""
+    """Return a measured duration with as few digits as a reader needs: ``"12.04 s"``, ``"11 d 20 h"``."""
     if duration_us < _COMPOUND_FROM_US:
         return format_duration(round(duration_us / 10_000) * 10_000)
     return " ".join(_parts(round(duration_us / MICROSECONDS["s"]) * MICROSECONDS["s"])[:2])

@@ -1,9 +1,9 @@
 """Granules: the event-time grid on which the tap counts rows.
 
-Counts by granule are exact evidence as long as all rows of a granule share their fate. For windows that holds when
+Counts by granule are exact evidence where all rows of a granule share their fate. For windows that holds when
 the granule divides size, slide and start and is closed on the left, as Spark's windows are; for row-level and
 session keys when the watermark falls on a granule's edge and the granule is closed on the right, because Spark's
-late rule is ``key <= watermark``. Elsewhere the ledger gives an interval instead of a guess.
+late rule is ``key <= watermark``. Elsewhere the ledger gives an interval.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from tidemark.models.operators import Closed, Int64s, Operator, TimeWindow
 __all__ = ["SPARK_TICK_US", "default_granule_us", "granule_first_us", "granule_index", "granule_last_us"]
 
 SPARK_TICK_US = 1_000
-"""Spark's watermark has whole milliseconds; no granule is finer, since a finer one could tell nothing more."""
-
+"""Spark's watermark has whole milliseconds; no granule is finer, since a finer one would tell nothing more."""
 
 _PARTS_OF_A_SLIDE = 10
-"""How finely a window's slide is cut at the most: finer costs distinct keys in the tap and tells little more."""
+"""Maximum number of granules in a slide: more of them cost distinct keys in the tap and tell little more."""
 
 
 def granule_index(event_time_us: Int64s, granule_us: int, closed: Closed) -> Int64s:
@@ -33,7 +32,7 @@ def granule_first_us(index: int, granule_us: int, closed: Closed) -> int: ...
 @overload
 def granule_first_us(index: Int64s, granule_us: int, closed: Closed) -> Int64s: ...
 def granule_first_us(index: Int64s | int, granule_us: int, closed: Closed) -> Int64s | int:
-    """Return the least whole microsecond of each granule."""
+    """Return the first whole microsecond of each granule."""
     return index * granule_us + (closed == "right")
 
 
@@ -42,15 +41,15 @@ def granule_last_us(index: int, granule_us: int, closed: Closed) -> int: ...
 @overload
 def granule_last_us(index: Int64s, granule_us: int, closed: Closed) -> Int64s: ...
 def granule_last_us(index: Int64s | int, granule_us: int, closed: Closed) -> Int64s | int:
-    """Return the greatest whole microsecond of each granule."""
+    """Return the last whole microsecond of each granule."""
     return (index + 1) * granule_us - (closed == "left")
 
 
 def default_granule_us(operator: Operator) -> int:
-    """Return the granule the tap uses unless told otherwise.
+    """Return the default granule of the tap.
 
     For windows: an exact one (it divides size, slide and start) that cuts them into up to 10, so that a partition's
-    progress inside a window is seen; never finer than a millisecond.
+    progress inside a window is visible; never finer than a millisecond.
     For row-level and session keys: 100 ms, which bounds the ledger's interval to the rows of one granule.
     """
     if not isinstance(operator, TimeWindow):

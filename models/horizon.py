@@ -1,8 +1,8 @@
 """The horizon: which batches of a stream count, what they add up to, and by which bases they emit.
 
-A horizon ends with the newest batch and not with the clock, so that the same reports always say the same: a stream
-that has fallen silent keeps its evidence. It begins on the edge of a time slot, so that needs and facts are counted
-over the same batches. The controller's store and ``evidence.StreamEvidence`` count by these functions alike.
+A horizon ends with the newest batch and not with the clock, so that the same reports always give the same result: a
+stream that has fallen silent keeps its evidence. It begins on the edge of a time slot, so that needs and facts are
+counted over the same batches.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.models.cells import Cells
+from tidemark.models.cells import ReportCells
 from tidemark.models.coverage import Coverage, Range, coverage_of_ranges
 from tidemark.models.curve import Emissions, NeedDistribution
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.late_base import Needs
-from tidemark.models.ledger import Completeness, Judgement
+from tidemark.models.ledger import Judgement, LedgerCompleteness
 from tidemark.models.need_slots import HOUR_US, SLOT_US, edge_us
 from tidemark.models.operators import Int64s, Operator, TimeWindow
-from tidemark.models.recommendation import Evidence
 from tidemark.models.wire import Report
 
 __all__ = [
@@ -28,18 +27,19 @@ __all__ = [
     "STEP_COLUMNS",
     "SUMMED",
     "UNKNOWN",
-    "BatchFacts",
     "EmissionSteps",
-    "Facts",
-    "batch_facts",
+    "EvidenceCounts",
+    "HorizonFacts",
+    "ReportFacts",
     "bucket_keys_us",
     "emission_steps",
     "facts_of",
     "horizon_from_us",
+    "report_facts",
 ]
 
 KEY_BUCKET_US = 60_000_000
-"""Width of the buckets that row-level and session keys are put in, in microseconds: they are all different."""
+"""Width of the buckets for row-level and session keys, which are all different, in microseconds."""
 
 LONGEST_BY_MINUTE_MS = 2 * 86_400_000
 """Longest horizon that begins on the edge of a minute, in milliseconds; a longer one begins on that of an hour."""
@@ -52,7 +52,7 @@ def horizon_from_us(newest_us: int, horizon_ms: int) -> int:
     """Return where a horizon of ``horizon_ms`` begins when the newest batch was seen at ``newest_us``.
 
     Needs of the last two days are kept by the minute, older ones by the hour; so this is always the edge of a slot,
-    whatever has been rolled up already.
+    however much has been rolled up already.
     """
     width_us = SLOT_US if horizon_ms <= LONGEST_BY_MINUTE_MS else HOUR_US
     return edge_us(newest_us - horizon_ms * 1_000, width_us)
@@ -66,15 +66,15 @@ def bucket_keys_us(operator: Operator, keys_us: Int64s) -> Int64s:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchFacts:
+class ReportFacts:
     """What one report adds to a horizon."""
 
     seen_us: int
-    """The batch's trigger time, but not after its report was received: a driver's clock may be wrong."""
+    """Trigger time of the batch, at most the time at which its report was received: a driver's clock may be wrong."""
     keys_per_row: int
-    """The most keys that one row can have: more than 1 for sliding windows."""
+    """Maximum number of keys of one row: more than 1 for sliding windows."""
     first_key_us: int | None
-    """Least key of its judged pairs; None without any."""
+    """Lowest key of its judged pairs; None without any."""
     rows: int
     """Rows that arrived."""
     uncounted_rows: int
@@ -82,7 +82,7 @@ class BatchFacts:
     pairs: int
     """(Row, key) pairs that were judged."""
     late_min: int
-    """Pairs late for sure."""
+    """Pairs that were certainly late."""
     late_max: int
     """Pairs that may have been late."""
     unjudged_rows: int
@@ -92,7 +92,7 @@ class BatchFacts:
     need_unknown_rows: int
     """Rows whose need is not known."""
     early_rows: int
-    """Rows that met a filter which knew nothing yet: admitted under any bound, so without a need."""
+    """Rows that arrived before the filter had a watermark: admitted under any bound, so without a need."""
 
 
 SUMMED = (
@@ -106,15 +106,15 @@ SUMMED = (
     "need_unknown_rows",
     "early_rows",
 )
-"""Fields of ``BatchFacts`` that add up over a horizon."""
+"""Fields of ``ReportFacts`` that add up over a horizon."""
 
 
-def batch_facts(
-    report: Report, cells: Cells, judgement: Judgement, needs: Needs, received_us: int
-) -> BatchFacts:
+def report_facts(
+    report: Report, cells: ReportCells, judgement: Judgement, needs: Needs, received_us: int
+) -> ReportFacts:
     """Return what ``report`` adds, counted, judged and with its needs, received at ``received_us``."""
     total = judgement.total
-    return BatchFacts(
+    return ReportFacts(
         seen_us=min(report.started_us, received_us),
         keys_per_row=report.operator.max_keys,
         first_key_us=judgement.first_key_us,
@@ -130,8 +130,28 @@ def batch_facts(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceCounts:
+    """How much evidence a recommendation rests on."""
+
+    rows: int
+    """(Row, key) pairs with a known need."""
+    unknown_rows: int
+    """Rows that arrived but whose need is unknown."""
+    missing_batches: int
+    """Batches that were never reported."""
+    batches: int
+    """Batches reported."""
+    partitions: int
+    """Partitions seen."""
+    from_us: int | None
+    """Wall time of the first batch counted, in microseconds; None without batches."""
+    to_us: int | None
+    """Wall time of the last batch counted, in microseconds; None without batches."""
+
+
 @dataclass(frozen=True, slots=True)
-class Facts:
+class HorizonFacts:
     """Sums over a horizon."""
 
     batches: int
@@ -147,13 +167,13 @@ class Facts:
     unknown_rows: int
     """Rows whose need is not known."""
     early_rows: int
-    """Rows admitted under any bound, because the filter knew nothing yet."""
+    """Rows admitted under any bound, because the filter had no watermark yet."""
     uncounted_rows: int
     """Rows that were not counted by granule."""
     partitions: int
     """Partitions seen."""
-    completeness: Completeness
-    """What the ledger says of the pairs that arrived."""
+    completeness: LedgerCompleteness
+    """What the ledger counted of the pairs that arrived."""
     coverage: dict[str, Coverage]
     """By query id, which batches were reported."""
 
@@ -162,9 +182,9 @@ class Facts:
         """Batches that were never reported."""
         return self.completeness.missing_batches
 
-    def evidence(self, needs: NeedDistribution) -> Evidence:
+    def evidence(self, needs: NeedDistribution) -> EvidenceCounts:
         """Return the evidence that a recommendation from these facts and ``needs`` rests on."""
-        return Evidence(
+        return EvidenceCounts(
             rows=round(needs.weight),
             unknown_rows=self.unknown_rows,
             missing_batches=self.missing_batches,
@@ -184,21 +204,21 @@ def facts_of(
     keys_per_row: int,
     partitions: int,
     batches_of: Mapping[str, Iterable[Range]],
-) -> Facts:
+) -> HorizonFacts:
     """Return the facts of a horizon.
 
     Args:
         sums: the sum of each of ``SUMMED``.
         batches: number of batches, at least 1.
-        from_us: least of their ``seen_us``.
-        to_us: greatest of their ``seen_us``.
-        keys_per_row: greatest of theirs.
+        from_us: lowest of their ``seen_us``.
+        to_us: highest of their ``seen_us``.
+        keys_per_row: highest of theirs.
         partitions: partitions that had a row in the horizon.
         batches_of: ranges of the batches' ids by query id.
     """
     found = {query: coverage_of_ranges(ranges) for query, ranges in sorted(batches_of.items())}
     coverage = {query: known for query, known in found.items() if known is not None}
-    return Facts(
+    return HorizonFacts(
         batches=batches,
         from_us=from_us,
         to_us=to_us,
@@ -208,7 +228,7 @@ def facts_of(
         early_rows=sums["early_rows"],
         uncounted_rows=sums["uncounted_rows"],
         partitions=partitions,
-        completeness=Completeness(
+        completeness=LedgerCompleteness(
             sums["pairs"],
             sums["late_min"],
             sums["late_max"],
@@ -221,18 +241,18 @@ def facts_of(
 
 
 STEP_COLUMNS = ("started_us", "duration_ms", "late_base_ms", "max_event_time_us", "first_key_us")
-"""What emission needs to know of a batch, in this order; the store's rows of reports have it."""
+"""The columns of a batch that emission depends on, in this order; the store's rows of reports have them."""
 
 UNKNOWN = -(2**62)
-"""Stands for what is not known in a table of integers: further from 0 than any time or base."""
+"""Represents an unknown value in a table of integers: further from 0 than any time or base."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmissionSteps:
-    """By which base, and when, each batch of a query emits."""
+    """The base by which each batch of a query emits, and when."""
 
     after_us: int
-    """Windows that ended up to here were emitted before the first of the batches, under any bound."""
+    """Windows that ended at or before this were emitted before the first batch, under any bound."""
     emit_base_us: Int64s
     """Base by which each batch emits, non-decreasing, shape (batches,)."""
     wall_us: Int64s
@@ -240,11 +260,11 @@ class EmissionSteps:
 
     @property
     def until_us(self) -> int:
-        """Windows that end later are not emitted by the last of the batches, under any bound."""
+        """Windows that end later are not emitted by the last batch, under any bound."""
         return int(self.emit_base_us[-1])
 
     def emissions(self, ends_us: Sequence[int]) -> Emissions:
-        """Return when the windows would have been emitted that end at ``ends_us``, ascending, in (after, until]."""
+        """Return when the windows that end at ``ends_us``, ascending and in (after, until], would have been emitted."""
         return Emissions(np.array(ends_us, np.int64), self.emit_base_us, self.wall_us)
 
 
@@ -252,22 +272,22 @@ def emission_steps(batches: Int64s, before_us: int | None) -> EmissionSteps:
     """Return the steps by which the batches of one query emit.
 
     Batch n emits by the base of the batches before it, at the end of the batch. Windows that ended before the first
-    batch's base were emitted before the horizon and windows that end after the last one's not within it, under any
-    bound: both are left out, since they tell bounds apart by nothing.
+    batch's base were emitted before the horizon, and windows that end after the last one's are not emitted within it,
+    under any bound: both are left out, since they do not distinguish bounds.
 
     Args:
         batches: ``STEP_COLUMNS`` of the batches in the order of their ids, ``UNKNOWN`` where something is not known,
             shape (batches, 5), at least one.
         before_us: the base of the query's batches before the first, in microseconds; None when none is known.
     """
-    started_us, duration_ms, told_ms, max_us, first_key_us = batches.T
-    told_us = np.where(told_ms == UNKNOWN, _NO_BASE, told_ms * SPARK_TICK_US)
+    started_us, duration_ms, reported_ms, max_us, first_key_us = batches.T
+    reported_us = np.where(reported_ms == UNKNOWN, _NO_BASE, reported_ms * SPARK_TICK_US)
     seen_us = np.where(max_us == UNKNOWN, _NO_BASE, max_us // SPARK_TICK_US * SPARK_TICK_US)
     earlier_us = np.r_[_NO_BASE if before_us is None else before_us, seen_us[:-1]]
-    emit_base_us = np.maximum.accumulate(np.maximum(told_us, earlier_us))
+    emit_base_us = np.maximum.accumulate(np.maximum(reported_us, earlier_us))
     if before_us is None:
         keys = first_key_us[first_key_us != UNKNOWN]
-        # What had ended before the query began is a backlog: no bound could have closed it any sooner.
+        # Windows that ended before the query started are a backlog: no bound could have closed them sooner.
         after_us = max(int(keys.min() if len(keys) else _NO_BASE) - 1, int(started_us[0]))
     else:
         after_us = before_us

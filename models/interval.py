@@ -12,17 +12,18 @@ __all__ = ["interval_ppm"]
 
 
 def interval_ppm(late: int, rows: int, confidence_ppm: int) -> tuple[int | None, int | None]:
-    """Return both ends of the interval of the share of ``rows`` that was admitted, in parts per million; None of none.
+    """Return both ends of the interval of the share of ``rows`` that was admitted, in parts per million; None without
+    rows.
 
     Args:
         late: rows that were late.
         rows: rows in all.
-        confidence_ppm: its confidence in parts per million, both ends together.
+        confidence_ppm: confidence of the interval in parts per million, both ends together.
     """
     if not rows:
         return None, None
     tail = (1 - confidence_ppm / PPM) / 2
     admitted = rows - late
-    least = float(beta.ppf(tail, admitted, late + 1)) if admitted else 0.0
-    most = float(beta.ppf(1 - tail, admitted + 1, late)) if late else 1.0
-    return math.floor(least * PPM), math.ceil(most * PPM)
+    lowest = float(beta.ppf(tail, admitted, late + 1)) if admitted else 0.0
+    highest = float(beta.ppf(1 - tail, admitted + 1, late)) if late else 1.0
+    return math.floor(lowest * PPM), math.ceil(highest * PPM)

@@ -1,13 +1,13 @@
 """The base that a batch's late filter used, and what its rows' needs are against it.
 
-The filter of batch n uses the watermark W(n-1), which knows the rows of batches up to n-2 of the query, over restarts
-(``tidemark.models.needs``). A driver knows only the batches of its own run; who keeps the reports knows those before
-it. So the base is the greater of what the report says and what earlier reports say, and three things can come out:
+The filter of batch n uses the watermark W(n-1), which covers the rows of batches up to n-2 of the query, over restarts
+(``tidemark.models.needs``). A driver knows only the batches of its own run; earlier reports tell of those before it. So
+the base is the maximum of what the report and earlier reports say. There are three outcomes:
 
 * it is known: the rows have needs;
-* it is not known because there was nothing to know: the filter of a query's first batches has no watermark, so their
+* it is unknown because there was none yet: the filter of a query's first batches has no watermark, so their
   rows are admitted under any bound. They have no need and are left out of the sketch, but not out of the ledger;
-* it is not known although the filter had one: the needs of those rows are *unknown*, and are counted as such.
+* it is unknown although the filter had one: the needs of those rows are *unknown*, and are counted as such.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tidemark.models.cells import Cells, cells_of
+from tidemark.models.cells import ReportCells, cells_of
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_of_report
 from tidemark.models.operators import Int64s
@@ -25,7 +25,7 @@ from tidemark.models.wire import Report
 __all__ = ["Needs", "effective_bound_ms", "floor_ms", "late_base_ms", "needs_against"]
 
 FIRST_JUDGED_BATCH = 2
-"""The least batch id whose late filter can know a row: that of batch 2 uses W(1), which knows batch 0."""
+"""First batch whose late filter can know a row: that of batch 2 uses W(1), which covers batch 0."""
 
 
 def _nothing() -> Int64s:
@@ -47,9 +47,9 @@ class Needs:
     partitions: tuple[str, ...] = ()
     """Names of the report's partitions."""
     unknown_rows: int = 0
-    """Rows that have a need which is not known: not counted by granule, or met by a filter whose base is not known."""
+    """Rows whose need is unknown: not counted by granule, or filtered against an unknown base."""
     early_rows: int = 0
-    """Rows that met a filter which knew nothing: no bound could have made them late."""
+    """Rows that arrived before the filter had a watermark: no bound could have made them late."""
 
     @property
     def pairs(self) -> int:
@@ -70,45 +70,45 @@ def floor_ms(time_us: int) -> int:
     return time_us // SPARK_TICK_US
 
 
-def late_base_ms(told_ms: int | None, earlier_us: int | None) -> int | None:
+def late_base_ms(reported_ms: int | None, earlier_us: int | None) -> int | None:
     """Return the base of a batch's late filter in milliseconds, None when it is not known.
 
     Args:
-        told_ms: what the report says of it, which knows the batches of its own run only.
-        earlier_us: greatest event time, in microseconds, of the reports of the same query with batch ids up to
+        reported_ms: the base in the report, which covers the batches of its own run only.
+        earlier_us: maximum event time, in microseconds, of the reports of the same query with batch ids up to
             ``batch_id - 2``; None when there is none.
     """
     known = [] if earlier_us is None else [floor_ms(earlier_us)]
-    if told_ms is not None:
-        known.append(told_ms)
+    if reported_ms is not None:
+        known.append(reported_ms)
     return max(known, default=None)
 
 
-def needs_against(report: Report, base_ms: int | None, cells: Cells | None = None) -> Needs:
-    """Return the needs of the report's rows against the base of its late filter; unknown under a contradiction.
+def needs_against(report: Report, base_ms: int | None, cells: ReportCells | None = None) -> Needs:
+    """Return the needs of the report's rows against the base of its late filter; unknown if its plan contradicts it.
 
     Args:
         report: the report.
         base_ms: the base in milliseconds; None when it is not known.
-        cells: the report's counts where they are at hand.
+        cells: the report's counts if the caller has them.
     """
     timed_rows = report.rows - report.null_rows
     if report.contradiction is not None:
-        return Needs(None, unknown_rows=timed_rows)  # by the keys of another operator they would be wrong
+        return Needs(None, unknown_rows=timed_rows)  # the keys of another operator would be wrong
     if base_ms is not None:
         cells = cells_of(report) if cells is None else cells
         counted = needs_of_report(report, base_ms, cells)
         return Needs(base_ms, *counted, cells.partitions, unknown_rows=cells.uncounted_rows)
-    # A watermark of 0 is Spark's before it has seen a row.
+    # Spark's watermark is 0 before it has read a row.
     if report.batch_id < FIRST_JUDGED_BATCH or report.late_watermark_ms == 0:
         return Needs(None, early_rows=timed_rows)
     return Needs(None, unknown_rows=timed_rows)
 
 
 def effective_bound_ms(base_ms: int | None, watermark_ms: int) -> int | None:
-    """Return how far the watermark really trails the base, in milliseconds; None without a base or a watermark.
+    """Return how far the watermark actually trails the base, in milliseconds; None without a base or a watermark.
 
-    It differs from the bound in use after a restart with another bound: the watermark never goes back, so a wider
-    bound is in effect only after the base has moved on.
+    It differs from the bound in use after a restart with another bound: the watermark never moves back, so a
+    wider bound is in effect only after the base has moved on.
     """
     return None if base_ms is None or watermark_ms == 0 else base_ms - watermark_ms

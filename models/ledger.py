@@ -1,9 +1,9 @@
 """The ledger: which rows Spark admitted and which it dropped as late, from counts and Spark's own rule.
 
 Spark drops a row of batch n iff ``key_us <= 1000 * W(n-1)``, with W(n-1) the watermark of the batch before it in the
-offset log, no-data batches included and across restarts (Spark 4.2, measured; ``late_watermark_ms`` of a report).
-In complete mode it drops nothing. The ledger, not a model, says whether an SLO was met, so what it does not know it
-calls unknown: rows that could not be counted by granule, batches never reported, the rows of a granule that the
+offset log, no-data batches included and across restarts (Spark 4.2, measured; ``late_watermark_ms`` of a report). In
+complete mode it drops nothing. The ledger, not a model, says whether an SLO was met, so it reports as unknown what it
+does not know: rows that could not be counted by granule, batches never reported, the rows of a granule that the
 watermark cuts (an interval), and every row of a query whose plan contradicts the declared operator.
 """
 
@@ -14,13 +14,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tidemark.models.cells import Cells, cells_of
-from tidemark.models.coverage import Coverage, coverage_of
+from tidemark.models.cells import ReportCells, cells_of
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
 
-__all__ = ["Completeness", "Judgement", "Ledger", "Tally", "joined", "judge"]
+__all__ = ["Judgement", "LedgerCompleteness", "Tally", "joined", "judge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class Tally:
     rows: int = 0
     """Pairs that arrived."""
     late_min: int = 0
-    """Pairs that were late for sure."""
+    """Pairs that were certainly late."""
     late_max: int = 0
     """Pairs that may have been late: more than ``late_min`` only where the watermark cut a granule."""
 
@@ -41,9 +40,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What became of the rows of a report, or of more of them.
+    """The fate of the rows of one or more reports.
 
-    Arrays are int64, shape (cells,); a cell is a partition and a key, and more than one may be of the same.
+    Arrays are int64, shape (cells,); a cell is a partition and a key, and several cells may share both.
     """
 
     partitions: tuple[str, ...]
@@ -53,9 +52,9 @@ class Judgement:
     keys_us: Int64s
     """Key of each in microseconds: for windows the window's end, else the latest key of the granule."""
     counts: Int64s
-    """(Row, key) pairs of each, shape (3, cells): that arrived, that were late for sure, that may have been late."""
+    """(Row, key) pairs of each, shape (3, cells): that arrived, that were certainly late, that may have been late."""
     unjudged_rows: int
-    """Rows whose fate is unknown: not counted by granule, or the watermark they met is not known."""
+    """Rows whose fate is unknown: not counted by granule, or judged by an unknown watermark."""
 
     @property
     def total(self) -> Tally:
@@ -64,7 +63,7 @@ class Judgement:
 
     @property
     def first_key_us(self) -> int | None:
-        """Least key in microseconds; None without any."""
+        """Lowest key in microseconds; None without any."""
         return int(self.keys_us.min()) if len(self.keys_us) else None
 
     @property
@@ -83,13 +82,13 @@ class Judgement:
         return {key_us: Tally(*counts) for key_us, counts in cells}
 
     def in_order(self, order: Int64s) -> Judgement:
-        """Return the same with its cells in another order, or some of them."""
+        """Return the cells in another order, or some of them."""
         return replace(
             self, parts=self.parts[order], keys_us=self.keys_us[order], counts=self.counts[:, order]
         )
 
     def runs(self) -> Judgement:
-        """Return the same with neighbours of one partition and key added up."""
+        """Return the cells with neighbours of one partition and key added up."""
         if not len(self.parts):
             return self
         changed = (np.diff(self.parts) != 0) | (np.diff(self.keys_us) != 0)
@@ -99,7 +98,7 @@ class Judgement:
 
 
 def joined(many: Sequence[Judgement]) -> Judgement:
-    """Return ``many``, at least one, as one."""
+    """Return several judgements, at least one, as one."""
     names = {name: None for each in many for name in each.partitions}
     number = {name: index for index, name in enumerate(names)}
     parts = [np.array([number[name] for name in each.partitions], np.int64)[each.parts] for each in many]
@@ -112,8 +111,8 @@ def joined(many: Sequence[Judgement]) -> Judgement:
     )
 
 
-def judge(report: Report, cells: Cells | None = None) -> Judgement:
-    """Return what Spark did with the rows of ``report``; ``cells`` are its counts where they are at hand."""
+def judge(report: Report, cells: ReportCells | None = None) -> Judgement:
+    """Return what Spark did with the rows of ``report``; ``cells`` are its counts if the caller has them."""
     complete_mode = report.output_mode == "complete"
     cells = cells_of(report) if cells is None else cells
     unknown = report.late_watermark_ms is None and not complete_mode
@@ -130,86 +129,41 @@ def judge(report: Report, cells: Cells | None = None) -> Judgement:
         )
         late_us = (report.late_watermark_ms or 0) * SPARK_TICK_US
         late_min, late_max = pairs * (last_key <= late_us), pairs * (first_key <= late_us)
-    # Granules ascend, so that those of one key mostly are neighbours.
+    # Granules ascend, so those of one key are mostly neighbours.
     counts = np.stack([pairs, late_min, late_max])
     return Judgement(cells.partitions, cells.parts[row], last_key, counts, cells.uncounted_rows).runs()
 
 
 @dataclass(frozen=True, slots=True)
-class Completeness:
+class LedgerCompleteness:
     """The share of pairs that were admitted, as far as it is known."""
 
     rows: int
     """Pairs that arrived and were judged."""
     late_min: int
-    """Pairs late for sure."""
+    """Pairs that were certainly late."""
     late_max: int
     """Pairs that may have been late."""
     unjudged_rows: int
     """Rows that arrived but whose fate is unknown."""
     missing_batches: int
-    """Batches that were never reported: nobody knows how many rows they held."""
+    """Batches that were never reported: the number of their rows is unknown."""
     keys_per_row: int = 1
-    """The most keys a row can have, so that an unjudged row may stand for as many pairs."""
+    """Maximum number of keys of a row: an unjudged row may be as many pairs."""
 
     @property
-    def least(self) -> float | None:
-        """Lower bound of the share: every doubtful and unjudged row was late. None without rows."""
+    def lower(self) -> float | None:
+        """Lower bound of the share: all uncertain and unjudged rows were late. None without rows."""
         every = self.rows + self.unjudged_rows * self.keys_per_row
         return (self.rows - self.late_max) / every if every else None
 
     @property
-    def most(self) -> float | None:
-        """Upper bound of the share: every doubtful and unjudged row was admitted. None without rows."""
+    def upper(self) -> float | None:
+        """Upper bound of the share: all uncertain and unjudged rows were admitted. None without rows."""
         every = self.rows + self.unjudged_rows * self.keys_per_row
         return (every - self.late_min) / every if every else None
 
     @property
     def exact(self) -> bool:
-        """Whether the share is known exactly: nothing doubtful, nothing unjudged, no batch missing."""
+        """Whether the share is known exactly: nothing uncertain, nothing unjudged, no batch missing."""
         return self.late_min == self.late_max and not self.unjudged_rows and not self.missing_batches
-
-
-class Ledger:
-    """The judgements of many reports, each counted once."""
-
-    def __init__(self) -> None:
-        self.tallies: dict[tuple[str, int], Tally] = {}
-        """By (partition, key in microseconds)."""
-        self.unjudged_rows = 0
-        """Rows whose fate is unknown."""
-        self._batches: dict[str, set[int]] = {}
-        self._keys_per_row = 1
-
-    def add(self, report: Report) -> bool:
-        """Count ``report``; return False, and change nothing, when its (query id, batch id) was counted before."""
-        seen = self._batches.setdefault(report.query_id, set())
-        if report.batch_id in seen:
-            return False
-        seen.add(report.batch_id)
-        judgement = judge(report)
-        for cell, tally in judgement.tallies.items():
-            self.tallies[cell] = self.tallies.get(cell, Tally()) + tally
-        self.unjudged_rows += judgement.unjudged_rows
-        self._keys_per_row = max(self._keys_per_row, report.operator.max_keys)
-        return True
-
-    def by_key(self) -> dict[int, Tally]:
-        """Return the tallies over all partitions by key (for windows: by window end), in microseconds."""
-        result: dict[int, Tally] = {}
-        for (_, key), tally in sorted(self.tallies.items(), key=lambda item: item[0][1]):
-            result[key] = result.get(key, Tally()) + tally
-        return result
-
-    def coverage(self) -> dict[str, Coverage]:
-        """Return by query id which batches are known and which are missing."""
-        found = {query: coverage_of(batches) for query, batches in self._batches.items()}
-        return {query: coverage for query, coverage in found.items() if coverage is not None}
-
-    def completeness(self) -> Completeness:
-        """Return the completeness over everything counted."""
-        total = sum(self.tallies.values(), Tally())
-        missing = sum(coverage.missing_batches for coverage in self.coverage().values())
-        return Completeness(
-            total.rows, total.late_min, total.late_max, self.unjudged_rows, missing, self._keys_per_row
-        )

@@ -1,15 +1,14 @@
 """Needs in time slots: sketches of a minute, an hour or a day each, that add up to those of any horizon.
 
-What is older is kept in wider slots. Which slot a time belongs to follows from two marks alone, so that every count is
-in one slot and no other, whenever it came.
+Older needs are kept in wider slots. The slot of a time follows from two limits alone, so that every count is in exactly
+one slot, whenever it arrived.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from tidemark.models.late_base import Needs
 from tidemark.models.operators import Int64s
 from tidemark.models.sketch import Sketch
 
@@ -19,7 +18,6 @@ __all__ = [
     "SLOT_US",
     "Levels",
     "SlidingNeeds",
-    "SlotNeeds",
     "edge_us",
     "merge_all",
     "slot_of_us",
@@ -57,18 +55,18 @@ class Levels:
     """How far slots have been rolled up into wider ones."""
 
     hours_until_us: int = 0
-    """What was seen before is in slots of an hour or more; the edge of an hour."""
+    """Batches triggered before are in slots of an hour or more; the edge of an hour."""
     days_until_us: int = 0
-    """What was seen before is in slots of a day; the edge of a day, not after ``hours_until_us``."""
+    """Batches triggered before are in slots of a day; the edge of a day, not after ``hours_until_us``."""
 
     def width_us(self, time_us: int) -> int:
-        """Return the width of the slot that holds what was seen at ``time_us``."""
+        """Return the width of the slot of batches triggered at ``time_us``."""
         if time_us < self.days_until_us:
             return DAY_US
         return HOUR_US if time_us < self.hours_until_us else SLOT_US
 
     def slot_us(self, time_us: int) -> int:
-        """Return the start of the slot that holds what was seen at ``time_us``."""
+        """Return the start of the slot of batches triggered at ``time_us``."""
         return edge_us(time_us, self.width_us(time_us))
 
     def ceiling_us(self, time_us: int) -> int:
@@ -77,28 +75,12 @@ class Levels:
         return start_us if start_us == time_us else start_us + self.width_us(time_us)
 
 
-@dataclass(slots=True)
-class SlotNeeds:
-    """The needs of one slot."""
-
-    whole: Sketch = field(default_factory=Sketch)
-    """Those of all partitions."""
-    by_partition: dict[str, Sketch] = field(default_factory=dict)
-    """Those of each."""
-
-    def add(self, needs: Needs) -> None:
-        """Count one report's needs."""
-        for partition, (need_us, count) in sorted(needs.by_partition.items()):
-            self.by_partition.setdefault(partition, Sketch()).add(need_us, count)
-            self.whole.add(need_us, count)
-
-
 class SlidingNeeds:
-    """The needs of the latest slots as one sketch, for slots that come in order and are asked for often.
+    """The needs of the latest slots as one sketch, for slots that come in order and are queried often.
 
-    Two stacks: of the older slots each is held merged with all that follow it among them, of the newer ones each is
-    held by itself and all together. When the older ones have gone, the newer ones become them. So a slot is merged
-    twice in its life, and asking merges two sketches, however many slots there are.
+    It has two stacks: each older slot is held merged with all older slots that follow it; the newer ones are held one
+    by one and merged. When the older ones are used up, the newer ones take their place. So a slot is merged twice in
+    its life, and a query merges two sketches, however many slots there are.
     """
 
     __slots__ = ("_newer", "_newer_whole", "_older")
@@ -116,7 +98,7 @@ class SlidingNeeds:
         self._newer_whole.add(need_us, count)
 
     def forget_before(self, from_us: int) -> None:
-        """Let go of the slots before ``from_us``."""
+        """Drop the slots before ``from_us``."""
         while self._older and self._older[-1][0] < from_us:
             self._older.pop()
         if self._older or not self._newer or self._newer[0][0] >= from_us:
@@ -129,5 +111,5 @@ class SlidingNeeds:
         self._newer, self._newer_whole = [], Sketch()
 
     def merged(self) -> Sketch:
-        """Return the needs of all slots that are held."""
+        """Return the needs of all slots held."""
         return merge_all([*(sketch for _, sketch in self._older[-1:]), self._newer_whole])

@@ -1,14 +1,15 @@
 """Needs: how large the bound would have had to be to admit a row.
 
-A row with key k is late iff ``k <= B - L``, with B the base its watermark was made from. So the least bound that
-admits it is the least allowed L above ``B - k``. Bounds are multiples of a tick (Spark's delay has whole milliseconds,
-a per-row engine's whole microseconds). A need is signed: negative for a row that even a watermark ahead of the base
-would admit; it is the sample that a controller must quantify, not the row's lateness (see ``README``).
+A row with key k is late iff ``k <= B - L``, with B the base its watermark was made from. So the smallest bound that
+admits it is the smallest allowed L above ``B - k``. Bounds are multiples of a tick (Spark's delay has whole
+milliseconds, a per-row engine's whole microseconds). A need is signed: negative for a row that even a watermark ahead
+of the base would admit; it, and not the row's lateness, is the sample of which the bound is a quantile (see
+``README``).
 """
 
 from __future__ import annotations
 
-from tidemark.models.cells import Cells
+from tidemark.models.cells import ReportCells
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
@@ -17,14 +18,14 @@ __all__ = ["BaseTracker", "needs_of_report", "needs_us"]
 
 
 def needs_us(key_us: Int64s, base_us: Int64s | int, tick_us: int) -> Int64s:
-    """Return for each key the least bound, a multiple of ``tick_us``, that admits it against its base; shape (n,)."""
+    """Return for each key the smallest multiple of ``tick_us`` that admits it against its base, shape (n,)."""
     return ((base_us - key_us) // tick_us + 1) * tick_us
 
 
-def needs_of_report(report: Report, late_base_ms: int, cells: Cells) -> tuple[Int64s, Int64s, Int64s]:
+def needs_of_report(report: Report, late_base_ms: int, cells: ReportCells) -> tuple[Int64s, Int64s, Int64s]:
     """Return ``(need_us, count, part)`` of all counted (row, key) pairs of a batch, shape (counts,) each.
 
-    Where a granule's rows have different keys (row-level, sessions) the earliest one is taken, so a need is never too
+    Where a granule's rows have different keys (row-level, sessions) the earliest one is taken, so that no need is too
     small.
 
     Args:
@@ -40,9 +41,9 @@ def needs_of_report(report: Report, late_base_ms: int, cells: Cells) -> tuple[In
 class BaseTracker:
     """The base that a batch's late filter used, from the batches before it.
 
-    The filter of batch n uses W(n-1), which knows the rows of batches up to n-2 (Spark 4.2, ``WatermarkTracker`` and
-    ``PropagateWatermarkSimulator``; measured). Batches may come more than once, and in any order as long as none is
-    more than 1,000 behind the newest.
+    The filter of batch n uses W(n-1), which covers the rows of batches up to n-2 (Spark 4.2, ``WatermarkTracker`` and
+    ``PropagateWatermarkSimulator``; measured). Batches may be added more than once, and in any order as long as none
+    is more than 1,000 behind the newest.
     """
 
     _REMEMBERED = 1_000
@@ -51,12 +52,12 @@ class BaseTracker:
         self._maxima_ms: dict[int, int] = {}
 
     def add(self, batch_id: int, max_event_time_us: int | None) -> None:
-        """Take the greatest event time of a batch; None for a batch without rows."""
+        """Add the maximum event time of a batch; None for a batch without rows."""
         if max_event_time_us is not None:
             base_ms = max_event_time_us // SPARK_TICK_US
             self._maxima_ms[batch_id] = max(base_ms, self._maxima_ms.get(batch_id, base_ms))
             if len(self._maxima_ms) > self._REMEMBERED:
-                # A driver runs for months: what is oldest is folded into the next, where it still counts.
+                # A driver runs for months: the oldest is merged into the next, where it still counts.
                 oldest, following = sorted(self._maxima_ms)[:2]
                 self._maxima_ms[following] = max(self._maxima_ms.pop(oldest), self._maxima_ms[following])
 

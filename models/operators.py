@@ -59,7 +59,7 @@ class TimeWindow:
     closed: ClassVar[Closed] = "left"
 
     def __post_init__(self) -> None:
-        """Refuse a slide that is not in (0, size], as Spark does."""
+        """Reject a slide that is not in (0, size], as Spark does."""
         if not 0 < self.slide_us <= self.size_us:
             raise ValueError(
                 f"slide {self.slide_us} us must be above 0 and at most the window's size {self.size_us} us"
@@ -86,11 +86,11 @@ class TimeWindow:
 
     @property
     def max_keys(self) -> int:
-        """The most windows that one row can be in."""
+        """Maximum number of windows that one row can be in."""
         return -(-self.size_us // self.slide_us)
 
     def granule_fits(self, granule_us: int) -> bool:
-        """Whether all times of a granule always share their windows, so that counts by granule lose nothing."""
+        """Whether all times of a granule always share their windows, so that counts by granule are exact."""
         return not (self.size_us % granule_us or self.slide_us % granule_us or self.start_us % granule_us)
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ class SessionWindow:
         return self.gap_us
 
     def granule_fits(self, granule_us: int) -> bool:  # noqa: ARG002 - one signature for every operator
-        """Any granule will do: where the watermark cuts one, the ledger gives an interval."""
+        """Any granule fits: where the watermark cuts one, the ledger gives an interval."""
         return True
 
     def __str__(self) -> str:
@@ -131,7 +131,7 @@ class SessionWindow:
 
 @dataclass(frozen=True, slots=True)
 class RowLevel:
-    """Deduplication within the watermark, stream-stream joins, ``transformWithState``: the row's own time counts."""
+    """Deduplication within the watermark, stream-stream joins, ``transformWithState``: the key is the event time."""
 
     kind: Literal["row"] = "row"
 
@@ -145,7 +145,7 @@ class RowLevel:
         return _indices(event_time_us), event_time_us
 
     def granule_fits(self, granule_us: int) -> bool:  # noqa: ARG002 - one signature for every operator
-        """Any granule will do: where the watermark cuts one, the ledger gives an interval."""
+        """Any granule fits: where the watermark cuts one, the ledger gives an interval."""
         return True
 
     def __str__(self) -> str:
@@ -181,7 +181,7 @@ def row_level() -> RowLevel:
 
 
 def call_for(operator: Operator) -> str:
-    """Return the call that declares ``operator``, to be written in a job."""
+    """Return the call that declares ``operator`` in a job."""
 
     def text(time_us: int) -> str:
         return f'"{format_duration(time_us)}"'

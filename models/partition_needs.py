@@ -1,7 +1,7 @@
 """The needs of all partitions of a stream together: many small sketches as three arrays.
 
-A stream of a thousand partitions is merged, cut and asked as a whole, in a few operations on arrays; sketch by sketch
-each of them would cost as much as all of them do here. Counts are exact, so what is added can be taken back.
+A stream of a thousand partitions is merged, cut and queried as a whole in a few array operations; sketch by sketch,
+each partition would cost as much as all of them do here. Counts are exact, so counts that were added can be subtracted.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _HEADER = struct.Struct("<4sHIQIII")
 _CHECK = struct.Struct("<I")
 _SHIFT = 32
 _MIDDLE = 2**31
-"""What is added to a bucket so that it is not negative."""
+"""Added to a bucket so that it is not negative."""
 
 Int64s = NDArray[np.int64]
 
 
 class PartitionNeeds:
-    """Counts of needs by partition and bucket; it does not change.
+    """Counts of needs by partition and bucket; immutable.
 
     Args:
         names: names of the partitions, ascending and distinct.
@@ -52,7 +52,7 @@ class PartitionNeeds:
 
     @classmethod
     def of(cls, sketches: Mapping[str, Sketch]) -> PartitionNeeds:
-        """Return the needs of partitions by name; those without any are left out."""
+        """Return the needs of partitions by name, without partitions that have none."""
         names = sorted(name for name, sketch in sketches.items() if sketch.weight)
         counts = [sketches[name].counts for name in names]
         keys = [_keys_of(number, buckets) for number, (buckets, _) in enumerate(counts)]
@@ -60,7 +60,7 @@ class PartitionNeeds:
 
     @classmethod
     def counted(cls, needs: Needs) -> PartitionNeeds:
-        """Return the needs of a report, as they were counted; partitions without any are left out."""
+        """Return the needs of a report as they were counted, without partitions that have none."""
         names = sorted(needs.partitions)
         number = {name: index for index, name in enumerate(names)}
         moved = np.array([number[name] for name in needs.partitions], np.int64)
@@ -80,14 +80,14 @@ class PartitionNeeds:
         return _summed([(part, 1) for part in parts])
 
     def minus(self, other: PartitionNeeds) -> PartitionNeeds:
-        """Return what is left when ``other`` is taken back.
+        """Return the counts less those of ``other``.
 
         Raises:
-            ValueError: when less than that was counted.
+            ValueError: when ``other`` has more than was counted.
         """
         left = _summed([(self, 1), (other, -1)])
-        if (left._weights < 0).any():  # noqa: SLF001 - its own kind
-            raise ValueError("more is to be taken back than was counted")
+        if (left._weights < 0).any():  # noqa: SLF001 - the same class
+            raise ValueError("more is to be subtracted than was counted")
         return left
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class PartitionNeeds:
 
     @property
     def size(self) -> int:
-        """Roughly how many bytes it takes."""
+        """Approximate memory in bytes."""
         return 100 * len(self.names) + self._keys.nbytes + self._weights.nbytes
 
     @property
@@ -129,7 +129,7 @@ class PartitionNeeds:
         }
 
     def needs_at(self, share_ppm: int) -> NDArray[np.float64]:
-        """Return for each partition a need in microseconds that ``share_ppm`` of its pairs surely do not exceed."""
+        """Return for each partition a need in microseconds that ``share_ppm`` of its pairs certainly do not exceed."""
         if not self.names:
             return np.empty(0)
         pairs = self.pairs
@@ -148,7 +148,7 @@ class PartitionNeeds:
         return Sketch.of_counts(buckets, np.ones(len(buckets))).upper_edges, counts
 
     def some(self, numbers: Sequence[int]) -> PartitionNeeds:
-        """Return the needs of the partitions at these places of ``names``, ascending."""
+        """Return the needs of the partitions at these positions in ``names``, ascending."""
         bounds = np.searchsorted(self._keys, np.array([[n, n + 1] for n in numbers]).reshape(-1, 2) << _SHIFT)
         keys = [
             self._keys[first:last] + ((new - old) << _SHIFT)
@@ -160,7 +160,7 @@ class PartitionNeeds:
     # -- the wire -----------------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """Return it as bytes: header with version and parameters, names and compressed counts, checksum."""
+        """Return the counts as bytes: header with version and parameters, names and compressed counts, checksum."""
         names = json.dumps(self.names, separators=(",", ":"), ensure_ascii=False).encode()
         sizes = np.bincount(self._keys >> _SHIFT, minlength=len(self.names))
         header = _HEADER.pack(
@@ -173,7 +173,7 @@ class PartitionNeeds:
             len(names),
         )
         arrays = sizes.astype("<i4").tobytes() + self._buckets.astype("<i4").tobytes()
-        # The fastest level: these are written often, and more saves little.
+        # The fastest level: these are written often, and a higher one saves little.
         body = zlib.compress(names + arrays + self._weights.astype("<i8").tobytes(), 1)
         return header + body + _CHECK.pack(zlib.crc32(header + body))
 
@@ -182,17 +182,19 @@ class PartitionNeeds:
         """Return what ``to_bytes`` wrote.
 
         Raises:
-            ValueError: when the bytes are something else, of an unknown version, cut short or damaged.
+            ValueError: when the bytes are something else, of an unknown version, truncated or damaged.
         """
         if len(data) < _HEADER.size + _CHECK.size or not data.startswith(_MAGIC):
             raise ValueError(
                 f"{len(data)} bytes are not the needs of partitions: they do not start with {_MAGIC!r}"
             )
-        _, version, accuracy, least, partitions, size, named = _HEADER.unpack_from(data)
+        _, version, accuracy, min_magnitude, partitions, size, named = _HEADER.unpack_from(data)
         if version != _VERSION:
             raise ValueError(f"version {version} of needs is unknown; this release reads version {_VERSION}")
-        if (accuracy, least) != (DEFAULT_RELATIVE_ACCURACY_PPM, Sketch().min_magnitude):
-            raise ValueError(f"needs with the parameters {accuracy}, {least} do not fit this release's")
+        if (accuracy, min_magnitude) != (DEFAULT_RELATIVE_ACCURACY_PPM, Sketch().min_magnitude):
+            raise ValueError(
+                f"needs with the parameters {accuracy}, {min_magnitude} do not match this release's"
+            )
         (check,) = _CHECK.unpack(data[-_CHECK.size :])
         if check != zlib.crc32(data[: -_CHECK.size]):
             raise ValueError("the needs of partitions are damaged: their checksum does not match")
@@ -237,15 +239,15 @@ def _joined(arrays: list[Int64s]) -> Int64s:
 
 
 def _summed(parts: list[tuple[PartitionNeeds, int]]) -> PartitionNeeds:
-    """Return the sum of ``parts``, each times its sign; partitions of which nothing is left are left out."""
+    """Return the sum of ``parts``, each times its sign, without partitions that end up empty."""
     names = sorted({name for part, _ in parts for name in part.names})
     number = {name: index for index, name in enumerate(names)}
     keys, weights = [], []
     for part, sign in parts:
         moved = np.array([number[name] for name in part.names], np.int64)
-        own = part._keys  # noqa: SLF001 - its own kind
+        own = part._keys  # noqa: SLF001 - the same class
         keys.append((moved[own >> _SHIFT] << _SHIFT) | (own & (2**_SHIFT - 1)))
-        weights.append(part._weights * sign)  # noqa: SLF001 - its own kind
+        weights.append(part._weights * sign)  # noqa: SLF001 - the same class
     return _counted(names, _joined(keys), _joined(weights))
 
 

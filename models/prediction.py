@@ -1,4 +1,4 @@
-"""Predictions scored: what was said of a bound's completeness against what the ledger counted under it."""
+"""Predictions scored: the predicted completeness of a bound against what the ledger counted under it."""
 
 from __future__ import annotations
 
@@ -7,45 +7,42 @@ from dataclasses import dataclass
 from tidemark.models.defaults import PREDICTION_MIN_ROWS
 from tidemark.models.target import PPM
 
-__all__ = ["POINT_PPM", "Judged", "Score", "score"]
-
-POINT_PPM = 10_000
-"""One percentage point in parts per million."""
+__all__ = ["Judged", "PredictionScore", "score"]
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the ledger says of the batches that a bound was in effect in."""
+    """What the ledger counted in the batches in which a bound was in effect."""
 
     rows: int
     """(Row, key) pairs that were judged."""
     late_min: int
-    """Pairs that were late for sure."""
+    """Pairs that were certainly late."""
     late_max: int
     """Pairs that may have been late."""
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
-    """How a prediction of completeness came out."""
+class PredictionScore:
+    """The outcome of a prediction of completeness."""
 
     completeness_ppm: int
     """Share of the judged pairs that were admitted, in parts per million; the middle of the ledger's interval."""
     error_ppm: int
-    """That minus the share predicted, in parts per million; 10,000 are one point. Positive: more was kept."""
+    """That minus the predicted share, in parts per million; positive when more was admitted."""
 
 
-def score(predicted_rows: int, predicted_late: int, judged: Judged) -> Score | None:
-    """Return how a prediction came out; None: not yet, or there is nothing to compare.
+def score(predicted_rows: int, predicted_late: int, judged: Judged) -> PredictionScore | None:
+    """Return the outcome of a prediction; None: too early, or nothing was predicted.
 
     Args:
         predicted_rows: pairs that the prediction rests on.
         predicted_late: how many of them would have been late under the bound.
-        judged: what became of the pairs that met the bound in effect.
+        judged: the fate of the pairs that arrived while the bound was in effect.
     """
     if judged.rows < PREDICTION_MIN_ROWS or not predicted_rows:
         return None
     twice_late = judged.late_min + judged.late_max
     realised_ppm = PPM - twice_late * PPM // (2 * judged.rows)
     predicted_ppm = PPM - predicted_late * PPM // predicted_rows
-    return Score(realised_ppm, realised_ppm - predicted_ppm)
+    return PredictionScore(realised_ppm, realised_ppm - predicted_ppm)

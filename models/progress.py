@@ -1,8 +1,8 @@
-"""How a stream has been getting on of late: its pace, how far it is behind the clock, and what has fallen silent.
+"""Recent progress of a stream: its pace, its lag behind the clock, and which partitions have fallen silent.
 
-Delays measured while a job catches up, replays or waits for a stalled source are not those of the stream, and what is
-silent may yet come late. So nothing is narrowed on them (``recommendation``), and how long a change takes follows from
-the same figures (``transition``).
+Delays measured while a job catches up, replays or waits for a stalled source are not those of the stream, and rows of
+silent partitions may arrive late. So they allow no narrowing (``recommend/guard_rails``). The same figures tell how
+long a change takes (``transition``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["UNKNOWN_PROGRESS", "BatchTimes", "PartitionTimes", "Progress", "prog
 
 
 class BatchTimes(Protocol):
-    """One batch, as far as time goes; reports and the store's rows have it."""
+    """The times of one batch; reports and the store's rows have them."""
 
     @property
     def started_us(self) -> int:
@@ -42,18 +42,18 @@ class BatchTimes(Protocol):
 
     @property
     def late_base_ms(self) -> int | None:
-        """The base that its report says its late filter knew, in milliseconds; None when it says none."""
+        """The base that its late filter knew according to its report, in milliseconds; None when it gives none."""
         ...
 
     @property
     def max_event_time_us(self) -> int | None:
-        """Greatest event time of its rows, in microseconds; None without rows."""
+        """Maximum event time of its rows, in microseconds; None without rows."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionTimes:
-    """When one partition was heard of."""
+    """When one partition was seen."""
 
     first_seen_us: int
     """Trigger time of the first batch that held a row of it, in microseconds."""
@@ -63,13 +63,13 @@ class PartitionTimes:
     """How many batches held a row of it."""
 
     def seen_at(self, seen_us: int) -> PartitionTimes:
-        """Return it with one more batch that held a row of it, triggered at ``seen_us``."""
+        """Return the times after one more batch with a row of it, triggered at ``seen_us``."""
         return PartitionTimes(
             min(self.first_seen_us, seen_us), max(self.last_seen_us, seen_us), self.batches + 1
         )
 
     def silent_at(self, now_us: int, batch_gap_us: int) -> bool:
-        """Return whether it used to report and has been silent for long, by its own mean gap and the stream's gap."""
+        """Return whether it used to report and has been silent too long for its own mean gap and the stream's gap."""
         if self.batches < MIN_BATCHES_OF_A_PARTITION:
             return False
         own_gap_us = (self.last_seen_us - self.first_seen_us) // (self.batches - 1)
@@ -78,7 +78,7 @@ class PartitionTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How a stream has been getting on. None is unknown: too few batches or no rows yet."""
+    """The progress of a stream. None: unknown, because of too few batches or no rows yet."""
 
     batch_gap_us: int | None
     """Typical time between the triggers of two batches (the median), in microseconds."""
@@ -112,7 +112,7 @@ UNKNOWN_PROGRESS = Progress(
     usual_lag_us=None,
     silent_partitions=0,
 )
-"""Of a stream that nothing is known of."""
+"""The progress of a stream of which nothing is known."""
 
 
 def progress_of(
@@ -121,10 +121,10 @@ def progress_of(
     *,
     silent_us: int | None = None,
 ) -> Progress:
-    """Return how a stream has been getting on.
+    """Return the progress of a stream.
 
     Args:
-        batches: the newest batches of one query, ``PACE_BATCHES`` at the most, in order.
+        batches: the newest batches of one query, at most ``PACE_BATCHES``, in order.
         partitions: all partitions that count.
         silent_us: time since the newest report was received, in microseconds; None without reports.
     """

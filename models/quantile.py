@@ -1,8 +1,8 @@
 """Order statistics with confidence: which rank certifies a quantile, and when no rank can.
 
 Of n independent samples the one of rank r lies at or above the q-quantile with probability
-``P(Binomial(n, q) <= r - 1)``, whatever the distribution (Clopper-Pearson order statistics). Below 299 samples no rank
-certifies 99 % at 95 % confidence. Rows that come in bursts are not independent: give an effective number then.
+``P(Binomial(n, q) <= r - 1)``, for any distribution (Clopper-Pearson order statistics). Below 299 samples no rank
+certifies 99 % at 95 % confidence. Rows that come in bursts are not independent: give an effective number for them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEFAULT_CONFIDENCE = 0.95
 
 
 def certified_rank(samples: int, share: float, confidence: float = DEFAULT_CONFIDENCE) -> int | None:
-    """Return the least rank (1 is the smallest sample) that is at or above the ``share`` quantile with ``confidence``.
+    """Return the lowest rank (1 is the smallest sample) that is at or above the ``share`` quantile with ``confidence``.
 
     None when no sample certifies it: there is not enough evidence.
 
@@ -39,13 +39,13 @@ def certified_rank(samples: int, share: float, confidence: float = DEFAULT_CONFI
 def certified_ranks(
     samples: NDArray[np.int64], share: float, confidence: float = DEFAULT_CONFIDENCE
 ) -> NDArray[np.int64]:
-    """Return ``certified_rank`` of each of ``samples``, shape (n,), 0 standing for None.
+    """Return ``certified_rank`` of each of ``samples``, shape (n,), with 0 for None.
 
     Raises:
         ValueError: when ``share`` or ``confidence`` is not strictly between 0 and 1.
     """
     _check(share, confidence)
-    # Many partitions have as many rows as others.
+    # Many partitions have the same number of rows.
     different, where = np.unique(np.asarray(samples, np.int64), return_inverse=True)
     ranks = np.zeros(len(different), np.int64)
     some = different > 0
@@ -56,9 +56,9 @@ def certified_ranks(
 
 
 def min_samples(share: float, confidence: float = DEFAULT_CONFIDENCE) -> int:
-    """Return how many independent samples it takes at the least to certify ``share`` with ``confidence``.
+    """Return the minimum number of independent samples that certify ``share`` with ``confidence``.
 
-    The greatest of n samples is below the quantile with probability ``share ** n``.
+    The maximum of n samples is below the quantile with probability ``share ** n``.
     """
     _check(share, confidence)
     return math.ceil(round(math.log(1 - confidence) / math.log(share), 9))

@@ -1,30 +1,28 @@
 """Replay: what an engine would do with recorded arrivals, under any bound.
 
-Two engines are known. *Per-row* engines (Flink, Hazelcast Jet) move the base with each row: a row meets the base of
-the rows before it, and a window is emitted by the first row that lifts ``base - L`` to its end. *Spark* works in
-batches: a row of batch n meets the base of batches up to n-2, and batch n emits what the base of batches up to n-1
-allows (``ledger`` has the rule and its source). A ``Replay`` holds both as one: steps with a base to be late by and
-a base to emit by.
+There are two kinds of engines. *Per-row* engines (Flink, Hazelcast Jet) move the base with each row: a row meets the
+base of the rows before it, and a window is emitted by the first row that lifts ``base - L`` to its end. *Spark* works
+in batches: a row of batch n meets the base of batches up to n-2, and batch n emits what the base of batches up to n-1
+allows (``ledger`` has the rule and its source). A ``Replay`` represents both alike: steps with a base for the late
+filter and a base for emission.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from tidemark.models.granules import SPARK_TICK_US, granule_first_us
+from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s, Operator
-from tidemark.models.wire import Report
 
-__all__ = ["Engine", "Replay", "batches_of_slots", "replay_per_row", "replay_reports", "replay_spark"]
+__all__ = ["Engine", "Replay", "batches_of_slots", "replay_per_row", "replay_spark", "spark_bases"]
 
 Engine = Literal["spark", "per-row"]
 _NO_BASE = np.int64(-4 * 10**18)
-"""Base before any row: no bound makes a row late against it. Whole milliseconds, as every base of Spark's."""
+"""Base before any row: no bound makes a row late against it. Whole milliseconds, like every base of Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Replay:
     step: Int64s
     """Index of the step in which each pair arrived, shape (pairs,)."""
     late_base_us: Int64s
-    """Base that the late filter knows in each step, non-decreasing, shape (steps,)."""
+    """Base that the late filter has in each step, non-decreasing, shape (steps,)."""
     emit_base_us: Int64s
     """Base by which each step emits, non-decreasing, shape (steps,)."""
     wall_us: Int64s
@@ -47,7 +45,7 @@ class Replay:
     """Bounds are multiples of this."""
 
     def needs_us(self) -> Int64s:
-        """Return each pair's need, shape (pairs,); very negative when nothing was known before it."""
+        """Return each pair's need, shape (pairs,); very negative when there was no base yet."""
         return needs_us(self.key_us, self.late_base_us[self.step], self.tick_us)
 
 
@@ -71,7 +69,7 @@ def replay_spark(event_time_us: Int64s, batch: Int64s, wall_us: Int64s, operator
     maxima = np.full(len(wall_us), _NO_BASE, np.int64)
     np.maximum.at(maxima, batch, event_time_us)
     row, key = operator.keys(event_time_us)
-    late, emit = _spark_bases(maxima)
+    late, emit = spark_bases(maxima)
     return Replay(key, np.ones_like(key), batch[row], late, emit, wall_us, SPARK_TICK_US)
 
 
@@ -97,49 +95,11 @@ def batches_of_slots(event_time_us: Int64s, arrival_us: Int64s, trigger_us: int)
     return np.searchsorted(batches, slots)[where], first + (batches + 1) * trigger_us
 
 
-def replay_reports(reports: Sequence[Report]) -> Replay:
-    """Return the replay of a query's recorded batches, without a gap and in order, through Spark.
-
-    Raises:
-        ValueError: when a batch is missing, given twice or out of order, when rows were not counted by granule, or
-            when the reports are of several streams.
-    """
-    if not reports:
-        raise ValueError("there is no report to replay")
-    first = reports[0]
-    keys, counts, steps = [], [], []
-    for position, report in enumerate(reports):
-        if report.batch_id != first.batch_id + position or report.query_id != first.query_id:
-            raise ValueError(
-                f"expected batch {first.batch_id + position} of {first.query_id}, got {report.batch_id}"
-            )
-        if report.uncounted_rows:
-            raise ValueError(
-                f"batch {report.batch_id}: {report.uncounted_rows} rows were not counted by granule"
-            )
-        for part in report.partitions:
-            times = granule_first_us(np.asarray(part.granules, np.int64), report.granule_us, report.closed)
-            row, key = report.operator.keys(times)
-            keys.append(key)
-            counts.append(np.asarray(part.counts, np.int64)[row])
-            steps.append(np.full(len(key), position, np.int64))
-    maxima = np.array(
-        [_NO_BASE if report.max_event_time_us is None else report.max_event_time_us for report in reports],
-        np.int64,
-    )
-    late, emit = _spark_bases(maxima)
-    wall = np.array([report.started_us + report.duration_ms * 1_000 for report in reports], np.int64)
-    return Replay(_join(keys), _join(counts), _join(steps), late, emit, wall, SPARK_TICK_US)
-
-
-def _spark_bases(maxima_us: Int64s) -> tuple[Int64s, Int64s]:
+def spark_bases(maxima_us: Int64s) -> tuple[Int64s, Int64s]:
+    """Return ``(late, emit)``: the bases that each batch filters and emits by, from the maxima of the batches."""
     base = np.maximum.accumulate(
         np.where(maxima_us == _NO_BASE, _NO_BASE, maxima_us // SPARK_TICK_US * SPARK_TICK_US)
     )
     emit = np.concatenate([[_NO_BASE], base])[: len(base)]
     late = np.concatenate([[_NO_BASE, _NO_BASE], base])[: len(base)]
     return late, emit
-
-
-def _join(parts: list[Int64s]) -> Int64s:
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""How long what is stored is kept, and what may not be kept shorter."""
+"""How long stored data is kept, and the minimum for each kind."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ class Retention:
     hours_days: int = 40
     """Needs by the hour; then by the day."""
     days_days: int = 400
-    """Needs and sums at all."""
+    """Needs and sums, by the day after that."""
     reports_days: int = 35
     """Facts of each report: they say whether a report came before, and how late windows were emitted."""
     bodies_days: int = 3
-    """Reports as they were sent."""
+    """Reports as sent."""
     ledger_days: int = 35
-    """What was admitted and late, by key and partition."""
+    """Admitted and late rows, by key and partition."""
     events_days: int = 400
-    """What happened to a stream and why."""
+    """Events of a stream, with their reasons."""
 
     def __post_init__(self) -> None:
-        """Refuse what would make a horizon inexact."""
-        least = {
+        """Reject settings that would make a horizon inexact."""
+        minimum = {
             "minutes_days": MIN_DAYS_BY_MINUTE,
             "hours_days": max(MIN_DAYS_BY_HOUR, self.minutes_days),
             "days_days": max(self.hours_days, self.reports_days),
-            # While facts are summed up from reports, they are there.
+            # Facts are summed up from reports, which must still exist then.
             "reports_days": max(MIN_DAYS_BY_HOUR, self.minutes_days + 1),
             "bodies_days": 1,
             "ledger_days": MIN_DAYS_BY_HOUR,
             "events_days": 1,
         }
-        for name, days in least.items():
+        for name, days in minimum.items():
             if getattr(self, name) < days:
                 raise ValueError(
                     f"retention_{name} must be at least {days} beside the other settings, not {getattr(self, name)}"

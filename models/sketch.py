@@ -1,10 +1,10 @@
 """A mergeable sketch of signed, weighted values with a stated relative error: the store of needs.
 
-Values fall into logarithmic buckets as in DDSketch (Masson, Rim, Lee, PVLDB 12(12), 2019): with relative accuracy
-``a`` and ``gamma = (1 + a) / (1 - a)``, bucket ``i > 0`` holds ``(m * gamma**(i-1), m * gamma**i]``, where ``m`` is the
-least magnitude told from zero; negative values mirror that and bucket 0 holds ``[-m, m]``. Counts are exact and
-buckets add up, so ``merge`` is commutative and associative and loses nothing. At 1 % and ``m`` = 1 ms a week spans
-about 1,000 buckets. What is unknown is ``None``, never 0.
+Values fall into logarithmic buckets as in DDSketch (Masson, Rim, Lee, PVLDB 12(12), 2019): with relative accuracy ``a``
+and ``gamma = (1 + a) / (1 - a)``, bucket ``i > 0`` holds ``(m * gamma**(i-1), m * gamma**i]``, where ``m`` is the
+smallest magnitude distinguished from zero; negative values mirror that and bucket 0 holds ``[-m, m]``. Counts are exact
+and buckets add up, so ``merge`` is commutative and associative and loses nothing. At 1 % and ``m`` = 1 ms a week spans
+about 1,000 buckets. Unknown values are ``None``, never 0.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHECK = struct.Struct("<I")
 _LEVEL, _WINDOW_BITS = 1, 12
 """How counts are compressed: some kilobytes at a time, six times as fast as by default and as small within 2 %."""
 _COUNTED_SPAN = 1 << 16
-"""Buckets that are less apart than this are counted in an array with a place for each; at 1 % all there are."""
+"""Buckets that span less than this are counted in an array with an element for each; at 1 % that is all of them."""
 
 
 class Sketch:
@@ -93,14 +93,14 @@ class Sketch:
             self._check_fits(other)
         if others:
             self._absorb(
-                np.concatenate([other._buckets for other in others]),  # noqa: SLF001 - its own kind
-                np.concatenate([other._weights for other in others]),  # noqa: SLF001 - its own kind
+                np.concatenate([other._buckets for other in others]),  # noqa: SLF001 - the same class
+                np.concatenate([other._weights for other in others]),  # noqa: SLF001 - the same class
             )
 
     def subtract(self, values: ArrayLike, weights: ArrayLike) -> None:
-        """Take back ``values``, shape (n,), that were added with just these ``weights``.
+        """Subtract ``values``, shape (n,), that were added with the same ``weights``.
 
-        Whole weights are taken back exactly: it is as if they had never been added.
+        Whole weights are subtracted exactly, as if they had never been added.
 
         Raises:
             ValueError: when less than that was counted; nothing is changed.
@@ -112,19 +112,19 @@ class Sketch:
         )
         if (self._weights < 0).any():
             self._buckets, self._weights = before
-            raise ValueError("more is to be taken back than the sketch counted")
+            raise ValueError("more is to be subtracted than the sketch counted")
         self._buckets, self._weights = self._buckets[self._weights > 0], self._weights[self._weights > 0]
 
     # -- reading ------------------------------------------------------------------------------------------------
 
     @property
     def counts(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Its buckets, ascending, and the weight in each, shape (buckets,) each; not to be changed."""
+        """Its buckets, ascending, and the weight in each, shape (buckets,) each; read-only."""
         return self._buckets, self._weights
 
     @property
     def upper_edges(self) -> NDArray[np.float64]:
-        """The greatest value that each of its buckets can hold, ascending, shape (buckets,)."""
+        """Maximum value that each of its buckets can hold, ascending, shape (buckets,)."""
         return self._highs()
 
     @classmethod
@@ -139,7 +139,7 @@ class Sketch:
         value = np.asarray(values, np.float64)
         magnitude = np.abs(value)
         index = np.ceil(np.log(np.maximum(magnitude / self.min_magnitude, 1)) / self._gamma_log)
-        # The logarithm may miss an edge by its last bit; the edges themselves decide, so that "at most" is exact.
+        # The logarithm may miss an edge by its last bit; comparing with the edges makes "at most" exact.
         index += magnitude > self._edge(index)
         index -= (index > 0) & (magnitude <= self._edge(index - 1))
         return (index * np.sign(value)).astype(np.int32)
@@ -163,9 +163,9 @@ class Sketch:
         return 2 * low * high / (low + high)
 
     def value_at_rank(self, rank: float) -> float | None:
-        """Return the upper edge of the bucket that holds the value of rank ``rank``, 1 being the least.
+        """Return the upper edge of the bucket that holds the value of rank ``rank``, 1 being the smallest.
 
-        So ``rank`` values surely lie at or below it. None when nothing was counted or fewer than ``rank``.
+        So ``rank`` values certainly lie at or below it. None when nothing was counted or fewer than ``rank``.
         """
         position = self._position(rank)
         return None if position is None else float(self._highs()[position])
@@ -194,11 +194,11 @@ class Sketch:
         """Return the sketch that ``to_bytes`` wrote.
 
         Raises:
-            ValueError: when the bytes are no sketch, of an unknown version, cut short or damaged.
+            ValueError: when the bytes are no sketch, of an unknown version, truncated or damaged.
         """
         if len(data) < _HEADER.size + _CHECK.size or not data.startswith(_MAGIC):
             raise ValueError(f"{len(data)} bytes are not a sketch: they do not start with {_MAGIC!r}")
-        _, version, accuracy, least, size = _HEADER.unpack_from(data)
+        _, version, accuracy, min_magnitude, size = _HEADER.unpack_from(data)
         if version != _VERSION:
             raise ValueError(f"sketch version {version} is unknown; this release reads version {_VERSION}")
         (check,) = _CHECK.unpack(data[-_CHECK.size :])
@@ -210,7 +210,7 @@ class Sketch:
             raise ValueError(f"the sketch is damaged: {error}") from None
         if len(body) != size * 12:
             raise ValueError(f"the sketch is damaged: {len(body)} bytes for {size} buckets")
-        sketch = cls(accuracy, least)
+        sketch = cls(accuracy, min_magnitude)
         sketch._buckets = np.frombuffer(body, "<i4", size).astype(np.int32)
         sketch._weights = np.frombuffer(body, "<f8", size, size * 4).astype(np.float64)
         return sketch
@@ -224,7 +224,7 @@ class Sketch:
             and np.array_equal(self._weights, other._weights)
         )
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # mutable
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -240,11 +240,11 @@ class Sketch:
     def _absorb(self, buckets: NDArray[np.int32], weights: NDArray[np.float64]) -> None:
         both = np.concatenate([self._buckets, buckets])
         weight = np.concatenate([self._weights, weights])
-        if both.size and (span := int(both.max()) - (least := int(both.min()))) < _COUNTED_SPAN:
+        if both.size and (span := int(both.max()) - (lowest := int(both.min()))) < _COUNTED_SPAN:
             # Counting is some ten times as fast as sorting.
-            where = both - least
+            where = both - lowest
             found = np.flatnonzero(np.bincount(where, minlength=span + 1))
-            self._buckets = (found + least).astype(np.int32)
+            self._buckets = (found + lowest).astype(np.int32)
             self._weights = np.bincount(where, weight)[found].astype(np.float64)
             return
         self._buckets, where = np.unique(both, return_inverse=True)

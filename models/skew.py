@@ -1,18 +1,19 @@
-"""Skew: how much of a stream's bound one partition is to blame for.
+"""Skew: how much of a stream's bound one partition causes.
 
 The bound is the certified order statistic of the needs of all partitions, as in the first step of a recommendation.
-Take one partition away and count again: the difference is what the partition *costs*. It is *skewed* when it costs a
-share of the bound and an amount, and is healed only well below both, so that it does not flicker.
+The bound without one partition is computed the same way; the difference is what the partition *costs*. A partition is
+*skewed* when its cost exceeds a share of the bound and an absolute amount. It stays skewed until the cost is well below
+both, so that the state does not flap.
 
-What this does not say, on purpose:
+By design, no partition is called skewed:
 
-* of two partitions which one is odd: without either the other is all there is, so three are needed;
-* that a partition is skewed by a handful of rows: alone it must have rows enough to certify the target, and
-  ``MIN_BEYOND`` of them must be beyond the bound that the others need;
-* anything when the whole fleet is late: then without any one partition the bound hardly falls.
+* when there are only two: neither is the odd one, so three are needed;
+* because of a handful of rows: the partition must have enough rows to certify the target by itself, and ``MIN_BEYOND``
+  of them must need more than the bound that the others need;
+* when all partitions are late: without any single one the bound hardly falls.
 
-Two partitions that are late alike hide each other where either alone would keep the bound up: taking one away changes
-nothing then, and neither is called skewed.
+Limit: two partitions that are equally late hide each other. Without either one the bound stays the same, so neither is
+called skewed.
 """
 
 from __future__ import annotations
@@ -40,38 +41,38 @@ __all__ = [
 ]
 
 SKEW_SHARE_PPM = 200_000
-"""Share of the bound that a skewed partition costs at the least, in parts per million.
+"""Minimum share of the bound that a skewed partition costs, in parts per million.
 
 Chosen: twice the narrowing that is worth a change (``NARROW_DEAD_BAND_PPM``). Lower, and the noise of a small stream's
-last rows is called skew; higher overlooks what doubles nobody's latency but everybody's.
+slowest rows counts as skew; higher, and a partition that raises the latency of the whole stream is overlooked.
 """
 
 SKEW_AMOUNT_MS = 1_000
-"""Milliseconds that a skewed partition costs at the least. Chosen: nobody moves a partition for less."""
+"""Minimum cost of a skewed partition, in milliseconds. Chosen: nobody moves a partition for less."""
 
-HEAL_PPM = 500_000
-"""Share of both thresholds below which a skewed partition is healed, in parts per million.
+RECOVERY_PPM = 500_000
+"""Share of both thresholds below which a partition is no longer skewed, in parts per million.
 
-Chosen: a bound is an order statistic of thousands of rows and wavers by some percent, not by half.
+Chosen: a bound is an order statistic of thousands of rows and varies by some percent, not by half.
 """
 
 MIN_PARTITIONS = 3
-"""Partitions with rows that it takes to call one of them odd: of two nobody can tell which."""
+"""Minimum number of partitions with rows: of two, neither is the odd one."""
 
 MIN_BEYOND = 30
-"""Rows of a partition that must need more than the bound without it.
+"""Minimum number of rows of a partition that need more than the bound without it.
 
-Chosen: by Poisson 30 have a standard deviation of a fifth of themselves, so that they are no accident; a partition of
-ten rows is never called skewed, whatever the target.
+Chosen: by Poisson the standard deviation of 30 is a fifth of it, so that they are no accident. A partition of ten rows
+is never called skewed.
 """
 
 AT_A_TIME = 4_000_000
-"""Counts that are looked at together: bounds the memory of a stream with thousands of partitions to some 100 MB."""
+"""Counts processed at a time: limits the memory for a stream with thousands of partitions to some 100 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkewRule:
-    """From when on a partition counts as skewed."""
+    """The thresholds from which a partition counts as skewed."""
 
     share_ppm: int = SKEW_SHARE_PPM
     """Share of the bound that it costs, in parts per million."""
@@ -81,7 +82,7 @@ class SkewRule:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What one partition does to the bound of its stream. None is unknown: too little evidence."""
+    """The effect of one partition on the bound of its stream. None: unknown, for lack of evidence."""
 
     partition: str
     """Its name."""
@@ -90,7 +91,7 @@ class Effect:
     beyond: int
     """How many of them need more than the bound without it; 0 when that is not known."""
     bound_ms: int | None
-    """The bound that all partitions need together, in milliseconds."""
+    """The bound that all partitions together need, in milliseconds."""
     without_ms: int | None
     """The bound that the others need, in milliseconds."""
 
@@ -101,7 +102,7 @@ class Effect:
 
 
 def effects_of(needs: PartitionNeeds, target_ppm: int, confidence_ppm: int) -> list[Effect]:
-    """Return what each partition does to the bound, in the order of ``needs.names``.
+    """Return the effect of each partition on the bound, in the order of ``needs.names``.
 
     Args:
         needs: the needs of all partitions over the same horizon.
@@ -148,12 +149,12 @@ def is_skewed(
     """Return whether a partition is skewed.
 
     Args:
-        effect: what it does to the bound.
+        effect: its effect on the bound.
         partitions: how many partitions of the stream have rows.
         target_ppm: the completeness target, in parts per million.
         confidence_ppm: confidence with which it is certified, in parts per million.
-        before: whether it was skewed so far; then it is until it costs less than half as much.
-        rule: from when on it is.
+        before: whether it was skewed so far; then it stays so until it costs less than half as much.
+        rule: the thresholds.
     """
     costs_ms, bound_ms = effect.costs_ms, effect.bound_ms
     if costs_ms is None or bound_ms is None or costs_ms <= 0:
@@ -161,7 +162,7 @@ def is_skewed(
     enough = min_samples(target_ppm / PPM, confidence_ppm / PPM)
     if partitions < MIN_PARTITIONS or effect.pairs < enough or effect.beyond < MIN_BEYOND:
         return False
-    part_ppm = HEAL_PPM if before else PPM
+    part_ppm = RECOVERY_PPM if before else PPM
     return (
         costs_ms * PPM >= rule.amount_ms * part_ppm
         and costs_ms * PPM * PPM >= bound_ms * rule.share_ppm * part_ppm
@@ -169,7 +170,7 @@ def is_skewed(
 
 
 def skew_text(partition: str, costs_ms: int, without_ms: int) -> str:
-    """Return what a partition costs as a sentence."""
+    """Return the cost of a partition as a sentence."""
     return (
         f"partition {partition!r} costs {format_about(costs_ms * 1_000)} of latency: "
         f"without it the bound would be {_bound(without_ms)}"
@@ -185,5 +186,5 @@ def _bound_ms(edges: NDArray[np.float64], cumulative: NDArray[np.int64], rank: i
 
 
 def _whole_ms(need_us: float) -> int:
-    # As a recommendation: Spark's delay has whole milliseconds and, outside Live, cannot be negative.
+    # As in a recommendation: Spark's delay has whole milliseconds and, outside Live, cannot be negative.
     return max(int(np.ceil(need_us / 1_000)), 0)

@@ -1,4 +1,4 @@
-"""What an SRE asks for (the SLO) and allows (the policy) for one stream."""
+"""The goal (SLO) and the permissions (policy) that an SRE sets for one stream."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ __all__ = [
 ]
 
 OnConflict = Literal["miss_target", "exceed_latency_cap", "exceed_state_cap"]
+"""Which constraint is broken when no bound meets all."""
+
 Objective = Literal["occurrences", "timeslices"]
-"""What the target is about: the share of rows, or each window, of which a share must reach it."""
+"""What the target applies to: all rows together, or each window, of which a share must reach it."""
 
 Direction = Literal["Widen", "Narrow"]
 """Which way a bound changes."""
@@ -45,25 +47,25 @@ class Slo:
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     target_ppm: Annotated[int, Gt(0), Lt(1_000_000)]
-    """Share of (row, window) pairs to be admitted, in parts per million."""
+    """Share of (row, window) pairs to admit, in parts per million."""
     latency_cap_ms: Annotated[int, Ge(0)] | None = None
-    """Greatest mean emit latency (wall time of emission minus window end) allowed, in milliseconds; null for no cap."""
+    """Maximum mean emit latency (wall time of emission minus window end), in milliseconds; null for no cap."""
     on_conflict: OnConflict | None = None
-    """Which constraint gives way when no bound meets all; null: none, the bound in use is held and that is said."""
+    """Which constraint is broken when no bound meets all; null: none, the bound in use is held."""
     confidence_ppm: Annotated[int, Gt(0), Lt(1_000_000)] = 950_000
     """Confidence with which the target must be certified, in parts per million."""
     horizon_ms: Annotated[int, Gt(0), Le(31 * 86_400_000)] = 86_400_000
     """How far back evidence counts, in milliseconds."""
     objective: Objective = "occurrences"
-    """occurrences: the target is a share of all rows; timeslices: a share of the windows must reach it, each."""
+    """occurrences: the target is a share of all rows; timeslices: a share of the windows must each reach it."""
     good_windows_ppm: Annotated[int, Gt(0), Le(1_000_000)] = 990_000
     """Under timeslices: share of the windows that must reach the target, in parts per million."""
     window_ms: Annotated[int, Gt(0), Le(31 * 86_400_000)] = 30 * 86_400_000
     """Rolling window over which the budget counts, in milliseconds."""
     state_cap_rows: Annotated[int, Ge(0)] | None = None
-    """Most rows of state allowed; null for no cap."""
+    """Maximum rows of state; null for no cap."""
     worst_window_ppm: Annotated[int, Ge(0), Lt(1_000_000)] | None = None
-    """Least completeness that every single window must keep, in parts per million; null for no floor."""
+    """Minimum completeness of every single window, in parts per million; null for no floor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +79,16 @@ class FreezeWindow:
     from_minute: Annotated[int, Ge(0), Lt(MINUTES_OF_DAY)] = 0
     """First minute of the day, 0 being midnight UTC."""
     to_minute: Annotated[int, Gt(0), Le(MINUTES_OF_DAY)] = MINUTES_OF_DAY
-    """Minute of the day at which it ends, itself not in it; what passes midnight is written as two windows."""
+    """Minute of the day at which it ends, exclusive; a freeze that passes midnight is written as two windows."""
 
     def __post_init__(self) -> None:
-        """Refuse what is empty or said twice."""
+        """Reject an empty window or a day named twice."""
         if len(set(self.days)) != len(self.days):
             raise ValueError(f"days {', '.join(self.days)}: each day is named once")
         if self.from_minute >= self.to_minute:
             raise ValueError(
                 f"to_minute {self.to_minute} is not after from_minute {self.from_minute}; "
-                "what passes midnight is written as two windows"
+                "a freeze that passes midnight is written as two windows"
             )
 
 
@@ -97,40 +99,40 @@ class Policy:
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     mode: Mode = "Off"
-    """Off watches only; OnRestart gives the job its bound when it next starts; Restart has the runner start it again;
-    Live steers it without a restart."""
+    """Off only observes; OnRestart gives the job its bound at its next start; Restart makes the runner restart it; Live
+    steers it without a restart."""
     min_bound_ms: Annotated[int, Ge(0)] = 0
-    """The bound is never narrower than this, in milliseconds."""
+    """The minimum bound, in milliseconds."""
     max_bound_ms: Annotated[int, Ge(0)] | None = None
-    """The bound is never wider than this, in milliseconds; null for no limit."""
+    """The maximum bound, in milliseconds; null for no limit."""
     directions: Annotated[tuple[Direction, ...], MinLen(1), MaxLen(2)] = ("Widen", "Narrow")
     """Which ways the bound may be changed; at least one."""
     margin_ppm: Annotated[int, Ge(0), Le(10_000_000)] = 0
-    """What is added to the bound that rows ask for, as a share of it, in parts per million."""
+    """What is added to the required bound, as a share of it, in parts per million."""
     cooldown_ms: Annotated[int, Ge(0), Le(31 * 86_400_000)] = 3_600_000
-    """Least time between two published narrowings, in milliseconds; widening never waits for it."""
+    """Minimum time between two published narrowings, in milliseconds; widening never waits for it."""
     max_narrowings_a_day: Annotated[int, Ge(1)] | None = None
-    """Most narrowings that are published within any 24 hours; null for no limit."""
+    """Maximum number of narrowings published within any 24 hours; null for no limit."""
     max_narrowing_ppm: Annotated[int, Gt(0), Le(1_000_000)] | None = 500_000
-    """Most by which one rollout narrows, as a share of the bound in use, in parts per million; null for no limit."""
+    """Maximum narrowing by one rollout, as a share of the bound in use, in parts per million; null for no limit."""
     evidence_ms: Annotated[int, Ge(0), Le(31 * 86_400_000)] = 3_600_000
     """Event time that reports must cover before a stream's first narrowing, in milliseconds; 0 for none."""
     evidence_windows: Annotated[int, Ge(0), Le(100_000)] = 100
-    """Windows of event time that they must cover before it; 0 for none. Operators without windows ask for none."""
+    """Windows of event time that they must cover before it; 0 for none. Operators without windows need none."""
     freeze_windows: Annotated[tuple[FreezeWindow, ...], MaxLen(50)] = ()
     """When nothing is narrowed, in UTC."""
     paused: bool = False
-    """Whether nothing new is rolled; what is under way is still watched, and undone if it is worse."""
+    """Whether new rollouts are stopped; one under way is still verified, and rolled back if it is worse."""
     on_no_data: OnNoData = "hold"
-    """What a job whose reports stopped is told. hold: the bound it has; greatest: max_bound_ms; own: its own."""
+    """The bound for a job whose reports stopped. hold: the one in use; max: max_bound_ms; own: the job's own."""
     approval: Approval = "first"
     """Which rollouts wait for a person: none, the first of the stream, those that narrow, or all."""
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself."""
+        """Reject contradictions."""
         if self.max_bound_ms is not None and self.max_bound_ms < self.min_bound_ms:
             raise ValueError(f"max_bound_ms {self.max_bound_ms} is below min_bound_ms {self.min_bound_ms}")
         if len(set(self.directions)) != len(self.directions):
             raise ValueError(f"directions {', '.join(self.directions)}: each is named once")
         if self.on_no_data == "max" and self.max_bound_ms is None:
-            raise ValueError("on_no_data is greatest, but there is no max_bound_ms to widen to; set one")
+            raise ValueError("on_no_data is max, but there is no max_bound_ms to widen to; set one")

@@ -1,13 +1,13 @@
 """Completeness targets without floats: decimal strings at the border, integer parts per million inside.
 
-Floats are kept out because a target that reads 0.9990000000000001 back is a target nobody set.
+Floats are rejected: a target that reads back as 0.9990000000000001 is not the one that was set.
 """
 
 from __future__ import annotations
 
 from decimal import Decimal, Inexact, InvalidOperation, localcontext
 
-__all__ = ["PPM", "format_target", "parse_target"]
+__all__ = ["PPM", "format_share", "format_target", "parse_target"]
 
 PPM = 1_000_000
 """Parts per million in the whole."""
@@ -32,7 +32,7 @@ def parse_target(value: str | int) -> int:
     else:
         try:
             with localcontext() as context:
-                context.traps[Inexact] = True  # past 28 digits the product would round to a target nobody set
+                context.traps[Inexact] = True  # past 28 digits the product would be rounded to another target
                 ppm = Decimal(value) * PPM
         except Inexact:
             raise ValueError(f"target {value!r} is finer than one part per million") from None
@@ -50,3 +50,8 @@ def parse_target(value: str | int) -> int:
 def format_target(ppm: int) -> str:
     """Return ``ppm`` as the shortest decimal string of the share, such as ``"0.995"``."""
     return format((Decimal(ppm) / PPM).normalize(), "f")
+
+
+def format_share(ppm: int) -> str:
+    """Return any share in percent with as many decimals as it takes, such as ``"99.5 %"``."""
+    return f"{ppm / 10_000:g} %"

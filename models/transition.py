@@ -1,4 +1,4 @@
-"""The transition: what changing a stream's bound will do, said before it is done.
+"""The transition: what a change of a stream's bound will do, predicted before it is made.
 
 A bound changes at a restart. Spark then restores the watermark but not the maximum it came from (``README``), so in the
 new run ``W(n) = max(W restored, base of this run - L)`` over whole milliseconds:
@@ -7,8 +7,8 @@ new run ``W(n) = max(W restored, base of this run - L)`` over whole milliseconds
   with a moved one;
 * *narrowing* moves it with the second batch, and all windows that end in ``(W, base - L]`` close at once.
 
-Times are counted as if the job restarted at the newest batch's end and lost no time over it; what a restart itself
-costs is added by whoever knows it. What is not known is None, never 0.
+Times are counted as if the job restarted at the newest batch's end without delay; callers that know the cost of a
+restart add it. Unknown values are None, never 0.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tidemark.models.target import PPM
 from tidemark.models.wire import ChangeKind, LatencyUnknown
 
 __all__ = [
+    "Admission",
     "CutBucket",
-    "Kept",
     "Situation",
     "Transition",
+    "admission_at",
     "cut_bucket",
-    "kept_at",
     "state_at",
     "transition_to",
 ]
@@ -44,7 +44,7 @@ _BUCKET = (PPM + DEFAULT_RELATIVE_ACCURACY_PPM) / (PPM - DEFAULT_RELATIVE_ACCURA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """A stream after its newest batch, as far as a change of its bound depends on it."""
+    """The state of a stream after its newest batch that a change of its bound depends on."""
 
     at_us: int
     """Wall time at which the newest batch ended, in microseconds."""
@@ -67,7 +67,7 @@ class Situation:
     state_bytes: int
     """Memory of the state after the newest batch, in bytes."""
     open_end_us: Int64s
-    """Ends of the windows known that the watermark has not passed, ascending and distinct, shape (windows,)."""
+    """Ends of the known windows that the watermark has not passed, ascending and distinct, shape (windows,)."""
     open_rows: Int64s
     """Rows admitted to each so far, shape (windows,)."""
     curve: Curve
@@ -108,7 +108,7 @@ class Transition:
     at_us: int
     """Wall time from which it is counted, the end of the newest batch, in microseconds."""
     stands_still_us: int | None
-    """How long the watermark stands still until event time has moved on, in microseconds of wall time."""
+    """How long the watermark does not move because event time has to catch up, in microseconds of wall time."""
     effective_us: int | None
     """Wall time of the first batch whose watermark has moved on under the new bound, in microseconds."""
     windows_closing: int | None
@@ -124,16 +124,16 @@ class Transition:
     late: int
     """How many of them would have been late."""
     min_ppm: int | None
-    """Lower end of the interval of the completeness, in parts per million (Clopper-Pearson, independent rows, and none
-    of what the sketch cannot tell)."""
+    """Lower end of the interval of the completeness, in parts per million (Clopper-Pearson, independent rows; the pairs
+    that the sketch cannot place count as late)."""
     max_ppm: int | None
-    """Upper end of it, with all of that."""
+    """Upper end of it; the pairs that the sketch cannot place count as admitted."""
     latency_base_us: int | None
     """Mean base at emission minus the window's end, in microseconds."""
     latency_wall_us: int | None
     """Mean wall time of emission minus the window's end, in microseconds, as measured."""
     latency_at_least_us: int | None
-    """The least that this mean can be while too many windows are open to measure it, in microseconds."""
+    """Minimum of this mean while too many windows are open to measure it, in microseconds."""
     latency_unknown: LatencyUnknown | None
     """Why the mean wall latency is not known; None when it is."""
     text: str
@@ -160,8 +160,8 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
     stands_still_us, effective_us = _when(situation, bound_us)
     windows, rows_closing = _closing(situation, bound_us)
     state_rows, state_bytes = state_at(situation, bound_us)
-    kept = kept_at(situation.curve, bound_us, situation.confidence_ppm, share_below=share_below)
-    point, wall = kept.point, kept.point.latency_wall
+    admission = admission_at(situation.curve, bound_us, situation.confidence_ppm, share_below=share_below)
+    point, wall = admission.point, admission.point.latency_wall
     found = Transition(
         kind=kind,
         from_bound_us=situation.bound_us,
@@ -174,9 +174,9 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
         state_rows=state_rows,
         state_bytes=state_bytes,
         rows=point.rows,
-        late=kept.late,
-        min_ppm=kept.min_ppm,
-        max_ppm=kept.max_ppm,
+        late=admission.late,
+        min_ppm=admission.min_ppm,
+        max_ppm=admission.max_ppm,
         latency_base_us=_rounded(point.latency_base_us),
         latency_wall_us=_rounded(wall.measured_us) if wall is not None else None,
         latency_at_least_us=_rounded(wall.mean_us) if wall is not None and wall.censored else None,
@@ -191,27 +191,29 @@ def _rounded(time_us: float | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What a bound keeps of the pairs that a curve rests on."""
+class Admission:
+    """How many of the pairs that a curve rests on a bound admits."""
 
     point: CurvePoint
     """The point of the curve, which calls all pairs of the bucket that the bound cuts late."""
     late: int
-    """How many would have been late, by the best that is known."""
+    """How many would have been late: the best estimate."""
     min_ppm: int | None
     """Lower end of the interval of the completeness, in parts per million; None without pairs."""
     max_ppm: int | None
     """Upper end of it."""
 
 
-def kept_at(curve: Curve, bound_us: int, confidence_ppm: int, *, share_below: float | None = None) -> Kept:
-    """Return what a bound keeps.
+def admission_at(
+    curve: Curve, bound_us: int, confidence_ppm: int, *, share_below: float | None = None
+) -> Admission:
+    """Return how many pairs a bound admits.
 
     Args:
         curve: needs and latencies.
         bound_us: the bound, in microseconds.
         confidence_ppm: confidence of the interval, in parts per million.
-        share_below: as of ``transition_to``.
+        share_below: see ``transition_to``.
     """
     point = curve.at(bound_us)
     cut = cut_bucket(curve, bound_us)
@@ -223,14 +225,14 @@ def kept_at(curve: Curve, bound_us: int, confidence_ppm: int, *, share_below: fl
         late, late_min = point.late - round(cut.pairs * even), point.late - cut.pairs
     min_ppm, _ = interval_ppm(late_max, point.rows, confidence_ppm)
     _, max_ppm = interval_ppm(late_min, point.rows, confidence_ppm)
-    return Kept(point, late, min_ppm, max_ppm)
+    return Admission(point, late, min_ppm, max_ppm)
 
 
 def _when(situation: Situation, bound_us: int) -> tuple[int | None, int | None]:
-    """Return how long the watermark stands still and the wall time of the first batch with a moved one.
+    """Return how long the watermark does not move, and the wall time of the first batch in which it has moved.
 
     Batch j after the restart shows the base ``j`` steps ahead; the first to show one above ``W + L`` moves the
-    watermark of batch j + 1. A narrowing has that base already, so its first batch with rows does.
+    watermark of batch j + 1. After a narrowing the first batch with rows already shows such a base.
     """
     if situation.watermark_us is None or situation.base_us is None:
         return None, None
@@ -264,8 +266,8 @@ def _closing(situation: Situation, bound_us: int) -> tuple[int | None, int | Non
 def state_at(situation: Situation, bound_us: int) -> tuple[int | None, int | None]:
     """Return rows and bytes of the state under the new bound, once it is in effect.
 
-    Assumed: state is in proportion to the event time that is open, from the watermark to the end of the newest window
-    (or session): window size + base - W now, window size + L + one batch's step then; the same keys and rates.
+    It assumes the same keys and rates, and state in proportion to the event time that is open, from the watermark to
+    the end of the newest window (or session): window size + base - W now, window size + L + one batch's step then.
     """
     if not situation.drops_state:
         return situation.state_rows or None, situation.state_bytes or None
@@ -320,24 +322,24 @@ def _text(situation: Situation, transition: Transition, point: CurvePoint) -> st
         closes = "closes" if transition.windows_closing == 1 else "close"
         parts.append(f"{windows} with {rows} so far {closes} at once")
     if transition.rows:
-        kept = percent_of(transition.rows - transition.late, transition.rows)
+        admitted = percent_of(transition.rows - transition.late, transition.rows)
         at = "" if point.latency_wall is None else f" at a mean latency of {point.latency_wall.text()}"
-        parts.append(f"{kept} of the rows will be kept{at}")
+        parts.append(f"{admitted} of the rows will be admitted{at}")
     if transition.state_rows is not None and transition.kind != "same":
         parts.append(
-            f"about {plural(transition.state_rows, 'row')} of state, where there are {situation.state_rows:,} "
-            "(in proportion to the event time that is open)"
+            f"about {plural(transition.state_rows, 'row')} of state, now {situation.state_rows:,} "
+            "(estimated in proportion to the event time that is open)"
         )
     if transition.kind == "narrow" and isinstance(situation.operator, RowLevel):
         parts.append(
-            "a narrower bound also shortens how long duplicates are recognised and how long joins keep their rows"
+            "the narrower bound also shortens how long duplicates are recognised and joins keep their rows"
         )
     return "; ".join(parts)
 
 
 def _moves(transition: Transition) -> str:
     if transition.stands_still_us is None:
-        return "takes effect after a restart, when is not known: no pace of event time is known"
+        return "takes effect after a restart; when is unknown, because the pace of event time is not known"
     if transition.stands_still_us == 0:
         return "takes effect with the second batch after a restart"
-    return f"makes the watermark stand still for {format_about(transition.stands_still_us)} after a restart"
+    return f"stops the watermark for {format_about(transition.stands_still_us)} after a restart"

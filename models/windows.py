@@ -16,23 +16,23 @@ class WindowCounts:
     closed: int
     """How many there are."""
     good: int
-    """How many of them reached the target for sure."""
+    """How many of them certainly reached the target."""
     maybe_good: int
-    """How many reached it if every doubtful row was admitted."""
+    """How many reached it if every uncertain row was admitted."""
     worst_ppm: int | None
-    """The least share of its rows that any of them kept, for sure, in parts per million; None without windows."""
+    """The lowest share of rows that any of them certainly admitted, in parts per million; None without windows."""
 
     @property
     def good_ppm(self) -> int:
-        """Share of them that reached the target for sure, in parts per million; all of none."""
+        """Share of them that certainly reached the target, in parts per million; 1,000,000 without windows."""
         return self.good * PPM // self.closed if self.closed else PPM
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """What is known of single windows."""
+    """The outcome of single windows."""
 
     horizon: WindowCounts
     """Over the horizon."""
     since: WindowCounts
-    """Those among them that closed since the bound in use came into use."""
+    """Those of them that closed since the bound in use was applied."""

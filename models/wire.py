@@ -1,7 +1,7 @@
-"""The wire types: what a job says to the controller and what it hears back.
+"""The wire types: what a job sends to the controller and what it receives.
 
 They are plain frozen dataclasses so that a Spark driver needs no validation library; the controller validates the
-same classes strictly (unknown fields are refused) and generates its OpenAPI document from them. Times are integer
+same classes strictly (unknown fields are rejected) and generates its OpenAPI document from them. Times are integer
 microseconds or milliseconds with the unit in the name; there is no float.
 """
 
@@ -40,9 +40,9 @@ __all__ = [
 ]
 
 REPORT_SCHEMA = 1
-"""The version of ``Report``. A controller refuses a version it does not know instead of reading it wrongly."""
+"""The version of ``Report``. A controller rejects a version it does not know instead of misreading it."""
 
-# pydantic reads this attribute from plain dataclasses; it is data, so the driver needs no pydantic.
+# pydantic reads this attribute of plain dataclasses; the driver does not need pydantic for it.
 STRICT: dict[str, Any] = {"extra": "forbid", "strict": True, "use_attribute_docstrings": True}
 """How the controller validates these classes: no unknown field, no conversion, attribute docstrings as descriptions."""
 
@@ -54,9 +54,9 @@ Mode = Literal["Off", "OnRestart", "Restart", "Live"]
 OutputMode = Literal["append", "update", "complete"]
 BoundSource = Literal["controller", "disk", "job"]
 Pin = Literal["Off", "Ceiling"]
-"""What a kill switch holds a job to: its own bound (Off), or in Live the ceiling alone."""
+"""What a pin holds a job to: its own bound (Off), or in Live the ceiling alone."""
 ScopeKind = Literal["fleet", "job", "stream"]
-"""What a kill switch is set on."""
+"""What a pin is set on."""
 ChangeKind = Literal["widen", "narrow", "same"]
 """Which way a change of the bound goes."""
 LatencyUnknown = Literal["NoWindows", "WindowsOpen"]
@@ -80,10 +80,10 @@ class PartitionCounts:
     counts: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(100_000)]
     """Rows in each of ``granules``, in the same order."""
     future_rows: Count = 0
-    """Rows among them that were dated ahead of the clock and set back to it before the watermark could see them."""
+    """Rows among them that were future-dated and set back to the clock before they could move the watermark."""
 
     def __post_init__(self) -> None:
-        """Refuse lists that do not pair up."""
+        """Reject lists that do not pair up."""
         if len(self.granules) != len(self.counts):
             raise ValueError(
                 f"partition {self.partition!r}: {len(self.granules)} granules but {len(self.counts)} counts"
@@ -106,11 +106,11 @@ class AppendDelay:
     rows: Annotated[int, Gt(0)]
     """Rows that have both an event time and a timestamp of the source."""
     min_us: Time
-    """Least difference, timestamp minus event time, in microseconds; negative where the event is dated ahead."""
+    """Minimum difference, timestamp minus event time, in microseconds; negative for a future-dated event."""
     mean_us: Time
     """Mean difference in microseconds, rounded down."""
     max_us: Time
-    """Greatest difference in microseconds."""
+    """Maximum difference in microseconds."""
     by_broker: bool
     """Whether every timestamp is the broker's (Kafka's LogAppendTime), not the producer's (CreateTime)."""
 
@@ -124,24 +124,24 @@ class LiveState:
     ceiling_ms: Count
     """The static bound that the job falls back to, in milliseconds."""
     control_ms: Time | None
-    """The watermark that the control stream offered last, in milliseconds; null before the first."""
+    """The newest watermark that the control stream offered, in milliseconds; null before the first."""
     reason: str
-    """Why this one, in one sentence."""
+    """Why this watermark, in one sentence."""
     behind: Annotated[tuple[Annotated[str, MaxLen(200)], ...], MaxLen(100_000)] = ()
-    """Partitions with a backlog: rows that the source has and the query has not read yet."""
+    """Partitions with a backlog: rows in the source that the query has not read yet."""
     idle: Annotated[tuple[Annotated[str, MaxLen(200)], ...], MaxLen(100_000)] = ()
-    """Partitions that are idle, without a backlog, and hold nothing back."""
+    """Partitions that are idle, without a backlog, and do not hold the watermark back."""
     ceiling_used_ppm: Count = 0
     """Distance of the watermark from the stream's base as a share of the ceiling, in parts per million."""
     last_contact_us: Time | None = None
-    """Wall time of the controller's last word, in microseconds since the epoch; null when it has never been heard."""
+    """Wall time of the controller's last answer, in microseconds since the epoch; null before the first."""
     pin: Pin | None = None
-    """What a kill switch holds the job to."""
+    """What a pin holds the job to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What one micro-batch of one stream saw: the unit of evidence, idempotent by (query id, batch id)."""
+    """What one micro-batch of one stream read: the unit of evidence, idempotent by (query id, batch id)."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
@@ -162,7 +162,7 @@ class Report:
     duration_ms: Count
     """How long the batch took, in milliseconds."""
     operator: Operator
-    """The stateful operator that the bound serves; it decides what the watermark is compared with."""
+    """The stateful operator; it determines what the watermark is compared with."""
     output_mode: OutputMode
     """Spark's output mode. In complete mode nothing is ever late."""
     bound_ms: Annotated[int, Ge(0)]
@@ -170,11 +170,11 @@ class Report:
     generation: Count | None
     """Generation of the bound that was applied; null when the bound is the job's own."""
     late_watermark_ms: Time | None
-    """The watermark the late filter used in this batch, W(n-1), in milliseconds; null when it could not be learned."""
+    """The watermark the late filter used in this batch, W(n-1), in milliseconds; null when it is unknown."""
     watermark_ms: Time
-    """The watermark in force in this batch, W(n), in milliseconds: what it evicts by."""
+    """The watermark in force in this batch, W(n), in milliseconds: the batch evicts state by it."""
     late_base_ms: Time | None
-    """Greatest event time of this run's batches whose watermark the late filter could know, floored to milliseconds."""
+    """Maximum event time of this run's batches that the late filter's watermark covers, floored to milliseconds."""
     granule_us: Annotated[int, Ge(1_000)]
     """Width of an event-time granule in microseconds."""
     closed: Closed
@@ -182,30 +182,30 @@ class Report:
     rows: Count
     """Rows that reached the tap in this batch, counted by Spark."""
     null_rows: Count
-    """Rows without an event time among them; a watermark never calls them late."""
+    """Rows without an event time among them; they are never late."""
     min_event_time_us: Time | None
-    """Least event time of the batch in microseconds, to the granule, rows dated ahead apart; null without any"""
+    """Minimum event time of the batch in microseconds, to the granule, without future-dated rows; null without any."""
     max_event_time_us: Time | None
-    """Greatest event time of the batch in microseconds, to the granule if rows were dated ahead; null without any."""
+    """Maximum event time of the batch in microseconds, to the granule if rows were future-dated; null without any."""
     partitions: Annotated[tuple[PartitionCounts, ...], MaxLen(100_000)]
-    """Counts by partition and granule. Empty when they could not be counted exactly (then rows says how many)."""
+    """Counts by partition and granule. Empty when they could not be counted exactly (rows still gives their number)."""
     state_rows: Count
     """Rows in the query's state stores after the batch."""
     state_bytes: Count
     """Memory of the query's state stores after the batch, in bytes."""
     dropped_by_spark: Count
-    """Spark's numRowsDroppedByWatermark, which counts partial aggregates and not rows; kept to be compared."""
+    """Spark's numRowsDroppedByWatermark, which counts partial aggregates, not rows; for comparison only."""
     dropped_reports: Count = 0
-    """Reports this driver has dropped so far because the controller could not be reached."""
+    """Reports that this driver has dropped so far because it could not reach the controller."""
     append_delay: AppendDelay | None = None
     """How late rows were appended to the source; null when the job names no column for it."""
     live: LiveState | None = None
     """What the fast policy did; null unless the job runs in Live."""
     contradiction: Annotated[str, MaxLen(1_000)] | None = None
-    """How the query's plan contradicts the declared operator; null when nothing of the kind is known."""
+    """How the query's plan contradicts the declared operator; null when no contradiction is known."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be judged: the ledger's exactness rests on it."""
+        """Reject what cannot be judged: the ledger is exact only for what passes here."""
         names = [part.partition for part in self.partitions]
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -217,7 +217,7 @@ class Report:
             )
         if self.uncounted_rows < 0:
             raise ValueError(
-                f"rows {self.rows}: partitions count {self.counted_rows} rows, beside {self.null_rows} without a time"
+                f"rows {self.rows}: partitions count {self.counted_rows} rows, and {self.null_rows} have no event time"
             )
 
     @property
@@ -227,13 +227,13 @@ class Report:
 
     @property
     def uncounted_rows(self) -> int:
-        """Rows with an event time that no granule's count holds: the top-k overflowed, so their fate is unknown."""
+        """Rows with an event time that are in no granule's count: the top-k overflowed, so their fate is unknown."""
         return self.rows - self.null_rows - self.counted_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """What a run of a job really applied."""
+    """What a run of a job actually applied."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
@@ -257,14 +257,14 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """What the controller asks of, and allows, the fast policy of a live job."""
+    """The target and the limits that the controller sets for the fast policy of a live job."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     target_ppm: Annotated[int, Gt(0), Lt(1_000_000)] | None = None
-    """Share of (row, window) pairs to be admitted, in parts per million; null: each partition keeps to the bound."""
+    """Share of (row, window) pairs to be admitted, in parts per million; null: each partition follows the bound."""
     latency_cap_ms: Count | None = None
-    """Longest that a window may wait for its rows, in milliseconds; null for no cap."""
+    """Maximum time that a window may wait for its rows, in milliseconds; null for no cap."""
     min_bound_ms: Count | None = None
     """The watermark stays at least this far behind every active partition, in milliseconds; null for no limit."""
     max_bound_ms: Count | None = None
@@ -273,7 +273,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundAnswer:
-    """The bound a job is to use, or the reason why there is none."""
+    """The bound that a job is to use, or the reason why there is none."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
@@ -284,26 +284,26 @@ class BoundAnswer:
     mode: Mode
     """The stream's mode; in Off there is never a bound."""
     generation: Count
-    """Grows with each change of what this answer says; 0 before the first."""
+    """Increases with each change of this answer; 0 before the first."""
     bound_ms: Annotated[int, Ge(0)] | None
     """The bound to apply in milliseconds; null when the job is to keep its own."""
     reason: str
     """Why this bound, or why none, in one sentence."""
     envelope: Envelope | None = None
-    """In Live: what the job's fast policy is to do; null in every other mode."""
+    """In Live: target and limits of the job's fast policy; null in every other mode."""
     pin: Pin | None = None
-    """What a kill switch holds the job to; null for none."""
+    """What a pin holds the job to; null for none."""
 
 
-_MOST = 2**53
-"""Greatest bound in milliseconds (and generation) that is believed; Spark's interval could not hold much more."""
+_MAX_NUMBER = 2**53
+"""Maximum bound in milliseconds (and generation) that is accepted; Spark's interval holds hardly more."""
 
 
 def read_bound_answer(value: object) -> BoundAnswer:
-    """Return the answer in a decoded JSON ``value``, from the wire or from disk, where anything may stand.
+    """Return the answer in a decoded JSON ``value`` from the wire or from disk, which may be anything.
 
     Raises:
-        ValueError: when it is no answer that this release can act on.
+        ValueError: when this release cannot act on it.
     """
     if not isinstance(value, dict):
         raise ValueError(f"a bound is an object, not {type(value).__name__}")  # noqa: TRY004 - it is JSON, not a call
@@ -315,7 +315,7 @@ def read_bound_answer(value: object) -> BoundAnswer:
         raise ValueError(f"a bound of another version: {error}") from None
     given = [answer.bound_ms, *(asdict(envelope).values() if envelope else ())]
     numbers = [answer.generation, *(number for number in given if number is not None)]
-    usable = all(type(number) is int and 0 <= number <= _MOST for number in numbers)
+    usable = all(type(number) is int and 0 <= number <= _MAX_NUMBER for number in numbers)
     if not usable or answer.mode not in get_args(Mode) or answer.pin not in {None, *get_args(Pin)}:
         raise ValueError(f"not a usable bound: {value}")
     return answer

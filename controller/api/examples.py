@@ -47,9 +47,9 @@ _POLICY_BODY = {
 }
 
 _TEXT = (
-    "widening from 5 min to 10 min makes the watermark stand still for 5 min 1 s after a restart; 99.62 % of the rows "
-    "will be kept at a mean latency of 10 min 5 s; about 9,387 rows of state, where there are 5,120 (in proportion to "
-    "the event time that is open)"
+    "widening from 5 min to 10 min stops the watermark for 5 min 1 s after a restart; 99.62 % of the rows "
+    "will be admitted at a mean latency of 10 min 5 s; about 9,387 rows of state, now 5,120 (estimated in "
+    "proportion to the event time that is open)"
 )
 
 _SKEW_TEXT = "partition '7' costs 8 min of latency: without it the bound would be 2 min"
@@ -97,12 +97,18 @@ _RECOMMENDED = {
     "current": True,
     "steps": [
         {
+            "kind": "Quantile",
             "name": "quantile",
             "bound_ms": 600_000,
             "reason": "119,552 of 120,000 rows need at most 10 min, which certifies 0.995 of the rows at a "
             "confidence of 0.95",
         },
-        {"name": "limits", "bound_ms": 600_000, "reason": "within the policy's limits"},
+        {
+            "kind": "Limits",
+            "name": "limits",
+            "bound_ms": 600_000,
+            "reason": "within the policy's limits",
+        },
     ],
 }
 

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.models.backtest.arrivals import Arrivals
-from tidemark.models.backtest.run import Run
-from tidemark.models.backtest.setup import Setup
+from tidemark.models.backtest.run import BacktestRun
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.policies.setup import Setup
 from tidemark.models.replay import replay_per_row
 from tidemark.models.target import PPM
 
@@ -80,7 +80,7 @@ def needs_over_time(arrivals: Arrivals, setup: Setup, pairs: PairNeeds, spans: i
     )
 
 
-def lag_us(arrivals: Arrivals, run: Run) -> NDArray[np.float64]:
+def lag_us(arrivals: Arrivals, run: BacktestRun) -> NDArray[np.float64]:
     """Return, for each batch, how far its watermark trails the base that it comes from; NaN before there is a base."""
     base = np.concatenate([[NO_BASE_US], _bases_us(arrivals)])
     before = base[np.searchsorted(arrivals.occupied, run.slot, side="left")]

@@ -33,7 +33,7 @@ from tidemark.controller.backtest.table import format_latency, heading
 from tidemark.controller.backtest.trial import PolicyResult, Trial
 from tidemark.controller.runtime.whole_file import whole_file
 from tidemark.models.backtest.run import run_native
-from tidemark.models.backtest.score import Score, score
+from tidemark.models.backtest.score import BacktestScore, score
 from tidemark.models.curve import ExactNeeds
 from tidemark.models.duration import format_about
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT
@@ -317,12 +317,12 @@ def _loss_name(trial: Trial) -> str:
     return "Rows lost"
 
 
-def _loss(trial: Trial, score: Score) -> float:
+def _loss(trial: Trial, score: BacktestScore) -> float:
     """Return the share of what the target counts that was lost."""
     if trial.setup.objective == "timeslices":
         return 1 - score.windows_met / score.windows
     return score.late / score.pairs
 
 
-def _latency(score: Score) -> float:
+def _latency(score: BacktestScore) -> float:
     return score.latency_mean_us or 0.0

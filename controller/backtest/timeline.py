@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from tidemark.controller.runtime.whole_file import whole_file
 from tidemark.controller.traces.format import one_line
-from tidemark.models.backtest.run import NO_BOUND_US, Run
+from tidemark.models.backtest.run import NO_BOUND_US, BacktestRun
 from tidemark.models.policies.policy import NO_BASE_US
 
 __all__ = ["COLUMNS", "write_timeline"]
@@ -27,7 +27,7 @@ COLUMNS = pa.schema(
 """Columns of a timeline. It has a row for each batch, no-data and control batches included."""
 
 
-def write_timeline(path: Path, run: Run) -> None:
+def write_timeline(path: Path, run: BacktestRun) -> None:
     """Write the batches of ``run`` to ``path``, whole or not at all.
 
     Raises:

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark.controller.traces.format import OpenTrace
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
-from tidemark.models.backtest.run import Run, run
-from tidemark.models.backtest.score import Score, meets, score
-from tidemark.models.backtest.setup import Setup
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
+from tidemark.models.backtest.run import BacktestRun, run
+from tidemark.models.backtest.score import BacktestScore, meets, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
 from tidemark.models.policies.fixed import Fixed
 from tidemark.models.policies.policy import Explains
+from tidemark.models.policies.setup import Setup
 
 __all__ = ["ALL", "PolicyResult", "Trial", "Yardstick", "choose_policies", "judge", "read"]
 
@@ -30,7 +31,7 @@ class Yardstick:
 
     fixed_bound_us: int
     """The minimum constant bound that meets the target over the whole trace."""
-    fixed_score: Score
+    fixed_score: BacktestScore
     """Its score."""
     clairvoyant_us: float | None
     """A mean latency that no policy can go below; None when no window is scored."""
@@ -42,9 +43,9 @@ class PolicyResult:
 
     policy: str
     """Its name."""
-    run: Run
+    run: BacktestRun
     """Its batches."""
-    score: Score
+    score: BacktestScore
     """Its figures."""
     meets: bool
     """Whether it meets the target."""

@@ -24,7 +24,7 @@ from tidemark.controller.stream_state.views import latency_answer, share_ppm
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.curve import Curve
 from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
-from tidemark.models.transition import kept_at
+from tidemark.models.transition import admission_at
 
 __all__ = ["router"]
 
@@ -193,7 +193,7 @@ def ladder(seen: _Seen | None) -> list[int]:
 
 def _point(curve: Curve, bound_ms: int, ground: Ground) -> schemas.CurvePoint:
     outcome = outcome_at(ground, bound_ms * 1_000)
-    kept = kept_at(curve, bound_ms * 1_000, ground.confidence_ppm) if outcome is None else outcome.kept
+    kept = admission_at(curve, bound_ms * 1_000, ground.confidence_ppm) if outcome is None else outcome.kept
     point = kept.point
     return schemas.CurvePoint(
         bound_ms=bound_ms,

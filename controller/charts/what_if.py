@@ -19,7 +19,7 @@ from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_HORI
 from tidemark.models.choice import needed_rank
 from tidemark.models.slo import Slo
 from tidemark.models.target import PPM
-from tidemark.models.transition import Kept, Situation, kept_at, state_at
+from tidemark.models.transition import Admission, Situation, admission_at, state_at
 
 __all__ = ["Ground", "Grounds", "Outcome", "outcome_at"]
 
@@ -50,7 +50,7 @@ class Ground:
 class Outcome:
     """What a bound would do. None is unknown, or not asked for."""
 
-    kept: Kept
+    kept: Admission
     """What it would keep."""
     state_rows: int | None
     """Rows of state."""
@@ -117,7 +117,7 @@ def outcome_at(ground: Ground, bound_us: int) -> Outcome | None:
     """Return what a bound would do; None without reports."""
     if ground.basis is None or ground.situation is None:
         return None
-    kept = kept_at(ground.basis.curve, bound_us, ground.confidence_ppm)
+    kept = admission_at(ground.basis.curve, bound_us, ground.confidence_ppm)
     rows, size = state_at(ground.situation, bound_us)
     slo, point = ground.slo, kept.point
     meets_target = meets_latency = meets_state = None

@@ -19,8 +19,8 @@ from tidemark.controller.backtest.trial import Trial, choose_policies, judge, re
 from tidemark.controller.cli.options import duration_of, operator_of
 from tidemark.controller.cli.trace import input_errors_in_one_line, progress_bar
 from tidemark.controller.traces.format import OpenTrace, open_trace
-from tidemark.models.backtest.setup import BacktestMode, Objective, Scope, Setup
 from tidemark.models.policies.catalogue import policy_forms
+from tidemark.models.policies.setup import BacktestMode, Objective, Scope, Setup
 from tidemark.models.replay import Engine
 from tidemark.models.target import parse_target
 

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tidemark.controller.cli.options import bounds_of, duration_of, operator_of
 from tidemark.controller.cli.trace import input_errors_in_one_line, progress_bar
-from tidemark.models.choice import Choice, Latency, choose_bound, needed_rank, percent
+from tidemark.models.choice import BoundChoice, Latency, choose_bound, needed_rank, percent
 from tidemark.models.curve import Curve, CurvePoint, MeanLatency, NeedDistribution
 from tidemark.models.duration import format_duration
 from tidemark.models.granules import SPARK_TICK_US
@@ -112,7 +112,7 @@ def _replay(trace: Trace, operator: Operator, engine: Engine, trigger_us: int) -
     return replay_spark(trace.event_time_us, batch, wall_us, operator)
 
 
-def _show(how: str, points: Sequence[CurvePoint], choice: Choice, latency: Latency) -> None:
+def _show(how: str, points: Sequence[CurvePoint], choice: BoundChoice, latency: Latency) -> None:
     table = Table()
     for name in ("bound", "completeness", "late rows", "base - end", "wall - end", "windows"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -149,7 +149,7 @@ def _two_decimals(duration_us: float | None) -> str:
     return "-" if duration_us is None else f"{duration_us / 1e6:.2f}"
 
 
-def _document(how: str, points: Sequence[CurvePoint], choice: Choice) -> dict[str, Any]:
+def _document(how: str, points: Sequence[CurvePoint], choice: BoundChoice) -> dict[str, Any]:
     """Return the result for JSON: integers with their unit in the name, and no float."""
     return {
         "replayed": how,

@@ -37,8 +37,10 @@ from tidemark.controller.stream_state.live import newest_state
 from tidemark.controller.streams.store import add_event, lock_stream
 from tidemark.models.curve import Curve
 from tidemark.models.duration import format_about
-from tidemark.models.horizon import Facts
-from tidemark.models.recommendation import Evidence, Inputs, Recommendation, recommend
+from tidemark.models.horizon import EvidenceCounts, HorizonFacts
+from tidemark.models.recommend.chain import recommend
+from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.recommend.steps import Recommendation
 from tidemark.models.slo import Slo
 from tidemark.models.transition import Situation, cut_bucket, transition_to
 
@@ -60,7 +62,7 @@ class Basis:
 
     horizon: Horizon
     """The batches that count."""
-    facts: Facts
+    facts: HorizonFacts
     """Their sums."""
     curve: Curve
     """Their completeness and latency by bound."""
@@ -94,7 +96,7 @@ def basis_of(session: Session, stream_id: int, horizon_ms: int, cache: SketchCac
     return Basis(horizon, facts(session, horizon), Curve(needs, emissions(session, horizon)))
 
 
-def evidence_of(basis: Basis) -> Evidence:
+def evidence_of(basis: Basis) -> EvidenceCounts:
     """Return the evidence that a recommendation from ``basis`` rests on."""
     return basis.facts.evidence(basis.curve.needs)
 
@@ -290,7 +292,7 @@ def _store(session: Session, stream_id: int, decided: _Decided, now_us: int, sha
             decided_us=now_us,
             bound_ms=recommendation.bound_ms,
             steps=steps_json(recommendation.steps),
-            conflict=recommendation.conflict,
+            conflict=bool(recommendation.conflicts),
             newest_report_id=version.newest_report_id,
             slo_generation=version.slo_generation,
             policy_generation=version.policy_generation,
@@ -298,8 +300,8 @@ def _store(session: Session, stream_id: int, decided: _Decided, now_us: int, sha
         )
     )
     newest = decided.horizon.newest
-    if recommendation.asked_ms is not None:
-        keep_bound(session, stream_id, version.slo_generation, newest.seen_us, recommendation.asked_ms)
+    if recommendation.required_ms is not None:
+        keep_bound(session, stream_id, version.slo_generation, newest.seen_us, recommendation.required_ms)
     session.flush()
     rules = rules_of(session, stream_id, share_ppm)
     assert rules is not None

@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
 
 from tidemark.controller.db.tables import RecommendationRow
-from tidemark.models.recommendation import Step
+from tidemark.models.recommend.steps import Cap, Conflict, DecisionStep, StepKind
 
 __all__ = ["reason_of", "steps_json", "steps_of"]
 
-
-def steps_json(steps: Iterable[Step]) -> str:
-    """Return a chain as JSON: ``[[name, bound_ms, reason, kind, crosses_ms], ...]``."""
-    return json.dumps([[step.name, step.bound_ms, step.reason, step.kind, step.crosses_ms] for step in steps])
+_CAPS: dict[StepKind, Cap] = {StepKind.LATENCY_CAP: "latency", StepKind.STATE_CAP: "state"}
 
 
-def steps_of(row: RecommendationRow) -> list[Step]:
-    """Return the stored chain, first to last. Steps that an earlier release wrote end with their reason."""
-    return [Step(*step) for step in json.loads(row.steps)]
+def steps_json(steps: Iterable[DecisionStep]) -> str:
+    """Return a chain as JSON: a list of objects with the fields of ``DecisionStep``."""
+    return json.dumps([asdict(step) for step in steps])
+
+
+def steps_of(row: RecommendationRow) -> list[DecisionStep]:
+    """Return the stored chain, first to last, whichever release wrote it."""
+    return [_read(step) for step in json.loads(row.steps)]
+
+
+def _read(stored: Any) -> DecisionStep:
+    if isinstance(stored, list):
+        # Earlier releases wrote [label, bound_ms, reason] and, later, [..., kind, the bound that exceeds the cap].
+        label, bound_ms, reason, *more = stored
+        kind = StepKind.of_label(label)
+        exceeding_ms = more[1] if more else None
+        conflict = None if exceeding_ms is None else Conflict(_CAPS[kind], exceeding_ms)
+        return DecisionStep(kind, bound_ms, reason, conflict)
+    conflict = None if stored["conflict"] is None else Conflict(**stored["conflict"])
+    return DecisionStep(StepKind(stored["kind"]), stored["bound_ms"], stored["reason"], conflict)
 
 
 def reason_of(row: RecommendationRow) -> str:

@@ -17,7 +17,14 @@ from tidemark.controller.evidence.hourly_sums import sums_in
 from tidemark.controller.evidence.needs import Span
 from tidemark.models.curve import Emissions
 from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.horizon import STEP_COLUMNS, UNKNOWN, Facts, emission_steps, facts_of, horizon_from_us
+from tidemark.models.horizon import (
+    STEP_COLUMNS,
+    UNKNOWN,
+    HorizonFacts,
+    emission_steps,
+    facts_of,
+    horizon_from_us,
+)
 from tidemark.models.late_base import effective_bound_ms, late_base_ms
 
 __all__ = [
@@ -81,7 +88,7 @@ def horizon_of(session: Session, stream_id: int, horizon_ms: int) -> Horizon | N
     return Horizon(stream_id, horizon_from_us(newest.seen_us, horizon_ms), newest)
 
 
-def facts(session: Session, horizon: Horizon) -> Facts:
+def facts(session: Session, horizon: Horizon) -> HorizonFacts:
     """Return the sums over the horizon."""
     found = sums_in(session, horizon.span)
     assert found is not None, "a horizon holds its newest batch"

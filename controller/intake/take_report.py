@@ -29,7 +29,7 @@ from tidemark.controller.partitions.store import add_partitions, arrived_in, bas
 from tidemark.controller.stream_state.live import keep_live
 from tidemark.controller.streams.store import add_event, lock_stream
 from tidemark.models.cells import cells_of
-from tidemark.models.horizon import BatchFacts, batch_facts
+from tidemark.models.horizon import ReportFacts, report_facts
 from tidemark.models.late_base import floor_ms, late_base_ms, needs_against
 from tidemark.models.ledger import judge
 from tidemark.models.partition_needs import PartitionNeeds
@@ -130,7 +130,7 @@ def _store(
     judgement = judge(report, cells)
     needs = needs_against(report, late_base_ms(report.late_base_ms, known.late_max_us), cells)
     counted = Counted(report.operator, judgement, needs.base_ms, PartitionNeeds.counted(needs))
-    facts = batch_facts(report, cells, judgement, needs, now_us)
+    facts = report_facts(report, cells, judgement, needs, now_us)
     arrived = arrived_in(report, cells)
     check_room_for_partitions(session, stream_id, arrived.names, known.partitions)
     values = _report_values(stream_id, report, facts, needs.base_ms, now_us)
@@ -179,7 +179,7 @@ def _batches(new: Excluded) -> dict[str, ColumnElement[Any]]:
 
 
 def _report_values(
-    stream_id: int, report: Report, facts: BatchFacts, need_base_ms: int | None, now_us: int
+    stream_id: int, report: Report, facts: ReportFacts, need_base_ms: int | None, now_us: int
 ) -> dict[str, Any]:
     return {
         **asdict(facts),

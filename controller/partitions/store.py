@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import PartitionRow, ReportRow
 from tidemark.controller.db.upsert import Excluded, greater, lesser, upsert_many
 from tidemark.controller.evidence.horizon import Horizon
-from tidemark.models.cells import Cells
+from tidemark.models.cells import ReportCells
 from tidemark.models.granules import SPARK_TICK_US, granule_last_us
 from tidemark.models.progress import PartitionTimes
 from tidemark.models.wire import Report
@@ -66,7 +66,7 @@ class Arrived:
     """Rows of each that were dated ahead of the clock."""
 
 
-def arrived_in(report: Report, cells: Cells) -> Arrived:
+def arrived_in(report: Report, cells: ReportCells) -> Arrived:
     """Return what ``report``, whose counts are ``cells``, held of each partition."""
     if not len(cells.parts):
         return Arrived([], [], [], [])

@@ -35,7 +35,7 @@ from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Int64s
 from tidemark.models.prediction import Judged
 from tidemark.models.rollout.evidence import EvidenceSpan, evidence_span
-from tidemark.models.rollout.facts import NOTHING_JUDGED, Facts
+from tidemark.models.rollout.facts import NOTHING_JUDGED, RolloutFacts
 from tidemark.models.rollout.gate import DAY_US
 from tidemark.models.rollout.states import CANDIDATE
 from tidemark.models.rollout.verification import needed_event_us
@@ -72,7 +72,7 @@ class _Effect:
     state_rows: int | None = None
 
 
-def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lock: bool) -> Facts:
+def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lock: bool) -> RolloutFacts:
     """Return the facts about a rollout.
 
     Args:
@@ -85,7 +85,7 @@ def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lo
     policy, slo = rules.policy.value, rules.slo.value
     pinned = None if rules.pin is None else rules.pin.why
     if row.state == "Verified":
-        return Facts(policy=policy, slo=slo, pinned=pinned, at_risk=_at_risk(row))
+        return RolloutFacts(policy=policy, slo=slo, pinned=pinned, at_risk=_at_risk(row))
     newest = _newest(session, row.stream_id)
     result = _last_acknowledged_us(session, row.stream_id)
     heard = None if newest is None else newest_state(session, newest).live
@@ -97,7 +97,7 @@ def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lo
         narrowing, most = (
             fleet_share(session, row.stream_id, rules.share_ppm, lock=lock) if narrows else (0, 1)
         )
-        return Facts(
+        return RolloutFacts(
             policy=policy,
             slo=slo,
             pinned=pinned,
@@ -119,7 +119,7 @@ def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lo
     )
     effect, under = found
     timed = slo.latency_cap_ms is not None and under
-    return Facts(
+    return RolloutFacts(
         policy=policy,
         slo=slo,
         pinned=pinned,

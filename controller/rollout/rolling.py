@@ -40,8 +40,8 @@ from tidemark.controller.rollout.store import (
 from tidemark.controller.specs.store import Spec, get_policy, get_slo
 from tidemark.controller.streams.store import Evidence, add_event
 from tidemark.models.rollout.facts import Cause, Move
-from tidemark.models.rollout.gate import asks_approval, at_gate
-from tidemark.models.rollout.machine import advance, goes_back
+from tidemark.models.rollout.gate import at_gate, needs_approval
+from tidemark.models.rollout.machine import advance, restores_previous
 from tidemark.models.rollout.proposal import direction_of, envelope_direction, revise
 from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, State
 from tidemark.models.rollout.verification import needed_rows
@@ -423,7 +423,7 @@ def _passes_by(session: Session, row: RolloutRow, candidate: RolloutRow, rules: 
             return False
     facts = facts_of(session, candidate, rules, now_us, lock=True)
     model = model_of(candidate)
-    return at_gate(model, facts, now_us) is None and not asks_approval(model, facts)
+    return at_gate(model, facts, now_us) is None and not needs_approval(model, facts)
 
 
 def advance_rollout(session: Session, stream_id: int, rules: Rules, now_us: int) -> RolloutRow | None:
@@ -494,7 +494,7 @@ def apply_move(session: Session, row: RolloutRow, move: Move, rules: Rules, now_
             _event(session, row, row.state, now_us, kind=kind, reason_class=move.failure)
         return
     before = cast("State", row.state)
-    back = goes_back(before, move, model_of(row))
+    back = restores_previous(before, move, model_of(row))
     row.state, row.reason, row.held_by, row.changed_us = move.state, move.reason, move.gate, now_us
     if move.state not in CANDIDATE | UNDER_WAY:
         row.ended_us = now_us

@@ -21,10 +21,10 @@ from tidemark.controller.pins.store import StandingPin
 from tidemark.controller.specs.store import Spec
 from tidemark.controller.stream_state.live import KeptLive
 from tidemark.controller.stream_state.overview_store import Skewed
-from tidemark.models.adoption import Said, has_taken_up
-from tidemark.models.defaults import CEILING_ALARM_PPM
+from tidemark.models.adoption import AppliedState, has_applied
 from tidemark.models.duration import format_about, format_duration
-from tidemark.models.horizon import Facts
+from tidemark.models.horizon import HorizonFacts
+from tidemark.models.live_defaults import CEILING_ALARM_PPM
 from tidemark.models.plural import plural
 from tidemark.models.progress import Progress
 from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, State, rollout_text
@@ -79,7 +79,7 @@ class Seen:
     """Its SLO."""
     mode: Mode
     """Its mode."""
-    facts: Facts | None
+    facts: HorizonFacts | None
     """What was reported over the horizon."""
     progress: Progress
     """How it has been getting on."""
@@ -154,7 +154,7 @@ def _contradicted(contradiction: str | None) -> Iterator[Condition]:
         yield Condition(type="OperatorContradicted", detail=detail)
 
 
-def _observed(known: Facts | None) -> Iterator[Condition]:
+def _observed(known: HorizonFacts | None) -> Iterator[Condition]:
     if known is None:
         return
     if known.missing_batches:
@@ -230,9 +230,9 @@ def _decided(recommendation: RecommendationRow | None) -> Iterator[Condition]:
         return
     steps = steps_of(recommendation)
     if recommendation.conflict:
-        # Chains of an earlier release do not say which step crosses its cap.
-        crossing = [step for step in steps if step.crosses_ms is not None] or steps
-        yield Condition(type="ConstraintsConflict", detail=crossing[-1].reason)
+        # The first releases did not store which step found the conflict.
+        found = [step for step in steps if step.conflict is not None] or steps
+        yield Condition(type="ConstraintsConflict", detail=found[-1].reason)
     elif recommendation.bound_ms is None:
         yield Condition(type="NotEnoughEvidence", detail=steps[-1].reason)
 
@@ -262,11 +262,11 @@ def _not_taken_up(seen: Seen) -> Iterator[str]:
 def _taken_up(published: PublishedRow, seen: Seen) -> bool:
     applied, last_contact_us = seen.applied, None if seen.live is None else seen.live.last_contact_us
     said = (
-        Said(last_contact_us=last_contact_us)
+        AppliedState(last_contact_us=last_contact_us)
         if applied is None
-        else Said(applied.generation, applied.bound_ms, cast("Mode", applied.mode), last_contact_us)
+        else AppliedState(applied.generation, applied.bound_ms, cast("Mode", applied.mode), last_contact_us)
     )
-    return has_taken_up(
+    return has_applied(
         said,
         generation=published.generation,
         mode=cast("Mode", published.mode),

@@ -31,10 +31,12 @@ from tidemark.controller.db.tables import (
 from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.stream_state.live import KeptLive, live_of
 from tidemark.controller.stream_state.partition_standing import future_rows_by_stream
-from tidemark.models.adoption import Said, has_taken_up
-from tidemark.models.defaults import CEILING_ALARM_PPM, RECENT_BATCHES
+from tidemark.models.adoption import AppliedState, has_applied
+from tidemark.models.defaults import RECENT_BATCHES
 from tidemark.models.late_base import effective_bound_ms, late_base_ms
+from tidemark.models.live_defaults import CEILING_ALARM_PPM
 from tidemark.models.need_slots import merge_all
+from tidemark.models.recommend.steps import StepKind
 from tidemark.models.sketch import Sketch
 from tidemark.models.slo import Objective
 from tidemark.models.wire import Mode
@@ -199,8 +201,8 @@ class Standing:
         if found is None or (found.bound_ms is None and found.mode != "Live"):
             return None
         last_contact_us = None if self.live is None else self.live.last_contact_us
-        return has_taken_up(
-            Said(self.applied_generation, self.applied_bound_ms, self.applied_mode, last_contact_us),
+        return has_applied(
+            AppliedState(self.applied_generation, self.applied_bound_ms, self.applied_mode, last_contact_us),
             generation=found.generation,
             mode=found.mode,
             bound_ms=found.bound_ms,
@@ -462,9 +464,9 @@ def _wish(row: RecommendationRow) -> Wish:
     wanted_ms = before_ms = None
     saturated = False
     for step in steps_of(row):
-        if step.kind == "Asked":
+        if step.kind is StepKind.ROUND_UP:
             wanted_ms = step.bound_ms
-        elif step.kind == "Limits":
+        elif step.kind is StepKind.LIMITS:
             saturated = before_ms is not None and step.bound_ms is not None and step.bound_ms < before_ms
         before_ms = step.bound_ms
     return Wish(bound_ms=row.bound_ms, wanted_ms=wanted_ms, saturated=saturated, conflict=row.conflict)

@@ -29,7 +29,7 @@ from tidemark.controller.stream_state.live import KeptLive, NewestState, newest_
 from tidemark.controller.stream_state.overview_store import Skewed, skewed_in
 from tidemark.models.coverage import Coverage
 from tidemark.models.curve import CurvePoint
-from tidemark.models.horizon import Facts
+from tidemark.models.horizon import HorizonFacts
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.quantile import min_samples
 from tidemark.models.slo import Policy, Slo
@@ -202,7 +202,7 @@ class Known:
     """Its SLO."""
     horizon: Horizon | None
     """Its horizon."""
-    facts: Facts | None
+    facts: HorizonFacts | None
     """The sums over it."""
     progress: Progress
     """How it has been getting on."""
@@ -285,7 +285,8 @@ def recommended_answer(
         decided_us=row.decided_us,
         current=is_current(session, row),
         steps=[
-            schemas.Step(name=step.name, bound_ms=step.bound_ms, reason=step.reason) for step in steps_of(row)
+            schemas.Step(kind=step.kind, name=step.kind.label, bound_ms=step.bound_ms, reason=step.reason)
+            for step in steps_of(row)
         ],
     )
 
@@ -367,7 +368,7 @@ def _append_delay(delay: AppendDelay | None) -> schemas.AppendDelaySeen | None:
     )
 
 
-def _evidence(known: Facts | None, horizon_ms: int, slo: Spec[Slo] | None) -> schemas.Evidence:
+def _evidence(known: HorizonFacts | None, horizon_ms: int, slo: Spec[Slo] | None) -> schemas.Evidence:
     return schemas.Evidence(
         rows=known.need_pairs if known else 0,
         rows_needed=None
@@ -396,7 +397,9 @@ def _query(query_id: str, coverage: Coverage) -> schemas.QueryCoverage:
     )
 
 
-def _completeness(session: Session, horizon: Horizon | None, known: Facts | None) -> schemas.Completeness:
+def _completeness(
+    session: Session, horizon: Horizon | None, known: HorizonFacts | None
+) -> schemas.Completeness:
     if horizon is None or known is None:
         return schemas.Completeness(
             rows=0,

@@ -1,1 +1,1 @@
-"""Backtest: recorded arrivals under any policy, and the yardsticks beside which a policy is judged."""
+"""Backtest: recorded arrivals under any policy, and the yardsticks that a policy is compared with."""

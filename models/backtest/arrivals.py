@@ -1,44 +1,45 @@
-"""Arrivals: a recorded trace counted by slot, partition, granule, key and minute, as every replay of it needs.
+"""Arrivals: a recorded trace counted by slot, partition, granule, key and minute, for any number of replays.
 
-Slot k holds the arrivals of ``[first + k * trigger, first + (k + 1) * trigger)`` and runs at its end. A batch is as
-long as its slots, so counts by slot lose nothing to Spark: memory grows with the distinct (slot, partition, granule,
-minute), some 50 bytes for each of their windows, and not with the rows. Row-level and session keys are as many as the
+Slot k holds the arrivals of ``[first + k * trigger, first + (k + 1) * trigger)`` and runs at its end. A batch consists
+of whole slots, so counts by slot are exact for Spark. Memory grows with the distinct (slot, partition, granule,
+minute), some 50 bytes for each of their windows, and not with the rows. There are as many row-level and session keys as
 rows. Per-row engines judge each row by the rows before it, so for them the rows themselves are kept too, 20 bytes each.
 
-A granule is ``setup.granule_us`` of event time: the cohorts that policies are shown. All rows of a granule have the
+A granule is ``setup.granule_us`` of event time: the cohorts that policies observe. All rows of a granule have the
 same windows.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.backtest.setup import Setup
-from tidemark.models.granules import granule_first_us, granule_index
+from tidemark.models.backtest.distinct import sum_distinct
 from tidemark.models.operators import Int64s, Operator, SessionWindow, TimeWindow
-from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.policies.setup import Setup
 
-__all__ = ["MINUTE_US", "Arrivals", "ArrivalsBuilder", "Int32s", "Maxima", "Rows", "Shown", "shown_counts"]
+__all__ = [
+    "MINUTE_US",
+    "ArrivalRows",
+    "Arrivals",
+    "Int32s",
+    "Maxima",
+    "TapCounts",
+    "gap_us",
+    "tap_counts",
+]
 
 Int32s = NDArray[np.int32]
 
 MINUTE_US = 60_000_000
-"""Rows are judged by the minute of their event time, too."""
-
-_SCORED_PERCENT = 98
-"""Windows that end past this percentile of the event times are not scored: the trace ends before they are whole."""
-
-_MAX_KEPT = 1_000_000
-"""Greatest event times kept one by one: the 98th percentile is exact up to 50 times as many rows."""
+"""Rows are also judged by the minute of their event time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ArrivalRows:
     """The rows themselves in order of arrival, arrays of shape (rows,); empty when the engine works in batches."""
 
     event_time_us: Int64s
@@ -51,14 +52,14 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Maxima:
-    """Greatest event time of each slot and partition, ascending by both; arrays of shape (maxima,)."""
+    """Maximum event time of each slot and partition, ascending by both; arrays of shape (maxima,)."""
 
     occupied: Int64s
     """Index in ``Arrivals.occupied``."""
     partition: Int32s
     """Index of the partition."""
     event_time_us: Int64s
-    """The greatest event time there, in microseconds."""
+    """The maximum event time there, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Arrivals:
     partition: Int32s
     """Index of the partition of each count, in order of appearance, shape (counts,)."""
     event_us: Int64s
-    """Start of the granule of each count: its least whole microsecond, shape (counts,)."""
+    """Start of the granule of each count: its first whole microsecond, shape (counts,)."""
     key_us: Int64s
     """Key of each count: what the watermark is compared with, shape (counts,)."""
     minute: Int64s
@@ -90,19 +91,19 @@ class Arrivals:
     pairs_by_minute: Int64s
     """Pairs of each minute, shape (minutes,)."""
     occupied: Int64s
-    """The slots that hold arrivals, ascending, shape (occupied,)."""
+    """The slots with arrivals, ascending, shape (occupied,)."""
     occupied_rows: Int64s
     """Rows in each of them, shape (occupied,)."""
     maxima: Maxima
     """Greatest event time of each slot and partition."""
-    each: Rows
+    each: ArrivalRows
     """The rows themselves, for per-row engines only."""
     first_us: int
     """The first arrival, where slot 0 begins."""
     last_us: int
     """The last arrival."""
     slots: int
-    """Slots from the first arrival to the last, those without arrivals too."""
+    """Slots from the first arrival to the last, including those without arrivals."""
     partitions: int
     """Number of partitions."""
     rows: int
@@ -115,270 +116,7 @@ class Arrivals:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counts:
-    slot: Int64s
-    partition: Int32s
-    event_us: Int64s
-    key_us: Int64s
-    minute: Int64s
-    count: Int64s
-
-    @classmethod
-    def join(cls, parts: list[_Counts]) -> Self:
-        return cls(
-            np.concatenate([part.slot for part in parts]),
-            np.concatenate([part.partition for part in parts]),
-            np.concatenate([part.event_us for part in parts]),
-            np.concatenate([part.key_us for part in parts]),
-            np.concatenate([part.minute for part in parts]),
-            np.concatenate([part.count for part in parts]),
-        )
-
-
-class ArrivalsBuilder:
-    """Counts a trace part by part, so that its rows need not fit into memory at once.
-
-    Args:
-        setup: gives the operator's keys, the trigger, and whether the engine needs the rows themselves.
-    """
-
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
-        self._first_us: int | None = None
-        self._last_us = 0
-        self._partitions = 0
-        self._counts: list[_Counts] = []
-        self._maxima: list[tuple[Int64s, Int32s, Int64s]] = []
-        self._slot_rows: list[tuple[Int64s, Int64s]] = []
-        self._rows: list[Rows] = []
-        self._percentile = _Percentile(setup.trigger_us)
-
-    def add(
-        self, event_time_us: Int64s, arrival_time_us: Int64s, partition: NDArray[np.integer], partitions: int
-    ) -> None:
-        """Count rows that arrived after those before.
-
-        Args:
-            event_time_us: event times, shape (rows,).
-            arrival_time_us: arrival times, non-decreasing, shape (rows,).
-            partition: index of each row's partition, shape (rows,).
-            partitions: how many partitions are known so far.
-
-        Raises:
-            ValueError: when arrivals go back.
-        """
-        if not len(arrival_time_us):
-            return
-        if self._first_us is None:
-            self._first_us = self._last_us = int(arrival_time_us[0])
-        if arrival_time_us[0] < self._last_us or (np.diff(arrival_time_us) < 0).any():
-            raise ValueError("arrivals must come in order of their time")
-        self._last_us = int(arrival_time_us[-1])
-        self._partitions = max(self._partitions, partitions)
-        self._percentile.add(event_time_us)
-        if self._setup.engine == "per-row":
-            self._rows.append(Rows(event_time_us, arrival_time_us, partition.astype(np.int32)))
-        slot = (arrival_time_us - self._first_us) // self._setup.trigger_us
-        slots, start = np.unique(slot, return_index=True)
-        rows = np.diff(start, append=len(slot))
-        where = np.repeat(np.arange(len(slots)), rows)
-        self._slot_rows.append((slots, rows))
-        self._add_maxima(slots, where, partition, event_time_us)
-        self._add_counts(slots, where, partition, event_time_us)
-
-    def build(self) -> Arrivals:
-        """Return what was counted.
-
-        Raises:
-            ValueError: when there was no row.
-        """
-        if self._first_us is None:
-            raise ValueError("there is no arrival")
-        counts = self._joined_counts()
-        occupied, rows = self._joined_slots()
-        operator = self._setup.operator
-        grid_us = operator.slide_us if isinstance(operator, TimeWindow) else 1
-        keys, key_index = _numbered(counts.key_us, grid_us)
-        minutes, minute_index = _numbered(counts.minute, 1)
-        return Arrivals(
-            slot=counts.slot,
-            partition=counts.partition,
-            event_us=counts.event_us,
-            key_us=counts.key_us,
-            minute=counts.minute,
-            count=counts.count,
-            key_index=key_index.astype(np.int32),
-            minute_index=minute_index.astype(np.int32),
-            keys_us=keys,
-            pairs_by_key=_sums(key_index, counts.count, len(keys)),
-            minutes=minutes,
-            pairs_by_minute=_sums(minute_index, counts.count, len(minutes)),
-            occupied=occupied,
-            occupied_rows=rows,
-            maxima=self._joined_maxima(occupied),
-            each=self._joined_rows(),
-            first_us=self._first_us,
-            last_us=self._last_us,
-            slots=int(occupied[-1]) + 1,
-            partitions=self._partitions,
-            rows=int(rows.sum()),
-            pairs=int(counts.count.sum()),
-            scored_until_us=self._percentile.value_us(),
-        )
-
-    def _add_maxima(
-        self, slots: Int64s, where: Int64s, partition: NDArray[np.integer], event_time_us: Int64s
-    ) -> None:
-        cell = where * self._partitions + partition
-        cells = len(slots) * self._partitions
-        if cells > 4 * len(cell) + 1_000_000:
-            held, cell = np.unique(cell, return_inverse=True)
-            maxima = np.full(len(held), NO_BASE_US, np.int64)
-            np.maximum.at(maxima, cell, event_time_us)
-        else:
-            dense = np.full(cells, NO_BASE_US, np.int64)
-            np.maximum.at(dense, cell, event_time_us)
-            held = np.flatnonzero(dense > NO_BASE_US)
-            maxima = dense[held]
-        index, part = np.divmod(held, self._partitions)
-        self._maxima.append((slots[index], part.astype(np.int32), maxima))
-
-    def _add_counts(
-        self, slots: Int64s, where: Int64s, partition: NDArray[np.integer], event_time_us: Int64s
-    ) -> None:
-        operator, granule_us = self._setup.operator, self._setup.granule_us
-        cell = where * self._partitions + partition
-        if isinstance(operator, TimeWindow):
-            (cell, granule, minute), count = _count_distinct(
-                cell, granule_index(event_time_us, granule_us, operator.closed), event_time_us // MINUTE_US
-            )
-            event = granule_first_us(granule, granule_us, operator.closed)
-            # The windows follow from the granule, so they are found for each once and not for each row.
-            row, key = operator.keys(event)
-            if operator.max_keys > 1:
-                # By granule and window; the minutes stay in order. What is sorted are a few runs, one a window.
-                place = np.cumsum(
-                    (np.diff(cell, prepend=cell[0]) != 0) | (np.diff(event, prepend=event[0]) != 0)
-                )
-                latest = key[: len(event)]
-                place = place[row] * operator.max_keys - (latest[row] - key) // operator.slide_us
-                order = np.argsort(place, kind="stable")
-                row, key = row[order], key[order]
-                cell, event, minute, count = cell[row], event[row], minute[row], count[row]
-        else:
-            (cell, time), count = _count_distinct(cell, event_time_us)
-            event = granule_first_us(
-                granule_index(time, granule_us, operator.closed), granule_us, operator.closed
-            )
-            key, minute = time + _gap_us(operator), time // MINUTE_US
-        index, part = np.divmod(cell, self._partitions)
-        self._counts.append(_Counts(slots[index], part.astype(np.int32), event, key, minute, count))
-
-    def _joined_counts(self) -> _Counts:
-        """Join the parts; a slot that straddles several of them is counted once more over those."""
-        joined = _Counts.join(self._counts)
-        shared = [
-            after[0][0]
-            for before, after in zip(self._slot_rows, self._slot_rows[1:], strict=False)
-            if before[0][-1] == after[0][0]
-        ]
-        if not shared:
-            return joined
-        again = np.isin(joined.slot, shared)
-        columns, count = _sum_distinct(
-            (
-                joined.slot[again],
-                joined.partition[again],
-                joined.event_us[again],
-                joined.key_us[again],
-                joined.minute[again],
-            ),
-            joined.count[again],
-        )
-        kept = ~again
-        slot = np.concatenate([joined.slot[kept], columns[0]])
-        order = np.argsort(slot, kind="stable")
-        return _Counts(
-            slot[order],
-            np.concatenate([joined.partition[kept], columns[1].astype(np.int32)])[order],
-            np.concatenate([joined.event_us[kept], columns[2]])[order],
-            np.concatenate([joined.key_us[kept], columns[3]])[order],
-            np.concatenate([joined.minute[kept], columns[4]])[order],
-            np.concatenate([joined.count[kept], count])[order],
-        )
-
-    def _joined_slots(self) -> tuple[Int64s, Int64s]:
-        (slots,), rows = _sum_distinct(
-            (np.concatenate([slots for slots, _ in self._slot_rows]),),
-            np.concatenate([rows for _, rows in self._slot_rows]),
-        )
-        return slots, rows
-
-    def _joined_maxima(self, occupied: Int64s) -> Maxima:
-        slot, partition, event_time = (
-            np.concatenate([part[column] for part in self._maxima]) for column in range(3)
-        )
-        order = np.lexsort((event_time, partition, slot))
-        slot, partition, event_time = slot[order], partition[order], event_time[order]
-        last = np.append((np.diff(slot) != 0) | (np.diff(partition) != 0), True)
-        return Maxima(
-            np.searchsorted(occupied, slot[last]), partition[last].astype(np.int32), event_time[last]
-        )
-
-    def _joined_rows(self) -> Rows:
-        if not self._rows:
-            nothing = np.empty(0, np.int64)
-            return Rows(nothing, nothing, np.empty(0, np.int32))
-        return Rows(
-            np.concatenate([part.event_time_us for part in self._rows]),
-            np.concatenate([part.arrival_time_us for part in self._rows]),
-            np.concatenate([part.partition for part in self._rows]),
-        )
-
-
-class _Percentile:
-    """The 98th percentile of event times that come in parts.
-
-    Kept are the greatest million, one by one, and counts by trigger of all. The percentile is among the greatest
-    million while there are at most 50 million rows; beyond, the end of its trigger is given.
-    """
-
-    def __init__(self, grid_us: int, kept: int = _MAX_KEPT) -> None:
-        self._grid_us = grid_us
-        self._kept = kept
-        self._rows = 0
-        self._greatest: list[Int64s] = []
-        self._held = 0
-        self._cells: list[tuple[Int64s, Int64s]] = []
-
-    def add(self, values: Int64s) -> None:
-        self._rows += len(values)
-        self._greatest.append(values)
-        self._held += len(values)
-        if self._held > 2 * self._kept:
-            kept = np.partition(np.concatenate(self._greatest), -self._kept)[-self._kept :]
-            self._greatest, self._held = [kept], len(kept)
-        self._cells.append(np.unique(values // self._grid_us, return_counts=True))
-
-    def value_us(self) -> int:
-        below, parts = divmod(_SCORED_PERCENT * (self._rows - 1), 100)
-        greatest = np.sort(np.concatenate(self._greatest))
-        if len(greatest) < self._rows:
-            greatest = greatest[-self._kept :]  # what was let go may be greater than the rest
-        at = below - (self._rows - len(greatest))
-        if at >= 0:
-            value = int(greatest[at])
-            return value + (parts * (int(greatest[at + 1]) - value) // 100 if parts else 0)
-        (cell,), count = _sum_distinct(
-            (np.concatenate([cell for cell, _ in self._cells]),),
-            np.concatenate([count for _, count in self._cells]),
-        )
-        above = below + (parts > 0)
-        return int(cell[np.searchsorted(np.cumsum(count), above, side="right")] + 1) * self._grid_us - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
+class TapCounts:
     """Counts as a tap would report them, ascending by slot, partition, granule and key; arrays of shape (shown,)."""
 
     slot: Int64s
@@ -386,38 +124,38 @@ class Shown:
     partition: Int64s
     """Index of the partition of each."""
     event_us: Int64s
-    """Start of the granule of each: its least whole microsecond."""
+    """Start of the granule of each: its first whole microsecond."""
     key_us: Int64s
     """Key of each."""
     count: Int64s
     """Pairs behind each."""
 
     def joined(self, low: int, high: int) -> Self:
-        """Return the counts ``low`` up to before ``high`` as those of one batch: added up over its slots."""
+        """Return the counts from ``low`` to before ``high`` as those of one batch: added up over its slots."""
         slot = self.slot[low:high]
         columns = (self.partition[low:high], self.event_us[low:high], self.key_us[low:high])
         if slot[0] == slot[-1]:
             return type(self)(slot, *columns, self.count[low:high])
-        (partition, event, key), count = _sum_distinct(columns, self.count[low:high])
+        (partition, event, key), count = sum_distinct(columns, self.count[low:high])
         return type(self)(np.full(len(count), slot[-1]), partition, event, key, count)
 
 
-def shown_counts(arrivals: Arrivals, setup: Setup) -> Shown:
+def tap_counts(arrivals: Arrivals, setup: Setup) -> TapCounts:
     """Return what a tap would report.
 
-    Keys of windows are exact. Of row-level and session keys the least of each granule is shown, so that a need is
-    never too small.
+    Keys of windows are exact. For row-level and session keys it is the lowest of each granule, so that no need is too
+    small.
     """
     event = arrivals.event_us
     key = arrivals.key_us
     if not isinstance(setup.operator, TimeWindow):
-        key = event + _gap_us(setup.operator)
+        key = event + gap_us(setup.operator)
     changed = np.zeros(len(key), bool)
     changed[0] = True
     for column in (arrivals.slot, arrivals.partition, event, key):
         changed[1:] |= column[1:] != column[:-1]
     start = np.flatnonzero(changed)
-    return Shown(
+    return TapCounts(
         arrivals.slot[start],
         arrivals.partition[start].astype(np.int64),
         event[start],
@@ -426,56 +164,6 @@ def shown_counts(arrivals: Arrivals, setup: Setup) -> Shown:
     )
 
 
-def _gap_us(operator: Operator) -> int:
+def gap_us(operator: Operator) -> int:
+    """Return the distance from an event time to its key, of operators without windows, in microseconds."""
     return operator.gap_us if isinstance(operator, SessionWindow) else 0
-
-
-def _sums(index: NDArray[np.integer], count: Int64s, size: int) -> Int64s:
-    sums = np.zeros(size, np.int64)
-    np.add.at(sums, index, count)
-    return sums
-
-
-def _numbered(values: Int64s, step: int) -> tuple[Int64s, Int64s]:
-    """Return the distinct values, ascending, and the index of each value in them; all are multiples of a step apart."""
-    least = int(values.min())
-    cells = (int(values.max()) - least) // step + 1
-    if cells > 4 * len(values) + 1_000_000:
-        distinct, index = np.unique(values, return_inverse=True)
-        return distinct, index
-    place = (values - least) // step
-    held = np.zeros(cells, bool)
-    held[place] = True
-    return np.flatnonzero(held) * step + least, (np.cumsum(held) - 1)[place]
-
-
-def _count_distinct(*columns: Int64s) -> tuple[list[Int64s], Int64s]:
-    """Return the distinct rows of the columns, ascending, and how often each occurs."""
-    least = [int(column.min()) for column in columns]
-    sizes = [int(column.max()) - low + 1 for column, low in zip(columns, least, strict=True)]
-    if math.prod(sizes) >= 1 << 62:
-        distinct, count = _sum_distinct(columns, np.ones(len(columns[0]), np.int64))
-        return list(distinct), count
-    code = columns[0] - least[0]
-    for column, low, size in zip(columns[1:], least[1:], sizes[1:], strict=True):
-        code = code * size + (column - low)
-    distinct_code, count = np.unique(code, return_counts=True)
-    found = []
-    for low, size in zip(least[:0:-1], sizes[:0:-1], strict=True):
-        distinct_code, column = np.divmod(distinct_code, size)
-        found.append(column + low)
-    return [distinct_code + least[0], *found[::-1]], count
-
-
-def _sum_distinct(
-    columns: tuple[NDArray[np.integer], ...], count: Int64s
-) -> tuple[tuple[Int64s, ...], Int64s]:
-    """Return the distinct rows of the columns, ascending by the first first, and the sum of their counts."""
-    order = np.lexsort(columns[::-1])
-    ordered = [column[order] for column in columns]
-    changed = np.zeros(len(order), bool)
-    changed[:1] = True
-    for column in ordered:
-        changed[1:] |= column[1:] != column[:-1]
-    start = np.flatnonzero(changed)
-    return tuple(column[start].astype(np.int64) for column in ordered), np.add.reduceat(count[order], start)

@@ -1,4 +1,4 @@
-"""Bases: how far a stream has come, over all partitions or as the least of its partitions."""
+"""Bases: the maximum event time of a stream, over all partitions or as the minimum of its partitions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tidemark.models.policies.policy import NO_BASE_US
 __all__ = ["min_of_partitions", "min_seen", "running_max", "shifted"]
 
 _CELLS = 1 << 21
-"""Steps x partitions held at a time: some tens of megabytes."""
+"""Steps x partitions held at a time: tens of megabytes."""
 
 
 def running_max(values: Int64s) -> Int64s:
-    """Return the greatest value so far, shape (n,)."""
-    greatest: Int64s = np.maximum.accumulate(values) if len(values) else values
-    return greatest
+    """Return the maximum value so far, shape (n,)."""
+    maximum: Int64s = np.maximum.accumulate(values) if len(values) else values
+    return maximum
 
 
 def shifted(values: Int64s, by: int) -> Int64s:
@@ -26,7 +26,7 @@ def shifted(values: Int64s, by: int) -> Int64s:
 
 
 def min_seen(maxima_us: Int64s) -> int:
-    """Return the least of the partitions' maxima that are known, shape (partitions,); ``NO_BASE_US`` when none is."""
+    """Return the minimum of the partitions' maxima that are known, shape (partitions,); ``NO_BASE_US`` when none is."""
     seen = maxima_us[maxima_us > NO_BASE_US]
     return int(seen.min()) if len(seen) else NO_BASE_US
 
@@ -34,29 +34,29 @@ def min_seen(maxima_us: Int64s) -> int:
 def min_of_partitions(
     step: Int64s, partition: NDArray[np.integer], value_us: Int64s, steps: int, start_us: Int64s
 ) -> Int64s:
-    """Return after each step the least, over the partitions seen so far, of the greatest value of each.
+    """Return after each step the minimum, over the partitions seen so far, of the maximum value of each.
 
-    It goes back where a partition that trails is first seen.
+    It falls where a partition that trails is first seen.
 
     Args:
         step: index of the step of each value, ascending, shape (n,).
         partition: index of the partition of each, shape (n,).
         value_us: the values, shape (n,).
         steps: number of steps.
-        start_us: greatest value of each partition before, ``NO_BASE_US`` where none was, shape (partitions,).
+        start_us: maximum value of each partition before, ``NO_BASE_US`` where none was, shape (partitions,).
     """
-    greatest = start_us
-    least = np.empty(steps, np.int64)
+    maximum = start_us
+    minimum = np.empty(steps, np.int64)
     height = max(_CELLS // len(start_us), 1)
     for first in range(0, steps, height):
         last = min(first + height, steps)
         low, high = np.searchsorted(step, [first, last])
         table = np.full((last - first, len(start_us)), NO_BASE_US, np.int64)
         np.maximum.at(table, (step[low:high] - first, partition[low:high]), value_us[low:high])
-        np.maximum(table[0], greatest, out=table[0])
+        np.maximum(table[0], maximum, out=table[0])
         np.maximum.accumulate(table, axis=0, out=table)
-        greatest = table[-1].copy()
+        maximum = table[-1].copy()
         table[table == NO_BASE_US] = -NO_BASE_US
-        table.min(axis=1, out=least[first:last])
-    least[least == -NO_BASE_US] = NO_BASE_US
-    return least
+        table.min(axis=1, out=minimum[first:last])
+    minimum[minimum == -NO_BASE_US] = NO_BASE_US
+    return minimum

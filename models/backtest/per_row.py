@@ -1,8 +1,8 @@
 """Per-row engines under a policy: the watermark after each row.
 
 A row is late iff its key is at or below the watermark that the rows before it made; after it, the watermark is
-``max(W, base - L)``. A policy decides at the end of each tick that held rows, for the rows that follow; a watermark
-that it gives is in force at once.
+``max(W, base - L)``. A policy decides at the end of each tick with rows, for the rows that follow; a watermark that
+it decides is in force at once.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.bases import min_of_partitions, running_max, shifted
-from tidemark.models.backtest.setup import Setup
-from tidemark.models.backtest.spark import Standing
+from tidemark.models.backtest.spark import DecisionInForce
 from tidemark.models.granules import granule_first_us, granule_index
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
-from tidemark.models.policies.policy import NO_BASE_US, Policy, Seen
+from tidemark.models.policies.policy import NO_BASE_US, BoundPolicy, Observation
+from tidemark.models.policies.setup import Setup
 
 __all__ = ["Ticks", "first_rows", "native_row_bases", "native_ticks", "policy_ticks"]
 
@@ -32,11 +32,11 @@ class Ticks:
     row_watermark_us: Int64s
     """Watermark after each row, shape (rows,)."""
     tick_watermark_us: Int64s
-    """Watermark at the end of each tick that held rows, shape (occupied,)."""
+    """Watermark at the end of each tick with rows, shape (occupied,)."""
     bound_us: Int64s
     """Bound in force in each of those, -2**63 where none, shape (occupied,)."""
     base_us: Int64s
-    """Greatest event time of the stream after each of those, shape (occupied,)."""
+    """Maximum event time of the stream after each of those, shape (occupied,)."""
     bound_changes: int
     """How often the bound changed."""
 
@@ -53,7 +53,7 @@ def first_rows(arrivals: Arrivals) -> Int64s:
 
 
 def native_row_bases(arrivals: Arrivals, setup: Setup) -> Int64s:
-    """Return the base after each row by the setup's scope, never going back, shape (rows,)."""
+    """Return the base after each row by the setup's scope, non-decreasing, shape (rows,)."""
     if setup.scope == "partition":
         nothing = np.full(arrivals.partitions, NO_BASE_US, np.int64)
         return running_max(_min_after(arrivals, slice(0, arrivals.rows), nothing, nothing * 0))
@@ -73,7 +73,9 @@ def native_ticks(arrivals: Arrivals, setup: Setup, bound_us: int) -> Ticks:
     )
 
 
-def policy_ticks(arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Callable[[int], object]) -> Ticks:
+def policy_ticks(
+    arrivals: Arrivals, setup: Setup, policy: BoundPolicy, on_slot: Callable[[int], object]
+) -> Ticks:
     """Return the watermarks of an engine that follows ``policy``."""
     events, partitions = arrivals.each.event_time_us, arrivals.each.partition
     base = running_max(events)
@@ -82,19 +84,19 @@ def policy_ticks(arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Call
     marks, tick_marks, bounds = np.empty(arrivals.rows, np.int64), [], []
     maxima = np.full(arrivals.partitions, NO_BASE_US, np.int64)
     width, closed = setup.granule_us, setup.operator.closed
-    standing, mark = Standing(), NO_BASE_US
+    in_force, mark = DecisionInForce(), NO_BASE_US
     low, seen_partitions = 0, 0
     for slot, rows in zip(arrivals.occupied.tolist(), arrivals.occupied_rows.tolist(), strict=True):
         span = slice(low, low + rows)
-        wanted = standing.decision
-        bounds.append(standing.bound_us)
+        decision = in_force.decision
+        bounds.append(in_force.bound_us)
         after = marks[span]
-        if wanted.bounds_us is not None:
-            after[:] = _min_after(arrivals, span, maxima, wanted.bounds_us)
-        elif wanted.bound_us is not None and setup.scope == "partition":
-            after[:] = _min_after(arrivals, span, maxima, maxima * 0) - wanted.bound_us
-        elif wanted.bound_us is not None:
-            after[:] = base[span] - wanted.bound_us
+        if decision.bounds_us is not None:
+            after[:] = _min_after(arrivals, span, maxima, decision.bounds_us)
+        elif decision.bound_us is not None and setup.scope == "partition":
+            after[:] = _min_after(arrivals, span, maxima, maxima * 0) - decision.bound_us
+        elif decision.bound_us is not None:
+            after[:] = base[span] - decision.bound_us
         else:
             after[:] = mark
         after[0] = max(int(after[0]), mark)
@@ -111,7 +113,7 @@ def policy_ticks(arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Call
         partition = partitions[span][row].astype(np.int64)
         seen_partitions = max(seen_partitions, int(partition[-1]) + 1)
         policy.observe(
-            Seen(
+            Observation(
                 now_us=now,
                 partition=partition,
                 key_us=key,
@@ -122,9 +124,9 @@ def policy_ticks(arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Call
                 base_us=maxima[:seen_partitions].copy(),
             )
         )
-        standing.take(policy.decide(now, now))
-        if standing.decision.watermark_us is not None:
-            mark = max(mark, standing.decision.watermark_us)
+        in_force.take(policy.decide(now, now))
+        if in_force.decision.watermark_us is not None:
+            mark = max(mark, in_force.decision.watermark_us)
         tick_marks.append(mark)
         low += rows
     last = np.cumsum(arrivals.occupied_rows) - 1
@@ -133,12 +135,12 @@ def policy_ticks(arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Call
         tick_watermark_us=np.array(tick_marks, np.int64),
         bound_us=np.array(bounds, np.int64),
         base_us=base[last],
-        bound_changes=standing.bound_changes,
+        bound_changes=in_force.bound_changes,
     )
 
 
 def _min_after(arrivals: Arrivals, span: slice, maxima_us: Int64s, bounds_us: Int64s) -> Int64s:
-    """Return after each row the least, over the partitions seen, of their maximum less their bound.
+    """Return after each row the minimum, over the partitions seen, of their maximum less their bound.
 
     Partitions beyond the length of ``bounds_us`` count as not seen.
     """
@@ -158,7 +160,7 @@ def _min_after(arrivals: Arrivals, span: slice, maxima_us: Int64s, bounds_us: In
 
 
 def _own_bases_before(arrivals: Arrivals) -> Int64s:
-    """Return the greatest event time of its own partition before each row, shape (rows,)."""
+    """Return the maximum event time of its own partition before each row, shape (rows,)."""
     order = np.argsort(arrivals.each.partition, kind="stable")
     events = arrivals.each.event_time_us[order]
     edges = np.searchsorted(arrivals.each.partition[order], np.arange(arrivals.partitions + 1))

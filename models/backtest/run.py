@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidemark.models.backtest.arrivals import MINUTE_US, Arrivals
 from tidemark.models.backtest.bases import shifted
+from tidemark.models.backtest.distinct import sums
 from tidemark.models.backtest.per_row import Ticks, first_rows, native_ticks, policy_ticks
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.backtest.spark import (
     NO_BOUND_US,
     Batches,
@@ -21,17 +20,18 @@ from tidemark.models.backtest.spark import (
     restart_batches,
 )
 from tidemark.models.operators import Int64s
-from tidemark.models.policies.policy import NO_BASE_US, Policy
+from tidemark.models.policies.policy import NO_BASE_US, BoundPolicy
+from tidemark.models.policies.setup import Setup
 
-__all__ = ["NO_BOUND_US", "Run", "run", "run_native"]
+__all__ = ["NO_BOUND_US", "BacktestRun", "run", "run_native"]
 
 _ROWS = 1 << 20
 """Rows of a per-row engine that are judged at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """What happened. Arrays are int64, times microseconds; late and arrived are (row, key) pairs."""
+class BacktestRun:
+    """What happened in a run. Arrays are int64, times microseconds; late and arrived are (row, key) pairs."""
 
     slot: Int64s
     """Slot of each batch (per-row engines: tick), ascending, shape (batches,)."""
@@ -48,7 +48,7 @@ class Run:
     base_lag_us: Int64s
     """The stream's base after a batch less the watermark in force after it, where both are known, shape (known,)."""
     bound_changes: int
-    """How often a bound was changed, with restarts how many there were; 0 when the policy moves the watermark."""
+    """How often a bound was changed (with restarts: their number); 0 when the policy moves the watermark."""
     late: int
     """Late pairs."""
     late_by_minute: Int64s
@@ -64,18 +64,18 @@ class Run:
 
 
 def run(
-    arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Callable[[int], object] = lambda _: None
-) -> Run:
+    arrivals: Arrivals, setup: Setup, policy: BoundPolicy, on_slot: Callable[[int], object] = lambda _: None
+) -> BacktestRun:
     """Return what the engine does with ``arrivals`` under ``policy``.
 
     Args:
         arrivals: what arrived, counted for this ``setup``.
         setup: the operator, the engine and how a decision reaches the job.
-        policy: sees each batch after it ran, then decides.
+        policy: observes each batch after it ran, then decides.
         on_slot: called with the slot of each batch as it runs.
 
     Raises:
-        ValueError: when the policy wants what the engine cannot do.
+        ValueError: when the policy decides something that the engine cannot do.
     """
     if policy.native:
         bound_us = policy.decide(arrivals.first_us, arrivals.first_us).bound_us
@@ -89,14 +89,14 @@ def run(
     return _judged_batches(arrivals, setup, replay(arrivals, setup, policy, on_slot))
 
 
-def run_native(arrivals: Arrivals, setup: Setup, bound_us: int) -> Run:
+def run_native(arrivals: Arrivals, setup: Setup, bound_us: int) -> BacktestRun:
     """Return what the engine does by itself under one constant bound, at least 0; Spark's has whole milliseconds."""
     if setup.engine == "per-row":
         return _judged_rows(arrivals, setup, native_ticks(arrivals, setup, max(bound_us, 0)))
     return _judged_batches(arrivals, setup, native_batches(arrivals, setup, plan_bound_us(bound_us)))
 
 
-def _judged_batches(arrivals: Arrivals, setup: Setup, batches: Batches) -> Run:
+def _judged_batches(arrivals: Arrivals, setup: Setup, batches: Batches) -> BacktestRun:
     wall = arrivals.first_us + (batches.slot + 1) * setup.trigger_us
     late_watermark = shifted(batches.watermark_us, 1)
     rows = np.zeros(len(batches.slot), np.int64)
@@ -105,7 +105,7 @@ def _judged_batches(arrivals: Arrivals, setup: Setup, batches: Batches) -> Run:
     late = arrivals.key_us <= np.repeat(late_watermark[batches.of_occupied], counts)
     weight = arrivals.count[late]
     emitting = np.searchsorted(batches.watermark_us, arrivals.keys_us)
-    return Run(
+    return BacktestRun(
         slot=batches.slot,
         wall_us=wall,
         rows=rows,
@@ -115,15 +115,15 @@ def _judged_batches(arrivals: Arrivals, setup: Setup, batches: Batches) -> Run:
         base_lag_us=_lag(batches.base_us, batches.next_watermark_us),
         bound_changes=batches.bound_changes,
         late=int(weight.sum()),
-        late_by_minute=_sums(arrivals.minute_index[late], weight, len(arrivals.minutes)),
+        late_by_minute=sums(arrivals.minute_index[late], weight, len(arrivals.minutes)),
         rows_by_minute=arrivals.pairs_by_minute,
-        late_by_key=_sums(arrivals.key_index[late], weight, len(arrivals.keys_us)),
+        late_by_key=sums(arrivals.key_index[late], weight, len(arrivals.keys_us)),
         rows_by_key=arrivals.pairs_by_key,
         emit_wall_us=wall[np.minimum(emitting, len(wall) - 1)],
     )
 
 
-def _judged_rows(arrivals: Arrivals, setup: Setup, ticks: Ticks) -> Run:
+def _judged_rows(arrivals: Arrivals, setup: Setup, ticks: Ticks) -> BacktestRun:
     first = first_rows(arrivals)
     before = ticks.before_us(first)
     wall = arrivals.first_us + (arrivals.occupied + 1) * setup.trigger_us
@@ -136,7 +136,7 @@ def _judged_rows(arrivals: Arrivals, setup: Setup, ticks: Ticks) -> Run:
         minute = np.searchsorted(arrivals.minutes, events[row[late]] // MINUTE_US)
         np.add.at(late_by_minute, minute, 1)
         np.add.at(late_by_key, np.searchsorted(arrivals.keys_us, key[late]), 1)
-    return Run(
+    return BacktestRun(
         slot=arrivals.occupied,
         wall_us=wall,
         rows=arrivals.occupied_rows,
@@ -157,7 +157,7 @@ def _judged_rows(arrivals: Arrivals, setup: Setup, ticks: Ticks) -> Run:
 def _emitted(arrivals: Arrivals, ticks: Ticks, wall_us: Int64s) -> Int64s:
     """Return when each key was closed: by the first row that lifted the watermark to it, or at a tick's end.
 
-    The replay ends with the last row, so what only the last decision would close is closed then, as is the rest.
+    The replay ends with the last row, so keys that only the last decision would close are closed then, as are the rest.
     """
     row = np.searchsorted(ticks.row_watermark_us, arrivals.keys_us)
     tick = np.searchsorted(ticks.tick_watermark_us, arrivals.keys_us)
@@ -174,9 +174,3 @@ def _emitted(arrivals: Arrivals, ticks: Ticks, wall_us: Int64s) -> Int64s:
 def _lag(base_us: Int64s, watermark_us: Int64s) -> Int64s:
     known = (base_us > NO_BASE_US) & (watermark_us > NO_BASE_US)
     return (base_us - watermark_us)[known]
-
-
-def _sums(index: NDArray[np.integer], count: Int64s, size: int) -> Int64s:
-    sums = np.zeros(size, np.int64)
-    np.add.at(sums, index, count)
-    return sums

@@ -1,4 +1,4 @@
-"""Score: what a run is worth."""
+"""The score of a run."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark.models.backtest.arrivals import Arrivals
-from tidemark.models.backtest.run import NO_BOUND_US, Run
-from tidemark.models.backtest.setup import Setup
+from tidemark.models.backtest.run import NO_BOUND_US, BacktestRun
 from tidemark.models.operators import Int64s, TimeWindow
+from tidemark.models.policies.setup import Setup
+from tidemark.models.target import PPM
 
-__all__ = ["PPM", "Score", "late_budget", "meets", "score", "weights"]
-
-PPM = 1_000_000
-"""Targets are given in parts per million."""
+__all__ = ["BacktestScore", "late_budget", "meets", "score", "weights"]
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
-    """What a run kept and what it cost. Latencies in microseconds, None when no window is scored."""
+class BacktestScore:
+    """The completeness and the latency of a run. Latencies in microseconds, None when no window is scored."""
 
     pairs: int
     """(Row, key) pairs that arrived."""
@@ -40,7 +38,7 @@ class Score:
     latency_mean_us: float | None
     """Mean over scored windows of the wall time of emission minus the window's end, at least 0."""
     latency_p95_us: float | None
-    """Least latency that 95 % of them do not exceed."""
+    """Smallest latency that 95 % of them do not exceed."""
     bound_mean_us: float | None
     """Mean over the batches that had a bound; None when none had."""
     bound_changes: int
@@ -49,11 +47,11 @@ class Score:
     """Median over the batches of the stream's base less the watermark; None when it was never known."""
 
 
-def score(arrivals: Arrivals, setup: Setup, run: Run) -> Score:
+def score(arrivals: Arrivals, setup: Setup, run: BacktestRun) -> BacktestScore:
     """Return the score of ``run``, a run over ``arrivals``.
 
-    A window weighs one. A row-level or session key is no window: each weighs as many pairs as it has, so the latency
-    is that of the pairs.
+    A window has weight one. A row-level or session key has as much weight as pairs, so the latency is that of the
+    pairs.
     """
     until = int(np.searchsorted(arrivals.keys_us, arrivals.scored_until_us, side="right"))
     rows, late = run.rows_by_key[:until], run.late_by_key[:until]
@@ -63,7 +61,7 @@ def score(arrivals: Arrivals, setup: Setup, run: Run) -> Score:
     admitted = run.rows_by_minute - run.late_by_minute
     minutes_met = run.late_by_minute * PPM <= (PPM - setup.target_ppm) * run.rows_by_minute
     bounds = run.bound_us[run.bound_us != NO_BOUND_US]
-    return Score(
+    return BacktestScore(
         pairs=arrivals.pairs,
         late=run.late,
         completeness=(arrivals.pairs - run.late) / arrivals.pairs,
@@ -80,8 +78,8 @@ def score(arrivals: Arrivals, setup: Setup, run: Run) -> Score:
     )
 
 
-def meets(setup: Setup, score: Score) -> bool:
-    """Whether the target was met, in whole numbers. With ``timeslices`` and nothing to score, nothing was missed."""
+def meets(setup: Setup, score: BacktestScore) -> bool:
+    """Whether the target was met, in whole numbers. With ``timeslices`` and no scored window it was."""
     if setup.objective == "timeslices":
         return score.windows_met * PPM >= setup.good_windows_ppm * score.windows
     return score.late <= late_budget(setup, score.pairs)
@@ -93,7 +91,7 @@ def late_budget(setup: Setup, pairs: int) -> int:
 
 
 def weights(arrivals: Arrivals, setup: Setup) -> Int64s:
-    """Return what each key weighs in a mean of latencies, shape (keys,)."""
+    """Return the weight of each key in a mean of latencies, shape (keys,)."""
     return np.ones_like(arrivals.keys_us) if isinstance(setup.operator, TimeWindow) else arrivals.pairs_by_key
 
 

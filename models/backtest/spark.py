@@ -7,9 +7,9 @@ watermark, or when a control row is due there.
 *Native*, *restart*: W(n+1) = max(W(n), base - L), the base over the batches of this run of the query. *Live*: the
 control value computed at the end of a slot is read by the next slot's batch and in force in the one after that. It is
 read only when it is due, i.e. when a key that has arrived lies above the watermark and at or below the control, as in
-the driver (``live/control``), which cannot know whether rows are waiting. So an idle job runs no endless control
-batches, not even when the control follows the clock. There is no ceiling here: nothing but the control moves the
-watermark. After the last arrival nothing more is decided; what was decided runs out.
+the driver (``live/control``), which cannot know whether rows are waiting. So an idle job does not run control batches
+for ever, not even when the control follows the clock. There is no ceiling here: only the control moves the watermark.
+After the last arrival nothing more is decided; earlier decisions still take effect.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.models.backtest.arrivals import Arrivals, shown_counts
+from tidemark.models.backtest.arrivals import Arrivals, tap_counts
 from tidemark.models.backtest.bases import min_of_partitions, min_seen, running_max, shifted
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Policy, Seen
+from tidemark.models.policies.policy import NO_BASE_US, BoundPolicy, Decision, Observation
+from tidemark.models.policies.setup import Setup
 
 __all__ = [
     "NO_BOUND_US",
     "Batches",
+    "DecisionInForce",
     "NativeBases",
-    "Standing",
     "live_batches",
     "native_bases",
     "native_batches",
@@ -42,12 +42,12 @@ __all__ = [
 ]
 
 NO_BOUND_US = -(2**63)
-"""Where no bound is in force."""
+"""The bound where none is in force."""
 
 _LIVE_DELAY = 3
 """In Live, W(n-1) comes from the control read in batch n-2, which was computed after batch n-3."""
 _NATIVE_DELAY = 2
-"""Natively W(n-1) is made of the bases of batches up to n-2."""
+"""Natively W(n-1) follows the bases of batches up to n-2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class Batches:
     watermark_us: Int64s
     """W(n)."""
     next_watermark_us: Int64s
-    """W(n+1) as it is known at the end of the batch; a restart brings it back."""
+    """W(n+1) as it is known at the end of the batch; a restart restores it."""
     base_us: Int64s
-    """Greatest event time of the stream after the batch, in whole milliseconds."""
+    """Maximum event time of the stream after the batch, in whole milliseconds."""
     of_occupied: Int64s
     """Index of the batch that holds the rows of each occupied slot, shape (occupied,)."""
     bound_changes: int
@@ -72,7 +72,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class NativeBases:
-    """The batches under a constant bound, whichever it is: the watermark moves exactly when the base does."""
+    """The batches under any constant bound: the watermark moves exactly when the base does."""
 
     slot: Int64s
     """Slot of each batch, shape (batches,)."""
@@ -120,8 +120,8 @@ def native_batches(arrivals: Arrivals, setup: Setup, bound_us: int) -> Batches:
     )
 
 
-class Standing:
-    """The decision that stands, until another one is made."""
+class DecisionInForce:
+    """The newest decision, in force until another one is made."""
 
     def __init__(self) -> None:
         self._decision = Decision()
@@ -134,20 +134,20 @@ class Standing:
 
     @property
     def decision(self) -> Decision:
-        """What stands."""
+        """The decision."""
         return self._decision
 
     def take(self, decision: Decision) -> None:
-        """Let ``decision`` stand if it says anything.
+        """Put ``decision`` in force unless it is empty.
 
         Raises:
-            ValueError: when it says more than one thing.
+            ValueError: when it gives more than one of bound, bounds and watermark.
         """
         before = self._decision
         given = [
-            wanted
-            for wanted in (decision.bound_us, decision.bounds_us, decision.watermark_us)
-            if wanted is not None
+            value
+            for value in (decision.bound_us, decision.bounds_us, decision.watermark_us)
+            if value is not None
         ]
         if not given:
             return
@@ -160,34 +160,34 @@ class Standing:
         self._decision = decision
 
     def watermark_us(self, maxima_us: Int64s, scope: str) -> int:
-        """Return the watermark wanted, ``NO_BASE_US`` when none is.
+        """Return the watermark decided, ``NO_BASE_US`` without one.
 
         Args:
-            maxima_us: greatest event time of each partition, ``NO_BASE_US`` before its first, shape (partitions,).
-            scope: whether one bound follows the greatest of them or the least.
+            maxima_us: maximum event time of each partition, ``NO_BASE_US`` before its first, shape (partitions,).
+            scope: whether one bound follows the maximum of them or the minimum.
         """
-        wanted = self._decision
-        if wanted.watermark_us is not None:
-            return wanted.watermark_us
-        if wanted.bounds_us is not None:
-            maxima_us = maxima_us[: len(wanted.bounds_us)]
+        decision = self._decision
+        if decision.watermark_us is not None:
+            return decision.watermark_us
+        if decision.bounds_us is not None:
+            maxima_us = maxima_us[: len(decision.bounds_us)]
             seen = maxima_us > NO_BASE_US
-            return int((maxima_us - wanted.bounds_us)[seen].min()) if seen.any() else NO_BASE_US
-        if wanted.bound_us is None:
+            return int((maxima_us - decision.bounds_us)[seen].min()) if seen.any() else NO_BASE_US
+        if decision.bound_us is None:
             return NO_BASE_US
         base = min_seen(maxima_us) if scope == "partition" else int(maxima_us.max())
-        return base - wanted.bound_us if base > NO_BASE_US else NO_BASE_US
+        return base - decision.bound_us if base > NO_BASE_US else NO_BASE_US
 
 
-class _Watch:
-    """What each batch shows to the policy, and the bases that its late filter can have known.
+class _Observer:
+    """What the policy observes of each batch, and the bases that its late filter can have used.
 
     Args:
-        delay: how many batches before its own the newest base lies that a batch's late filter can know.
+        delay: by how many batches the newest base that a batch's late filter can use precedes the batch.
     """
 
     def __init__(self, arrivals: Arrivals, setup: Setup, delay: int) -> None:
-        self._shown = shown_counts(arrivals, setup)
+        self._shown = tap_counts(arrivals, setup)
         edges = np.append(arrivals.occupied, arrivals.slots)
         self._shown_from = np.searchsorted(self._shown.slot, edges).tolist()
         self._maxima = arrivals.maxima
@@ -197,12 +197,12 @@ class _Watch:
         self.base_us = NO_BASE_US
         self._known = deque([(self.maxima_us, self.base_us)] * delay, delay)
 
-    def batch(self, first: int, last: int, now_us: int) -> Seen:
-        """Take the batch that holds the rows of the occupied slots ``first`` up to before ``last``."""
+    def batch(self, first: int, last: int, now_us: int) -> Observation:
+        """Return the batch with the rows of the occupied slots from ``first`` to before ``last``."""
         own, base = self._known[0]
         if first == last:
             self._known.append(self._known[-1])
-            return Seen(now_us)
+            return Observation(now_us)
         low, high = self._maxima_from[first], self._maxima_from[last]
         self.maxima_us = self.maxima_us.copy()
         np.maximum.at(self.maxima_us, self._maxima.partition[low:high], self._maxima.event_time_us[low:high])
@@ -210,7 +210,7 @@ class _Watch:
         self.base_us = int(self.maxima_us.max()) // SPARK_TICK_US * SPARK_TICK_US
         self._known.append((self.maxima_us, self.base_us))
         shown = self._shown.joined(self._shown_from[first], self._shown_from[last])
-        return Seen(
+        return Observation(
             now_us=now_us,
             partition=shown.partition,
             key_us=shown.key_us,
@@ -225,20 +225,20 @@ class _Watch:
 
 
 class _Log:
-    """The batches as they come."""
+    """Collects the batches of a run."""
 
     def __init__(self, arrivals: Arrivals) -> None:
         self._rows: list[tuple[int, int, int, int, int]] = []
         self._of_occupied = np.empty(len(arrivals.occupied), np.int64)
 
     def add(self, occupied: slice, *batch: int) -> None:
-        """Take ``slot, bound, watermark, next watermark, base`` of a batch, and the occupied slots it holds."""
+        """Add ``slot, bound, watermark, next watermark, base`` of a batch, and the occupied slots it holds."""
         self._of_occupied[occupied] = len(self._rows)
         slot, bound, watermark, after, base = batch
         self._rows.append((slot, bound, watermark, after, base))
 
     def batches(self, bound_changes: int) -> Batches:
-        """Return them all."""
+        """Return all batches."""
         slot, bound, watermark, after, base = np.array(self._rows, np.int64).T
         return Batches(slot, bound, watermark, after, base, self._of_occupied, bound_changes)
 
@@ -252,7 +252,7 @@ class _Waiting:
         self._first_slot[arrivals.key_index[::-1]] = arrivals.slot[::-1]
         start = np.searchsorted(arrivals.slot, arrivals.occupied)
         self.max_us: list[int] = running_max(np.maximum.reduceat(arrivals.key_us, start)).tolist()
-        """Greatest key by each occupied slot."""
+        """Highest key by each occupied slot."""
 
     def between(self, above_us: int, until_us: int, slot: int) -> bool:
         """Whether a key in (above, until] arrived before ``slot``."""
@@ -261,12 +261,12 @@ class _Waiting:
 
 
 def live_batches(
-    arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Callable[[int], object]
+    arrivals: Arrivals, setup: Setup, policy: BoundPolicy, on_slot: Callable[[int], object]
 ) -> Batches:
     """Return the batches of a query whose watermark follows the policy's control value."""
-    watch, log, waiting = _Watch(arrivals, setup, _LIVE_DELAY), _Log(arrivals), _Waiting(arrivals)
+    observer, log, waiting = _Observer(arrivals, setup, _LIVE_DELAY), _Log(arrivals), _Waiting(arrivals)
     occupied, trigger = arrivals.occupied.tolist(), setup.trigger_us
-    standing = Standing()
+    newest = DecisionInForce()
     mark, bound = NO_BASE_US, NO_BOUND_US  # in force in the next batch
     control, control_bound = NO_BASE_US, NO_BOUND_US
     slot, held, moved, due = 0, 0, False, False
@@ -276,19 +276,19 @@ def live_batches(
         executed = after > held or moved or due
         moved = False
         if executed:
-            seen = watch.batch(held, after, now)
+            seen = observer.batch(held, after, now)
             read = control if due else mark
-            log.add(slice(held, after), slot, bound, mark, read, watch.base_us)
+            log.add(slice(held, after), slot, bound, mark, read, observer.base_us)
             moved = read > mark
             mark, bound, held = read, control_bound if due else bound, after
             on_slot(slot)
             policy.observe(seen)
         is_open = waiting.max_us[held - 1] > control
         if slot < arrivals.slots and (executed or is_open):
-            standing.take(policy.decide(now, now + 2 * trigger))
-            wanted = standing.watermark_us(watch.maxima_us, setup.scope)
-            control = max(control, wanted // SPARK_TICK_US * SPARK_TICK_US)
-            control_bound = standing.bound_us
+            newest.take(policy.decide(now, now + 2 * trigger))
+            required = newest.watermark_us(observer.maxima_us, setup.scope)
+            control = max(control, required // SPARK_TICK_US * SPARK_TICK_US)
+            control_bound = newest.bound_us
             is_open = waiting.max_us[held - 1] > control
         following = occupied[held] if held < len(occupied) else None
         due = control > mark and waiting.between(mark, control, slot + 1)
@@ -297,18 +297,18 @@ def live_batches(
         elif moved or due:
             slot += 1
         else:
-            return log.batches(standing.bound_changes)
+            return log.batches(newest.bound_changes)
 
 
 def restart_batches(
-    arrivals: Arrivals, setup: Setup, policy: Policy, on_slot: Callable[[int], object]
+    arrivals: Arrivals, setup: Setup, policy: BoundPolicy, on_slot: Callable[[int], object]
 ) -> Batches:
-    """Return the batches of a query that is started anew for every change of its bound.
+    """Return the batches of a query that is restarted for every change of its bound.
 
     Raises:
-        ValueError: when the policy wants what a plan cannot hold.
+        ValueError: when the policy decides what a plan cannot hold.
     """
-    watch, log = _Watch(arrivals, setup, _NATIVE_DELAY), _Log(arrivals)
+    observer, log = _Observer(arrivals, setup, _NATIVE_DELAY), _Log(arrivals)
     occupied, trigger = arrivals.occupied.tolist(), setup.trigger_us
     down_slots = max(-(-setup.restart_cost_us // trigger), 1)
     first = arrivals.first_us
@@ -319,7 +319,7 @@ def restart_batches(
     while True:
         now = first + (slot + 1) * trigger
         after = bisect_right(occupied, slot, held)
-        seen = watch.batch(held, after, now)
+        seen = observer.batch(held, after, now)
         own = np.maximum(own, _maxima_of(arrivals, held, after))
         base = min_seen(own) if setup.scope == "partition" else int(own.max())
         read = mark
@@ -327,14 +327,14 @@ def restart_batches(
             read = max(mark, base // SPARK_TICK_US * SPARK_TICK_US - bound)
         on_slot(slot)
         policy.observe(seen)
-        wanted = bound
+        decided = bound
         if slot < arrivals.slots:
-            wanted = _plan_bound(policy.decide(now, now + setup.restart_cost_us), bound)
-        restarted = wanted != bound
+            decided = _plan_bound(policy.decide(now, now + setup.restart_cost_us), bound)
+        restarted = decided != bound
         in_force = NO_BOUND_US if bound is None else bound
-        log.add(slice(held, after), slot, in_force, mark, read, watch.base_us)
-        # The move comes back from the checkpoint (measured); the no-data batch that it would have brought does not.
-        moved, mark, held, bound = read > mark and not restarted, read, after, wanted
+        log.add(slice(held, after), slot, in_force, mark, read, observer.base_us)
+        # The checkpoint restores the move (measured), but not the no-data batch that would have followed it.
+        moved, mark, held, bound = read > mark and not restarted, read, after, decided
         ready = slot + 1
         if restarted:
             restarts += 1
@@ -365,9 +365,9 @@ def plan_bound_us(bound_us: int) -> int:
 def _maxima_of(arrivals: Arrivals, first: int, last: int) -> Int64s:
     maxima = arrivals.maxima
     low, high = np.searchsorted(maxima.occupied, [first, last])
-    greatest = np.full(arrivals.partitions, NO_BASE_US, np.int64)
-    np.maximum.at(greatest, maxima.partition[low:high], maxima.event_time_us[low:high])
-    return greatest
+    maximum = np.full(arrivals.partitions, NO_BASE_US, np.int64)
+    np.maximum.at(maximum, maxima.partition[low:high], maxima.event_time_us[low:high])
+    return maximum
 
 
 def _stream_maxima(arrivals: Arrivals, value_us: Int64s) -> Int64s:

@@ -1,11 +1,11 @@
 """Yardsticks: the best fixed bound in hindsight, and a lower bound of the latency of every policy.
 
-Both know the whole trace. The *fixed bound in hindsight* is the least constant one that meets the target when the
-engine follows it by itself: a share of the needs, so it follows from sorting them. The *clairvoyant* closes each window
-on its own, whenever it likes, and may lose as many rows as the target allows wherever waiting is dearest. No watermark
-can do better: a watermark closes windows in order, and at most as well as if each were closed for itself. What it
-gives is the value of the Lagrangian dual, ``max over lambda >= 0 of sum over windows of min(latency + lambda * late) -
-lambda * budget``, which is at most the least latency of any choice within the budget.
+Both use the whole trace. The *fixed bound in hindsight* is the smallest constant one that meets the target when the
+engine follows it by itself: a quantile of the needs. The *clairvoyant* closes each window separately, at any time, and
+may lose as many rows as the target allows wherever waiting costs most. No watermark can do better: it closes windows in
+order, which is at most as good as closing each by itself. The bound is the value of the Lagrangian dual, ``max over
+lambda >= 0 of sum over windows of min(latency + lambda * late) - lambda * budget``, which is at most the minimum
+latency of any choice within the budget.
 """
 
 from __future__ import annotations
@@ -18,34 +18,35 @@ from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.bases import shifted
 from tidemark.models.backtest.per_row import native_row_bases
 from tidemark.models.backtest.run import run_native
-from tidemark.models.backtest.score import PPM, Score, late_budget, meets, score, weights
-from tidemark.models.backtest.setup import Setup
+from tidemark.models.backtest.score import BacktestScore, late_budget, meets, score, weights
 from tidemark.models.backtest.spark import native_bases
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
+from tidemark.models.policies.setup import Setup
+from tidemark.models.target import PPM
 
 __all__ = ["clairvoyant", "fixed_hindsight"]
 
 _ROUNDING = 1e-12
-"""Relative error that the sums below stay well within; the clairvoyant is made smaller by it."""
+"""Relative error well above that of the sums below; the clairvoyant is reduced by it."""
 
 _MAX_TANGENTS = 500
-"""Tangents tried before the best dual value so far is taken: each is a bound, some 20 reach the greatest."""
+"""Maximum number of tangents: each gives a bound, and some 20 reach the maximum."""
 
 
-def fixed_hindsight(arrivals: Arrivals, setup: Setup) -> tuple[int, Score]:
-    """Return the least constant bound, at least 0, that meets the target over the whole trace, and its score.
+def fixed_hindsight(arrivals: Arrivals, setup: Setup) -> tuple[int, BacktestScore]:
+    """Return the smallest constant bound, at least 0, that meets the target over the whole trace, and its score.
 
-    Microseconds: whole milliseconds for Spark. With ``timeslices`` it is the least one under which the share of the
-    scored windows reaches the target each.
+    Microseconds: whole milliseconds for Spark. With ``timeslices`` it is the smallest one under which the required
+    share of the scored windows each reach the target.
     """
     need, key, count = _native_needs(arrivals, setup)
     if setup.objective == "occurrences":
         order = np.argsort(need, kind="stable")
         admitted = np.cumsum(count[order])
-        wanted = arrivals.pairs - late_budget(setup, arrivals.pairs)
-        bound = int(need[order][np.searchsorted(admitted, wanted)])
+        required = arrivals.pairs - late_budget(setup, arrivals.pairs)
+        bound = int(need[order][np.searchsorted(admitted, required)])
     else:
         bound = _bound_of_good_windows(arrivals, setup, need, key, count)
     bound = max(bound, 0)
@@ -66,12 +67,12 @@ def clairvoyant(arrivals: Arrivals, setup: Setup) -> float | None:
     if setup.objective == "occurrences":
         total = _max_dual(choices, late_budget(setup, arrivals.pairs))
     else:
-        total = _dearest_failed(choices, setup)
+        total = _total_with_failures(choices, setup)
     return total * (1 - _ROUNDING) / choices.weight
 
 
 def _native_needs(arrivals: Arrivals, setup: Setup) -> tuple[Int64s, Int64s, Int64s]:
-    """Return ``(need_us, key index, count)`` of what arrived against the base its late filter natively knows."""
+    """Return ``(need_us, key index, count)`` of what arrived against the base of the engine's own late filter."""
     if setup.engine == "per-row":
         row, key = setup.operator.keys(arrivals.each.event_time_us)
         before = shifted(native_row_bases(arrivals, setup), 1)
@@ -94,15 +95,15 @@ def _bound_of_good_windows(arrivals: Arrivals, setup: Setup, need: Int64s, key: 
     admitted = np.cumsum(count[order])
     pairs = arrivals.pairs_by_key[:windows]
     before = np.cumsum(pairs) - pairs
-    wanted = pairs - (PPM - setup.target_ppm) * pairs // PPM
-    bound_of_window = need[order][np.searchsorted(admitted, before + wanted)]
+    required = pairs - (PPM - setup.target_ppm) * pairs // PPM
+    bound_of_window = need[order][np.searchsorted(admitted, before + required)]
     must_meet = -(-setup.good_windows_ppm * windows // PPM)
     return int(np.sort(bound_of_window)[must_meet - 1])
 
 
 @dataclass(frozen=True, slots=True)
 class _Choices:
-    """When each scored window may be closed, in order of window and time; one point for each choice."""
+    """When each scored window may be closed, in order of window and time; one element per choice."""
 
     first: Int64s
     """Index of each window's first choice, shape (windows,)."""
@@ -117,9 +118,9 @@ class _Choices:
 
 
 def _choices(arrivals: Arrivals, setup: Setup) -> _Choices | None:
-    """Return the choices worth having, None when no window is scored.
+    """Return the choices worth considering, None when no window is scored.
 
-    A window is best closed just when a row of its own has arrived, or at the last moment that costs nothing.
+    The best time to close a window is when one of its rows has arrived, or the last moment that costs nothing.
     """
     windows = int(np.searchsorted(arrivals.keys_us, arrivals.scored_until_us, side="right"))
     if not windows:
@@ -135,8 +136,8 @@ def _choices(arrivals: Arrivals, setup: Setup) -> _Choices | None:
         earliest = arrivals.first_us + setup.trigger_us
     scored = window < windows
     end = arrivals.keys_us[:windows]
-    # What is closed before its end costs nothing, but nothing can be closed before the first batch. A choice that
-    # admits nothing by itself stands for that moment.
+    # Closing before the end costs nothing, but nothing can be closed before the first batch. A choice that admits
+    # nothing by itself represents that moment.
     window = np.concatenate([window[scored], np.arange(windows)])
     wall = np.concatenate([wall[scored], np.maximum(end, earliest)])
     count = np.concatenate([count[scored], np.zeros(windows, np.int64)])
@@ -157,16 +158,16 @@ def _choices(arrivals: Arrivals, setup: Setup) -> _Choices | None:
 
 
 def _max_dual(choices: _Choices, budget: int) -> float:
-    """Return the greatest value of the dual, by its tangents.
+    """Return the maximum of the dual, by its tangents.
 
-    The dual is concave in the price of a late row and made of straight pieces. Of two tangents, one that rises and one
-    that falls, the crossing is an upper bound; the tangent there either passes through it, then that is the greatest
-    value, or replaces one of the two.
+    The dual is concave and piecewise linear in the price of a late row. The crossing of a rising and a falling tangent
+    is an upper bound; the tangent there either passes through it, which makes it the maximum, or replaces one of the
+    two.
     """
     rising = _tangent(choices, 0.0)
     if rising[1] <= budget:
         return float(rising[0])
-    # Never losing a row is the choice at a price without end.
+    # At an infinite price no row is lost.
     falling = (_total(_min_latency_without_loss(choices)), 0)
     best = float(rising[0])
     for _ in range(_MAX_TANGENTS):
@@ -184,32 +185,32 @@ def _max_dual(choices: _Choices, budget: int) -> float:
 
 
 def _tangent(choices: _Choices, price_us: float) -> tuple[int, int]:
-    """Return ``(latency, late)`` in total when a late row costs ``price_us``; of equal choices the least late."""
+    """Return ``(latency, late)`` in total when a late row costs ``price_us``; ties go to fewer late rows."""
     cost = choices.latency_us + price_us * choices.late
-    least = np.minimum.reduceat(cost, choices.first)
+    minimum = np.minimum.reduceat(cost, choices.first)
     sizes = np.diff(choices.first, append=len(cost))
-    chosen = np.where(cost == np.repeat(least, sizes), np.arange(len(cost)), -1)
+    chosen = np.where(cost == np.repeat(minimum, sizes), np.arange(len(cost)), -1)
     last = np.maximum.reduceat(chosen, choices.first)
     return _total(choices.latency_us[last]), _total(choices.late[last])
 
 
 def _min_latency_without_loss(choices: _Choices) -> Int64s:
     without = np.where(choices.late == 0, choices.latency_us, np.iinfo(np.int64).max)
-    least: Int64s = np.minimum.reduceat(without, choices.first)
-    return least
+    minimum: Int64s = np.minimum.reduceat(without, choices.first)
+    return minimum
 
 
-def _dearest_failed(choices: _Choices, setup: Setup) -> float:
-    """Return the least total latency when some windows, the dearest, need not reach the target."""
+def _total_with_failures(choices: _Choices, setup: Setup) -> float:
+    """Return the minimum total latency when the most expensive windows need not reach the target."""
     windows = len(choices.first)
     sizes = np.diff(choices.first, append=len(choices.late))
     allowed = (PPM - setup.target_ppm) * choices.pairs // PPM
     reaching = choices.late <= np.repeat(allowed, sizes)
     latency = np.where(reaching, choices.latency_us, np.iinfo(np.int64).max)
-    least = np.minimum.reduceat(latency, choices.first)
-    saved = np.sort(least - np.minimum.reduceat(choices.latency_us, choices.first))
+    minimum = np.minimum.reduceat(latency, choices.first)
+    saved = np.sort(minimum - np.minimum.reduceat(choices.latency_us, choices.first))
     failing = windows - -(-setup.good_windows_ppm * windows // PPM)
-    return float(_total(least) - _total(saved[windows - failing :]))
+    return float(_total(minimum) - _total(saved[windows - failing :]))
 
 
 def _total(values: Int64s) -> int:

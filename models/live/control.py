@@ -1,8 +1,8 @@
-"""The control of one query: the watermark that its streams want together, offered when that closes something.
+"""The control of one query: the watermark that its streams require together, offered when it closes something.
 
 A new offer costs a batch when no rows are waiting, and a no-data batch after it. So the control moves when a key that
-has arrived closes. Beyond the last of them something may still wait downstream (a wider window of a chain, the time
-range of a join, a timer): for that it moves in steps that double, up to the ceiling, and then no more.
+has arrived closes. Beyond the last key something may still wait downstream (a wider window of a chain, the time range
+of a join, a timer): for that it moves in steps that double, up to the ceiling, and then stops.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from typing import Literal
 from tidemark.models.live.open_keys import OpenKeys
 from tidemark.models.policies.policy import NO_BASE_US
 
-__all__ = ["Control", "StreamWants", "WatermarkPolicy"]
+__all__ = ["Control", "StreamTarget", "WatermarkPolicy"]
 
 WatermarkPolicy = Literal["min", "max"]
 """How Spark makes one watermark of those of a query's inputs (``multipleWatermarkPolicy``)."""
 
 
 @dataclass(frozen=True, slots=True)
-class StreamWants:
-    """One stream of the query, at one moment."""
+class StreamTarget:
+    """What one stream of the query requires, at one moment."""
 
     watermark_us: int | None
-    """What its fast policy wants; None holds the whole query."""
+    """The watermark that its fast policy requires; None holds the whole query."""
     keys: OpenKeys
-    """What of it is open."""
+    """Its open keys."""
 
 
 class Control:
     """The control of one query.
 
     Args:
-        step_us: least step beyond the last key, in microseconds.
-        ceiling_us: how far beyond the last key the control goes at the most, in microseconds.
-        policy: returns how the watermarks of the inputs make one, which the control does alike.
+        step_us: minimum step beyond the last key, in microseconds.
+        ceiling_us: how far beyond the last key the control goes at most, in microseconds.
+        policy: returns how Spark combines the watermarks of the inputs; the control does the same.
     """
 
     def __init__(
@@ -49,15 +49,15 @@ class Control:
         """The last offer, ``NO_BASE_US`` before the first."""
 
     def restore(self, offered_us: int) -> None:
-        """Know again what the checkpoint says was offered."""
+        """Restore the offer that the checkpoint holds."""
         self.offered_us = max(self.offered_us, offered_us)
 
-    def offer(self, streams: Sequence[StreamWants]) -> int:
-        """Return the watermark to be offered now: a new one, or the last one when there is no cause to move."""
-        wanted = [stream.watermark_us for stream in streams if stream.watermark_us is not None]
-        if not wanted or len(wanted) < len(streams):
+    def offer(self, streams: Sequence[StreamTarget]) -> int:
+        """Return the watermark to offer now: a new one, or the last one when there is no reason to move."""
+        required = [stream.watermark_us for stream in streams if stream.watermark_us is not None]
+        if not required or len(required) < len(streams):
             return self.offered_us
-        offer_us = max(wanted) if self._policy() == "max" else min(wanted)
+        offer_us = max(required) if self._policy() == "max" else min(required)
         if offer_us <= self.offered_us:
             return self.offered_us
         max_us = max(stream.keys.max_us for stream in streams)

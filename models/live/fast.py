@@ -1,9 +1,9 @@
-"""The fast policy: where a live stream's watermark is to be, decided in the driver at every batch.
+"""The fast policy: the watermark of a live stream, decided in the driver at every batch.
 
-With an SLO it is the live policy's (``policies/tidemark``), without one each partition's base less the bound, the
-least of them. Either stays inside what the controller allows (the envelope), behind what a partition with a backlog
-still holds, and behind the clock as it is when the watermark is in force: one that was too high is in the checkpoint
-and cannot be taken back.
+With an SLO the live policy decides it (``policies/tidemark``); without one it is the minimum of the partitions' bases
+less the bound. Either stays inside the envelope that the controller allows, behind the unread rows of partitions with a
+backlog, and behind the clock at the time when it is in force: a watermark that is too high is in the checkpoint and
+cannot be undone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Literal
 
 import numpy as np
 
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.live.open_keys import OpenKeys
@@ -22,52 +21,53 @@ from tidemark.models.live.partitions import Activity, Partitions
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.plural import plural
 from tidemark.models.policies.policy import NO_BASE_US
-from tidemark.models.policies.reports import PartitionBases, seen_of_report
+from tidemark.models.policies.reports import PartitionBases, observation_of
+from tidemark.models.policies.setup import Setup
 from tidemark.models.policies.tidemark import Tidemark
 from tidemark.models.target import format_target
 from tidemark.models.wire import Pin, Report
 
-__all__ = ["FastPolicy", "Follow", "Order", "Wanted"]
+__all__ = ["FastPolicy", "Follow", "Order", "WatermarkTarget"]
 
 
 _RESTORED_STEP_US = 1_000_000
 _MAX_RESTORED = 10_000
 
 Follow = Literal["partitions", "stream", "ceiling"]
-"""Whom the watermark follows: the partitions as this module says; the stream's greatest event time, as without
-Tidemark; or nobody, so that the ceiling in the plan is all there is."""
+"""What the watermark follows: the partitions, as described above; the stream's maximum event time, as without Tidemark;
+or only the ceiling in the plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the fast policy is to do: the controller's envelope, or what the job itself was given."""
+    """The settings of the fast policy: the controller's envelope, or the job's own."""
 
     follow: Follow = "partitions"
     """What the watermark follows."""
     bound_us: int
-    """The bound, in microseconds: each partition's where no SLO decides, or the stream's."""
+    """The bound, in microseconds: of each partition where no SLO decides, or of the stream."""
     target_ppm: int | None = None
-    """The completeness target in parts per million; None: each partition keeps to the bound."""
+    """The completeness target in parts per million; None: each partition follows the bound."""
     latency_cap_us: int | None = None
-    """Longest that a window may wait, in microseconds; None for no cap."""
+    """Maximum time that a window may wait, in microseconds; None for no cap."""
     min_bound_us: int | None = None
-    """Least distance from every active partition, in microseconds; None for no limit."""
+    """Minimum distance from every active partition, in microseconds; None for no limit."""
     max_bound_us: int | None = None
-    """Greatest distance from the slowest active partition, in microseconds; None for no limit but the ceiling."""
+    """Maximum distance from the slowest active partition, in microseconds; None for no limit but the ceiling."""
     pin: Pin | None = None
-    """What a kill switch holds the job to; to be reported, ``follow`` says what comes of it."""
+    """What a pin holds the job to, for the report; its effect is in ``follow``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What the fast policy wants, and why."""
+class WatermarkTarget:
+    """The watermark that the fast policy requires, and why."""
 
     watermark_us: int | None
-    """The watermark in microseconds, whole milliseconds; None: leave it where it is."""
+    """The watermark in microseconds, whole milliseconds; None: do not move it."""
     reason: str
     """Why, in one sentence."""
     activity: Activity
-    """Who holds it back."""
+    """Which partitions hold it back."""
 
 
 class FastPolicy:
@@ -98,15 +98,15 @@ class FastPolicy:
 
     @property
     def keys(self) -> OpenKeys:
-        """What has arrived and not been closed yet."""
+        """The keys that have arrived and are not closed yet."""
         return self._keys
 
     def restore(self, bases_us: Mapping[str, int], offered_us: int | None, now_us: int) -> None:
-        """Know again what an earlier run left: its partitions, and that any key up to their bases may be open.
+        """Restore the partitions of an earlier run; any key up to their bases may be open.
 
         Args:
             bases_us: how far each partition had come, in microseconds.
-            offered_us: the watermark that was offered last, in microseconds; None before the first.
+            offered_us: the newest watermark that was offered, in microseconds; None before the first.
             now_us: wall time in microseconds.
         """
         self._partitions.restore(bases_us, now_us)
@@ -136,81 +136,81 @@ class FastPolicy:
         order: Order,
         *,
         due_us: int | None = None,
-        shown: bool = True,
+        representative: bool = True,
     ) -> None:
         """Take a batch; batches come in order, each once.
 
         Args:
             report: the batch's report.
-            newest_granules: index of the newest granule of each partition's rows that are not dated ahead.
-            backlog: rows by partition that the source has and the query has not read; None when it does not tell.
+            newest_granules: index of the newest granule of each partition's rows that are not future-dated.
+            backlog: rows by partition that the source has and the query has not read; None when it does not say.
             trigger_us: time between two triggers, in microseconds; 0 while it is not known.
-            order: what is asked of the stream.
+            order: the settings.
             due_us: wall time at which the batch was due, in microseconds; when it started unless given. The policy
                 counts ages in whole triggers: a millisecond by which some batches start late would shift every age.
-            shown: whether the rows tell how late rows come; what had piled up while the job was away does not.
+            representative: whether the rows show how late rows usually come; a backlog from while the job was down does
+            not.
         """
         self._granule_us = report.granule_us
         self._last_us = report.started_us if due_us is None else due_us
         bases_us = self._bases_us(report, newest_granules)
         self._partitions.observe(report.started_us, trigger_us, bases_us, backlog)
         if report.uncounted_rows:
-            self._partitions.speak(report.started_us)
+            self._partitions.observe_uncounted(report.started_us)
         if report.max_event_time_us is not None:
             base_us = min(report.max_event_time_us, report.started_us)
             self._partitions.stream_base_us = max(self._partitions.stream_base_us, base_us)
         self._keys.add(_keys_of(report), report.watermark_ms * SPARK_TICK_US)
         self._keys.close(report.watermark_ms * SPARK_TICK_US)
         policy = self._policy_for(order, trigger_us)
-        seen = seen_of_report(report, self._bases, report.late_base_ms)
+        observation = observation_of(report, self._bases, report.late_base_ms)
         behind = any(rows > 0 for rows in (backlog or {}).values())
-        if policy is not None and shown and not behind:
-            policy.observe(replace(seen, now_us=self._last_us))
+        if policy is not None and representative and not behind:
+            policy.observe(replace(observation, now_us=self._last_us))
 
-    def wanted(
+    def decide(
         self, now_us: int, order: Order, checked_us: int | None = None, in_force_us: int | None = None
-    ) -> Wanted:
-        """Return where the watermark is to be.
+    ) -> WatermarkTarget:
+        """Return the watermark that the stream requires.
 
         Args:
             now_us: wall time at which the next batch is planned, in microseconds.
-            order: what is asked of the stream.
+            order: the settings.
             checked_us: wall time at which the newest batch observed was planned, or the source was found empty later;
                 ``now_us`` unless given.
-            in_force_us: wall time before which what is answered cannot be in force, in microseconds; ``now_us`` unless
-                given, as where no trigger says when the batch after the next one comes.
+            in_force_us: earliest wall time at which the answer can be in force, in microseconds; ``now_us`` unless
+            given, as
+                where no trigger determines the time of the batch after the next one.
         """
         activity = self._partitions.activity(now_us if checked_us is None else checked_us)
 
-        def answer(watermark_us: int | None, reason: str) -> Wanted:
-            return Wanted(watermark_us=watermark_us, reason=reason, activity=activity)
+        def answer(watermark_us: int | None, reason: str) -> WatermarkTarget:
+            return WatermarkTarget(watermark_us=watermark_us, reason=reason, activity=activity)
 
         stream_us = self._partitions.stream_base_us
         if order.follow == "ceiling":
-            return answer(None, "the control stream stands still: the ceiling holds")
+            return answer(None, "the control stream does not move: the ceiling holds")
         if stream_us == NO_BASE_US:
             return answer(None, "no row has been seen yet")
         if order.follow == "stream":
             bound = format_duration(order.bound_us)
             return answer(
                 self._clamped(stream_us - order.bound_us, now_us),
-                f"{bound} behind the stream's greatest event time, as without Tidemark",
+                f"{bound} behind the stream's maximum event time, as without Tidemark",
             )
         if activity.base_us == NO_BASE_US:
-            return answer(
-                None, f"partition {activity.holder} has rows that are not read yet and none that are"
-            )
+            return answer(None, f"partition {activity.holder} has unread rows, and none was read yet")
         watermark_us, reason = self._unlimited(now_us, order, activity)
         watermark_us, reason = self._limited(watermark_us, reason, order, activity)
-        # Only the policy says where the watermark is to be when it is in force.
+        # Only the policy decides for the time when the watermark is in force.
         latest_us = now_us if self._policy is None or in_force_us is None else in_force_us
         return answer(self._clamped(watermark_us, latest_us), reason)
 
     @staticmethod
     def _bases_us(report: Report, newest_granules: Mapping[str, int]) -> dict[str, int]:
-        """Return how far each partition of the batch has come: a time that is never after the truth, nor the clock.
+        """Return the base of each partition of the batch, or a time before it, and at most the clock.
 
-        A row dated ahead by less than the allowance is taken as it is, and yet says nothing of where its partition is.
+        A row that is future-dated within the allowance is admitted as it is, but does not show where its partition is.
         """
         newest = np.array(list(newest_granules.values()), np.int64)
         first_us = granule_first_us(newest, report.granule_us, report.closed).tolist()
@@ -222,10 +222,10 @@ class FastPolicy:
     def _unlimited(self, now_us: int, order: Order, activity: Activity) -> tuple[int, str]:
         by_bound_us = activity.base_us - order.bound_us
         bound = format_duration(order.bound_us)
-        least = f"partition {activity.holder}"
+        slowest = f"partition {activity.holder}"
         if activity.holder is None:
-            least = "the stream, which is idle and goes on with the clock"
-        by_bound = by_bound_us, f"{bound} behind {least}"
+            slowest = "the stream, which is idle and moves with the clock"
+        by_bound = by_bound_us, f"{bound} behind {slowest}"
         if self._policy is None or order.target_ppm is None:
             return by_bound
         lag_us = self._partitions.last_us - self._partitions.stream_base_us
@@ -236,7 +236,7 @@ class FastPolicy:
         decision = self._policy.decide(decided_us, decided_us + 2 * self._trigger_us)
         if decision.watermark_us is None:
             return NO_BASE_US, "the policy has seen no row yet"
-        steps = "; ".join(f"{step.name}: {step.reason}" for step in self._policy.explain())
+        steps = "; ".join(f"{step.kind.label}: {step.reason}" for step in self._policy.explain())
         return decision.watermark_us, f"target {format_target(order.target_ppm)}: {steps}"
 
     @staticmethod
@@ -244,18 +244,18 @@ class FastPolicy:
         if order.max_bound_us is not None:
             floor_us = activity.base_us - order.max_bound_us
             if watermark_us < floor_us:
-                message = f"at most {format_duration(order.max_bound_us)} behind, the greatest bound allowed"
+                message = f"at most {format_duration(order.max_bound_us)} behind, the maximum bound allowed"
                 watermark_us, reason = floor_us, f"{message} ({reason})"
         if order.min_bound_us is not None:
             limit_us = activity.base_us - order.min_bound_us
             if watermark_us > limit_us:
-                message = f"at least {format_duration(order.min_bound_us)} behind, the least bound allowed"
+                message = f"at least {format_duration(order.min_bound_us)} behind, the minimum bound allowed"
                 watermark_us, reason = limit_us, f"{message} ({reason})"
         if activity.behind_us is not None:
             limit_us = activity.behind_us - order.bound_us
             if watermark_us > limit_us:
                 verb = "has" if len(activity.behind) == 1 else "have"
-                message = f"{plural(len(activity.behind), 'partition')} {verb} rows that are not read yet"
+                message = f"{plural(len(activity.behind), 'partition')} {verb} unread rows"
                 watermark_us, reason = (
                     limit_us,
                     f"{message}: {format_duration(order.bound_us)} behind them ({reason})",
@@ -263,7 +263,7 @@ class FastPolicy:
         return watermark_us, reason
 
     def _clamped(self, watermark_us: int, latest_us: int) -> int | None:
-        """Return the watermark, at most ``latest_us`` and on an edge on which the ledger is exact."""
+        """Return the watermark, at most ``latest_us`` and on an edge at which the ledger is exact."""
         if watermark_us <= 0:
             return None
         watermark_us = min(watermark_us, latest_us)
@@ -277,7 +277,7 @@ class FastPolicy:
         if order.target_ppm is None or not trigger_us:
             self._policy = self._setup = None
             return None
-        # Once begun a policy keeps its trigger: its ages are counted in it.
+        # A policy keeps its first trigger: its ages are counted in triggers.
         self._trigger_us = self._setup.trigger_us if self._setup is not None else trigger_us
         setup = Setup(
             operator=self._operator,
@@ -291,7 +291,7 @@ class FastPolicy:
 
 
 def _keys_of(report: Report) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the greatest key of each cohort of a batch, distinct."""
+    """Return the highest key of each cohort of a batch, distinct."""
     granules = [np.asarray(part.granules, np.int64) for part in report.partitions]
     if not granules:
         return np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""Open keys: what has arrived and not been closed yet, so that the watermark moves only when that closes something."""
+"""Open keys: those that have arrived and are not closed, so that the watermark moves only when it closes one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidemark.models.policies.policy import NO_BASE_US
 
 __all__ = ["OpenKeys"]
 
-_MOST = 1_000_000
+_MAX_KEYS = 1_000_000
 
 
 class OpenKeys:
@@ -18,7 +18,7 @@ class OpenKeys:
     def __init__(self) -> None:
         self._keys: Int64s = np.empty(0, np.int64)
         self.max_us = NO_BASE_US
-        """Greatest key that ever arrived."""
+        """Highest key that ever arrived."""
 
     def __len__(self) -> int:
         """Return how many are open."""
@@ -30,8 +30,8 @@ class OpenKeys:
             return
         self.max_us = max(self.max_us, int(key_us.max()))
         fresh = key_us[key_us > above_us]
-        # Of too many the least are kept: they are the next to close.
-        self._keys = np.union1d(self._keys, fresh)[:_MOST]
+        # Of too many the lowest are kept: they close next.
+        self._keys = np.union1d(self._keys, fresh)[:_MAX_KEYS]
 
     def closes(self, until_us: int) -> bool:
         """Return whether a watermark at ``until_us`` closes a key."""

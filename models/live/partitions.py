@@ -1,8 +1,8 @@
 """Which partitions hold the watermark back: active ones do, idle ones do not, and slow is not idle.
 
-A partition leaves the minimum when it has been silent for longer than its own gaps explain *and* the source has nothing
-of it that is not read yet. One with a backlog stays, however long it is silent. When all have left, the stream's base
-goes on with the clock from its last row, so that the last windows close as if rows had kept coming.
+A partition leaves the minimum when it has been silent for longer than its own gaps explain *and* the source has no
+unread rows of it. One with a backlog stays, however long it is silent. When all have left, the stream's base moves on
+with the clock from its last row, so that the last windows close as if rows had kept coming.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidemark.models.defaults import (
+from tidemark.models.live_defaults import (
     IDLE_AFTER_GAPS,
-    IDLE_GAPS_KEPT,
     IDLE_MIN_GAPS,
+    IDLE_REMEMBERED_GAPS,
     IDLE_UNLEARNED_TRIGGERS,
 )
 from tidemark.models.policies.policy import NO_BASE_US
@@ -24,26 +24,21 @@ __all__ = ["Activity", "Partitions"]
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Who holds the watermark back at one moment. Names are sorted."""
+    """Which partitions hold the watermark back at one moment. Names are sorted."""
 
     base_us: int
-    """Least base of the active partitions; of a stream that is idle, its base moved on with the clock. Microseconds.
+    """Lowest base of the active partitions; for an idle stream, its base moved on with the clock. Microseconds.
 
-    ``NO_BASE_US`` while no partition has been seen, or while a partition with a backlog has not been seen at all.
+    ``NO_BASE_US`` while no partition has been seen, or while one with a backlog has never been seen.
     """
     holder: str | None
     """The partition that holds it; None when none is active."""
     behind: tuple[str, ...]
     """Partitions with a backlog."""
     behind_us: int | None
-    """Least base of those with a backlog; None without one, ``NO_BASE_US`` when one has not been seen at all."""
+    """Lowest base of those with a backlog; None without one, ``NO_BASE_US`` when one has never been seen."""
     idle: tuple[str, ...]
     """Partitions that are idle."""
-
-    @property
-    def all_idle(self) -> bool:
-        """Whether partitions are known and none of them is active."""
-        return self.holder is None and bool(self.idle)
 
 
 _NEVER_US = 1 << 62
@@ -53,7 +48,7 @@ _NEVER_US = 1 << 62
 class _Partition:
     base_us: int
     last_us: int
-    gaps_us: deque[int] = field(default_factory=lambda: deque(maxlen=IDLE_GAPS_KEPT))
+    gaps_us: deque[int] = field(default_factory=lambda: deque(maxlen=IDLE_REMEMBERED_GAPS))
 
 
 class Partitions:
@@ -61,8 +56,8 @@ class Partitions:
 
     Args:
         idle_timeout_us: silence after which a partition is idle, instead of what is learned from its gaps, in
-            microseconds. It also holds where the source does not tell its backlog; without it no partition of such a
-            source is ever idle.
+            microseconds. It also applies where the source does not report its backlog; without it no partition of such
+            a source is ever idle.
     """
 
     def __init__(self, idle_timeout_us: int | None = None) -> None:
@@ -71,7 +66,7 @@ class Partitions:
         self._backlog: Mapping[str, int] | None = None
         self._trigger_us = 0
         self.stream_base_us = NO_BASE_US
-        """Greatest event time of the stream, ``NO_BASE_US`` before the first."""
+        """Maximum event time of the stream, ``NO_BASE_US`` before the first."""
         self.last_us = 0
         """Wall time of the last batch with rows, in microseconds."""
 
@@ -81,9 +76,9 @@ class Partitions:
         return {name: partition.base_us for name, partition in self._partitions.items()}
 
     def restore(self, bases_us: Mapping[str, int], now_us: int) -> None:
-        """Know again the partitions of an earlier run; none is idle before it has been silent in this one."""
+        """Restore the partitions of an earlier run; none is idle before it has been silent in this one."""
         for name, base_us in bases_us.items():
-            # A batch that was run again has been observed before: it may hold older rows only.
+            # A batch that runs again was observed before and may hold only older rows.
             known = self._partitions.setdefault(name, _Partition(base_us, now_us))
             known.base_us = max(known.base_us, base_us)
             self.stream_base_us = max(self.stream_base_us, base_us)
@@ -97,9 +92,9 @@ class Partitions:
         Args:
             now_us: wall time of its trigger, in microseconds.
             trigger_us: time between two triggers, in microseconds.
-            bases_us: greatest event time of the batch's rows by partition, or a time not after it.
-            backlog: rows by partition that the source has and the query has not read; None when the source does not
-                tell.
+            bases_us: maximum event time of the batch's rows by partition, or a time before it.
+            backlog: rows by partition that the source has and the query has not read; None when the source does
+                not report it.
         """
         self._trigger_us = trigger_us
         self._backlog = backlog
@@ -109,7 +104,7 @@ class Partitions:
                 self._partitions[name] = _Partition(base_us, now_us)
                 continue
             gap_us = now_us - known.last_us
-            # A silence that was idleness tells nothing of how often an active partition speaks.
+            # The gap of an idle partition does not show how often an active one has rows.
             if 0 < gap_us <= max(self.timeout_us(name), IDLE_UNLEARNED_TRIGGERS * trigger_us):
                 known.gaps_us.append(gap_us)
             known.base_us = max(known.base_us, base_us)
@@ -118,7 +113,7 @@ class Partitions:
             self.stream_base_us = max(self.stream_base_us, *bases_us.values())
             self.last_us = max(self.last_us, now_us)
 
-    def speak(self, now_us: int) -> None:
+    def observe_uncounted(self, now_us: int) -> None:
         """Take a batch whose rows could not be counted by partition: any of them may have been in it."""
         self.last_us = max(self.last_us, now_us)
         for partition in self._partitions.values():
@@ -138,11 +133,11 @@ class Partitions:
         return max(IDLE_AFTER_GAPS * longest, IDLE_UNLEARNED_TRIGGERS * self._trigger_us)
 
     def activity(self, checked_us: int) -> Activity:
-        """Return who holds the watermark back.
+        """Return which partitions hold the watermark back.
 
         Args:
             checked_us: wall time at which the source was last asked for rows that have been observed since, in
-                microseconds. What a batch takes to run is no silence: nobody looks meanwhile.
+                microseconds. The time that a batch runs is no silence: the source is not read meanwhile.
         """
         behind = self._behind()
         unseen = [name for name in behind if name not in self._partitions]

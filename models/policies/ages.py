@@ -1,9 +1,9 @@
 """Ages: how long after its key a row came, in triggers, counted in buckets of one grid.
 
-A key closes at a batch and a row comes in a batch, so an age counts to the end of the row's batch: the age at which
-its key would have had to close, at the earliest, to admit it. Buckets are a quarter of a trigger wide near 0 and grow
+A key closes at a batch and a row comes in a batch, so an age counts to the end of the row's batch: the earliest age at
+which its key could have closed and still admitted it. Buckets are a quarter of a trigger wide near 0 and grow
 by 3 % beyond, on both sides: a clock that lags, or windows that rows fill before they end, make negative ages. The
-grid's unit is the trigger, so a stream with all its times scaled is counted alike.
+grid's unit is the trigger, so a stream with all its times scaled is counted the same way.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ It is the bucket's lower edge, or, where a bucket is wider than a trigger, one t
 """
 
 WIDE = np.append(np.diff(_LOWER), np.inf) > 1
-"""Buckets that are wider than a trigger: a key may be in the midst of one."""
+"""Buckets that are wider than a trigger: a key may be inside one."""
 
 WAIT: Float64s = np.maximum(CLOSE_AFTER, 0)
-"""What it costs at the least to close a key in each bucket: closing before its end costs nothing."""
+"""Minimum cost of closing a key in each bucket: closing before its end costs nothing."""
 
 
 def bucket_of(age: Float64s) -> NDArray[np.intp]:

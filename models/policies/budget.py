@@ -1,9 +1,9 @@
 """The budget: which rule may be followed, so that the target holds whenever the stream should end.
 
-Per price, the family (memory and hold) with the least cost so far: latency plus losses at that price. Among the
-prices, the cheapest in latency that the budget bears: what was lost already, and what the rule would lose over the
-time to come if it goes on as it did, must fit into what the budget will be then, less a margin. The account is led by
-the losses of all rules on all arrivals, not by a loop that turns a knob against its own error.
+For each price: the family (memory and hold) with the lowest cost so far, which is latency plus losses at that price.
+Among the prices: the one with the lowest latency that the budget allows. Losses so far, and those that the rule would
+add if it goes on as before, must fit into the budget of that time, less a margin. The losses of all rules on all
+arrivals are known, so no feedback loop has to correct its own error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.defaults import (
+from tidemark.models.live_defaults import (
     BUDGET_DEVIATIONS,
     CLUMP_MEMORY,
     CLUMP_SHARE,
@@ -30,39 +30,39 @@ from tidemark.models.defaults import (
 from tidemark.models.policies.ages import Float64s
 from tidemark.models.policies.rules import FAMILIES
 
-__all__ = ["Account", "Budget", "Choice"]
+__all__ = ["Account", "RuleChoice", "RuleChooser"]
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What the SLO counts, so far: pairs, or windows."""
+    """What the SLO has counted so far: pairs, or windows."""
 
     mass: float
     """Pairs that arrived (windows that ended)."""
     lost: float
-    """Of them lost (missed) by the policy itself."""
+    """Of these, lost (missed) by the policy itself."""
     lost_by_rule: Float64s
-    """Of them lost (missed) by each rule, shape (rules,)."""
+    """Of these, lost (missed) by each rule, shape (rules,)."""
     at_stake_by_rule: Float64s
-    """What each rule will have lost too if what is missing comes, shape (rules,)."""
+    """What each rule will also have lost if the missing rows come, shape (rules,)."""
     mass_a_key: float
-    """Mean pairs a key (1 for windows)."""
+    """Mean number of pairs per key (1 for windows)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RuleChoice:
     """The rule to follow, and why."""
 
     rule: int
     """Index of the rule."""
     spent: float
     """Share of the budget that is spent."""
-    supports: bool
-    """Whether the budget bears the rule; else it is the one that loses least."""
+    within_budget: bool
+    """Whether the budget allows the rule; else it is the one that loses least."""
 
 
-class Budget:
-    """Chooses among the rules of one stream.
+class RuleChooser:
+    """Chooses the rule of one stream within its error budget.
 
     Args:
         share: share of the pairs (or windows) that may be lost.
@@ -85,7 +85,7 @@ class Budget:
         prior = np.where(np.arange(FAMILIES) % 2 == 0, HOLD_PRIOR_KEYS, 0.0)
         self._prior_keys = np.repeat(prior, len(PRICES))
 
-    def choose(self, now_us: int, account: Account, waited: Float64s) -> Choice:
+    def choose(self, now_us: int, account: Account, waited: Float64s) -> RuleChoice:
         """Return the rule to follow.
 
         Args:
@@ -101,20 +101,20 @@ class Budget:
             self._within_us = now_us
         fits = self._fits(account, best, REPAY_SHARE, careful=True)
         if not fits.any() and now_us - self._within_us < GRACE_SPANS * self._span_us:
-            # A burst overdraws the account for a while; to panic in its midst would wait for it twice.
+            # A burst overdraws the account for a while; reacting during it would wait for it twice.
             fits = self._fits(account, best, REPAY_IN_GRACE, careful=False)
         if fits.any():
-            rule, supports = int(best[np.flatnonzero(fits)[-1]]), True
+            rule, within_budget = int(best[np.flatnonzero(fits)[-1]]), True
         else:
-            rule, supports = self._repaying(account, best), False
-        return Choice(rule, account.lost / max(allowed, 1e-9), supports)
+            rule, within_budget = self._repaying(account, best), False
+        return RuleChoice(rule, account.lost / max(allowed, 1e-9), within_budget)
 
     def _remember(self, now_us: int, account: Account) -> None:
         lost = account.lost_by_rule - self._seen
         mass = account.mass - self._mass
-        kept = 0.5 ** (mass / max(LOSS_HALF_LIFE_SHARE * account.mass, 1))
-        self._recent_lost = self._recent_lost * kept + lost
-        self._recent_mass = self._recent_mass * kept + mass
+        decay = 0.5 ** (mass / max(LOSS_HALF_LIFE_SHARE * account.mass, 1))
+        self._recent_lost = self._recent_lost * decay + lost
+        self._recent_mass = self._recent_mass * decay + mass
         self._seen, self._mass = account.lost_by_rule.copy(), account.mass
         if self._clump_us is None:
             self._clump_us = now_us
@@ -123,9 +123,9 @@ class Budget:
             self._clump_from, self._clump_us = self._seen.copy(), now_us
 
     def _best_of_each_price(self, account: Account, waited: Float64s) -> NDArray[np.intp]:
-        """Return the rule of the family that costs least, for each price, shape (prices,)."""
+        """Return the rule of the family with the lowest cost, for each price, shape (prices,)."""
         worth = 1 / (self._price * self._share * account.mass_a_key)
-        # Without the hold one stall may take the whole budget, and no stall has shown it yet: a prior says so.
+        # Without the hold one stall may take the whole budget before any stall has shown it: hence a prior.
         prior = np.minimum(
             worth * self._prior_keys * account.mass_a_key, HOLD_PRIOR_SHARE_OF_LATENCY * waited + 1
         )
@@ -142,7 +142,7 @@ class Budget:
         return int(rules[saving[-1] if len(saving) else pace.argmin()])
 
     def _pace(self, account: Account, rules: NDArray[np.intp]) -> Float64s:
-        """Return the share of the mass that each rule loses, recently or ever, whichever is worse, shape (rules,)."""
+        """Return the share of the mass that each rule loses, recently or in all, whichever is worse, shape (rules,)."""
         ever = account.lost_by_rule[rules] / max(account.mass, 1)
         pace: Float64s = np.maximum(self._recent_lost[rules] / max(self._recent_mass, 1), ever)
         return pace
@@ -155,13 +155,13 @@ class Budget:
         *,
         careful: bool,
     ) -> Float64s:
-        """Return what would be lost by the time that the mass has grown by ``repay``, shape (rules,)."""
+        """Return what would be lost by the time when the mass has grown by ``repay``, shape (rules,)."""
         ahead = repay * account.mass
         foreseen = account.lost + self._pace(account, rules) * ahead
         if careful:
             clump = np.maximum(self._clump, self._seen - self._clump_from)[rules]
             foreseen = np.maximum(foreseen, account.lost + CLUMP_SHARE * clump + self._share * ahead)
-            # Before a rule is known, it is believed to spend as its price says.
+            # Before a rule is known, it is assumed to spend as its price says.
             foreseen = (
                 foreseen + FAMILIARITY_KEYS * self._price[rules] * self._share * account.mass_a_key * repay
             )
@@ -175,7 +175,7 @@ class Budget:
         *,
         careful: bool,
     ) -> NDArray[np.bool_]:
-        """Return whether the budget bears each rule, shape (rules,)."""
+        """Return whether the budget allows each rule, shape (rules,)."""
         budget = self._share * account.mass
         allowed = budget * (1 + repay) - BUDGET_DEVIATIONS * np.sqrt(budget)
         fits: NDArray[np.bool_] = self._foreseen(account, rules, repay, careful=careful) <= allowed

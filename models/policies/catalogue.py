@@ -1,16 +1,16 @@
-"""The policies by name, as the command line and the backtest ask for them."""
+"""The policies by the names that the command line and the backtest use."""
 
 from __future__ import annotations
 
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.duration import parse_duration
 from tidemark.models.operators import TimeWindow
 from tidemark.models.policies.conformal import AdaptiveConformal
 from tidemark.models.policies.fixed import Fixed
 from tidemark.models.policies.max_need import MaxNeed
-from tidemark.models.policies.policy import Policy
-from tidemark.models.policies.recommended import Recommended
+from tidemark.models.policies.policy import BoundPolicy
+from tidemark.models.policies.recommended import RecommendedPolicy
 from tidemark.models.policies.ring import Ring
+from tidemark.models.policies.setup import Setup
 from tidemark.models.policies.tidemark import Tidemark
 from tidemark.models.policies.tracking import Tracking
 from tidemark.models.target import parse_target
@@ -18,20 +18,20 @@ from tidemark.models.target import parse_target
 __all__ = ["FIXED_HINDSIGHT", "make_policy", "policy_forms", "policy_names"]
 
 FIXED_HINDSIGHT = "fixed-hindsight"
-"""The least constant bound that meets the target over the whole trace. Who has the whole trace resolves it."""
+"""The smallest constant bound that meets the target over the whole trace; the caller resolves it."""
 
 
 def policy_names() -> tuple[str, ...]:
-    """Return what ``all`` stands for, in the order in which results are shown."""
+    """Return the policies behind ``all``, in the order in which results are shown."""
     return ("tidemark", FIXED_HINDSIGHT, "max60", "ring:0.95", "ring:target", "ring:certified", "aci")
 
 
 def policy_forms() -> tuple[str, ...]:
-    """Return every form of a name, for help and for errors: those of ``policy_names`` and those with a parameter."""
+    """Return every form of a name, for help and errors: those of ``policy_names`` and those with a parameter."""
     return (*policy_names(), "fixed:<duration>", "ring:<share>")
 
 
-def make_policy(name: str, setup: Setup) -> Policy:
+def make_policy(name: str, setup: Setup) -> BoundPolicy:
     """Return a fresh policy.
 
     Args:
@@ -59,7 +59,7 @@ def make_policy(name: str, setup: Setup) -> Policy:
                 "fixed-hindsight needs the whole trace: find its bound first, then ask for fixed:<bound>"
             )
         case _:
-            raise ValueError(f"policy {name!r} is unknown; there are {', '.join(policy_forms())}")
+            raise ValueError(f"policy {name!r} is unknown; use one of {', '.join(policy_forms())}")
 
 
 def _ring(parameter: str, setup: Setup) -> Ring:
@@ -68,9 +68,9 @@ def _ring(parameter: str, setup: Setup) -> Ring:
     return Ring(_share_ppm(parameter), scope=setup.scope)
 
 
-def _tidemark(setup: Setup) -> Policy:
+def _tidemark(setup: Setup) -> BoundPolicy:
     if setup.mode == "restart":
-        return Recommended(setup)
+        return RecommendedPolicy(setup)
     if setup.engine == "per-row" and not isinstance(setup.operator, TimeWindow):
         return Tracking(setup)
     return Tidemark(setup)

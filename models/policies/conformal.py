@@ -2,21 +2,21 @@
 
 Gibbs and Candes, "Adaptive conformal inference under distribution shift" (NeurIPS 2021): after each step
 ``alpha <- alpha + gamma * (target_alpha - err)``, and the next step takes the (1 - alpha) quantile of past scores. Over
-a long time the mean of ``err`` tends to the target whatever the data do. The constants are those of literature S1: a
-step a tick (here: a batch with rows), ``err`` its share of missed rows, gamma 0.05, a ring of 4,096; where theory asks
-for an infinite bound (alpha at or below 0), 1.5 times the ring's greatest.
+time the mean of ``err`` tends to the target for any data. The constants are those of literature S1: one step per tick
+(here: a batch with rows), ``err`` its share of missed rows, gamma 0.05, a ring of 4,096; where theory requires an
+infinite bound (alpha at or below 0), 1.5 times the ring's maximum.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from tidemark.models.backtest.setup import Scope
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.policies.groups import Scores, decision_of, scores_of
-from tidemark.models.policies.policy import Decision, Seen
+from tidemark.models.policies.policy import Decision, Observation
 from tidemark.models.policies.ring import MIN_RECORDS, RING_SIZE
 from tidemark.models.policies.rows import LastRows
+from tidemark.models.policies.setup import Scope
 from tidemark.models.target import PPM
 
 __all__ = ["GAMMA", "AdaptiveConformal"]
@@ -24,7 +24,7 @@ __all__ = ["GAMMA", "AdaptiveConformal"]
 GAMMA = 0.05
 """Step of the level for a whole tick missed (S1): after a fivefold step of delays it is back in line in 10 s (S4)."""
 _BEYOND = Fraction(3, 2)
-"""What stands for an infinite bound, times the ring's greatest score (S1)."""
+"""Represents an infinite bound: times the ring's maximum score (S1)."""
 
 
 class AdaptiveConformal:
@@ -34,7 +34,7 @@ class AdaptiveConformal:
         target_ppm: the completeness target in parts per million, strictly between 0 and 1,000,000.
         size: rows remembered.
         gamma: how far the level moves, in (0, 1].
-        scope: one bound for the stream, or one a partition with its own level, from its own needs.
+        scope: one bound for the stream, or one per partition with its own level, from its own needs.
 
     Raises:
         ValueError: when an argument is out of range.
@@ -62,8 +62,8 @@ class AdaptiveConformal:
         """No: the bound moves."""
         return False
 
-    def observe(self, seen: Seen) -> None:
-        """Move the levels by what the bounds in force missed, then take the rows of the batch."""
+    def observe(self, seen: Observation) -> None:
+        """Move the levels by the rows that the bounds in force missed, then add the rows of the batch."""
         if self._scope == "partition":
             missing = len(seen.base_us) - len(self._bases)
             self._bases += [_Base(self._target_ppm, self._size) for _ in range(missing)]
@@ -71,15 +71,15 @@ class AdaptiveConformal:
             self._bases[scores.group].observe(seen.now_us, scores, self._gamma)
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
-        """Return the order statistics at the levels; no decision before a ring has its least records."""
+        """Return the order statistics at the levels; no decision before a ring has the minimum number of records."""
         decision = decision_of([base.bound_us() for base in self._bases], self._scope)
         if decision.bounds_us is not None:
-            wanted = decision.bounds_us.tolist()
+            bounds = decision.bounds_us.tolist()
         elif decision.bound_us is not None:
-            wanted = [decision.bound_us]
+            bounds = [decision.bound_us]
         else:
             return decision
-        for base, bound_us in zip(self._bases, wanted, strict=True):
+        for base, bound_us in zip(self._bases, bounds, strict=True):
             base.will_be_in_force(in_force_us, bound_us)
         return decision
 
@@ -95,12 +95,12 @@ class _Base:
         self._ring = LastRows(size)
         self._size = size
         self._bounds: list[tuple[int, int]] = []
-        """(in force from, bound), both as decided: the one in force and those on their way, where the bound changes."""
+        """(in force from, bound): the one in force and those decided but not yet in force, where the bound changes."""
 
     def observe(self, now_us: int, scores: Scores, gamma: float) -> None:
         while len(self._bounds) > 1 and self._bounds[1][0] <= now_us:
             self._bounds.pop(0)
-        # Before the first decision is in force, what was missed is not this policy's doing.
+        # Before the first decision is in force, missed rows are not due to this policy.
         if self._bounds and self._bounds[0][0] <= now_us:
             missed = scores.share_above(self._bounds[0][1])
             self._alpha += gamma * (self._target_alpha - missed)
@@ -111,14 +111,14 @@ class _Base:
         if rows < min(MIN_RECORDS, self._size):
             return None
         if self._alpha <= 0:
-            ticks = -(-_BEYOND * self._ring.greatest // SPARK_TICK_US)
+            ticks = -(-_BEYOND * self._ring.maximum // SPARK_TICK_US)
             return int(ticks) * SPARK_TICK_US
         # ceil(n q), in the form that is exact at the level where it starts: 0.99 of 100 rows is rank 99, not 100.
         rank = rows - int(rows * self._alpha + 1e-9)
         return self._ring.at_rank(min(max(rank, 1), rows))
 
     def will_be_in_force(self, from_us: int, bound_us: int) -> None:
-        # A later decision that is due no later takes the place of what was on its way.
+        # A later decision that is in force no later replaces earlier ones that are not in force yet.
         while self._bounds and self._bounds[-1][0] >= from_us:
             self._bounds.pop()
         if not self._bounds or self._bounds[-1][1] != bound_us:

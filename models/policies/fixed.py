@@ -1,8 +1,8 @@
-"""A constant bound, as every engine has it: the baseline that a person sets once."""
+"""A constant bound, as every engine has one: the baseline that a person sets once."""
 
 from __future__ import annotations
 
-from tidemark.models.policies.policy import Decision, Seen
+from tidemark.models.policies.policy import Decision, Observation
 
 __all__ = ["Fixed"]
 
@@ -26,10 +26,10 @@ class Fixed:
 
     @property
     def native(self) -> bool:
-        """Yes: it stands in the plan, so it is in force without a control's delay."""
+        """Yes: it is in the plan, so it is in force without the delay of a control stream."""
         return True
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         """Learn nothing."""
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature

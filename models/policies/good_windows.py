@@ -1,4 +1,4 @@
-"""Time slices: which windows reach the target, under each rule and under the policy itself."""
+"""Which windows reach the target, under each rule and under the policy itself."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tidemark.models.policies.ages import Float64s
 
 __all__ = ["GoodWindows"]
 
-_WINDOWS_KEPT = 512
-"""Newest windows whose rows are still counted; an older one's fate is settled."""
+_MAX_WINDOWS = 512
+"""Newest windows whose rows are still counted; the outcome of older ones is final."""
 
 
 class GoodWindows:
@@ -37,10 +37,10 @@ class GoodWindows:
             count: pairs of each, shape (keys,).
             watermark_us: watermark that judges them, of each rule and, last, of the policy, shape (rules + 1,).
         """
-        first = self._key_us[0] if len(self._key_us) == _WINDOWS_KEPT else None
+        first = self._key_us[0] if len(self._key_us) == _MAX_WINDOWS else None
         if first is not None:
-            kept = key_us >= first
-            key_us, count = key_us[kept], count[kept]
+            counted = key_us >= first
+            key_us, count = key_us[counted], count[counted]
         new = np.setdiff1d(key_us, self._key_us, assume_unique=True)
         if len(new):
             keys = np.concatenate([self._key_us, new])
@@ -53,7 +53,7 @@ class GoodWindows:
         at = np.searchsorted(self._key_us, key_us)
         self._pairs[at] += count
         self._late[at] += (key_us[:, None] <= watermark_us[None, :]) * count[:, None]
-        surplus = len(self._key_us) - _WINDOWS_KEPT
+        surplus = len(self._key_us) - _MAX_WINDOWS
         if surplus > 0:
             self._settled += self._missed(slice(surplus))
             self._key_us, self._pairs = self._key_us[surplus:], self._pairs[surplus:]

@@ -1,9 +1,9 @@
-"""What the simple policies share: the scores they learn from, by base, and the decision made of one bound a base.
+"""What the simple policies share: the scores they learn from, by base, and the decision from one bound per base.
 
-A score is a need that is at least 0. The sources of these policies know lateness only, which is never negative, and
-for windows the floor is more than a habit: within one window the need rises from minus the window's length to the
-delay, so a memory shorter than a window would hold deeply negative needs at the window's start, and a bound made of
-them closes the window that has just begun (literature S2).
+A score is a need that is at least 0. The literature of these policies uses lateness, which is never negative. For
+windows the floor is necessary: within one window the need rises from minus the window's length to the delay, so a
+memory shorter than a window would hold strongly negative needs at the window's start, and a bound made of them would
+close the window that has just begun (literature S2).
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from itertools import pairwise
 
 import numpy as np
 
-from tidemark.models.backtest.setup import Scope
 from tidemark.models.operators import Int64s
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
+from tidemark.models.policies.setup import Scope
 
 __all__ = ["Scores", "decision_of", "scores_of"]
 
 _KNOWN_ABOVE_US = NO_BASE_US // 2
-"""A need below it was taken against no base: it says nothing of lateness. Half of it is 63,000 years away."""
+"""A need below it was computed without a base and says nothing of lateness. Half of it is 63,000 years away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What one batch says of one base: with scope ``global`` the stream's, with ``partition`` that of one of them."""
+    """The scores of one batch for one base: with scope ``global`` the stream's, with ``partition`` a partition's."""
 
     group: int
     """Index of the base: 0, or the partition's."""
@@ -37,7 +37,7 @@ class Scores:
 
     @property
     def max_us(self) -> int:
-        """The greatest score."""
+        """The maximum score."""
         return int(self.value_us[-1])
 
     def share_above(self, bound_us: int) -> float:
@@ -45,7 +45,7 @@ class Scores:
         return float(self.count[self.value_us > bound_us].sum() / self.count.sum())
 
 
-def scores_of(seen: Seen, scope: Scope) -> list[Scores]:
+def scores_of(seen: Observation, scope: Scope) -> list[Scores]:
     """Return the scores of a batch, by base in ascending order; bases without a row of known need are left out."""
     need = seen.need_us if scope == "global" else seen.own_need_us
     known = (need > _KNOWN_ABOVE_US) & (seen.count > 0)
@@ -62,10 +62,10 @@ def scores_of(seen: Seen, scope: Scope) -> list[Scores]:
 
 
 def decision_of(bounds_us: Sequence[int | None], scope: Scope) -> Decision:
-    """Return the decision for one bound a base, None where nothing is known yet.
+    """Return the decision for one bound per base, None where nothing is known yet.
 
-    With scope ``partition`` a base of which nothing is known takes the widest bound of the others: their watermarks
-    go on, and it is the safest that anybody has measured. When nothing is known of any base, all stays as it is.
+    With scope ``partition`` a base without a bound takes the widest bound of the others: their watermarks move on, and
+    it is the safest one measured. Without any bound nothing changes.
     """
     known = [bound for bound in bounds_us if bound is not None]
     if not known:

@@ -1,7 +1,7 @@
-"""Missing rows: what should have arrived by now and has not, by cohort of event time.
+"""Missing rows: rows that should have arrived by now and have not, by cohort of event time.
 
-A stall or a burst of delay shows itself in what is absent, before the first late row comes: a partition that delivers
-n rows a cohort has by some age delivered a known share of them. A cohort that is short of its forecast by more than
+A stall or a burst of delay shows in rows that are absent, before the first late row comes: of n rows a cohort, a
+partition has delivered a known share by each age. A cohort that is short of its forecast by more than
 chance and its partition's own unevenness allow is missing rows, and they are counted here. Forecasts forget, so that
 a stream that ends or slows down is not waited for long.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidemark.models.defaults import (
-    COHORTS_KEPT,
+from tidemark.models.live_defaults import (
     FORECAST_HALF_LIFE,
     FUTURE_COHORTS,
+    MAX_COHORTS,
     MISSING_DEVIATIONS,
     PROFILE_HALF_LIFE,
     UNEVENNESS_CEILING,
@@ -40,8 +40,8 @@ class Missing:
     def __init__(self, granule_us: int, trigger_us: int, span_triggers: float) -> None:
         self._granule_us = granule_us
         self._trigger_us = trigger_us
-        self._kept = 0.5 ** (1 / (FORECAST_HALF_LIFE * span_triggers))
-        self._profile_kept = 0.5 ** (1 / (PROFILE_HALF_LIFE * span_triggers))
+        self._decay = 0.5 ** (1 / (FORECAST_HALF_LIFE * span_triggers))
+        self._profile_decay = 0.5 ** (1 / (PROFILE_HALF_LIFE * span_triggers))
         self._cohorts_per_trigger = trigger_us / granule_us
         self._profile = np.zeros((1, BUCKETS), np.float32)
         self._rows = np.zeros(1)
@@ -55,10 +55,10 @@ class Missing:
 
     def advance(self, triggers: int) -> None:
         """Let ``triggers`` pass."""
-        kept = self._kept**triggers
-        self._profile *= np.float32(self._profile_kept**triggers)
-        self._rows *= kept
-        self._cohorts = self._cohorts * kept + (1 - kept) / (1 - self._kept) * self._cohorts_per_trigger
+        decay = self._decay**triggers
+        self._profile *= np.float32(self._profile_decay**triggers)
+        self._rows *= decay
+        self._cohorts = self._cohorts * decay + (1 - decay) / (1 - self._decay) * self._cohorts_per_trigger
 
     def add(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
         """Count rows, each once.
@@ -71,7 +71,7 @@ class Missing:
         """
         self._know_partitions(int(partition.max()) + 1)
         if self._whole_from_us is None:
-            # Of the cohorts that were under way when the stream was first seen, a part came before.
+            # Cohorts already under way when the stream was first seen are incomplete.
             begun = start_us[start_us <= now_us]
             self._whole_from_us = (int(begun.max()) if len(begun) else now_us) + self._granule_us
         self._learn(now_us, partition, start_us, count)
@@ -86,7 +86,7 @@ class Missing:
         np.add.at(self._counts, (at, np.full(len(at), _STREAM)), rows)
 
     def _learn(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
-        """Learn what is usual, from cohorts that were seen whole: a backlog from before says nothing of the pace."""
+        """Learn the usual rows from cohorts that were seen whole: an earlier backlog does not show the pace."""
         whole = start_us >= (self._whole_from_us or 0)
         partition, rows = partition[whole], count[whole]
         bucket = bucket_of((now_us - start_us[whole]) / self._trigger_us)
@@ -98,7 +98,7 @@ class Missing:
     def shortfall(self, now_us: int) -> Float64s:
         """Return how many rows each open cohort is missing, 0 within what chance allows, shape (cohorts,).
 
-        Cohorts of which no row has come are open too, up to the wall clock: in a silence of all they are what is
+        Cohorts without any row are open too, up to the wall clock: when all partitions are silent, their rows are
         missing.
         """
         if not len(self.start_us):
@@ -108,14 +108,14 @@ class Missing:
         delivered = np.cumsum(self._profile, axis=1, dtype=np.float64)
         share = delivered / np.maximum(delivered[:, -1:], 1e-9)
         at = bucket_of((now_us - self.start_us) / self._trigger_us)
-        # In the midst of a wide bucket, what falls into it may still be to come.
+        # Inside a wide bucket, rows that belong to it may still come.
         by_now = np.where(WIDE[at], share[:, np.maximum(at - 1, 0)], share[:, at]).T
         expected = by_now * self._forecast()
         short = expected - self._counts
         allowed = MISSING_DEVIATIONS * np.sqrt(np.maximum(self._unevenness, 1) * expected)
         whole = self.start_us >= (self._whole_from_us or 0)
         short = np.where((short > allowed) & whole[:, None], short, 0)
-        # A stall of one partition shows there first, a burst over all of them in the sum.
+        # A stall of one partition shows in that partition first, a burst over all of them in the sum.
         missing: Float64s = np.maximum(short[:, _STREAM], short[:, 1:].sum(axis=1))
         return missing
 
@@ -127,8 +127,8 @@ class Missing:
         forecast = self._forecast()
         deviation = (self._counts[:closed] - forecast) ** 2 / np.maximum(forecast, 1)
         observed = np.minimum(deviation, UNEVENNESS_CEILING).mean(axis=0)
-        kept = 0.5 ** (closed / UNEVENNESS_COHORTS)
-        self._unevenness = self._unevenness * kept + observed * (1 - kept)
+        decay = 0.5 ** (closed / UNEVENNESS_COHORTS)
+        self._unevenness = self._unevenness * decay + observed * (1 - decay)
         self._done_us = max(self._done_us, int(self.start_us[closed - 1]))
         self.start_us, self._counts = self.start_us[closed:], self._counts[closed:]
 
@@ -147,12 +147,12 @@ class Missing:
     def _open_cohorts(self, first_us: int, last_us: int) -> None:
         granule = self._granule_us
         if not len(self.start_us):
-            first_us = max(first_us, last_us - (COHORTS_KEPT - 1) * granule)
+            first_us = max(first_us, last_us - (MAX_COHORTS - 1) * granule)
             self.start_us = np.arange(first_us, last_us + 1, granule)
             self._counts = np.zeros((len(self.start_us), len(self._unevenness)))
             return
-        least = last_us - (COHORTS_KEPT - 1) * granule
-        before = np.arange(max(first_us, least), self.start_us[0], granule)
+        oldest_us = last_us - (MAX_COHORTS - 1) * granule
+        before = np.arange(max(first_us, oldest_us), self.start_us[0], granule)
         after = np.arange(int(self.start_us[-1]) + granule, last_us + 1, granule)
         if not len(before) and not len(after):
             return
@@ -161,7 +161,7 @@ class Missing:
         self._counts = np.vstack(
             [np.zeros((len(before), width)), self._counts, np.zeros((len(after), width))]
         )
-        surplus = len(self.start_us) - COHORTS_KEPT
+        surplus = len(self.start_us) - MAX_COHORTS
         if surplus > 0:
             self._done_us = max(self._done_us, int(self.start_us[surplus - 1]))
             self.start_us, self._counts = self.start_us[surplus:], self._counts[surplus:]

@@ -1,8 +1,7 @@
-"""What a policy is: it sees what arrived and decides a bound, or the watermark itself.
+"""What a policy is: it observes what arrived and decides a bound, or the watermark itself.
 
-A policy is causal: ``decide`` may use only what ``observe`` and the clock have told it so far. It sees counts, never
-rows: the same counts that a job's tap reports, so that the same policy runs in the driver, in the controller and in
-the backtest.
+A policy is causal: ``decide`` may use only earlier observations and the clock. It observes counts, never rows: the
+counts that a job's tap reports, so that the same policy runs in the driver, in the controller and in the backtest.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from tidemark.models.operators import Int64s
-from tidemark.models.recommendation import Step
+from tidemark.models.recommend.steps import DecisionStep
 
-__all__ = ["NO_BASE_US", "Decision", "Explains", "Policy", "Seen"]
+__all__ = ["NO_BASE_US", "BoundPolicy", "Decision", "Explains", "Observation"]
 
 NO_BASE_US = -4 * 10**18
 """Base (or watermark) before any row: no bound makes a row late against it. A whole number of milliseconds."""
@@ -24,7 +23,7 @@ _EMPTY = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Observation:
     """What one batch (per-row engines: one tick) showed. Times in microseconds; pairs are (row, key) pairs."""
 
     now_us: int
@@ -34,43 +33,43 @@ class Seen:
     key_us: Int64s = field(default_factory=_EMPTY.copy)
     """Key of each count: what the watermark is compared with, shape (counts,)."""
     event_us: Int64s = field(default_factory=_EMPTY.copy)
-    """Start of the event-time granule (cohort) of each count: its least whole microsecond, shape (counts,)."""
+    """Start of the event-time granule (cohort) of each count: its first whole microsecond, shape (counts,)."""
     count: Int64s = field(default_factory=_EMPTY.copy)
     """Pairs behind each count, shape (counts,)."""
     need_us: Int64s = field(default_factory=_EMPTY.copy)
-    """Least bound that would have admitted each, against the stream's base its late filter knew, shape (counts,)."""
+    """Smallest bound that would have admitted each, against the stream's base its late filter knew, shape (counts,)."""
     own_need_us: Int64s = field(default_factory=_EMPTY.copy)
     """The same against the base of its own partition, shape (counts,)."""
     base_us: Int64s = field(default_factory=_EMPTY.copy)
-    """Greatest event time of each partition seen so far, ``NO_BASE_US`` before its first row, shape (partitions,)."""
+    """Maximum event time of each partition seen so far, ``NO_BASE_US`` before its first row, shape (partitions,)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a policy wants. One of the three is given; none of them: leave all as it is."""
+    """What a policy decides: one of the three, or none of them to change nothing."""
 
     bound_us: int | None = None
     """One bound for the stream: the watermark follows the stream's base at this distance."""
     bounds_us: Int64s | None = None
-    """A bound for each partition, shape (partitions,): the watermark is the least of the partitions' own."""
+    """A bound for each partition, shape (partitions,): the watermark is the minimum of the partitions' own."""
     watermark_us: int | None = None
-    """The watermark itself, as of when the decision can first be in force. It never goes back."""
+    """The watermark itself, as of when the decision can first be in force. It never moves back."""
 
 
-class Policy(Protocol):
+class BoundPolicy(Protocol):
     """Decides for one stream."""
 
     @property
     def native(self) -> bool:
-        """Whether the engine follows the bound by itself: a constant one, set once in the plan."""
+        """Whether the bound is constant and set once in the plan, so that the engine follows it by itself."""
         ...
 
-    def observe(self, seen: Seen) -> None:
-        """Take what a batch showed; batches come in order. A batch without rows shows only the time."""
+    def observe(self, seen: Observation) -> None:
+        """Observe a batch; batches come in order. A batch without rows shows only the time."""
         ...
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:
-        """Return what is wanted at wall time ``now_us``; it can be in force at ``in_force_us`` at the earliest."""
+        """Return the decision at wall time ``now_us``; it can be in force at ``in_force_us`` at the earliest."""
         ...
 
 
@@ -78,6 +77,6 @@ class Policy(Protocol):
 class Explains(Protocol):
     """A policy that gives its reasons."""
 
-    def explain(self) -> tuple[Step, ...]:
+    def explain(self) -> tuple[DecisionStep, ...]:
         """Return the reasons of the newest decision, first to last; empty before the first one."""
         ...

@@ -1,8 +1,7 @@
 """The controller's own recommendation as a policy: ``recommend`` over the needs of a horizon, at each batch.
 
-It is for jobs that take a new bound by a restart. The needs are sketched in the time slots that the controller uses,
-the inputs are those that it would hand over, and the chain of steps is its own, so that what a backtest says of this
-policy is said of the controller.
+It is for jobs that take a new bound by a restart. The sketches of needs, their time slots, the inputs and the chain of
+steps are those of the controller, so that the backtest of this policy is a backtest of the controller.
 """
 
 from __future__ import annotations
@@ -12,21 +11,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.curve import Curve
 from tidemark.models.defaults import PACE_BATCHES
-from tidemark.models.horizon import horizon_from_us
+from tidemark.models.horizon import EvidenceCounts, horizon_from_us
 from tidemark.models.need_slots import SlidingNeeds, slot_of_us
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
+from tidemark.models.policies.setup import Setup
 from tidemark.models.progress import PartitionTimes, progress_of
-from tidemark.models.recent_bounds import RecentBounds
-from tidemark.models.recommendation import Evidence, Inputs, Recommendation, recommend
+from tidemark.models.recommend.chain import recommend
+from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.recommend.recent_bounds import RecentBounds
+from tidemark.models.recommend.steps import Recommendation
 from tidemark.models.slo import Policy, Slo
 
-__all__ = ["Recommended"]
+__all__ = ["RecommendedPolicy"]
 
 _KNOWN_ABOVE_US = NO_BASE_US // 2
-"""A need below it was taken against no base: no bound could have made the row late, so it says nothing."""
+"""A need below it was computed without a base: no bound could have made the row late, so it is ignored."""
 
 
 @dataclass(slots=True)
@@ -40,7 +41,7 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """When a batch ran, and how far its rows came."""
+    """When a batch ran, and the maximum event time of its rows."""
 
     started_us: int
     max_event_time_us: int | None
@@ -48,16 +49,16 @@ class _Batch:
     late_base_ms: int | None = None
 
 
-class Recommended:
+class RecommendedPolicy:
     """Decides what the controller would recommend to a job that runs with what was decided before.
 
-    Its memory grows with the horizon only: two sketches for each minute of it that held a batch.
+    Its memory grows with the horizon only: two sketches for each minute of it with a batch.
 
     Args:
         setup: gives the target and the scope.
-        slo: what is asked for; by default the setup's target with the SLO's own defaults.
-        policy: what is allowed; by default what a policy allows by default.
-        own_bound_us: the job's own bound, decided while there is no evidence; without it nothing is decided then.
+        slo: the SLO; by default the setup's target with the defaults of an SLO.
+        policy: the policy of the stream; by default the default one.
+        own_bound_us: the job's own bound, which is the decision while there is no evidence.
     """
 
     __slots__ = (
@@ -103,8 +104,8 @@ class Recommended:
         """The newest recommendation with its reasons; None before the first."""
         return self._recommendation
 
-    def observe(self, seen: Seen) -> None:
-        """Take what a batch showed."""
+    def observe(self, seen: Observation) -> None:
+        """Observe a batch."""
         slot_us = slot_of_us(seen.now_us)
         if not self._slots or self._slots[-1].start_us < slot_us:
             self._slots.append(_Slot(slot_us, seen.now_us))
@@ -124,7 +125,7 @@ class Recommended:
             self._slots.popleft()
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
-        """Return the recommended bound; without one the bound that is in use stays."""
+        """Return the recommended bound, or the bound in use without one."""
         recommended_bound_ms = self._recommend(now_us)
         if recommended_bound_ms is not None:
             self._in_use_ms = recommended_bound_ms
@@ -140,7 +141,7 @@ class Recommended:
         needs = self._needs.merged()
         present = [times for times in self._partitions.values() if times.last_seen_us >= from_us]
         batches = [batch for batch in self._batches if batch.started_us >= from_us]
-        evidence = Evidence(
+        evidence = EvidenceCounts(
             rows=round(needs.weight),
             unknown_rows=0,
             missing_batches=0,

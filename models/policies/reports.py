@@ -1,4 +1,4 @@
-"""What a policy sees of a report: the driver and the controller show it what the backtest shows."""
+"""What a policy observes of a report: in the driver and the controller the same as in the backtest."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
-from tidemark.models.policies.policy import NO_BASE_US, Seen
+from tidemark.models.policies.policy import NO_BASE_US, Observation
 from tidemark.models.wire import Report
 
-__all__ = ["PartitionBases", "seen_of_report"]
+__all__ = ["PartitionBases", "observation_of"]
 
 NATIVE_DELAY = 2
-"""Natively the late filter of batch n, W(n-1), knows the rows of batches up to n-2."""
+"""Without Live the late filter of batch n, W(n-1), covers the rows of batches up to n-2."""
 
 
 class PartitionBases:
     """The partitions of one stream, numbered in order of appearance, and how far each has come.
 
     Args:
-        delay: how many batches before its own the newest base lies that a batch's late filter can know.
+        delay: by how many batches the newest base that a batch's late filter can use precedes the batch.
     """
 
     def __init__(self, delay: int = NATIVE_DELAY) -> None:
@@ -37,7 +37,7 @@ class PartitionBases:
 
     @property
     def base_us(self) -> Int64s:
-        """Greatest event time of each partition, to the granule, shape (partitions,)."""
+        """Maximum event time of each partition, to the granule, shape (partitions,)."""
         return self._base_us.copy()
 
     def take(self, report: Report) -> tuple[list[int], Int64s]:
@@ -45,7 +45,7 @@ class PartitionBases:
 
         Returns:
             ``(number, late_us)``: the number of each of the report's partitions, and for every partition the base that
-            the batch's late filter can have known, ``NO_BASE_US`` where there was none, shape (partitions,).
+            the batch's late filter can have used, ``NO_BASE_US`` where there was none, shape (partitions,).
         """
         number = [self._numbers.setdefault(part.partition, len(self._numbers)) for part in report.partitions]
         base = _extended(self._base_us, len(self._numbers))
@@ -62,21 +62,21 @@ class PartitionBases:
         return number, late
 
 
-def seen_of_report(report: Report, bases: PartitionBases, late_base_ms: int | None) -> Seen:
-    """Return what ``report`` shows to a policy, as of its trigger.
+def observation_of(report: Report, bases: PartitionBases, late_base_ms: int | None) -> Observation:
+    """Return what a policy observes of ``report``, as of its trigger.
 
     A partition's base, and with it the needs against it, is known to the granule. Rows without an event time, and rows
-    that were not counted by granule, are not shown.
+    that were not counted by granule, are left out.
 
     Args:
         report: the report; those of a stream are given in order, each once.
         bases: the stream's partitions so far; it takes the report.
-        late_base_ms: the stream's base that the batch's late filter knew, in milliseconds; None when there was none.
+        late_base_ms: the stream's base that the batch's late filter used, in milliseconds; None when there was none.
             Then the needs are against ``NO_BASE_US``.
     """
     number, late_us = bases.take(report)
     if not report.partitions:
-        return Seen(report.started_us)
+        return Observation(report.started_us)
     partitions, events, keys, counts = [], [], [], []
     for index, part in zip(number, report.partitions, strict=True):
         first = granule_first_us(np.asarray(part.granules, np.int64), report.granule_us, report.closed)
@@ -88,7 +88,7 @@ def seen_of_report(report: Report, bases: PartitionBases, late_base_ms: int | No
     partition, key = np.concatenate(partitions), np.concatenate(keys)
     base_us = NO_BASE_US if late_base_ms is None else late_base_ms * SPARK_TICK_US
     own_base_us = late_us[partition] // SPARK_TICK_US * SPARK_TICK_US
-    return Seen(
+    return Observation(
         now_us=report.started_us,
         partition=partition,
         key_us=key,

@@ -1,4 +1,4 @@
-"""An order statistic of the last rows' needs: what stream products ship as their watermark strategy.
+"""An order statistic of the last rows' needs: the watermark strategy that stream products ship.
 
 DataSQRL's ``flink-sql-runner`` and Confluent Cloud for Flink keep some 4,096 latenesses and wait for their 95th
 percentile, with a floor of 50 ms and not before 250 records (literature 1.8). At the target instead of 95 % it meets
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tidemark.models.backtest.setup import Scope
 from tidemark.models.policies.groups import decision_of, scores_of
-from tidemark.models.policies.policy import Decision, Seen
+from tidemark.models.policies.policy import Decision, Observation
 from tidemark.models.policies.rows import LastRows
+from tidemark.models.policies.setup import Scope
 from tidemark.models.quantile import certified_rank
 from tidemark.models.target import PPM
 
@@ -24,9 +24,9 @@ RING_SIZE = 4_096
 MIN_RECORDS = 250
 """Records before the first decision, as both products have it."""
 FLOOR_US = 50_000
-"""50 ms, both products' least bound. Literature S1 measured every ring with it, so it holds for all levels here."""
+"""50 ms, both products' minimum bound. Literature S1 measured every ring with it, so it applies to all levels here."""
 
-# A full ring asks the same at each decision, and the binomial takes longer than the order statistic.
+# A full ring needs the same rank at each decision, and the binomial takes longer than the order statistic.
 _certified_rank = lru_cache(maxsize=64)(certified_rank)
 
 
@@ -36,10 +36,10 @@ class Ring:
     Args:
         share_ppm: the share in parts per million, strictly between 0 and 1,000,000.
         size: rows remembered.
-        certified: take the least rank that is at or above the share's quantile with 95 % confidence instead; while
-            the ring is too short for any to be, the greatest need.
-        floor_us: the least bound, in microseconds.
-        scope: one ring for the stream, or one a partition on its own needs.
+        certified: take instead the lowest rank that is at or above the share's quantile with 95 % confidence; while
+            the ring is too short for one, the maximum need.
+        floor_us: the minimum bound, in microseconds.
+        scope: one ring for the stream, or one per partition on its own needs.
 
     Raises:
         ValueError: when the share or the size is out of range.
@@ -70,15 +70,15 @@ class Ring:
         """No: the bound moves."""
         return False
 
-    def observe(self, seen: Seen) -> None:
-        """Take the rows of a batch."""
+    def observe(self, seen: Observation) -> None:
+        """Add the rows of a batch."""
         if self._scope == "partition":
             self._rings += [LastRows(self._size) for _ in range(len(seen.base_us) - len(self._rings))]
         for scores in scores_of(seen, self._scope):
             self._rings[scores.group].add(scores)
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
-        """Return the order statistics; no decision before a ring has its least records."""
+        """Return the order statistics; no decision before a ring has the minimum number of records."""
         return decision_of([self._bound_us(ring) for ring in self._rings], self._scope)
 
     def _bound_us(self, ring: LastRows) -> int | None:

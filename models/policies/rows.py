@@ -15,9 +15,9 @@ _GOLDEN = (5**0.5 - 1) / 2
 class LastRows:
     """The scores of the last ``size`` rows; a count of c rows enters as c rows.
 
-    The order of rows within a batch is not known from counts, so each batch enters in an order in which every stretch
-    is an even sample of it. Otherwise what is left of a batch that was half written over would be its least or its
-    greatest scores. Of a batch larger than the ring an even sample enters.
+    Counts do not give the order of rows within a batch, so each batch is written in an order in which every stretch is
+    an even sample of it. Otherwise the rest of a half overwritten batch would be its lowest or its highest scores. Of a
+    batch larger than the ring an even sample is written.
 
     Args:
         size: rows remembered, above 0; 8 bytes each.
@@ -37,7 +37,7 @@ class LastRows:
         return self._filled
 
     def add(self, scores: Scores) -> None:
-        """Take the rows of a batch."""
+        """Add the rows of a batch."""
         size = len(self._ring)
         rows = _even_sample(scores, size)[_spread(min(int(scores.count.sum()), size))]
         self._ring[(self._next + np.arange(len(rows))) % size] = rows
@@ -45,20 +45,20 @@ class LastRows:
         self._filled = min(self._filled + len(rows), size)
 
     def at_rank(self, rank: int) -> int:
-        """Return the score of rank ``rank``, from 1, the least, to ``len``."""
+        """Return the score of rank ``rank``, from 1, the lowest, to ``len``."""
         return int(np.partition(self._ring[: self._filled], rank - 1)[rank - 1])
 
     @property
-    def greatest(self) -> int:
-        """The greatest score; the ring must not be empty."""
+    def maximum(self) -> int:
+        """The maximum score; the ring must not be empty."""
         return int(self._ring[: self._filled].max())
 
 
-def _even_sample(scores: Scores, most: int) -> Int64s:
-    """Return the scores row by row, ascending; of more than ``most`` rows that many, evenly spaced by rank."""
+def _even_sample(scores: Scores, max_rows: int) -> Int64s:
+    """Return the scores row by row, ascending; of more than ``max_rows`` rows that many, evenly spaced by rank."""
     rows = int(scores.count.sum())
-    kept = min(rows, most)
-    rank = (2 * np.arange(kept) + 1) * rows // (2 * kept)
+    sampled = min(rows, max_rows)
+    rank = (2 * np.arange(sampled) + 1) * rows // (2 * sampled)
     return scores.value_us[np.searchsorted(np.cumsum(scores.count), rank, side="right")]
 
 

@@ -1,11 +1,11 @@
 """Rules: ways to close keys, run side by side over all arrivals, each with its own watermark, losses and latencies.
 
-The tap stands before the drop, so what any rule would have lost is known, whichever is followed: full information.
+The tap counts before rows are dropped, so the losses of every rule are known, whichever is followed.
 A rule has a *price*, a *memory* and a *hold*:
 
 * the price says how many rows a wait of one trigger must save to be worth it, as a multiple of the error budget of
   one key. One price for all times spends the budget where it buys most latency (equal marginal cost);
-* the memory is the half-life of the straggler counts from which the rule foretells what a wait would save: it closes
+* the memory is the half-life of the straggler counts from which the rule predicts what a wait would save: it closes
   keys at the age where price and stragglers balance;
 * with the hold it also waits for rows that are missing (``missing``), at most as long as they are worth at its price
   (a ski rental: it never costs more than twice what foresight would), and while they come in.
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.defaults import (
+from tidemark.models.live_defaults import (
     ELAPSED_PER_AGE,
     ELAPSED_SPANS,
     LONGEST_HOLD_MARGIN,
@@ -36,7 +36,7 @@ from tidemark.models.policies.ages import CLOSE_AFTER, WAIT, ZERO, Float64s
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.policies.stragglers import Stragglers
 
-__all__ = ["FAMILIES", "Outlook", "Rules"]
+__all__ = ["FAMILIES", "Outlook", "RuleSet"]
 
 Bools = NDArray[np.bool_]
 
@@ -49,7 +49,7 @@ _RECENT = tuple(2**power for power in range(RECENT_TRIGGERS.bit_length()))
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What one rule foretells and does, for the reasons chain. Ages in triggers."""
+    """What one rule predicts and does, for the reasons chain. Ages in triggers."""
 
     price: float
     """Rows that a wait of one trigger must save, as a multiple of a key's error budget."""
@@ -58,12 +58,12 @@ class Outlook:
     holds: bool
     """Whether it waits for missing rows."""
     age: float
-    """Age at which it closes keys that miss nothing."""
+    """Age at which it closes keys that miss no rows."""
     late_rows_a_key: float
-    """Rows a key that are foretold to come later."""
+    """Predicted rows per key that come later."""
 
 
-class Rules:
+class RuleSet:
     """All rules of one stream.
 
     Args:
@@ -109,7 +109,7 @@ class Rules:
         self._has_rows: Bools = np.zeros(0, bool)
         self._recent = np.zeros((0, RECENT_TRIGGERS), np.float32)
         self.done_us = NO_BASE_US
-        """Keys up to here are closed under every rule."""
+        """Keys up to this one are closed under every rule."""
 
     def advance(self, triggers: int, elapsed: float) -> None:
         """Let ``triggers`` pass; the stream is then ``elapsed`` triggers old."""
@@ -134,7 +134,7 @@ class Rules:
             count: pairs of each, shape (keys,).
         """
         in_force = self.judging_us(now_us)
-        # Ascending keys: what is late under a watermark is a prefix.
+        # Keys ascend, so the late ones under a watermark are a prefix.
         self.late += np.concatenate([[0], np.cumsum(count)])[
             np.searchsorted(key_us, in_force, side="right")
         ].astype(np.float64)
@@ -178,10 +178,10 @@ class Rules:
         done = self._closed.all(axis=1)
         if done.any():
             self.done_us = max(self.done_us, int(self.key_us[done].max()))
-            kept = ~done
-            self.key_us, self._closed = self.key_us[kept], self._closed[kept]
-            self._missed, self._recent = self._missed[kept], self._recent[kept]
-            self._has_rows = self._has_rows[kept]
+            left = ~done
+            self.key_us, self._closed = self.key_us[left], self._closed[left]
+            self._missed, self._recent = self._missed[left], self._recent[left]
+            self._has_rows = self._has_rows[left]
 
     def decide(self, now_us: int, in_force_us: int, missing: Float64s, elapsed: float) -> None:
         """Move every rule's watermark.
@@ -200,20 +200,20 @@ class Rules:
         self._age = np.where(best == 0, CLOSE_AFTER[ZERO], CLOSE_AFTER[best + ZERO])
         self._left = beyond[self._family, best]
         known = elapsed >= np.maximum(ELAPSED_PER_AGE * self._age, self._young)
-        wanted = np.where(
+        required = np.where(
             known, (in_force_us - self._age * self._trigger_us).astype(np.int64) - 1, NO_BASE_US
         )
         if len(self.key_us):
             age_then = (in_force_us - self.key_us) / self._trigger_us
             self._missed |= (missing > 0) & ((now_us - self.key_us) / self._trigger_us >= MISSED_FROM_AGE)
             longest = self._longest_hold(beyond[-_KINDS], rows_a_key)
-            wanted = np.minimum(wanted, self._held_us(now_us, age_then, missing, (worth, longest)))
-        self.watermark_us = np.maximum(self.watermark_us, wanted)
+            required = np.minimum(required, self._held_us(now_us, age_then, missing, (worth, longest)))
+        self.watermark_us = np.maximum(self.watermark_us, required)
         self.at_stake = missing @ (self.key_us[:, None] <= self.watermark_us[None, :])
         self._decided.append((in_force_us, self.watermark_us))
 
     def rows_a_key(self, elapsed: float) -> float:
-        """Return the mean pairs a key so far."""
+        """Return the mean number of pairs per key so far."""
         return max(self.pairs / max(elapsed * self._keys_per_trigger, 1), 1e-9)
 
     def latency(self, now_us: int) -> Float64s:
@@ -237,7 +237,7 @@ class Rules:
     def _held_us(
         self, now_us: int, age_then: Float64s, missing: Float64s, limits: tuple[Float64s, float]
     ) -> Int64s:
-        """Return below which key each rule must stay for the sake of missing rows, shape (rules,)."""
+        """Return the key below which each rule must stay to wait for missing rows, shape (rules,)."""
         worth, longest = limits
         free = np.full(self.rules, np.iinfo(np.int64).max // 2, np.int64)
         candidates = np.flatnonzero((missing > 0) | self._missed)
@@ -257,9 +257,9 @@ class Rules:
         return free
 
     def _longest_hold(self, beyond: Float64s, rows_a_key: float) -> float:
-        """Return for how many triggers missing rows are waited for at the most.
+        """Return the maximum number of triggers for which missing rows are waited for.
 
-        No longer than rows were ever seen to take, unless the stream is too young to know.
+        It is as long as rows were ever seen to take, unless the stream is too young to know.
         """
         rare = LONGEST_HOLD_SHARE_OF_BUDGET * self._budget_share * rows_a_key
         longest_seen = float(WAIT[ZERO + int(np.argmax(beyond <= rare))])
@@ -268,8 +268,8 @@ class Rules:
     def _coming(self, now_us: int, candidates: NDArray[np.intp]) -> Float64s:
         """Return the pace at which rows still come, in rows a trigger, shape (candidates,).
 
-        The least of several spans: it falls at once when the rows have come and slowly in a long tail. One row more
-        than was counted keeps a pause from being taken for the end, until the longest span has been without any.
+        The minimum over several spans: it falls at once when the rows have come, and slowly in a long tail. One row
+        more than was counted prevents a pause from being taken for the end, until the longest span is empty.
         """
         newest_first = np.cumsum(self._recent[candidates, ::-1], axis=1)
         pace: Float64s = np.min([(newest_first[:, span - 1] + 1) / span for span in _RECENT], axis=0)

@@ -1,7 +1,7 @@
 """Stragglers: how many rows a key still gets beyond each age, remembered over several half-lives.
 
-Counts are of arrivals, so nothing has to be corrected for rows still to come, except at the start of a stream, when
-great ages could not be seen yet: each age's count is divided by the keys that were old enough to show it (the chain
+Arrivals are counted, so rows still to come need no correction, except at the start of a stream, when high ages cannot
+have been seen yet: each age's count is divided by the keys that were old enough to show it (the chain
 ladder's exposure; literature section 4).
 """
 
@@ -20,27 +20,27 @@ Float32s = NDArray[np.float32]
 
 
 class Stragglers:
-    """Rows a key by age, over several half-lives and for several kinds of keys.
+    """Rows per key by age, over several half-lives and for several kinds of keys.
 
     Args:
         half_lives: half-lives in triggers, infinity for never forgetting, shape (memories,).
-        kinds: how many kinds are told apart.
+        kinds: number of kinds.
         keys_per_trigger: keys that end in a trigger.
     """
 
     def __init__(self, half_lives: Sequence[float], kinds: int, keys_per_trigger: float) -> None:
-        self._kept = 0.5 ** (1 / np.array(half_lives, np.float64))[:, None]
+        self._decay = 0.5 ** (1 / np.array(half_lives, np.float64))[:, None]
         self._keys_per_trigger = keys_per_trigger
         self._rows = np.zeros((len(half_lives), kinds, BUCKETS), np.float32)
         self._keys = np.zeros((len(half_lives), BUCKETS), np.float32)
 
     def advance(self, triggers: int, elapsed: float) -> None:
         """Let ``triggers`` pass; the stream is then ``elapsed`` triggers old."""
-        kept = self._kept**triggers
+        decay = self._decay**triggers
         with np.errstate(invalid="ignore", divide="ignore"):
-            new = np.where(self._kept < 1, (1 - kept) / (1 - self._kept), triggers)
-        self._rows *= kept[:, :, None].astype(np.float32)
-        self._keys *= kept.astype(np.float32)
+            new = np.where(self._decay < 1, (1 - decay) / (1 - self._decay), triggers)
+        self._rows *= decay[:, :, None].astype(np.float32)
+        self._keys *= decay.astype(np.float32)
         self._keys += np.where(elapsed >= CLOSE_AFTER, new * self._keys_per_trigger, 0).astype(np.float32)
 
     def add(self, age: Float64s, rows: Float64s) -> None:
@@ -56,7 +56,7 @@ class Stragglers:
 
     def beyond(self) -> Float64s:
         """Return the rows that a key gets after each bucket, shape (memories, kinds, BUCKETS)."""
-        # An age that no key was old enough to show may have been shown by keys from before the stream was watched.
+        # No key was old enough to show some ages; keys from before the stream was observed may have shown them.
         keys = np.where(self._keys > 0, self._keys, self._keys.max(axis=1, keepdims=True))
         rows = self._rows / np.maximum(keys, 1e-9)[:, None, :]
         after = np.zeros(rows.shape)

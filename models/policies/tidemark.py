@@ -1,10 +1,10 @@
 """Tidemark's live policy: the watermark, moved by the clock, where price and stragglers balance.
 
-Each batch is counted (``rules``, ``missing``), every rule's losses and latencies are known on all arrivals, and of the
-rules that the budget bears (``budget``) the one with the least latency is followed. The watermark is a point on the
-wall clock, so the delay of the control stream costs nothing but the newest evidence: a decision says where the
-watermark is to be when it is in force. One row with a wrong date moves nothing, for no rule looks at the greatest event
-time. Everything is measured in triggers and keys: a stream with all its times scaled is decided alike.
+Each batch is counted (``rules``, ``missing``), the losses and latencies of every rule are known on all arrivals, and of
+the rules that the budget allows (``budget``) the one with the lowest latency is followed. The watermark is a point on
+the wall clock, so the delay of the control stream costs only the newest evidence: a decision gives the watermark for
+the time when it is in force. One row with a wrong date moves nothing, because no rule uses the maximum event time.
+Everything is measured in triggers and keys, so a stream with all its times scaled gets the same decisions.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import math
 
 import numpy as np
 
-from tidemark.models.backtest.setup import Setup
-from tidemark.models.defaults import FUTURE_COHORTS
 from tidemark.models.duration import format_about
+from tidemark.models.live_defaults import FUTURE_COHORTS
 from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.policies.ages import Float64s
-from tidemark.models.policies.budget import Account, Budget, Choice
+from tidemark.models.policies.budget import Account, RuleChoice, RuleChooser
 from tidemark.models.policies.good_windows import GoodWindows
 from tidemark.models.policies.missing import Missing
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
-from tidemark.models.policies.rules import Rules
-from tidemark.models.recommendation import Step
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
+from tidemark.models.policies.rules import RuleSet
+from tidemark.models.policies.setup import Setup
+from tidemark.models.recommend.steps import DecisionStep, StepKind
 from tidemark.models.target import PPM, format_target
 
 __all__ = ["Tidemark"]
 
 _IDLE_STEPS = 200
-"""Most steps by which an idle time is caught up with; they grow, so that a night takes no longer than an hour."""
+"""Maximum number of steps to catch up with an idle time; they grow, so that a night takes no longer than an hour."""
 
 
 class Tidemark:
@@ -53,12 +53,12 @@ class Tidemark:
         self._future_us = FUTURE_COHORTS * granule_us
         span = max(spacing_us / setup.trigger_us, 10.0)
         late_share = (PPM - setup.target_ppm) / PPM
-        self._rules = Rules(setup.trigger_us, setup.trigger_us / spacing_us, span, late_share)
+        self._rules = RuleSet(setup.trigger_us, setup.trigger_us / spacing_us, span, late_share)
         self._missing = Missing(granule_us, setup.trigger_us, span)
         good_windows = setup.objective == "timeslices"
         self._good_windows = GoodWindows(self._rules.rules, late_share) if good_windows else None
         share = (PPM - setup.good_windows_ppm) / PPM if good_windows else late_share
-        self._budget = Budget(share, round(span * setup.trigger_us))
+        self._budget = RuleChooser(share, round(span * setup.trigger_us))
         self._began_us: int | None = None
         self._at_us = 0
         self._decided_us: int | None = None
@@ -68,10 +68,10 @@ class Tidemark:
         self._judging_us = NO_BASE_US
         self._capped = False
         self._late = 0
-        self._choice: Choice | None = None
+        self._choice: RuleChoice | None = None
 
-    def observe(self, seen: Seen) -> None:
-        """Take what a batch showed."""
+    def observe(self, seen: Observation) -> None:
+        """Observe a batch."""
         if self._began_us is None and not len(seen.key_us):
             return
         self._catch_up(seen.now_us)
@@ -79,7 +79,7 @@ class Tidemark:
         while self._pending and self._pending[0][0] < seen.now_us:
             self._judging_us = max(self._judging_us, self._pending.pop(0)[1])
         event_us, key_us = self._counted_by(seen)
-        # What is dated ahead of any clock is never late, and tells nothing of what is.
+        # Future-dated rows are never late, and show nothing about late rows.
         near = key_us <= seen.now_us + self._future_us + self._operator_reach_us
         if not len(key_us) or not near.any():
             return
@@ -95,7 +95,7 @@ class Tidemark:
             self._missing.add(seen.now_us, seen.partition[once], event_us[once], seen.count[once])
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:
-        """Return where the watermark is to be when the decision is in force."""
+        """Return the watermark for the time when the decision is in force."""
         if self._began_us is None:
             return Decision()
         if self._decided_us is None or now_us > self._decided_us:
@@ -104,7 +104,7 @@ class Tidemark:
             self._step(now_us)
         return Decision() if self._watermark_us == NO_BASE_US else Decision(watermark_us=self._watermark_us)
 
-    def explain(self) -> tuple[Step, ...]:
+    def explain(self) -> tuple[DecisionStep, ...]:
         """Return the reasons of the newest decision, first to last; empty before the first one."""
         if self._choice is None:
             return ()
@@ -114,34 +114,34 @@ class Tidemark:
         spent = f"{100 * choice.spent:.0f} % of what the target {format_target(setup.target_ppm)} allows"
         rows = outlook.price * (PPM - setup.target_ppm) / PPM * self._rules.rows_a_key(self._elapsed)
         worth = f"waiting one trigger longer is worth {rows:.2g} rows of a {key} (price {outlook.price:g})"
-        supports = (
-            "the budget bears it" if choice.supports else "the account is overdrawn, so little is spent"
+        verdict = (
+            "the budget allows it" if choice.within_budget else "the account is overdrawn, so little is spent"
         )
         age = format_about(round(outlook.age * self._trigger_us))
-        seen = "what was seen so far"
+        evidence = "all rows so far"
         if outlook.memory < math.inf:
-            seen = (
-                f"what was seen with a half-life of {format_about(round(outlook.memory * self._trigger_us))}"
-            )
-        left = f"by {seen}, a {key} that closes {age} after its end gets {outlook.late_rows_a_key:.2g} rows later"
-        hold = "missing rows are not waited for, since that has cost too much"
+            evidence = f"rows with a half-life of {format_about(round(outlook.memory * self._trigger_us))}"
+        left = f"by {evidence}, a {key} that closes {age} after its end gets {outlook.late_rows_a_key:.2g} rows later"
+        hold = "missing rows are not waited for, because that has cost too much"
         if outlook.holds:
-            hold = "rows that are missing are waited for, at most as long as they are worth"
+            hold = "missing rows are waited for, at most as long as they are worth"
         return (
-            Step("budget", None, f"{self._late:,} of {self._rules.pairs:,} pairs were late, {spent}"),
-            Step("rule", None, f"{worth}; {supports}"),
-            Step("age", None, left),
-            Step("hold", None, hold),
+            DecisionStep(
+                StepKind.BUDGET, None, f"{self._late:,} of {self._rules.pairs:,} pairs were late, {spent}"
+            ),
+            DecisionStep(StepKind.RULE, None, f"{worth}; {verdict}"),
+            DecisionStep(StepKind.AGE, None, left),
+            DecisionStep(StepKind.HOLD, None, hold),
             *self._cap_step(),
         )
 
-    def _cap_step(self) -> tuple[Step, ...]:
+    def _cap_step(self) -> tuple[DecisionStep, ...]:
         cap_us = self._setup.latency_cap_us
         if cap_us is None:
             return ()
-        cap = f"nothing waits longer than the cap of {format_about(cap_us)}"
-        reason = f"{cap}: completeness yields" if self._capped else f"{cap}, and nothing has to"
-        return (Step("latency cap", None, reason),)
+        cap = f"no key waits longer than the cap of {format_about(cap_us)}"
+        reason = f"{cap}, so more rows may be late" if self._capped else f"{cap}, and none would"
+        return (DecisionStep(StepKind.LATENCY_CAP, None, reason),)
 
     @property
     def _operator_reach_us(self) -> int:
@@ -149,7 +149,7 @@ class Tidemark:
             return self._operator.size_us
         return self._operator.gap_us if isinstance(self._operator, SessionWindow) else 0
 
-    def _counted_by(self, seen: Seen) -> tuple[Int64s, Int64s]:
+    def _counted_by(self, seen: Observation) -> tuple[Int64s, Int64s]:
         """Return cohort and key of each count, as this policy counts them, shape (counts,) each."""
         if isinstance(self._operator, TimeWindow):
             return seen.event_us, seen.key_us
@@ -157,7 +157,7 @@ class Tidemark:
         return event_us, self._first_key(event_us)
 
     def _first_key(self, event_us: Int64s) -> Int64s:
-        """Return the least key of each cohort: that of the window which closes first."""
+        """Return the lowest key of each cohort: that of the window which closes first."""
         operator = self._operator
         match operator:
             case TimeWindow():
@@ -184,7 +184,7 @@ class Tidemark:
         return (self._at_us - (self._began_us or 0)) / self._trigger_us
 
     def _catch_up(self, now_us: int) -> None:
-        """Live through the time in which nobody asked, so that rules close what they would have closed."""
+        """Step through the time without decisions, so that rules close what they would have closed."""
         if self._decided_us is None:
             return
         at, step = self._decided_us + self._trigger_us, 1
@@ -201,12 +201,12 @@ class Tidemark:
         missing = self._missing_by_key(now_us)
         self._rules.decide(now_us, in_force_us, missing, self._elapsed)
         self._choice = self._budget.choose(now_us, self._account(), self._rules.latency(now_us))
-        wanted_us = int(self._rules.watermark_us[self._choice.rule])
+        required_us = int(self._rules.watermark_us[self._choice.rule])
         if self._setup.latency_cap_us is not None:
             capped_us = in_force_us - self._setup.latency_cap_us - 1
-            self._capped = capped_us > wanted_us
-            wanted_us = max(wanted_us, capped_us)
-        self._watermark_us = max(self._watermark_us, wanted_us)
+            self._capped = capped_us > required_us
+            required_us = max(required_us, capped_us)
+        self._watermark_us = max(self._watermark_us, required_us)
         self._pending.append((in_force_us, self._watermark_us))
         self._decided_us = now_us
 

@@ -2,13 +2,13 @@
 
 Where a row is judged by its own time against the row before it, the watermark has to move with the rows. The bound is
 the quantile of the needs that spends the budget, over a memory of a stated number of rows, and spends less of it while
-the account is overdrawn. A quantile of past needs learns of longer delays only as they arrive, each a bound too late:
-so the bulk of the newest needs is compared with the bulk remembered, and where delays as a whole have become longer,
-the quantile is stretched alike before its rows come. The bound then widens while the watermark still stands, and
-nothing more is lost.
+the account is overdrawn. A quantile of past needs follows longer delays only as they arrive, each a bound too late. So
+the bulk of the newest needs is compared with the remembered bulk, and where delays as a whole have become longer, the
+quantile is stretched by the same factor before its rows come. The bound then widens before the watermark moves, and no
+more rows are lost.
 
 With scope ``partition`` each partition has its own bound against its own base: a partition that stalls in order holds
-the least of the watermarks by itself.
+the minimum of the watermarks by itself.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.backtest.setup import Setup
-from tidemark.models.defaults import (
+from tidemark.models.duration import format_about
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.live_defaults import (
     BULK_SHARE,
     NEEDS_PER_BUDGET,
     SPENT_GAIN,
@@ -29,12 +30,11 @@ from tidemark.models.defaults import (
     STRETCH_ROWS,
     STRETCH_TRIGGERS,
 )
-from tidemark.models.duration import format_about
-from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.groups import decision_of, scores_of
-from tidemark.models.policies.policy import Decision, Seen
-from tidemark.models.recommendation import Step
+from tidemark.models.policies.policy import Decision, Observation
+from tidemark.models.policies.setup import Setup
+from tidemark.models.recommend.steps import DecisionStep, StepKind
 from tidemark.models.target import PPM
 
 __all__ = ["Tracking"]
@@ -42,7 +42,7 @@ __all__ = ["Tracking"]
 Float64s = NDArray[np.float64]
 
 _GROWTH = 1.04
-_LEAST = 1e-3
+_MIN_NEED = 1e-3
 _BUCKETS = 400
 """Buckets of 4 % from a thousandth of a trigger: 1.6 kB for each memory of a partition. Values are interpolated."""
 
@@ -62,31 +62,31 @@ class _Needs:
         self.bound = np.zeros(0)
 
     def add(self, group: Int64s, need: Float64s, count: Int64s) -> None:
-        """Count rows, and those that their group's bound missed."""
+        """Count rows, and those of them that their group's bound missed."""
         self._know(int(group.max()) + 1)
         groups = len(self.rows)
-        at = np.ceil(np.log(np.maximum(need, _LEAST) / _LEAST) / math.log(_GROWTH)).astype(np.int64)
+        at = np.ceil(np.log(np.maximum(need, _MIN_NEED) / _MIN_NEED) / math.log(_GROWTH)).astype(np.int64)
         cell = group * _BUCKETS + np.minimum(at, _BUCKETS - 1)
         new = np.bincount(cell, weights=count, minlength=groups * _BUCKETS).reshape(groups, _BUCKETS)
         rows = new.sum(axis=1)
         missed = (need > self.bound[group]) & (self.rows[group] > 0)
         self.late += np.bincount(group, weights=count * missed, minlength=groups).astype(np.int64)
         self.rows += rows.astype(np.int64)
-        kept = np.exp(-rows / self._memory_rows)[:, None]
-        self._remembered = (self._remembered * kept + new).astype(np.float32)
-        kept = np.where(rows > 0, 0.5 ** (1 / STRETCH_TRIGGERS), 1.0)[:, None]
-        self._newest = (self._newest * kept + new).astype(np.float32)
+        decay = np.exp(-rows / self._memory_rows)[:, None]
+        self._remembered = (self._remembered * decay + new).astype(np.float32)
+        decay = np.where(rows > 0, 0.5 ** (1 / STRETCH_TRIGGERS), 1.0)[:, None]
+        self._newest = (self._newest * decay + new).astype(np.float32)
 
     def quantile(self, share: Float64s) -> Float64s:
         """Return the ``share`` quantile of each group in triggers."""
         return _quantile(self._remembered, share)
 
     def stretch(self) -> Float64s:
-        """Return by what the bulk of the newest needs is longer than the bulk of those remembered, at least 1."""
+        """Return the bulk of the newest needs over the remembered bulk, at least 1."""
         before = np.maximum(self._remembered - self._newest, 0)
         enough = np.minimum(self._newest.sum(axis=1), before.sum(axis=1)) >= STRETCH_ROWS
         usual = _quantile(before, BULK_SHARE)
-        # A bulk that was on time is not stretched, for nothing says by what measure.
+        # A bulk that was on time is not stretched: there is no measure for it.
         ratio = _quantile(self._newest, BULK_SHARE) / np.where(usual > 0, usual, np.inf)
         stretch: Float64s = np.where(enough & (ratio > STRETCH_MIN), ratio, 1.0)
         return stretch
@@ -109,7 +109,7 @@ def _quantile(counts: NDArray[np.float32], share: Float64s | float) -> Float64s:
     at = np.argmax(below >= rank[:, None], axis=1)
     row = np.arange(len(counts))
     inside = (rank - below[row, np.maximum(at - 1, 0)]) / np.maximum(counts[row, at], 1e-9)
-    quantile: Float64s = np.where(at == 0, 0.0, _LEAST * _GROWTH ** (at - 1 + np.minimum(inside, 1.0)))
+    quantile: Float64s = np.where(at == 0, 0.0, _MIN_NEED * _GROWTH ** (at - 1 + np.minimum(inside, 1.0)))
     return quantile
 
 
@@ -129,8 +129,8 @@ class Tracking:
         self._memory_rows = NEEDS_PER_BUDGET / self._budget
         self._needs = _Needs(self._memory_rows)
 
-    def observe(self, seen: Seen) -> None:
-        """Take what a batch showed."""
+    def observe(self, seen: Observation) -> None:
+        """Observe a batch."""
         scores = scores_of(seen, self._scope)
         if not scores:
             return
@@ -151,7 +151,7 @@ class Tracking:
         known = zip(bound_us.tolist(), (needs.rows > 0).tolist(), strict=True)
         return decision_of([bound if seen else None for bound, seen in known], self._scope)
 
-    def explain(self) -> tuple[Step, ...]:
+    def explain(self) -> tuple[DecisionStep, ...]:
         """Return the reasons of the newest decision, first to last, of the partition with the widest bound."""
         needs = self._needs
         if not needs.rows.any():
@@ -161,12 +161,14 @@ class Tracking:
         stretch = float(needs.stretch()[widest])
         spent = f"{needs.late[widest]:,} of {needs.rows[widest]:,} rows needed more than their bound"
         how = (
-            "the newest delays are as long as those remembered"
+            "the newest delays are as long as the remembered ones"
             if stretch == 1
-            else f"the newest delays are {stretch:.1f} times as long as those remembered, and the bound with them"
+            else f"the newest delays are {stretch:.1f} times as long as the remembered ones, and so is the bound"
         )
         return (
-            Step("budget", None, spent),
-            Step("quantile", math.ceil(bound_us / 1_000), f"the bound is {format_about(bound_us)}"),
-            Step("stretch", None, how),
+            DecisionStep(StepKind.BUDGET, None, spent),
+            DecisionStep(
+                StepKind.QUANTILE, math.ceil(bound_us / 1_000), f"the bound is {format_about(bound_us)}"
+            ),
+            DecisionStep(StepKind.STRETCH, None, how),
         )

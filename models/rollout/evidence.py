@@ -1,7 +1,7 @@
-"""How long a stream has been watched: what a first narrowing waits for.
+"""How long a stream has been observed: the evidence that a first narrowing waits for.
 
-A replay covers hours of event time in minutes, and a stalled stream covers minutes of event time in hours; the delays
-of neither are those of the stream at its own pace. So the lesser of the two clocks counts, and a pause counts nothing.
+A replay covers hours of event time in minutes, and a stalled stream covers minutes of event time in hours; neither
+shows the delays of the stream at its own pace. So the slower of the two clocks counts, and a pause does not count.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ SLOT_GAPS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceSpan:
-    """How much evidence there is for a first narrowing, and how much is asked for."""
+    """How much evidence there is for a first narrowing, and how much is required."""
 
     covered_us: int
     """Event time covered by reports, at most as long as they took to come, in microseconds."""
     needed_us: int
-    """How much is asked for, in microseconds."""
+    """Event time required, in microseconds."""
     reached_us: int
-    """When it is there at the earliest, in microseconds of wall time."""
+    """Earliest wall time at which it can be reached, in microseconds."""
     why: str = ""
-    """What makes it more than the policy's time, or less than its windows; empty when nothing does."""
+    """Which setting determines it, when it is not the policy's time; else empty."""
 
 
 def evidence_span(
     policy: Policy, span_us: int, horizon_ms: int, seen_us: Int64s, base_us: Int64s
 ) -> EvidenceSpan | None:
-    """Return the evidence of a stream; None when the policy asks for none.
+    """Return the evidence of a stream; None when the policy requires none.
 
     Args:
-        policy: what is asked for.
+        policy: how much it requires.
         span_us: length of the operator's windows, in microseconds; 0 for operators without.
         horizon_ms: how far back evidence counts, in milliseconds.
         seen_us: when the batches with judged rows were triggered, ascending, shape (batches,).
-        base_us: greatest event time of each of them, shape (batches,).
+        base_us: maximum event time of each of them, shape (batches,).
     """
     windows_us = policy.evidence_windows * span_us
     needed_us = max(policy.evidence_ms * 1_000, windows_us)
@@ -71,7 +71,7 @@ def covered_us(seen_us: Int64s, base_us: Int64s) -> int:
 
     Args:
         seen_us: when they were triggered, ascending, shape (batches,).
-        base_us: greatest event time of each, shape (batches,).
+        base_us: maximum event time of each, shape (batches,).
     """
     if len(seen_us) < 2:
         return 0
@@ -82,6 +82,6 @@ def covered_us(seen_us: Int64s, base_us: Int64s) -> int:
     ends = np.unique(np.r_[0, last])
     walls = np.diff(seen_us[ends])
     moves = np.diff(np.maximum.accumulate(base_us)[ends])
-    # Over a pause nobody watched, and what came after it was a catch-up.
+    # Nothing was observed during a pause, and what followed it was a catch-up.
     watched = walls <= 2 * slot_us
     return int(np.minimum(walls, moves)[watched].sum())

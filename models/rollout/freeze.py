@@ -19,7 +19,7 @@ EPOCH_DAY = 3
 def frozen_until_us(windows: tuple[FreezeWindow, ...], now_us: int) -> int | None:
     """Return when the freeze that holds at ``now_us`` ends; None when none does.
 
-    Windows that follow on each other are one freeze. One that never ends is said to end in a week.
+    Windows that follow each other directly are one freeze. The end of one that never ends is given as in a week.
     """
     until_us = now_us
     while (further_us := _end_us(windows, until_us)) is not None:

@@ -1,7 +1,7 @@
 """The gate between a recommendation and the job: when a rollout may be published, and what holds it.
 
-A bound is widened because rows are being lost, so widening passes whatever is there to make narrowing slow: evidence,
-freezes, the dwell, the rate limit, the share of the fleet.
+A bound is widened because rows are being lost, so the gates that slow narrowing down do not apply to it: evidence,
+freezes, the cooldown, the rate limit, the share of the fleet.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import numpy as np
 
 from tidemark.models.defaults import LISTENING_MS
 from tidemark.models.duration import format_about, format_duration
-from tidemark.models.rollout.facts import Facts, Failure, Move, Rollout
+from tidemark.models.rollout.facts import Failure, Move, Rollout, RolloutFacts
 from tidemark.models.rollout.freeze import frozen_until_us
 
-__all__ = ["DAY_US", "asks_approval", "at_gate", "when"]
+__all__ = ["DAY_US", "at_gate", "needs_approval", "when"]
 
 DAY_US = 86_400_000_000
 
 
-def at_gate(rollout: Rollout, facts: Facts, now_us: int) -> Move | None:
-    """Return what holds the rollout, the first of the gates that does; None when it may be published."""
+def at_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move | None:
+    """Return the first gate that holds the rollout; None when it may be published."""
     return next(_holding(rollout, facts, now_us), None)
 
 
-def asks_approval(rollout: Rollout, facts: Facts) -> bool:
-    """Return whether the policy wants a person to approve it and nobody has."""
+def needs_approval(rollout: Rollout, facts: RolloutFacts) -> bool:
+    """Return whether the policy requires the approval of a person and nobody has given it."""
     if rollout.approved or rollout.cause != "Decision":
         return False
     match facts.policy.approval:
@@ -45,7 +45,7 @@ def when(at_us: int) -> str:
     return f"{np.datetime64(at_us // 1_000_000, 's')} UTC".replace("T", " ", 1)
 
 
-def _holding(rollout: Rollout, facts: Facts, now_us: int) -> Iterator[Move]:
+def _holding(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Iterator[Move]:
     policy = facts.policy
     if facts.pinned is not None:
         yield Move("Recommended", f"held by the pin: {facts.pinned}", "Pinned")
@@ -54,12 +54,15 @@ def _holding(rollout: Rollout, facts: Facts, now_us: int) -> Iterator[Move]:
     if policy.paused:
         yield Move("Recommended", "held: the policy is paused; resume it", "Paused")
     if rollout.cause == "NoData":
-        # It is for whoever comes back, so nobody has to listen now.
+        # It waits for the job to return, so the job need not be listening now.
         return
     yield from _not_listening(facts, now_us)
     failed = next((failure for failure in facts.failures if _fails(failure, rollout, now_us)), None)
     if failed is not None:
-        reason = f"held: {failed.why}; it is not tried again before {when(failed.until_us)} or another SLO or policy"
+        until = when(failed.until_us)
+        reason = (
+            f"held: {failed.why}; it is not tried again before {until} unless the SLO or the policy changes"
+        )
         yield Move("Recommended", reason, "FailedBefore")
     if rollout.direction == "Widen":
         return
@@ -72,32 +75,32 @@ def _holding(rollout: Rollout, facts: Facts, now_us: int) -> Iterator[Move]:
     yield from _slowed(facts, now_us)
 
 
-def _not_listening(facts: Facts, now_us: int) -> Iterator[Move]:
-    silent = f"no report and no acknowledgement came for {format_duration(LISTENING_MS * 1_000)}"
+def _not_listening(facts: RolloutFacts, now_us: int) -> Iterator[Move]:
+    silent = f"no report and no acknowledgement for {format_duration(LISTENING_MS * 1_000)}"
     if facts.last_contact_us is None or now_us - facts.last_contact_us > LISTENING_MS * 1_000:
         yield Move(
             "Recommended", f"held: {silent}, and a job that does not listen is not rolled", "NotListening"
         )
     elif facts.unanswered_us is not None and now_us - facts.unanswered_us > LISTENING_MS * 1_000:
         reason = (
-            f"held: what was published {when(facts.unanswered_us)} is not acknowledged, "
+            f"held: the job has not acknowledged what was published {when(facts.unanswered_us)}, "
             "and a job that does not answer is not rolled"
         )
         yield Move("Recommended", reason, "NotListening")
 
 
-def _too_soon(facts: Facts) -> Iterator[Move]:
+def _too_soon(facts: RolloutFacts) -> Iterator[Move]:
     evidence = facts.evidence
     if evidence is None or evidence.covered_us >= evidence.needed_us:
         return
     reason = (
         f"held: a first narrowing needs {format_about(evidence.needed_us)} of evidence{evidence.why}, "
-        f"and reports cover {format_about(evidence.covered_us)}; enough {when(evidence.reached_us)} at the earliest"
+        f"and reports cover {format_about(evidence.covered_us)}; enough at the earliest {when(evidence.reached_us)}"
     )
     yield Move("Recommended", reason, "Evidence")
 
 
-def _slowed(facts: Facts, now_us: int) -> Iterator[Move]:
+def _slowed(facts: RolloutFacts, now_us: int) -> Iterator[Move]:
     policy = facts.policy
     if facts.narrowed_us:
         free_us = facts.narrowed_us[-1] + policy.cooldown_ms * 1_000
@@ -106,11 +109,13 @@ def _slowed(facts: Facts, now_us: int) -> Iterator[Move]:
             narrowed = when(facts.narrowed_us[-1])
             reason = f"held: narrowed {narrowed}; the cooldown of {cooldown} ends {when(free_us)}"
             yield Move("Recommended", reason, "Cooldown")
-    most = policy.max_narrowings_a_day
+    allowed = policy.max_narrowings_a_day
     within = [at_us for at_us in facts.narrowed_us if at_us > now_us - DAY_US]
-    if most is not None and len(within) >= most:
-        free_us = within[-most] + DAY_US
-        message = f"held: narrowed {len(within)} times in 24 hours, {most} are allowed; until {when(free_us)}"
+    if allowed is not None and len(within) >= allowed:
+        free_us = within[-allowed] + DAY_US
+        message = (
+            f"held: narrowed {len(within)} times in 24 hours, {allowed} are allowed; until {when(free_us)}"
+        )
         yield Move("Recommended", message, "RateLimit")
     if facts.fleet_narrowing >= facts.fleet_max:
         message = (

@@ -1,4 +1,4 @@
-"""What a new recommendation means for a rollout that nobody has been told of yet."""
+"""What a new recommendation means for a rollout that is not published yet."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Revision = Literal["keep", "update", "replace"]
 
 
 def direction_of(from_ms: int | None, to_ms: int | None) -> Direction:
-    """Return which way a bound changes; what is not known to narrow widens."""
+    """Return which way a bound changes; an unknown change counts as a widening."""
     return "Narrow" if from_ms is not None and to_ms is not None and to_ms < from_ms else "Widen"
 
 
 def revise(rollout: Rollout, to_ms: int | None, direction: Direction) -> Revision:
-    """Return what becomes of a candidate when a change to ``to_ms`` in ``direction`` is recommended now.
+    """Return what to do with a candidate when a change to ``to_ms`` in ``direction`` is recommended now.
 
-    What a person is asked to approve does not change under their eyes: it is kept while it still admits all that is
-    asked for now, and another one takes its place when it does not. What nobody was asked about follows.
+    A proposal that waits for approval does not change while a person looks at it: it stays while it is as wide as what
+    is recommended now, and is replaced when it is not. Any other candidate follows the recommendation.
     """
     if rollout.state != "AwaitingApproval" and not rollout.approved:
         return "update"
@@ -35,7 +35,7 @@ def envelope_direction(before: Envelope, after: Envelope) -> Direction:
     """Return which way an envelope changes: it narrows when any part lets rows be lost sooner than before."""
     inf = float("inf")
     narrows = (
-        (after.target_ppm or PPM_AND_MORE) < (before.target_ppm or PPM_AND_MORE)
+        (after.target_ppm or _ABOVE_ANY_TARGET_PPM) < (before.target_ppm or _ABOVE_ANY_TARGET_PPM)
         or _or(after.latency_cap_ms, inf) < _or(before.latency_cap_ms, inf)
         or _or(after.max_bound_ms, inf) < _or(before.max_bound_ms, inf)
         or _or(after.min_bound_ms, 0) < _or(before.min_bound_ms, 0)
@@ -43,8 +43,8 @@ def envelope_direction(before: Envelope, after: Envelope) -> Direction:
     return "Narrow" if narrows else "Widen"
 
 
-PPM_AND_MORE = 1_000_001
-"""Stands for no target: each partition keeps to the bound, which loses nothing that a target would save."""
+_ABOVE_ANY_TARGET_PPM = 1_000_001
+"""Represents "no target": each partition follows the bound, which loses no row that a target would save."""
 
 
 def _or(value: int | None, default: float) -> float:

@@ -35,22 +35,22 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     "Expired": frozenset(),
     "Discarded": frozenset(),
 }
-"""By state, the states that can follow. What is verified goes back when a person says so or it misses its target."""
+"""By state, the states that can follow. A verified rollout is rolled back by a person, or when it misses its target."""
 
 CANDIDATE: frozenset[State] = frozenset({"Recommended", "AwaitingApproval"})
-"""States in which no job has been told of it."""
+"""States in which it is not published."""
 
 UNDER_WAY: frozenset[State] = frozenset({"Published", "Acknowledged", "Effective"})
-"""States in which jobs are told of it and it is not verified."""
+"""States in which it is published and not verified."""
 
 OPEN = CANDIDATE | UNDER_WAY
-"""States in which a verdict is still to come. A stream has at most one open rollout."""
+"""States that are not final. A stream has at most one open rollout."""
 
 ENDED: frozenset[State] = frozenset(state for state, follows in TRANSITIONS.items() if not follows)
 """States that nothing leaves."""
 
 
 def rollout_text(number: int, state: State, reason: str) -> str:
-    """Return the number of a rollout, where it is and why, without saying its state twice."""
+    """Return the number of a rollout, its state and the reason, without naming the state twice."""
     words = re.sub("(?<=[a-z])(?=[A-Z])", " ", state).lower()
     return f"{number}: {reason}" if reason.startswith(words) else f"{number} is {words}: {reason}"

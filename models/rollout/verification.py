@@ -1,9 +1,9 @@
 """Whether a bound that is in effect does what was predicted of it, by the ledger.
 
-A row can be late only once the watermark has passed its key, so what verifies is rows at risk: those judged after whole
-windows have opened and closed under the bound. What condemns is any row that was lost, so that going back is prompt.
+A row can be late only once the watermark has passed its key, so a bound is verified by rows at risk: those judged after
+whole windows have opened and closed under it. For a rollback every lost row counts, so that it is prompt.
 
-Going back is only for what going back can help: a narrowing that loses too many rows, and a widening that takes too
+A rollback happens only where it helps: after a narrowing that loses too many rows, and after a widening that takes too
 long or holds too much state.
 """
 
@@ -16,7 +16,7 @@ from tidemark.models.defaults import VERIFY_BATCHES, VERIFY_LATE_ROWS, VERIFY_WI
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.interval import interval_ppm
 from tidemark.models.prediction import Judged
-from tidemark.models.rollout.facts import Facts, Move, Rollout
+from tidemark.models.rollout.facts import Move, Rollout, RolloutFacts
 from tidemark.models.target import PPM, format_target
 
 __all__ = ["judge_on", "needed_event_us", "needed_rows", "verify"]
@@ -25,7 +25,7 @@ __all__ = ["judge_on", "needed_event_us", "needed_rows", "verify"]
 def needed_rows(target_ppm: int, batch_rows: int) -> int:
     """Return how many pairs must be at risk until a bound is verified.
 
-    So many that the budget is told from twice it, and of so many batches that none decides alone.
+    Enough to tell the budget from twice the budget, and from enough batches that no single one decides.
 
     Args:
         target_ppm: the target in parts per million.
@@ -39,14 +39,14 @@ def needed_event_us(span_us: int, *bounds_ms: int | None) -> int:
 
     Args:
         span_us: length of the operator's windows, in microseconds; 0 for operators without.
-        bounds_ms: the bounds before and after, in milliseconds: stragglers may take as long as the greater; None is
+        bounds_ms: the bounds before and after, in milliseconds: stragglers may take as long as the wider one; None:
             unknown.
     """
     return VERIFY_WINDOWS * span_us + max((bound or 0 for bound in bounds_ms), default=0) * 1_000
 
 
-def verify(rollout: Rollout, facts: Facts) -> Move:
-    """Return what becomes of a rollout that is in effect."""
+def verify(rollout: Rollout, facts: RolloutFacts) -> Move:
+    """Return the next state of a rollout that is in effect."""
     judged, at_risk = facts.judged, facts.at_risk
     if rollout.direction == "Narrow":
         lost = _loses(rollout, facts, judged) or _loses(rollout, facts, at_risk)
@@ -61,14 +61,14 @@ def verify(rollout: Rollout, facts: Facts) -> Move:
     return _verdict(rollout, facts)
 
 
-def judge_on(rollout: Rollout, facts: Facts) -> Move | None:
-    """Return what becomes of a rollout that was verified: None unless it misses its target now, or no longer does."""
+def judge_on(rollout: Rollout, facts: RolloutFacts) -> Move | None:
+    """Return the next state of a verified rollout: None unless it now misses its target, or no longer does."""
     lost = _loses(rollout, facts, facts.at_risk)
     if lost is None:
-        # Not before the share itself is back: what is only no longer certain would be said again and again.
-        return _verdict(rollout, facts) if rollout.missed and _keeps(facts) else None
+        # Not before the share itself has recovered: near the limit of certainty the state would flap.
+        return _verdict(rollout, facts) if rollout.missed and _recovered(facts) else None
     if rollout.direction == "Narrow":
-        reason = f"after it was verified, {lost}; what jobs were told before is back"
+        reason = f"after it was verified, {lost}; the previous bound is published again"
         return Move("RolledBack", reason, failure="Completeness")
     if rollout.missed:
         return None
@@ -76,21 +76,21 @@ def judge_on(rollout: Rollout, facts: Facts) -> Move | None:
     return Move("Verified", reason, failure="Completeness")
 
 
-def _keeps(facts: Facts) -> bool:
-    """Return whether the share of rows at risk that were admitted is the target at least."""
+def _recovered(facts: RolloutFacts) -> bool:
+    """Return whether the share of rows at risk that were admitted is at least the target."""
     at_risk = facts.at_risk
     return at_risk.late_min * PPM <= (PPM - facts.slo.target_ppm) * at_risk.rows
 
 
-def _verdict(rollout: Rollout, facts: Facts) -> Move:
+def _verdict(rollout: Rollout, facts: RolloutFacts) -> Move:
     at_risk = facts.at_risk
     admitted = percent_of(at_risk.rows - at_risk.late_min, at_risk.rows)
     reason = f"{admitted} of {at_risk.rows:,} rows at risk were admitted{_against(rollout, facts)}"
     return Move("Verified", reason)
 
 
-def _still_needed(rollout: Rollout, facts: Facts) -> str:
-    """Return what is there of what verifies a bound, and what is missing."""
+def _still_needed(rollout: Rollout, facts: RolloutFacts) -> str:
+    """Return how far verification has come, and what is missing."""
     rows, needed_us = facts.at_risk.rows, rollout.needed_event_us
     enough = "" if rows < rollout.needed_rows else ", which is enough"
     reason = f"in effect; rows at risk: {rows:,}, needed {rollout.needed_rows:,}{enough}"
@@ -100,11 +100,11 @@ def _still_needed(rollout: Rollout, facts: Facts) -> str:
     return reason
 
 
-def _loses(rollout: Rollout, facts: Facts, judged: Judged) -> str | None:
-    """Return how far completeness is worse than predicted and than asked for; None when that is not certain.
+def _loses(rollout: Rollout, facts: RolloutFacts, judged: Judged) -> str | None:
+    """Return by how much completeness is worse than predicted and than the target; None when that is not certain.
 
-    It is judged over the needed rows. Before, it is certain when it would be so even if all rows still to come were
-    on time, so that looking early raises no false alarm.
+    It is judged over the needed rows. Before they have arrived, it is certain only if all remaining rows being on time
+    would not change it, so that an early check raises no false alarm.
     """
     slo = facts.slo
     rows = max(judged.rows, rollout.needed_rows)
@@ -122,7 +122,7 @@ def _loses(rollout: Rollout, facts: Facts, judged: Judged) -> str | None:
     )
 
 
-def _too_slow(facts: Facts) -> Move | None:
+def _too_slow(facts: RolloutFacts) -> Move | None:
     cap_ms, latency_us = facts.slo.latency_cap_ms, facts.latency_us
     if (
         cap_ms is None
@@ -136,7 +136,7 @@ def _too_slow(facts: Facts) -> Move | None:
     return Move("RolledBack", reason, failure="Latency")
 
 
-def _too_large(facts: Facts) -> Move | None:
+def _too_large(facts: RolloutFacts) -> Move | None:
     cap, rows = facts.slo.state_cap_rows, facts.state_rows
     if cap is None or rows is None or rows <= cap or facts.slo.on_conflict == "exceed_state_cap":
         return None
@@ -145,8 +145,8 @@ def _too_large(facts: Facts) -> Move | None:
     )
 
 
-def _against(rollout: Rollout, facts: Facts) -> str:
-    """Return how that compares with what was predicted."""
+def _against(rollout: Rollout, facts: RolloutFacts) -> str:
+    """Return how that compares with the prediction."""
     at_risk = facts.at_risk
     if rollout.min_ppm is None:
         return "; nothing could be predicted"
@@ -155,7 +155,7 @@ def _against(rollout: Rollout, facts: Facts) -> str:
         return ", as predicted"
     reason = f", fewer than predicted (at least {_share(rollout.min_ppm)})"
     if rollout.direction == "Widen":
-        return f"{reason}; going back to a narrower bound would keep fewer still"
+        return f"{reason}; a rollback to a narrower bound would admit even fewer"
     return f"{reason}, but not below the target"
 
 

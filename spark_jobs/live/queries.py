@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidemark.models.defaults import CEILING_ALARM_PPM
 from tidemark.models.duration import format_duration
 from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.live.control import Control, StreamWants, WatermarkPolicy
-from tidemark.models.live.fast import FastPolicy, Order, Wanted
+from tidemark.models.live.control import Control, StreamTarget, WatermarkPolicy
+from tidemark.models.live.fast import FastPolicy, Order, WatermarkTarget
+from tidemark.models.live_defaults import CEILING_ALARM_PPM
 from tidemark.models.operators import Operator, TimeWindow
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.target import PPM
@@ -54,7 +54,7 @@ class LiveStream:
 class _Stream:
     stream: LiveStream
     policy: FastPolicy
-    wanted: Wanted | None = None
+    wanted: WatermarkTarget | None = None
     near_ceiling: bool = False
 
 
@@ -217,7 +217,7 @@ class LiveQueries:
             )
             due_us = query.due_us(report.started_us)
             entry.policy.observe(
-                report, newest_granules, backlog, pace_us, order, due_us=due_us, shown=not piled_up
+                report, newest_granules, backlog, pace_us, order, due_us=due_us, representative=not piled_up
             )
             query.seen.add(metric)
             return self._state(query, entry, order, report)
@@ -259,8 +259,8 @@ class LiveQueries:
         wants = []
         for entry in query.streams.values():
             in_force_us = due_us + (query.trigger_us or 0)
-            entry.wanted = entry.policy.wanted(due_us, entry.stream.order(), checked_us, in_force_us)
-            wants.append(StreamWants(entry.wanted.watermark_us, entry.policy.keys))
+            entry.wanted = entry.policy.decide(due_us, entry.stream.order(), checked_us, in_force_us)
+            wants.append(StreamTarget(entry.wanted.watermark_us, entry.policy.keys))
         return query.control.offer(wants)
 
     @staticmethod

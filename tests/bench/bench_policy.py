@@ -29,14 +29,15 @@ import numpy as np
 import pytest
 
 from tidemark.controller.traces.format import read_trace
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import run
 from tidemark.models.backtest.score import meets, score
-from tidemark.models.backtest.setup import Objective, Scope, Setup
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.duration import parse_duration
 from tidemark.models.operators import Int64s, RowLevel, TimeWindow
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
+from tidemark.models.policies.setup import Objective, Scope, Setup
 
 from support.streams import SECOND
 from support.synthetic import KINDS, START_US, Trace, s3_stalls, s4_step, synthetic
@@ -189,7 +190,7 @@ def test_stall(pool: Executor, capsys: pytest.CaptureFixture[str]) -> None:
         began = time.monotonic()
         runs = list(_mapped(pool, through_stalls, ROWS_SEEDS))
         print(
-            f"\nstalls, per-row, window 0, 99 %, seeds {_listed(ROWS_SEEDS)}: least to greatest; lag is base less "
+            f"\nstalls, per-row, window 0, 99 %, seeds {_listed(ROWS_SEEDS)}: lowest to highest; lag is base less "
             f"watermark ({time.monotonic() - began:.0f} s)"
         )
         for scope in SCOPES:

@@ -9,10 +9,10 @@ import time
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.operators import row_level, tumbling
 from tidemark.models.policies.catalogue import make_policy
-from tidemark.models.policies.policy import Policy, Seen
+from tidemark.models.policies.policy import BoundPolicy, Observation
+from tidemark.models.policies.setup import Setup
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
 
@@ -31,7 +31,7 @@ def setup(name: str) -> Setup:
     return Setup(operator=operator, trigger_us=SECOND, target_ppm=990_000, scope="partition")
 
 
-def batches(count: int, partitions: int, rows: int) -> list[Seen]:
+def batches(count: int, partitions: int, rows: int) -> list[Observation]:
     """Return batches of a second that hold the last ten cohorts of a second in each partition."""
     dice = np.random.default_rng(1)
     shares = 0.4 ** np.arange(COHORTS)
@@ -44,7 +44,7 @@ def batches(count: int, partitions: int, rows: int) -> list[Seen]:
         need = back * SECOND + dice.integers(0, SECOND, len(back))
         held = dice.poisson(wanted)
         result.append(
-            Seen(
+            Observation(
                 now_us=now,
                 partition=partition[held > 0],
                 key_us=((event // (10 * SECOND) + 1) * 10 * SECOND)[held > 0],
@@ -58,7 +58,7 @@ def batches(count: int, partitions: int, rows: int) -> list[Seen]:
     return result
 
 
-def lived(policy: Policy, shown: list[Seen]) -> tuple[list[float], list[float]]:
+def lived(policy: BoundPolicy, shown: list[Observation]) -> tuple[list[float], list[float]]:
     """Return the seconds that each batch took to observe and to decide."""
     observing, deciding = [], []
     for seen in shown:
@@ -115,7 +115,7 @@ def test_a_thousand_streams(capsys: pytest.CaptureFixture[str]) -> None:
     kept = pickle.dumps(warm)
     observing = deciding = 0.0
     for _ in range(STREAMS):
-        policy: Policy = pickle.loads(kept)
+        policy: BoundPolicy = pickle.loads(kept)
         policy.observe(shown[-2])
         policy.decide(shown[-2].now_us, shown[-2].now_us + 2 * SECOND)
         one, other = lived(policy, shown[-1:])

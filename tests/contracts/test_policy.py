@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.setup import Scope, Setup
 from tidemark.models.operators import tumbling
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
 from tidemark.models.policies.max_need import DEFAULT_SPAN_US, MaxNeed
-from tidemark.models.policies.policy import Decision, Policy, Seen
+from tidemark.models.policies.policy import BoundPolicy, Decision, Observation
+from tidemark.models.policies.setup import Scope, Setup
 
 from support.seen import UNKNOWN_US, drawn_batches
 
@@ -38,7 +38,7 @@ class Made:
     name: str
     scope: Scope
 
-    def policy(self, scale: int = 1) -> Policy:
+    def policy(self, scale: int = 1) -> BoundPolicy:
         """Return a fresh policy; ``scale`` multiplies the times that it is given, not those it observes."""
         if self.name == "max60" and scale != 1:
             return MaxNeed(DEFAULT_SPAN_US * scale, scope=self.scope)
@@ -71,7 +71,7 @@ def plain(decision: Decision) -> Decided:
 NOTHING = plain(Decision())
 
 
-def decided(policy: Policy, batches: list[Seen], delay_us: int = DELAY_US) -> list[Decided]:
+def decided(policy: BoundPolicy, batches: list[Observation], delay_us: int = DELAY_US) -> list[Decided]:
     found = []
     for seen in batches:
         policy.observe(seen)
@@ -144,8 +144,8 @@ def test_before_anything_is_known_nothing_is_decided(made: Made) -> None:
         return
     assert plain(policy.decide(0, DELAY_US)) == NOTHING
     blind = [
-        Seen(now_us=SECOND),
-        Seen(now_us=2 * SECOND, base_us=np.full(PARTITIONS, SECOND, np.int64)),
+        Observation(now_us=SECOND),
+        Observation(now_us=2 * SECOND, base_us=np.full(PARTITIONS, SECOND, np.int64)),
         *(
             replace(
                 seen,
@@ -168,7 +168,8 @@ def test_empty_batches_are_fine_at_any_time(made: Made) -> None:
     assert decided(policy, batches)[-1] != NOTHING
     last = batches[-1]
     silent = [
-        replace(Seen(now_us=last.now_us + 10 * SECOND * step), base_us=last.base_us) for step in range(1, 100)
+        replace(Observation(now_us=last.now_us + 10 * SECOND * step), base_us=last.base_us)
+        for step in range(1, 100)
     ]
     assert NOTHING not in decided(policy, silent)
 

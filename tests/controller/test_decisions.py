@@ -16,10 +16,10 @@ from tidemark.controller.db.tables import RecommendationRow, StreamRow
 from tidemark.controller.loop import Tick
 from tidemark.models.curve import Curve
 from tidemark.models.operators import row_level, tumbling
-from tidemark.models.replay import replay_reports
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
 from support.controller_app import STREAM, Controller
+from support.oracles import replay_reports
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 
@@ -442,7 +442,7 @@ def test_a_cap_that_completeness_breaks_is_a_conflict_and_the_bound_in_use_is_he
 
 
 def test_a_margin_that_crosses_the_cap_is_a_conflict_that_says_so(controller: Controller) -> None:
-    """The rows' own bound is within the cap; with the margin on top it is above, and nothing is named to yield."""
+    """The rows' own bound is within the cap; with the margin on top it is above, and the SLO sets no on_conflict."""
     controller.report_all(query_reports(exponential_batches(300, 8, slow=3)))
     controller.put("/slo", {"target": "0.9"})
     controller.tick()
@@ -457,7 +457,7 @@ def test_a_margin_that_crosses_the_cap_is_a_conflict_that_says_so(controller: Co
     assert status["recommended"]["bound_ms"] is None
     assert "NotEnoughEvidence" not in conditions(controller)
     (body,) = [one["detail"] for one in status["conditions"] if one["type"] == "ConstraintsConflict"]
-    assert "the SLO does not say which yields" in body
+    assert "the SLO sets no on_conflict" in body
 
 
 def test_a_chain_that_an_earlier_release_wrote_is_read(controller: Controller) -> None:

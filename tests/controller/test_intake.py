@@ -21,11 +21,11 @@ from tidemark.controller.db.tables import Base, LedgerKeyRow, LedgerRow, ReportR
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.needs import SketchCache
 from tidemark.controller.intake.canonical_json import canonical_json
-from tidemark.models.ledger import Ledger
 from tidemark.models.operators import row_level, session, sliding, tumbling
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
 from support.controller_app import STREAM, Controller
+from support.oracles import Ledger
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import SECOND, report_of
 from support.waiting import count_by_partition

@@ -19,12 +19,11 @@ from tidemark.controller.loop import Tick, run_once
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
 from tidemark.models.backtest.run import run
-from tidemark.models.backtest.setup import Setup
-from tidemark.models.evidence import StreamEvidence
 from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
-from tidemark.models.policies.recommended import Recommended
-from tidemark.models.recommendation import Recommendation
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
+from tidemark.models.policies.recommended import RecommendedPolicy
+from tidemark.models.policies.setup import Setup
+from tidemark.models.recommend.steps import Recommendation
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Report, to_json_object
 
@@ -32,6 +31,7 @@ from support.backtests import arrivals_of, random_rows
 from support.controller_app import STREAM, ManualClock
 from support.patience import PATIENCE_S, until
 from support.reports import exponential_batches, query_reports
+from support.stream_evidence import StreamEvidence
 from support.streams import SECOND, report_of
 
 pytestmark = pytest.mark.slow
@@ -87,7 +87,9 @@ def serving(folder: Path) -> Iterator[Server]:
 
 def plain(recommendation: Recommendation | None) -> Told:
     assert recommendation is not None
-    return recommendation.bound_ms, [(step.name, step.bound_ms, step.reason) for step in recommendation.steps]
+    return recommendation.bound_ms, [
+        (step.kind.label, step.bound_ms, step.reason) for step in recommendation.steps
+    ]
 
 
 def _stream(
@@ -198,12 +200,12 @@ class Listening:
 
     native = False
 
-    def __init__(self, policy: Recommended) -> None:
+    def __init__(self, policy: RecommendedPolicy) -> None:
         self.policy = policy
         self.told: list[Told] = []
         self.batches = 0
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         self.batches += 1
         self.policy.observe(seen)
 
@@ -224,7 +226,7 @@ def test_the_backtest_decides_what_the_running_server_decides(
     )
     slo = Slo(target_ppm=950_000, horizon_ms=600_000)
     rows = random_rows(np.random.default_rng(4), 3_000, 1_500 * SECOND, 30 * SECOND, 3)
-    listening = Listening(Recommended(setup, slo, own_bound_us=60 * SECOND))
+    listening = Listening(RecommendedPolicy(setup, slo, own_bound_us=60 * SECOND))
     found = run(arrivals_of(rows, setup, 3), setup, listening)
     by_slot: dict[int, list[tuple[str, int]]] = {}
     for event_us, arrival_us, part in rows:

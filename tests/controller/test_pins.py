@@ -17,10 +17,10 @@ from tidemark.controller.pins.cost import cost_text
 from tidemark.controller.pins.store import FLEET, StandingPin, put_pin
 from tidemark.models.curve import Curve
 from tidemark.models.duration import format_about
-from tidemark.models.replay import replay_reports
 from tidemark.models.wire import Acknowledgement, to_json_object
 
 from support.controller_app import STREAM, Controller
+from support.oracles import replay_reports
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 

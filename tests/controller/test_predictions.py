@@ -399,18 +399,18 @@ def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_sl
         assert bound_ms == max(own for own, _ in asked[max(n - 10, 0) : n + 1])
     assert asked[6][1] > asked[6][0]
     controller.put("/slo", {**slo, "confidence_ppm": 940_000})
-    assert "nothing wider was asked for" in step(controller, "narrow late")
+    assert "nothing wider was required" in step(controller, "narrow late")
 
 
 @pytest.mark.parametrize(
     ("on_conflict", "body"),
     [
-        (None, "the SLO does not say which yields: the bound in use is held"),
-        ("latency", "the cap yields, as the SLO says"),
-        ("completeness", "completeness yields"),
+        (None, "the SLO sets no on_conflict: the bound in use is held"),
+        ("exceed_latency_cap", "the SLO allows that"),
+        ("miss_target", "the target is missed (on_conflict miss_target)"),
     ],
 )
-def test_where_no_bound_fits_the_chain_and_the_condition_say_which_yields(
+def test_where_no_bound_fits_the_chain_and_the_condition_say_how_it_is_resolved(
     controller: Controller, on_conflict: str | None, body: str
 ) -> None:
     controller.put("/slo", {"target": "0.99", "latency_cap_ms": 6_000, "on_conflict": on_conflict})

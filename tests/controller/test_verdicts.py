@@ -101,7 +101,7 @@ def test_a_narrowing_that_turns_bad_after_it_was_verified_goes_back_and_is_remem
     (undone,) = [one for one in job.rollouts() if one["id"] == narrowed["id"]]
     assert undone["state"] == "RolledBack"
     assert undone["reason"].startswith("after it was verified, ")
-    assert undone["reason"].endswith("and than the target, 0.95; what jobs were told before is back")
+    assert undone["reason"].endswith("and than the target, 0.95; the previous bound is published again")
     assert job.told()["bound_ms"] is None
     body = conditions(job)
     assert body["TargetMissed"] == f"rollout {undone['id']}: {undone['reason']}"
@@ -185,7 +185,7 @@ def test_by_default_a_first_narrowing_waits_for_an_hour_of_evidence_and_a_person
     assert (held["state"], held["held_by"], held["direction"]) == ("Recommended", "Evidence", "Narrow")
     assert held["reason"] == (
         "held: a first narrowing needs 1 h of evidence, and reports cover 5 min; "
-        "enough 2026-01-01 01:00:00 UTC at the earliest"
+        "enough at the earliest 2026-01-01 01:00:00 UTC"
     )
     # A person's word makes up for none of it.
     assert job.act(f"/rollouts/{held['id']}:approve").json()["held_by"] == "Evidence"

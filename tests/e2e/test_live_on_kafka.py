@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
-from tidemark.models.backtest.arrivals import ArrivalsBuilder
-from tidemark.models.backtest.run import Run, run
-from tidemark.models.backtest.setup import Setup
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
+from tidemark.models.backtest.run import BacktestRun, run
 from tidemark.models.granules import granule_first_us
 from tidemark.models.ledger import judge
 from tidemark.models.operators import tumbling
 from tidemark.models.policies.catalogue import make_policy
+from tidemark.models.policies.setup import Setup
 from tidemark.models.wire import Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
@@ -166,7 +166,7 @@ def _slots(reports: list[Report], trigger_us: int) -> list[int]:
     return slots
 
 
-def _replayed(reports: list[Report], setup: Setup) -> tuple[Run, list[int]]:
+def _replayed(reports: list[Report], setup: Setup) -> tuple[BacktestRun, list[int]]:
     """Return what the backtest makes of the batches' rows, and its keys."""
     partitions = sorted({part.partition for report in reports for part in report.partitions})
     event, arrival, number = [], [], []

@@ -1,41 +1,59 @@
-"""When a job is said to have taken up what it is told."""
+"""When a job counts as applying what is published."""
 
 from __future__ import annotations
 
 import pytest
 
-from tidemark.models.adoption import Said, has_taken_up
+from tidemark.models.adoption import AppliedState, has_applied
 from tidemark.models.wire import Mode
 
 PUBLISHED_US = 1_000
 
 
 @pytest.mark.parametrize(
-    ("said", "mode", "bound_ms", "taken"),
+    ("applied", "mode", "bound_ms", "taken"),
     [
-        pytest.param(Said(), "OnRestart", 5_000, False, id="it said nothing"),
+        pytest.param(AppliedState(), "OnRestart", 5_000, False, id="it reported nothing"),
         pytest.param(
-            Said(7, 9_000, "OnRestart"), "OnRestart", 5_000, True, id="it acknowledged the generation"
+            AppliedState(7, 9_000, "OnRestart"), "OnRestart", 5_000, True, id="it acknowledged the generation"
         ),
         pytest.param(
-            Said(6, 5_000, "OnRestart"), "Restart", 5_000, True, id="an older one of the same bound"
+            AppliedState(6, 5_000, "OnRestart"), "Restart", 5_000, True, id="an older one of the same bound"
         ),
         pytest.param(
-            Said(6, 4_000, "OnRestart"), "Restart", 5_000, False, id="an older one of another bound"
-        ),
-        pytest.param(Said(None, 5_000, "Off"), "Restart", 5_000, False, id="its own bound, equal by chance"),
-        pytest.param(Said(), "Off", None, True, id="it is told to use its own"),
-        pytest.param(Said(7, 9_000, "Live"), "Live", None, True, id="live, and acknowledged"),
-        pytest.param(Said(7, 9_000, "Restart"), "Live", None, False, id="told live, runs in another mode"),
-        pytest.param(
-            Said(last_contact_us=PUBLISHED_US), "Live", None, True, id="live, heard since it was published"
+            AppliedState(6, 4_000, "OnRestart"), "Restart", 5_000, False, id="an older one of another bound"
         ),
         pytest.param(
-            Said(last_contact_us=PUBLISHED_US - 1), "Live", None, False, id="live, heard before that only"
+            AppliedState(None, 5_000, "Off"), "Restart", 5_000, False, id="its own bound, equal by chance"
+        ),
+        pytest.param(AppliedState(), "Off", None, True, id="its own bound is published"),
+        pytest.param(AppliedState(7, 9_000, "Live"), "Live", None, True, id="live, and acknowledged"),
+        pytest.param(
+            AppliedState(7, 9_000, "Restart"),
+            "Live",
+            None,
+            False,
+            id="live is published, it runs in another mode",
+        ),
+        pytest.param(
+            AppliedState(last_contact_us=PUBLISHED_US),
+            "Live",
+            None,
+            True,
+            id="live, in contact since it was published",
+        ),
+        pytest.param(
+            AppliedState(last_contact_us=PUBLISHED_US - 1),
+            "Live",
+            None,
+            False,
+            id="live, in contact only before that",
         ),
     ],
 )
 def test_a_job_has_taken_up_what_it_acknowledged_has_already_or_heard_live(
-    said: Said, mode: Mode, bound_ms: int | None, taken: bool
+    applied: AppliedState, mode: Mode, bound_ms: int | None, taken: bool
 ) -> None:
-    assert has_taken_up(said, generation=7, mode=mode, bound_ms=bound_ms, published_us=PUBLISHED_US) is taken
+    assert (
+        has_applied(applied, generation=7, mode=mode, bound_ms=bound_ms, published_us=PUBLISHED_US) is taken
+    )

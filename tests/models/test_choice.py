@@ -1,4 +1,4 @@
-"""The choice of a bound: the least that fits, and why the others do not."""
+"""The choice of a bound: the lowest that fits, and why the others do not."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ def test_a_cap_of_12_s_at_90_percent_chooses_10_s_and_says_why_5_and_20_fail(
     assert choice.point is not None
     assert choice.point.bound_us == 10 * SECOND
     assert choice.failing == ()
-    assert choice.reason == "10 s is the least bound that keeps 93.47 % of the rows at a latency of 10.871 s"
+    assert (
+        choice.reason == "10 s is the smallest bound that admits 93.47 % of the rows at a latency of 10.871 s"
+    )
     why = {
         rejection.bound_us // SECOND: (rejection.constraint, rejection.detail)
         for rejection in choice.rejections
     }
     assert set(why) == {0, 2, 5, 20, 40}
-    assert why[5] == ("completeness", "bound 5 s keeps 85.00 % of the rows, the target is 90 %")
+    assert why[5] == ("completeness", "bound 5 s admits 85.00 % of the rows, the target is 90 %")
     assert why[20] == ("latency", "bound 20 s has a mean latency of 20.871 s, the cap is 12 s")
 
 
@@ -52,7 +54,7 @@ def test_where_no_bound_fits_both_constraints_are_named(textbook: list[CurvePoin
     assert choice.point is None
     assert choice.failing == ("completeness", "latency")
     assert choice.reason == (
-        "no bound fits: bound 10 s keeps 93.47 % of the rows, the target is 95 %; "
+        "no bound fits: bound 10 s admits 93.47 % of the rows, the target is 95 %; "
         "bound 20 s has a mean latency of 20.871 s, the cap is 12 s"
     )
 
@@ -61,7 +63,7 @@ def test_where_one_constraint_fails_everywhere_only_it_is_named(textbook: list[C
     """Without a cap, too narrow candidates fail on completeness alone."""
     choice = choose_bound(textbook[-3:], 900_000)
     assert choice.failing == ("completeness",)
-    assert choice.reason == "no bound fits: bound 5 s keeps 85.00 % of the rows, the target is 90 %"
+    assert choice.reason == "no bound fits: bound 5 s admits 85.00 % of the rows, the target is 90 %"
 
 
 def test_a_bound_that_fits_but_is_wider_than_needed_is_no_rejection(textbook: list[CurvePoint]) -> None:
@@ -70,7 +72,7 @@ def test_a_bound_that_fits_but_is_wider_than_needed_is_no_rejection(textbook: li
     assert choice.point is not None
     assert choice.point.bound_us == 10 * SECOND
     assert {rejection.bound_us // SECOND for rejection in choice.rejections} == {0, 2, 5}
-    assert choice.reason == "10 s is the least bound that keeps 93.47 % of the rows"
+    assert choice.reason == "10 s is the smallest bound that admits 93.47 % of the rows"
 
 
 def test_the_target_is_met_to_the_row() -> None:
@@ -122,7 +124,7 @@ def test_the_cap_is_on_the_latency_that_was_asked_for() -> None:
 
 
 def test_a_latency_at_the_cap_is_within_it() -> None:
-    """A cap is the greatest that is allowed."""
+    """A cap is the highest that is allowed."""
     assert choose_bound([point(1, 10, 0, 3)], 900_000, 3 * SECOND).point is not None
     assert choose_bound([point(1, 10, 0, 3)], 900_000, 3 * SECOND - 1).failing == ("latency",)
 
@@ -130,7 +132,7 @@ def test_a_latency_at_the_cap_is_within_it() -> None:
 def test_an_unknown_latency_breaks_no_cap_and_is_not_called_0() -> None:
     """Row-level operators have no windows to wait for."""
     choice = choose_bound([point(1, 10, 0)], 900_000, 3 * SECOND)
-    assert choice.reason == "1 s is the least bound that keeps 100.00 % of the rows"
+    assert choice.reason == "1 s is the smallest bound that admits 100.00 % of the rows"
 
 
 def test_without_candidates_that_is_said() -> None:

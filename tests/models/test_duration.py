@@ -54,7 +54,7 @@ def test_a_duration_is_read_in_microseconds(text: str, expected_us: int) -> None
         ("0.5us", "finer than one microsecond"),
     ],
 )
-def test_what_is_no_duration_is_refused_with_the_text(text: str, said: str) -> None:
+def test_what_is_no_duration_is_rejected_with_the_text(text: str, said: str) -> None:
     """The one who wrote it must find it again."""
     with pytest.raises(ValueError, match=said) as refused:
         parse_duration(text)

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.models.ledger import Completeness, Ledger, Tally, judge
+from tidemark.models.ledger import LedgerCompleteness, Tally, judge
 from tidemark.models.operators import Operator, RowLevel, SessionWindow, sliding, tumbling
 from tidemark.models.wire import Report
 
+from support.oracles import Ledger
 from support.streams import SECOND, operators, report_of, slow_keys
 
 Row = tuple[str, int]
@@ -77,7 +78,7 @@ def test_a_granule_that_the_watermark_cuts_gives_an_interval() -> None:
     ledger = ledger_of(report_of(batch, RowLevel(), late_watermark_ms=50, granule_us=100_000))
     assert ledger.tallies == {("p", 100_000): Tally(2, 0, 2), ("p", 200_000): Tally(1, 0, 0)}
     completeness = ledger.completeness()
-    assert (completeness.least, completeness.most, completeness.exact) == (1 / 3, 1.0, False)
+    assert (completeness.lower, completeness.upper, completeness.exact) == (1 / 3, 1.0, False)
 
 
 def test_a_watermark_on_a_granules_edge_gives_a_number() -> None:
@@ -86,7 +87,7 @@ def test_a_watermark_on_a_granules_edge_gives_a_number() -> None:
     completeness = ledger_of(
         report_of(batch, RowLevel(), late_watermark_ms=100, granule_us=100_000)
     ).completeness()
-    assert completeness == Completeness(3, 2, 2, 0, 0)
+    assert completeness == LedgerCompleteness(3, 2, 2, 0, 0)
     assert completeness.exact
 
 
@@ -139,9 +140,9 @@ def test_the_share_contains_the_truth_when_rows_could_not_be_counted(
     completeness = ledger_of(report).completeness()
     every = counted + uncounted
     truth = 1 - late_among(operator, every, watermark_ms) / len(pairs_of(operator, every))
-    assert completeness.least is not None
-    assert completeness.most is not None
-    assert completeness.least - 1e-12 <= truth <= completeness.most + 1e-12
+    assert completeness.lower is not None
+    assert completeness.upper is not None
+    assert completeness.lower - 1e-12 <= truth <= completeness.upper + 1e-12
     assert completeness.unjudged_rows == len(uncounted)
     assert not completeness.exact
 
@@ -154,7 +155,7 @@ def test_rows_past_the_top_k_are_unjudged_to_the_row() -> None:
     report = report_of([("p", 5)], RowLevel(), late_watermark_ms=0, uncounted=[("p", 6), ("p", 7)])
     completeness = ledger_of(report).completeness()
     assert (completeness.rows, completeness.unjudged_rows) == (1, 2)
-    assert (completeness.least, completeness.most) == (1 / 3, 1.0)
+    assert (completeness.lower, completeness.upper) == (1 / 3, 1.0)
 
 
 def test_an_unjudged_row_weighs_as_many_pairs_as_it_may_have_windows() -> None:
@@ -162,13 +163,13 @@ def test_an_unjudged_row_weighs_as_many_pairs_as_it_may_have_windows() -> None:
     batch = [("p", 20 * SECOND)]
     report = report_of(batch, sliding("10s", "5s"), late_watermark_ms=5_000, uncounted=[("p", -20 * SECOND)])
     completeness = ledger_of(report).completeness()
-    assert (completeness.least, completeness.most) == (0.5, 1.0)
+    assert (completeness.lower, completeness.upper) == (0.5, 1.0)
 
 
 def test_rows_without_a_time_are_not_unjudged() -> None:
     """No watermark calls them late, and they have no key: they are out of the share."""
     report = report_of([("p", 5)], RowLevel(), late_watermark_ms=0, rows=4, null_rows=3)
-    assert ledger_of(report).completeness() == Completeness(1, 0, 0, 0, 0)
+    assert ledger_of(report).completeness() == LedgerCompleteness(1, 0, 0, 0, 0)
 
 
 def test_rows_whose_watermark_is_not_known_are_unjudged() -> None:
@@ -214,7 +215,7 @@ def test_gaps_are_counted_within_a_query_and_not_between_queries() -> None:
 def test_an_empty_ledger_knows_no_share() -> None:
     """None, not 100 %."""
     completeness = Ledger().completeness()
-    assert (completeness.least, completeness.most) == (None, None)
+    assert (completeness.lower, completeness.upper) == (None, None)
 
 
 # -- idempotence and order -----------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def test_at_millisecond_granules_needs_are_those_of_the_rows(
 @given(st.lists(st.integers(-30_000, 30_000), min_size=1, max_size=20), st.integers(1, 10))
 @settings(deadline=None)
 def test_a_coarse_granule_never_makes_a_need_too_small(rows: list[int], granule_ms: int) -> None:
-    """The earliest time a granule can hold is taken: too wide a bound by a granule at the most."""
+    """The earliest time a granule can hold is taken: too wide a bound by a granule at most."""
     report = report_of(
         [("p", time) for time in rows], RowLevel(), late_watermark_ms=0, granule_us=granule_ms * 1_000
     )

@@ -77,13 +77,13 @@ def test_operators_are_made_from_what_spark_is_given(made: Operator, expected: O
     [(10, 11), (10, 0), (10, -1), (0, 0)],
     ids=["above size", "zero", "negative", "nothing"],
 )
-def test_a_slide_outside_0_and_the_size_is_refused(size_us: int, slide_us: int) -> None:
+def test_a_slide_outside_0_and_the_size_is_rejected(size_us: int, slide_us: int) -> None:
     """As Spark does: rows would fall between the windows."""
     with pytest.raises(ValueError, match="slide"):
         TimeWindow(size_us, slide_us)
 
 
-def test_lengths_of_nothing_are_refused() -> None:
+def test_lengths_of_nothing_are_rejected() -> None:
     """A window or gap of 0 holds no row."""
     for make in (
         lambda: tumbling("0"),

@@ -47,9 +47,9 @@ def test_what_is_merged_can_be_taken_back(one: dict[str, list[int]], other: dict
     assert both.minus(both) == PartitionNeeds.merged([])
 
 
-def test_more_than_was_counted_cannot_be_taken_back() -> None:
+def test_more_than_was_counted_cannot_be_subtracted() -> None:
     some, more = ({"a": [1_000] * count} for count in (2, 3))
-    with pytest.raises(ValueError, match="more is to be taken back than was counted"):
+    with pytest.raises(ValueError, match="more is to be subtracted than was counted"):
         PartitionNeeds.of(sketches_of(some)).minus(PartitionNeeds.of(sketches_of(more)))
 
 
@@ -90,6 +90,6 @@ def test_the_table_holds_every_count_once(needs: dict[str, list[int]]) -> None:
     ],
     ids=["empty", "a sketch", "damaged", "newer"],
 )
-def test_other_bytes_are_refused_with_a_clear_sentence(data: bytes, sentence: str) -> None:
+def test_other_bytes_are_rejected_with_a_clear_sentence(data: bytes, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         PartitionNeeds.from_bytes(data)

@@ -20,7 +20,7 @@ class Batch:
 
 
 def batches(number: int, *, gap_s: int = 1, pace: float = 1.0, lag_s: int = 2) -> list[Batch]:
-    """Batches that take 500 ms each; their greatest event time was ``lag_s`` before the first one's end."""
+    """Batches that take 500 ms each; their maximum event time was ``lag_s`` before the first one's end."""
     return [
         Batch(
             n * gap_s * SECOND,
@@ -52,7 +52,7 @@ def test_a_catch_up_shows_in_the_recent_pace_before_it_shows_in_the_whole() -> N
 
 
 def test_a_stall_shows_in_the_lag() -> None:
-    """20 batches whose greatest event time stands still: 20 s further behind than usual."""
+    """20 batches whose maximum event time does not move: 20 s further behind than usual."""
     steady = batches(100)
     stalled = [replace(batch, max_event_time_us=steady[-1].max_event_time_us) for batch in batches(120)[100:]]
     found = progress_of(steady + stalled, [])
@@ -81,7 +81,7 @@ def test_batches_that_all_start_at_once_have_no_gap_and_no_pace() -> None:
         (PartitionTimes(0, 89 * SECOND, 90), 0),  # ten gaps of a second: still within
         (PartitionTimes(0, 88 * SECOND, 89), 1),  # eleven
         (PartitionTimes(0, 88 * SECOND, 9), 0),  # every eleven seconds is its own way
-        (PartitionTimes(0, 4 * SECOND, 4), 0),  # heard of too seldom to tell
+        (PartitionTimes(0, 4 * SECOND, 4), 0),  # seen too rarely to judge
         (PartitionTimes(0, 4 * SECOND, 5), 1),
         (PartitionTimes(0, 400_000, 5), 1),  # never faster than the stream's own batches
     ],

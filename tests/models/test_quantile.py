@@ -31,14 +31,14 @@ def test_99_percent_at_95_percent_confidence_has_the_known_ranks(samples: int, r
 
 
 def test_below_299_samples_no_rank_certifies_99_percent() -> None:
-    """0.99 ** 298 is 5.004 %: even the greatest of 298 samples is below the quantile too often."""
+    """0.99 ** 298 is 5.004 %: even the highest of 298 samples is below the quantile too often."""
     assert [certified_rank(samples, 0.99) for samples in range(299)] == [None] * 299
     assert certified_rank(299, 0.99) == 299
     assert min_samples(0.99) == 299
 
 
 def slow_rank(samples: int, share: Fraction, confidence: Fraction) -> int | None:
-    """Return the least r with P(Binomial(samples, share) <= r - 1) >= confidence, in exact fractions."""
+    """Return the lowest r with P(Binomial(samples, share) <= r - 1) >= confidence, in exact fractions."""
     below = Fraction(0)
     for rank in range(1, samples + 1):
         below += comb(samples, rank - 1) * share ** (rank - 1) * (1 - share) ** (samples - rank + 1)
@@ -63,9 +63,9 @@ def test_the_least_number_of_samples_is_where_a_rank_first_exists(
 ) -> None:
     """The message "it takes n rows" must not be off by one."""
     share, confidence = share_ppm / 1e6, confidence_ppm / 1e6
-    least = min_samples(share, confidence)
-    assert certified_rank(least, share, confidence) == least
-    assert certified_rank(least - 1, share, confidence) is None
+    lowest = min_samples(share, confidence)
+    assert certified_rank(lowest, share, confidence) == lowest
+    assert certified_rank(lowest - 1, share, confidence) is None
 
 
 def test_the_certified_sample_is_at_or_above_the_quantile_as_often_as_promised() -> None:
@@ -80,7 +80,7 @@ def test_the_certified_sample_is_at_or_above_the_quantile_as_often_as_promised()
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -0.5, 1.5])
-def test_shares_and_confidences_outside_0_and_1_are_refused_by_name(value: float) -> None:
+def test_shares_and_confidences_outside_0_and_1_are_rejected_by_name(value: float) -> None:
     """99 for 99 % is the likely slip."""
     with pytest.raises(ValueError, match=f"share must lie between 0 and 1, both excluded, not {value}"):
         certified_rank(10, value)
@@ -92,7 +92,7 @@ def test_shares_and_confidences_outside_0_and_1_are_refused_by_name(value: float
         min_samples(0.9, value)
 
 
-def test_a_negative_number_of_samples_is_refused() -> None:
+def test_a_negative_number_of_samples_is_rejected() -> None:
     """It can only come from a bug."""
     with pytest.raises(ValueError, match="-1"):
         certified_rank(-1, 0.9)

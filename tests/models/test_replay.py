@@ -12,14 +12,9 @@ from hypothesis import strategies as st
 
 from tidemark.models.curve import Curve
 from tidemark.models.operators import Operator, RowLevel, TimeWindow, tumbling
-from tidemark.models.replay import (
-    Replay,
-    batches_of_slots,
-    replay_per_row,
-    replay_reports,
-    replay_spark,
-)
+from tidemark.models.replay import Replay, batches_of_slots, replay_per_row, replay_spark
 
+from support.oracles import replay_reports
 from support.streams import operators, report_of, slow_keys
 
 times = st.integers(0, 60_000)
@@ -56,7 +51,7 @@ def emitted_in(replay: Replay, operator: Operator, bound_us: int) -> dict[int, i
 
 
 def spark_watermarks(stream: list[list[int]], bound_us: int) -> list[int | None]:
-    """Return W(n) in microseconds: the greatest floor_ms(m(k)) - L over the batches k < n, None before any row."""
+    """Return W(n) in microseconds: the highest floor_ms(m(k)) - L over the batches k < n, None before any row."""
     marks: list[int | None] = []
     for number in range(len(stream)):
         seen = [max(batch) // 1_000 * 1_000 - bound_us for batch in stream[:number] if batch]
@@ -241,7 +236,7 @@ def test_a_batch_of_old_rows_is_followed_by_none() -> None:
     assert wall.tolist() == [10, 20, 60]
 
 
-def test_no_arrivals_make_no_batch_and_a_trigger_of_nothing_is_refused() -> None:
+def test_no_arrivals_make_no_batch_and_a_trigger_of_nothing_is_rejected() -> None:
     """The edges of the definition."""
     nothing = np.empty(0, np.int64)
     batch, wall = batches_of_slots(nothing, nothing, 10)

@@ -65,7 +65,7 @@ def passage(request: pytest.FixtureRequest) -> Passage:
 def test_a_quantile_is_within_the_stated_relative_accuracy(
     name: str, accuracy_ppm: int, passage: Passage
 ) -> None:
-    """The error is what the constructor was asked for; near zero it is the least magnitude instead."""
+    """The error is what the constructor was asked for; near zero it is the lowest magnitude instead."""
     for size in SIZES:
         values = data_set(name, size)
         sketch = passage(values, Sketch(accuracy_ppm, LEAST))
@@ -227,13 +227,13 @@ def test_sketches_of_different_parameters_do_not_merge(other: Sketch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("accuracy_ppm", "least", "named"),
+    ("accuracy_ppm", "lowest", "named"),
     [(0, 1, "ppm"), (500_001, 1, "ppm"), (-1, 1, "ppm"), (1, 0, "min_magnitude")],
 )
-def test_parameters_that_make_no_buckets_are_refused(accuracy_ppm: int, least: int, named: str) -> None:
+def test_parameters_that_make_no_buckets_are_rejected(accuracy_ppm: int, lowest: int, named: str) -> None:
     """The message names the parameter."""
     with pytest.raises(ValueError, match=named):
-        Sketch(accuracy_ppm, least)
+        Sketch(accuracy_ppm, lowest)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_parameters_that_make_no_buckets_are_refused(accuracy_ppm: int, least: i
         ([[1.0]], None, "shape"),
     ],
 )
-def test_values_that_cannot_be_counted_are_refused(
+def test_values_that_cannot_be_counted_are_rejected(
     values: list[float], weights: list[float] | None, said: str
 ) -> None:
     """One NaN would poison every later answer."""
@@ -285,7 +285,7 @@ def test_every_flipped_bit_is_noticed() -> None:
                 Sketch.from_bytes(bytes(flipped))
 
 
-def test_an_unknown_version_is_refused_by_its_number() -> None:
+def test_an_unknown_version_is_rejected_by_its_number() -> None:
     """A later release may write what this one cannot read; it must say so, not guess."""
     magic, _, *parameters = HEADER.unpack_from(SAVED)
     with pytest.raises(ValueError, match="version 2 is unknown"):
@@ -297,7 +297,7 @@ def test_an_unknown_version_is_refused_by_its_number() -> None:
     [b"not compressed", zlib.compress(b""), zlib.compress(bytes(11)), zlib.compress(bytes(50_000_000))],
     ids=["not compressed", "empty", "too short", "a bomb"],
 )
-def test_a_body_that_is_not_what_the_header_says_is_refused(body: bytes) -> None:
+def test_a_body_that_is_not_what_the_header_says_is_rejected(body: bytes) -> None:
     """A right checksum says only that the bytes are those that were written."""
     with pytest.raises(ValueError, match="damaged"):
         Sketch.from_bytes(sealed(HEADER.pack(b"TMSK", 1, 5_000, LEAST, 1), body))

@@ -210,7 +210,7 @@ def at(costs_ms: int, bound_ms: int = 10_000) -> Effect:
     return replace(COSTLY, bound_ms=bound_ms, without_ms=bound_ms - costs_ms)
 
 
-def told(effect: Effect, *, before: bool, rule: SkewRule = USUAL) -> bool:
+def judged(effect: Effect, *, before: bool, rule: SkewRule = USUAL) -> bool:
     return is_skewed(effect, 8, TARGET_PPM, CONFIDENCE_PPM, before=before, rule=rule)
 
 
@@ -233,33 +233,33 @@ def test_it_begins_at_a_share_and_an_amount_and_ends_below_half_of_either(
     costs_ms: int, bound_ms: int, begins: bool, stays: bool
 ) -> None:
     effect = at(costs_ms, bound_ms)
-    assert told(effect, before=False) is begins
-    assert told(effect, before=True) is stays
+    assert judged(effect, before=False) is begins
+    assert judged(effect, before=True) is stays
 
 
 @given(st.lists(st.integers(-1_000, 10_000), min_size=1, max_size=50), st.booleans())
-def test_a_cost_that_wavers_by_less_than_half_changes_its_mind_once_at_the_most(
+def test_a_cost_that_varies_by_less_than_half_changes_the_state_at_most_once(
     costs_ms: list[int], before: bool
 ) -> None:
     wavering = [1_001 + cost % 998 for cost in costs_ms]
     seen = []
     for cost in wavering:
-        before = told(at(cost), before=before)
+        before = judged(at(cost), before=before)
         seen.append(before)
     assert len(set(seen)) == 1
 
 
 def test_the_thresholds_can_be_set() -> None:
     rule = SkewRule(share_ppm=500_000, amount_ms=60_000)
-    assert not told(at(59_999, 100_000), before=False, rule=rule)
-    assert told(at(60_000, 100_000), before=False, rule=rule)
-    assert not told(at(60_000, 130_000), before=False, rule=rule)
-    assert told(at(32_500, 130_000), before=True, rule=rule)
+    assert not judged(at(59_999, 100_000), before=False, rule=rule)
+    assert judged(at(60_000, 100_000), before=False, rule=rule)
+    assert not judged(at(60_000, 130_000), before=False, rule=rule)
+    assert judged(at(32_500, 130_000), before=True, rule=rule)
 
 
 def test_what_is_not_known_is_not_skewed() -> None:
-    assert not told(replace(COSTLY, without_ms=None), before=True)
-    assert not told(replace(COSTLY, bound_ms=None), before=True)
+    assert not judged(replace(COSTLY, without_ms=None), before=True)
+    assert not judged(replace(COSTLY, bound_ms=None), before=True)
 
 
 def test_the_sentence_says_what_it_costs_and_what_would_be_without_it() -> None:

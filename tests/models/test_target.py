@@ -21,7 +21,7 @@ def test_a_target_is_read_in_parts_per_million(value: str | int, expected_ppm: i
 
 
 @pytest.mark.parametrize("value", [0.995, 1.0, True, None, b"0.9"])
-def test_floats_and_other_types_are_refused(value: Any) -> None:
+def test_floats_and_other_types_are_rejected(value: Any) -> None:
     """A float 0.999 is not 0.999; True is 1."""
     with pytest.raises(TypeError, match=r"write a decimal string such as '0\.995'"):
         parse_target(value)
@@ -31,7 +31,7 @@ def test_floats_and_other_types_are_refused(value: Any) -> None:
     "value",
     ["0.9990000000000001", "0.9999999", "0.99900000000000000000000000000000001", "1e-7", "1e-99999999"],
 )
-def test_a_share_finer_than_a_millionth_is_refused(value: str) -> None:
+def test_a_share_finer_than_a_millionth_is_rejected(value: str) -> None:
     """0.9990000000000001 is what a float leaves behind; the digits past decimal's precision count too."""
     with pytest.raises(ValueError, match="finer than one part per million") as refused:
         parse_target(value)
@@ -41,14 +41,14 @@ def test_a_share_finer_than_a_millionth_is_refused(value: str) -> None:
 @pytest.mark.parametrize(
     "value", ["0", "1", "1.0", "99.5", "-0.5", "nan", "inf", "-inf", 0, 1_000_000, -1, 10**30]
 )
-def test_a_share_outside_0_and_1_is_refused(value: str | int) -> None:
+def test_a_share_outside_0_and_1_is_rejected(value: str | int) -> None:
     """All rows or none is no objective."""
     with pytest.raises(ValueError, match="between 0 and 1"):
         parse_target(value)
 
 
 @pytest.mark.parametrize("value", ["", "99 %", "0,99", "high", "sNaN"])
-def test_what_is_no_number_is_refused(value: str) -> None:
+def test_what_is_no_number_is_rejected(value: str) -> None:
     """With an example of what would be one."""
     with pytest.raises(ValueError, match=r"is not a decimal number such as '0\.995'"):
         parse_target(value)

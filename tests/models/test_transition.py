@@ -14,7 +14,7 @@ from scipy.stats import binom
 from tidemark.models.curve import Curve, Emissions, ExactNeeds
 from tidemark.models.defaults import PREDICTION_MIN_ROWS
 from tidemark.models.operators import Operator, TimeWindow, row_level, session, tumbling
-from tidemark.models.prediction import Judged, Score, score
+from tidemark.models.prediction import Judged, PredictionScore, score
 from tidemark.models.replay import replay_spark
 from tidemark.models.sketch import Sketch
 from tidemark.models.transition import Situation, cut_bucket, transition_to
@@ -55,13 +55,13 @@ def situation(**changes: Any) -> Situation:
 # -- when ----------------------------------------------------------------------------------------------------
 
 
-def test_widening_by_30_s_at_the_clocks_pace_stands_still_for_30_s() -> None:
+def test_widening_by_30_s_at_the_clocks_pace_stops_the_watermark_for_30_s() -> None:
     """Batch 31 is the first to show more than 1,030 s; batch 32 runs with the watermark that it moved."""
     found = transition_to(situation(), 60 * SECOND)
     assert (found.kind, found.stands_still_us) == ("widen", 30 * SECOND)
     assert found.effective_us == (2_000 + 32) * SECOND
     assert (found.windows_closing, found.rows_closing) == (0, 0)
-    assert "widening from 30 s to 60 s makes the watermark stand still for 30 s after a restart" in found.text
+    assert "widening from 30 s to 60 s stops the watermark for 30 s after a restart" in found.text
 
 
 def test_a_stream_at_half_the_clocks_pace_stands_still_for_twice_as_long() -> None:
@@ -89,7 +89,9 @@ def test_narrowing_moves_the_watermark_with_the_second_batch_and_closes_exactly_
 def test_the_same_bound_changes_nothing() -> None:
     found = transition_to(situation(), 30 * SECOND)
     assert (found.kind, found.stands_still_us) == ("same", 0)
-    assert found.text == "the bound stays 30 s; 31.00 % of the rows will be kept at a mean latency of 31 s"
+    assert (
+        found.text == "the bound stays 30 s; 31.00 % of the rows will be admitted at a mean latency of 31 s"
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,13 +106,13 @@ def test_the_same_bound_changes_nothing() -> None:
     ],
     ids=str,
 )
-def test_what_is_not_known_is_none_and_said(
+def test_unknown_values_are_none_and_named(
     changes: dict[str, Any], stands_still: int | None, effective: int | None
 ) -> None:
     found = transition_to(situation(**changes), 60 * SECOND)
     assert (found.stands_still_us, found.effective_us) == (stands_still, effective)
     if stands_still is None:
-        assert "takes effect after a restart, when is not known" in found.text
+        assert "takes effect after a restart; when is unknown" in found.text
 
 
 @pytest.mark.parametrize("operator", [row_level(), session("10 seconds")], ids=str)
@@ -121,7 +123,7 @@ def test_operators_without_windows_close_none_that_is_known(operator: Operator) 
 
 def test_narrowing_a_row_level_operator_warns_of_deduplication_and_joins() -> None:
     narrower = transition_to(situation(operator=row_level()), 10 * SECOND)
-    assert "shortens how long duplicates are recognised and how long joins keep their rows" in narrower.text
+    assert "shortens how long duplicates are recognised and joins keep their rows" in narrower.text
     assert "duplicates" not in transition_to(situation(operator=row_level()), 60 * SECOND).text
     assert "duplicates" not in transition_to(situation(), 10 * SECOND).text
 
@@ -219,7 +221,7 @@ steps_ms = st.integers(1, 5_000)
 def test_the_watermark_moves_when_a_batch_shows_what_is_missing_as_the_replay_of_a_restart_has_it(
     before: list[list[int]], after: list[list[int]], bounds_ms: tuple[int, int]
 ) -> None:
-    """Random batches, a restart with the base forgotten: who is told what the base must pass names the batch."""
+    """Random batches, a restart with the base forgotten: the prediction names the batch whose base must pass."""
     old_us, new_us = (bound * 1_000 for bound in bounds_ms)
     first = _replayed(before)
     restored_us = int(first.emit_base_us[-1]) - old_us
@@ -230,7 +232,7 @@ def test_the_watermark_moves_when_a_batch_shows_what_is_missing_as_the_replay_of
         ),
         new_us,
     )
-    # At the clock's pace the time it stands still is the event time that is missing.
+    # At the clock's pace the time it does not move is the event time that is missing.
     assert body.stands_still_us is not None
     missing_us = body.stands_still_us
     again = _replayed(after)
@@ -326,8 +328,8 @@ def _replayed(batches: list[list[int]], operator: Operator = TEN) -> Any:
 
 def test_a_prediction_is_scored_in_points_once_enough_rows_are_judged() -> None:
     """Predicted 99.0 %, counted 98.9 %: a tenth of a point less."""
-    assert score(1_000, 10, Judged(20_000, 220, 220)) == Score(989_000, -1_000)
-    assert score(1_000, 10, Judged(20_000, 200, 240)) == Score(989_000, -1_000)
+    assert score(1_000, 10, Judged(20_000, 220, 220)) == PredictionScore(989_000, -1_000)
+    assert score(1_000, 10, Judged(20_000, 200, 240)) == PredictionScore(989_000, -1_000)
 
 
 def test_too_few_rows_are_not_scored_yet_and_a_prediction_from_nothing_never_is() -> None:

@@ -84,7 +84,7 @@ def test_a_driver_acts_on_no_bound_that_it_does_not_understand(changes: dict[str
 
 
 @pytest.mark.parametrize("value", [None, [], "1500", 1_500, {}])
-def test_what_is_no_answer_at_all_is_refused(value: object) -> None:
+def test_what_is_no_answer_at_all_is_rejected(value: object) -> None:
     """Half a file, or another one."""
     with pytest.raises(ValueError, match="bound"):
         read_bound_answer(value)
@@ -140,7 +140,7 @@ def changed(path: tuple[str | int, ...], value: Any) -> str:
         (("partitions", 0, "counts", 0), 1.5),
     ],
 )
-def test_what_a_report_must_not_hold_is_refused_where_it_stands(
+def test_what_a_report_must_not_hold_is_rejected_where_it_stands(
     path: tuple[str | int, ...], value: Any
 ) -> None:
     """Unknown fields, conversions and nonsense; an operator with a slip in it must not pass for another kind."""
@@ -149,7 +149,7 @@ def test_what_a_report_must_not_hold_is_refused_where_it_stands(
     assert any(error["loc"][0] == path[0] for error in refused.value.errors())
 
 
-def test_a_missing_field_is_refused() -> None:
+def test_a_missing_field_is_rejected() -> None:
     """A report without a watermark is not a report with watermark 0."""
     document = to_json_object(REPORT)
     del document["late_watermark_ms"]
@@ -160,31 +160,31 @@ def test_a_missing_field_is_refused() -> None:
 # -- what the constructors refuse, in the driver too ---------------------------------------------------------
 
 
-def test_granules_and_counts_that_do_not_pair_up_are_refused() -> None:
+def test_granules_and_counts_that_do_not_pair_up_are_rejected() -> None:
     """The message names the partition."""
     with pytest.raises(ValueError, match="partition 'p': 2 granules but 1 counts"):
         PartitionCounts(partition="p", granules=(1, 2), counts=(1,))
 
 
 @pytest.mark.parametrize("granules", [(2, 1), (1, 1)])
-def test_granules_that_are_not_ascending_and_distinct_are_refused(granules: tuple[int, int]) -> None:
+def test_granules_that_are_not_ascending_and_distinct_are_rejected(granules: tuple[int, int]) -> None:
     """A granule given twice has been added up wrongly somewhere."""
     with pytest.raises(ValueError, match="partition 'p': granules must be ascending and distinct"):
         PartitionCounts(partition="p", granules=granules, counts=(1, 1))
 
 
-def test_a_partition_given_twice_is_refused() -> None:
+def test_a_partition_given_twice_is_rejected() -> None:
     """The ledger books by partition: the second would take the place of the first."""
     twice = PartitionCounts(partition="p", granules=(1,), counts=(1,))
     with pytest.raises(ValueError, match="partitions: 'p' is given more than once"):
         dataclasses.replace(REPORT, partitions=(twice, twice))
 
 
-def test_more_counted_rows_than_rows_are_refused() -> None:
+def test_more_counted_rows_than_rows_are_rejected() -> None:
     """They would make a negative number of unjudged rows, which hides real ones of other batches."""
-    with pytest.raises(ValueError, match="rows 2: partitions count 3 rows, beside 0 without a time"):
+    with pytest.raises(ValueError, match="rows 2: partitions count 3 rows, and 0 have no event time"):
         dataclasses.replace(REPORT, rows=2)
-    with pytest.raises(ValueError, match="rows 3: partitions count 3 rows, beside 1 without a time"):
+    with pytest.raises(ValueError, match="rows 3: partitions count 3 rows, and 1 have no event time"):
         dataclasses.replace(REPORT, null_rows=1)
 
 
@@ -198,7 +198,7 @@ def test_more_counted_rows_than_rows_are_refused() -> None:
         (SessionWindow(5), {"closed": "left"}),
     ],
 )
-def test_granules_that_cannot_be_judged_exactly_are_refused(
+def test_granules_that_cannot_be_judged_exactly_are_rejected(
     operator: Operator, changes: dict[str, Any]
 ) -> None:
     """A granule across two windows would be booked on one of them, and called exact."""
@@ -212,7 +212,7 @@ def test_uncounted_rows_are_those_with_a_time_that_no_granule_holds() -> None:
     assert (report.counted_rows, report.uncounted_rows) == (1, 7)
 
 
-def test_a_policy_with_an_empty_range_is_refused() -> None:
+def test_a_policy_with_an_empty_range_is_rejected() -> None:
     """No bound could be recommended, in silence."""
     with pytest.raises(ValueError, match="max_bound_ms 4 is below min_bound_ms 5"):
         Policy(min_bound_ms=5, max_bound_ms=4)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
-from tidemark.models.backtest.run import Run, run, run_native
-from tidemark.models.backtest.setup import Setup
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
+from tidemark.models.backtest.run import BacktestRun, run, run_native
 from tidemark.models.ledger import judge
 from tidemark.models.operators import Operator, TimeWindow, row_level, sliding, tumbling
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
+from tidemark.models.policies.setup import Setup
 from tidemark.models.wire import Report
 
 from support.spark_streams import EPOCH_US, Job, Row, random_batches
@@ -72,7 +73,7 @@ class Planned:
     changes_us: dict[int, int]
     native: bool = False
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         """Nothing is learned: it is all planned."""
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
@@ -119,7 +120,7 @@ def _slots_of_reports(reports: Sequence[Report], data_slots: Sequence[int]) -> l
 
 
 def _compare(
-    job: Job, found: Run, data_slots: list[int], batches: list[list[Row]], compared: Compared
+    job: Job, found: BacktestRun, data_slots: list[int], batches: list[list[Row]], compared: Compared
 ) -> None:
     """Hold the backtest's batches against the query's; both ran over ``batches``, which are all of its rows."""
     reports = job.recorded.reports
@@ -152,7 +153,7 @@ def _pairs(operator: Operator, rows: Sequence[Row]) -> list[tuple[Row, int]]:
 
 
 def _compare_late(
-    job: Job, found: Run, slots: list[int], batches: list[list[Row]], compared: Compared
+    job: Job, found: BacktestRun, slots: list[int], batches: list[list[Row]], compared: Compared
 ) -> None:
     """Late pairs of each batch: by the backtest's watermark, by the ledger, and those that the sink never got."""
     kept = {(key, identity) for output in job.output.values() for key, ids in output for identity in ids}
@@ -182,7 +183,7 @@ def _compare_late(
     assert found.slot.tolist() == slots
 
 
-def _compare_emissions(job: Job, found: Run, batches: list[list[Row]], compared: Compared) -> None:
+def _compare_emissions(job: Job, found: BacktestRun, batches: list[list[Row]], compared: Compared) -> None:
     """The batch in which each window came out of the sink, against the batch in which the backtest closes it."""
     emitted = {key: batch for batch, output in job.output.items() for key, _ in output if key is not None}
     assert len(emitted) == sum(len(output) for output in job.output.values()), "a window is emitted once"

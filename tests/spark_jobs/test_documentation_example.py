@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.ledger import Ledger
 from tidemark.models.operators import Operator, row_level, tumbling
 
+from support.oracles import Ledger
 from support.spark_streams import EPOCH_US, Job, Row
 
 if TYPE_CHECKING:

@@ -13,11 +13,10 @@ import pytest
 from pyspark.sql import functions as F
 
 from tidemark.models.curve import Curve
-from tidemark.models.ledger import Ledger
 from tidemark.models.operators import Operator, TimeWindow, row_level, session, sliding, tumbling
-from tidemark.models.replay import replay_reports
 from tidemark.spark_jobs import adaptive_watermark, flush
 
+from support.oracles import Ledger, replay_reports
 from support.patience import PATIENCE_S
 from support.spark_streams import EPOCH_US, SCHEMA, Job, Row, iso, random_batches
 

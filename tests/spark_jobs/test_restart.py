@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.ledger import Ledger
 from tidemark.models.operators import tumbling
 from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.between_batches import end_between_batches
@@ -20,6 +19,7 @@ from tidemark.spark_jobs.bound import collected_choices
 from tidemark.spark_jobs.runner import AdaptiveQuery, Parts
 
 from support.bound_server import BoundServer
+from support.oracles import Ledger
 from support.patience import PATIENCE_S, until
 from support.spark_streams import EPOCH_US, Job, Row, random_batches
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
-from tidemark.models.backtest.setup import Setup
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindow
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
+from tidemark.models.policies.setup import Setup
 
 __all__ = [
     "Fixed",
@@ -62,7 +63,7 @@ class Fixed:
     def __init__(self, bound_us: int) -> None:
         self.bound_us = bound_us
 
-    def observe(self, seen: Seen) -> None:  # noqa: ARG002 - a policy's signature
+    def observe(self, seen: Observation) -> None:  # noqa: ARG002 - a policy's signature
         raise AssertionError("a native policy is not shown anything")
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - a policy's signature
@@ -83,7 +84,7 @@ class Recorder:
         self._known = 0
         self._digest = b""
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         counts: Counter[tuple[int, ...]] = Counter()
         columns = (seen.partition, seen.event_us, seen.key_us, seen.need_us, seen.own_need_us, seen.count)
         shown = list(zip(*(column.tolist() for column in columns[:3]), strict=True))
@@ -199,9 +200,11 @@ def granule_start(event: int, setup: Setup) -> int:
     return event - (event - 1) % granule
 
 
-def _seen(rows: list[Row], setup: Setup, now: int, base: int, own: list[int], maxima: list[int]) -> Seen:
+def _seen(
+    rows: list[Row], setup: Setup, now: int, base: int, own: list[int], maxima: list[int]
+) -> Observation:
     if not rows:
-        return Seen(now)
+        return Observation(now)
     shown = []
     for event, _, part in rows:
         start = granule_start(event, setup)
@@ -209,7 +212,7 @@ def _seen(rows: list[Row], setup: Setup, now: int, base: int, own: list[int], ma
             seen_key = key if isinstance(setup.operator, TimeWindow) else start + (key - event)
             shown.append((part, start, seen_key))
     shown.sort()
-    return Seen(
+    return Observation(
         now_us=now,
         partition=np.array([part for part, _, _ in shown]),
         event_us=np.array([start for _, start, _ in shown]),
@@ -242,7 +245,7 @@ class _Job:
     def wall(self, slot: int) -> int:
         return self.first + (slot + 1) * self.setup.trigger_us
 
-    def batch(self, slot: int, rows: list[Row], mark: int, delay: int) -> Seen:
+    def batch(self, slot: int, rows: list[Row], mark: int, delay: int) -> Observation:
         """Run a batch whose watermark is ``mark``; its late filter knows the maxima of ``delay`` batches before."""
         known = self.history[-delay] if len(self.history) >= delay else [NEVER] * len(self.maxima)
         for event, _, part in rows:
@@ -420,7 +423,7 @@ def literal_per_row(rows: list[Row], setup: Setup, policy: Any, partitions: int)
         if not policy.native:
             part, start, key, need, own_need = np.array(shown, np.int64).T
             policy.observe(
-                Seen(now, part, key, start, np.ones_like(key), need, own_need, _of_seen(engine.maxima))
+                Observation(now, part, key, start, np.ones_like(key), need, own_need, _of_seen(engine.maxima))
             )
             decision = policy.decide(now, now)
             if says_something(decision):

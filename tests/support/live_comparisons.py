@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from tidemark.models.granules import granule_index, granule_last_us
-from tidemark.models.ledger import Ledger, Tally, judge
+from tidemark.models.ledger import Tally, judge
 from tidemark.models.operators import SessionWindow, TimeWindow
 
 from support.live_operators import AFTER_US, COPY, Kind, match
 from support.live_streams import Batches, LiveJob, LoggedBatch
+from support.oracles import Ledger
 from support.spark_streams import Row
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tidemark.models.policies.policy import NO_BASE_US, Seen
+from tidemark.models.policies.policy import NO_BASE_US, Observation
 
 __all__ = ["UNKNOWN_US", "drawn_batches", "seen_rows"]
 
@@ -24,13 +24,13 @@ def seen_rows(
     partition: Iterable[int] | None = None,
     count: Iterable[int] | None = None,
     partitions: int = 1,
-) -> Seen:
+) -> Observation:
     """Return a batch in which each need is a count; by default all rows single, in partition 0, ``own`` as ``need``.
 
     Keys are those of rows, each a cohort of its own.
     """
     need = np.array(list(need_us), np.int64)
-    return Seen(
+    return Observation(
         now_us=now_us,
         partition=np.zeros(len(need), np.int64) if partition is None else np.array(list(partition), np.int64),
         key_us=now_us - need,
@@ -44,7 +44,7 @@ def seen_rows(
 
 def drawn_batches(
     seed: int, batches: int, *, partitions: Sequence[int] = (3,), scale: int = 1, step_us: int = 10_000_000
-) -> list[Seen]:
+) -> list[Observation]:
     """Return the batches of a stream as a tap of Spark's would show it; needs are above any policy's floor.
 
     Keys are the ends of windows of 10 s, cohorts last 1 s, both before scaling. The first two batches know no base.
@@ -72,7 +72,7 @@ def drawn_batches(
         order = np.lexsort((key_us, event_us, partition))
         blind = number < 2
         result.append(
-            Seen(
+            Observation(
                 now_us=now_us,
                 partition=partition[order],
                 key_us=key_us[order],

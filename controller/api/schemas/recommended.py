@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
+from tidemark.models.recommend.steps import StepKind
 
 __all__ = ["Recommended", "Step"]
 
@@ -10,8 +11,10 @@ __all__ = ["Recommended", "Step"]
 class Step(Answer):
     """One step of the reasons chain."""
 
+    kind: StepKind
+    """What the step does."""
     name: str
-    """What was done."""
+    """The same for people."""
     bound_ms: int | None
     """The bound after the step, in milliseconds; null while there is none."""
     reason: str

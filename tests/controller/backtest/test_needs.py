@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from tidemark.controller.backtest.needs import lag_us, needs_over_time, pair_needs
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import run_native
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.operators import Operator, row_level, tumbling
+from tidemark.models.policies.setup import Setup
 from tidemark.models.replay import Engine
 
 from support.streams import SECOND

@@ -79,15 +79,15 @@ def test_the_textbooks_table_is_printed_exactly(textbook: Path) -> None:
 def test_a_cap_of_12_s_chooses_10_s_and_says_why_5_and_20_fail(textbook: Path) -> None:
     """The choice under the table."""
     text = said(textbook, *BOOK, "--target", "0.9", "--latency-cap", "12s")
-    assert "chosen (base latency): 10 s is the least bound that keeps 93.47 % of the rows" in text
-    assert "not 5 s: bound 5 s keeps 85.00 % of the rows, the target is 90 %" in text
+    assert "chosen (base latency): 10 s is the smallest bound that admits 93.47 % of the rows" in text
+    assert "not 5 s: bound 5 s admits 85.00 % of the rows, the target is 90 %" in text
     assert "not 20 s: bound 20 s has a mean latency of 20.871 s, the cap is 12 s" in text
 
 
 def test_where_no_bound_fits_both_constraints_are_named(textbook: Path) -> None:
     """And it is no error: it is what was asked."""
     text = said(textbook, *BOOK, "--target", "0.95", "--latency-cap", "12")
-    assert "no bound fits: bound 10 s keeps 93.47 %" in text
+    assert "no bound fits: bound 10 s admits 93.47 %" in text
     assert "bound 20 s has a mean latency of 20.871 s" in text
     assert "chosen" not in text
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder, Maxima, Rows, _Percentile
-from tidemark.models.backtest.setup import Setup
+from tidemark.models.backtest.arrivals import ArrivalRows, Arrivals, Maxima
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder, _Percentile
 from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.policies.setup import Setup
 from tidemark.models.replay import Engine
 
 from support.backtests import Row, arrivals_of, granule_start, keys_of, random_rows
@@ -62,10 +63,10 @@ def test_slots_and_maxima_are_those_of_the_rows() -> None:
     rows, setup = trace(2), setup_of(OPERATORS[0])
     first = rows[0][1]
     slots = Counter((arrival - first) // setup.trigger_us for _, arrival, _ in rows)
-    most: dict[tuple[int, int], int] = {}
+    highest: dict[tuple[int, int], int] = {}
     for event, arrival, part in rows:
         place = ((arrival - first) // setup.trigger_us, part)
-        most[place] = max(event, most.get(place, event))
+        highest[place] = max(event, highest.get(place, event))
 
     found = arrivals_of(rows, setup, 3)
 
@@ -73,7 +74,7 @@ def test_slots_and_maxima_are_those_of_the_rows() -> None:
     assert (found.slots, found.first_us, found.last_us) == (max(slots) + 1, first, rows[-1][1])
     maxima = found.maxima
     places = zip(found.occupied[maxima.occupied].tolist(), maxima.partition.tolist(), strict=True)
-    assert dict(zip(places, maxima.event_time_us.tolist(), strict=True)) == most
+    assert dict(zip(places, maxima.event_time_us.tolist(), strict=True)) == highest
 
 
 @pytest.mark.parametrize("engine", ["spark", "per-row"])
@@ -88,7 +89,7 @@ def test_parts_count_as_the_whole_wherever_they_are_cut(operator: Operator, engi
 def assert_equal(one: object, other: object) -> None:
     for name in type(one).__slots__:  # type: ignore[attr-defined]
         left, right = getattr(one, name), getattr(other, name)
-        if isinstance(left, Maxima | Rows):
+        if isinstance(left, Maxima | ArrivalRows):
             assert_equal(left, right)
         else:
             np.testing.assert_array_equal(left, right, err_msg=name)
@@ -123,7 +124,7 @@ def test_only_a_per_row_engine_keeps_the_rows() -> None:
     assert len(arrivals_of(rows, setup, 3).each.event_time_us) == 0
 
 
-def test_arrivals_that_go_back_are_refused_across_parts_too() -> None:
+def test_arrivals_that_go_back_are_rejected_across_parts_too() -> None:
     builder = ArrivalsBuilder(setup_of(OPERATORS[0]))
     with pytest.raises(ValueError, match="in order"):
         builder.add(np.array([1, 2]), np.array([10, 9]), np.array([0, 0]), 1)
@@ -157,7 +158,7 @@ def test_the_98th_percentile_is_numpys_rounded_down() -> None:
 def test_the_98th_percentile_is_exact_while_it_is_among_the_greatest_that_are_kept() -> None:
     dice = np.random.default_rng(7)
     values = dice.permutation(np.arange(0, 10_000_000, 1_000))
-    percentile = _Percentile(grid_us=500, kept=250)
+    percentile = _Percentile(grid_us=500, max_held=250)
     for part in np.split(values, 40):
         percentile.add(part)
 
@@ -167,7 +168,7 @@ def test_the_98th_percentile_is_exact_while_it_is_among_the_greatest_that_are_ke
 def test_beyond_what_is_kept_the_98th_percentile_is_the_end_of_its_trigger() -> None:
     dice = np.random.default_rng(8)
     values = dice.permutation(np.arange(0, 10_000_000, 1_000))
-    percentile = _Percentile(grid_us=7_777, kept=100)
+    percentile = _Percentile(grid_us=7_777, max_held=100)
     for part in np.split(values, 40):
         percentile.add(part)
 
@@ -178,10 +179,10 @@ def test_beyond_what_is_kept_the_98th_percentile_is_the_end_of_its_trigger() -> 
 
 def test_what_was_let_go_of_a_stream_that_runs_backwards_is_not_forgotten() -> None:
     values = np.arange(990_000, 0, -1_000)
-    percentile = _Percentile(grid_us=10, kept=15)
+    percentile = _Percentile(grid_us=10, max_held=15)
     for part in np.split(values, 99):
         percentile.add(part)
 
-    # The 20th greatest is not among the 15 that are kept, while some of the least still are.
+    # The 20th highest is not among the 15 that are kept, while some of the lowest still are.
     exact = int(np.quantile(values, 0.98))
     assert exact <= percentile.value_us() <= exact + 1_000 + 10

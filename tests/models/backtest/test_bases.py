@@ -1,4 +1,4 @@
-"""The least over partitions, row by row."""
+"""The lowest over partitions, row by row."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def test_the_least_of_the_partitions_is_that_of_those_seen_however_much_is_held_
         step = np.sort(dice.integers(0, steps, size))
         part, value = dice.integers(0, partitions, size), dice.integers(-50, 50, size)
         start = np.where(dice.random(partitions) < 0.5, NO_BASE_US, dice.integers(-50, 50, partitions))
-        greatest: dict[int, int] = {
-            index: most for index, most in enumerate(start.tolist()) if most != NO_BASE_US
+        highest: dict[int, int] = {
+            index: value for index, value in enumerate(start.tolist()) if value != NO_BASE_US
         }
         expected = []
         for now in range(steps):
             for index, one in zip(part[step == now].tolist(), value[step == now].tolist(), strict=True):
-                greatest[index] = max(one, greatest.get(index, one))
-            expected.append(min(greatest.values(), default=NO_BASE_US))
+                highest[index] = max(one, highest.get(index, one))
+            expected.append(min(highest.values(), default=NO_BASE_US))
 
         assert min_of_partitions(step, part, value, steps, start).tolist() == expected
 

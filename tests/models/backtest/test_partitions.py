@@ -1,7 +1,7 @@
 """Two partitions, one of which trails the other: what one base costs, and what the least of two watermarks saves.
 
 Partition A is on time, partition B arrives a skew later and is itself out of order by its disorder. With one base
-for both (or the mean of the two) B's rows are late unless the bound covers the skew as well; with the least of the
+for both (or the mean of the two) B's rows are late unless the bound covers the skew as well; with the lowest of the
 two watermarks the skew does not enter.
 """
 
@@ -15,10 +15,10 @@ import pytest
 
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.run import run, run_native
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.backtest.yardstick import fixed_hindsight
 from tidemark.models.operators import Int64s, RowLevel
-from tidemark.models.policies.policy import Decision, Seen
+from tidemark.models.policies.policy import Decision, Observation
+from tidemark.models.policies.setup import Setup
 from tidemark.models.replay import Engine
 
 from support.backtests import Row, arrivals_of
@@ -54,7 +54,7 @@ class Merged:
         self._merge, self._bound = merge, bound_us
         self._base_us = np.empty(0, np.int64)
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         if len(seen.base_us):
             self._base_us = seen.base_us
 
@@ -110,7 +110,7 @@ def shifted_rows() -> list[Row]:
 
 
 def test_an_engine_that_does_not_know_of_b_yet_closes_on_it() -> None:
-    # B is first seen a skew after A: until then the least over what was seen is A's own.
+    # B is first seen a skew after A: until then the lowest over what was seen is A's own.
     setup = replace(SETUP, scope="partition")
     bound, _ = fixed_hindsight(counted(setup), setup)
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.run import NO_BOUND_US, Run, run, run_native
-from tidemark.models.backtest.setup import BacktestMode, Setup
+from tidemark.models.backtest.run import NO_BOUND_US, BacktestRun, run, run_native
 from tidemark.models.curve import Curve
 from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
+from tidemark.models.policies.setup import BacktestMode, Setup
 from tidemark.models.replay import Engine, batches_of_slots, replay_per_row, replay_spark
 
 from support.backtests import (
@@ -162,7 +162,7 @@ class Constant(Fixed):
 
     native = False
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         pass
 
 
@@ -177,8 +177,8 @@ def test_a_restarted_query_whose_bound_never_changes_is_a_native_one() -> None:
         assert_equal(native, decided)
 
 
-def assert_equal(one: Run, other: Run) -> None:
-    for name in Run.__slots__:
+def assert_equal(one: BacktestRun, other: BacktestRun) -> None:
+    for name in BacktestRun.__slots__:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 
@@ -212,9 +212,9 @@ class Script:
     def __init__(self, decisions: dict[int, Decision]) -> None:
         self.decisions = decisions
         self.asked: list[int] = []
-        self.seen: list[Seen] = []
+        self.seen: list[Observation] = []
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         self.seen.append(seen)
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - a policy's signature
@@ -279,7 +279,7 @@ class Clock:
     def __init__(self, behind_us: int) -> None:
         self._behind_us = behind_us
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         pass
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - a policy's signature
@@ -403,7 +403,7 @@ def test_a_plan_refuses_what_only_a_live_control_can_do(decision: Decision) -> N
         run(arrivals_of([row_in_slot(0, 5)], setup, 1), setup, Script({1: decision}))
 
 
-def test_a_native_policy_without_a_bound_is_refused() -> None:
+def test_a_native_policy_without_a_bound_is_rejected() -> None:
     class Mute(Fixed):
         def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - a policy's signature
             return Decision()
@@ -413,7 +413,7 @@ def test_a_native_policy_without_a_bound_is_refused() -> None:
         run(arrivals_of([row_in_slot(0, 5)], setup, 1), setup, Mute(0))
 
 
-def test_a_decision_that_says_two_things_is_refused() -> None:
+def test_a_decision_that_says_two_things_is_rejected() -> None:
     setup = setup_of()
     with pytest.raises(ValueError, match="not several"):
         run(

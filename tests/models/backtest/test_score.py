@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tidemark.models.backtest.arrivals import Arrivals
-from tidemark.models.backtest.run import Run, run_native
-from tidemark.models.backtest.score import Score, meets, score
-from tidemark.models.backtest.setup import Setup
+from tidemark.models.backtest.run import BacktestRun, run_native
+from tidemark.models.backtest.score import BacktestScore, meets, score
 from tidemark.models.operators import RowLevel, TimeWindow
+from tidemark.models.policies.setup import Setup
 
 from support.backtests import Row, arrivals_of
 
@@ -18,7 +18,7 @@ SECOND = 1_000_000
 SETUP = Setup(operator=TimeWindow(SECOND, SECOND), trigger_us=SECOND, target_ppm=900_000)
 
 
-def scored(rows: list[Row], setup: Setup, bound_us: int) -> tuple[Score, Arrivals, Run]:
+def scored(rows: list[Row], setup: Setup, bound_us: int) -> tuple[BacktestScore, Arrivals, BacktestRun]:
     arrivals = arrivals_of(rows, setup, 1)
     found = run_native(arrivals, setup, bound_us)
     return score(arrivals, setup, found), arrivals, found

@@ -11,9 +11,9 @@ import pytest
 
 from tidemark.models.backtest.run import run, run_native
 from tidemark.models.backtest.score import meets, score
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.policies.setup import Setup
 from tidemark.models.replay import Engine
 
 from support.backtests import (
@@ -139,7 +139,7 @@ def budget_of(rows: list[Row], setup: Setup) -> int:
 
 
 def dual_at_every_price(windows: list[Choices], budget: int) -> Fraction:
-    """Return the greatest of the dual's values at all prices at which a window's best choice can change."""
+    """Return the highest of the dual's values at all prices at which a window's best choice can change."""
     prices = {Fraction(0)}
     for choices in windows:
         for latency, late in choices:
@@ -155,32 +155,32 @@ def dual_at_every_price(windows: list[Choices], budget: int) -> Fraction:
 
 
 def best_within(windows: list[Choices], budget: int) -> int:
-    """Return the least total latency of any way to close each window, with late rows within the budget."""
-    least: dict[int, int] = {0: 0}
+    """Return the lowest total latency of any way to close each window, with late rows within the budget."""
+    lowest: dict[int, int] = {0: 0}
     for choices in windows:
         after: dict[int, int] = {}
-        for spent, total in least.items():
+        for spent, total in lowest.items():
             for latency, late in choices:
                 if spent + late <= budget:
                     after[spent + late] = min(total + latency, after.get(spent + late, total + latency))
-        least = after
-    return min(least.values())
+        lowest = after
+    return min(lowest.values())
 
 
 def best_good_windows(windows: list[Choices], rows: list[Row], setup: Setup) -> int:
-    """Return the least total latency when enough windows reach the target: tried for every number that fails."""
+    """Return the lowest total latency when enough windows reach the target: tried for every number that fails."""
     pairs = pairs_by_key(rows, setup)
     target, good_windows = Fraction(setup.target_ppm, 10**6), Fraction(setup.good_windows_ppm, 10**6)
-    least: dict[int, int] = {0: 0}
+    lowest: dict[int, int] = {0: 0}
     for key, choices in zip(scored_keys(rows, setup), windows, strict=True):
         after: dict[int, int] = {}
         size = len(pairs[key])
-        for met, total in least.items():
+        for met, total in lowest.items():
             for latency, late in choices:
                 now = met + (Fraction(size - late, size) >= target)
                 after[now] = min(total + latency, after.get(now, total + latency))
-        least = after
-    return min(total for met, total in least.items() if met >= good_windows * len(windows))
+        lowest = after
+    return min(total for met, total in lowest.items() if met >= good_windows * len(windows))
 
 
 @pytest.mark.slow

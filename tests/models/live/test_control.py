@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.models.live.control import Control, StreamWants, WatermarkPolicy
+from tidemark.models.live.control import Control, StreamTarget, WatermarkPolicy
 from tidemark.models.live.open_keys import OpenKeys
 from tidemark.models.policies.policy import NO_BASE_US
 
@@ -21,15 +21,15 @@ CEILING_US = 7_200 * SECOND
 
 
 @dataclass(frozen=True)
-class _Turn:
+class _Tick:
     came: list[list[int]]
     wanted: list[int | None]
 
 
-def _histories(streams: int) -> st.SearchStrategy[list[_Turn]]:
+def _histories(streams: int) -> st.SearchStrategy[list[_Tick]]:
     came = st.lists(st.lists(st.integers(1, 300), max_size=4), min_size=streams, max_size=streams)
     wanted = st.lists(st.none() | st.integers(1, 300), min_size=streams, max_size=streams)
-    return st.lists(st.builds(_Turn, came, wanted), max_size=40)
+    return st.lists(st.builds(_Tick, came, wanted), max_size=40)
 
 
 def _keys(*key_us: int) -> OpenKeys:
@@ -47,19 +47,19 @@ def _keys(*key_us: int) -> OpenKeys:
 )
 @settings(max_examples=300)
 def test_the_offer_moves_forward_to_what_the_policy_makes_of_the_wants_and_only_if_a_key_closes_or_by_a_doubled_step(
-    drawn: tuple[int, list[_Turn]], step_us: int, ceiling_us: int, policy: WatermarkPolicy
+    drawn: tuple[int, list[_Tick]], step_us: int, ceiling_us: int, policy: WatermarkPolicy
 ) -> None:
     streams, history = drawn
     control, keys = Control(step_us, ceiling_us, lambda: policy), [OpenKeys() for _ in range(streams)]
     open_: list[set[int]] = [set() for _ in range(streams)]
-    greatest, step = NO_BASE_US, step_us
+    highest, step = NO_BASE_US, step_us
     for tick in history:
         before = control.offered_us
         for mine, shadow, came in zip(keys, open_, tick.came, strict=True):
             mine.add(np.array(came, np.int64), max(before, 0))
             shadow |= {key for key in came if key > before}
-            greatest = max([greatest, *came])
-        wants = [StreamWants(wanted, mine) for wanted, mine in zip(tick.wanted, keys, strict=True)]
+            highest = max([highest, *came])
+        wants = [StreamTarget(wanted, mine) for wanted, mine in zip(tick.wanted, keys, strict=True)]
         offered = control.offer(wants)
         allowed = [wanted for wanted in tick.wanted if wanted is not None]
         combined = (min if policy == "min" else max)(allowed, default=NO_BASE_US)
@@ -67,7 +67,7 @@ def test_the_offer_moves_forward_to_what_the_policy_makes_of_the_wants_and_only_
 
         assert offered == control.offered_us >= before, "it went back"
         closes = any(key <= wanted for shadow in open_ for key in shadow)
-        beyond = NO_BASE_US < before < greatest + ceiling_us and greatest <= wanted
+        beyond = NO_BASE_US < before < highest + ceiling_us and highest <= wanted
         stepped = not closes and beyond and wanted >= before + step
         assert (offered > before) == (wanted > before and (closes or stepped))
         if offered > before:
@@ -79,7 +79,7 @@ def test_the_offer_moves_forward_to_what_the_policy_makes_of_the_wants_and_only_
 def test_a_stream_that_wants_nothing_holds_the_whole_query() -> None:
     control = Control(WINDOW_US, CEILING_US)
 
-    assert control.offer([StreamWants(50, _keys(10)), StreamWants(None, _keys(10))]) == NO_BASE_US
+    assert control.offer([StreamTarget(50, _keys(10)), StreamTarget(None, _keys(10))]) == NO_BASE_US
     assert control.offer([]) == NO_BASE_US
 
 
@@ -87,7 +87,7 @@ def test_a_key_of_any_stream_moves_the_one_watermark_of_the_query() -> None:
     """In a join the rows of one input wait for the other."""
     control = Control(WINDOW_US, CEILING_US)
 
-    assert control.offer([StreamWants(50, _keys(99)), StreamWants(40, _keys(30))]) == 40
+    assert control.offer([StreamTarget(50, _keys(99)), StreamTarget(40, _keys(30))]) == 40
 
 
 @given(st.integers(0, 20), st.integers(0, 2 * 3_600), st.sampled_from([1, 60, 900]), st.integers(1, 30))
@@ -105,23 +105,23 @@ def test_a_stream_that_falls_silent_costs_a_few_offers_and_then_none(
     end_s = windows * 10 + lag_s + 8 * ceiling_s + 8 * step_s
     for second in range(end_s + 1):
         wanted_us = start_us + (second - lag_s) * SECOND
-        now_offered = control.offer([StreamWants(wanted_us, keys)])
+        now_offered = control.offer([StreamTarget(wanted_us, keys)])
         if now_offered != offered:
             offers, stopped_s, offered = offers + 1, second, now_offered
     steps = math.ceil(math.log2(max(ceiling_us / step_us, 1))) + 1
 
     assert offers <= (windows + 1) + steps
     assert offered >= last_us + ceiling_us, "what waits downstream for as long as the ceiling is let go, too"
-    assert stopped_s < end_s, "and then it stands still"
+    assert stopped_s < end_s, "and then it does not move"
 
 
 def test_when_rows_come_again_the_steps_begin_anew() -> None:
     control, keys = Control(WINDOW_US, CEILING_US), _keys(WINDOW_US)
-    offers = [control.offer([StreamWants(second * SECOND, keys)]) // SECOND for second in range(10, 100)]
+    offers = [control.offer([StreamTarget(second * SECOND, keys)]) // SECOND for second in range(10, 100)]
     assert sorted(set(offers)) == [10, 20, 40, 80]
 
     keys.add(np.array([100 * SECOND], np.int64), 0)
-    again = [control.offer([StreamWants(second * SECOND, keys)]) // SECOND for second in range(100, 140)]
+    again = [control.offer([StreamTarget(second * SECOND, keys)]) // SECOND for second in range(100, 140)]
 
     assert sorted(set(again)) == [100, 110, 130]
 
@@ -131,13 +131,13 @@ def test_after_a_restart_nothing_below_what_the_checkpoint_says_is_offered() -> 
     control.restore(70 * SECOND)
     control.restore(50 * SECOND)
 
-    assert control.offer([StreamWants(60 * SECOND, _keys(10 * SECOND))]) == 70 * SECOND
-    assert control.offer([StreamWants(80 * SECOND, _keys(75 * SECOND))]) == 80 * SECOND
+    assert control.offer([StreamTarget(60 * SECOND, _keys(10 * SECOND))]) == 70 * SECOND
+    assert control.offer([StreamTarget(80 * SECOND, _keys(75 * SECOND))]) == 80 * SECOND
 
 
 def test_a_key_far_ahead_is_not_run_after_in_steps() -> None:
     """Nothing closes between here and there."""
     control, keys = Control(WINDOW_US, CEILING_US), _keys(10 * SECOND, 1_000 * SECOND)
-    offers = {control.offer([StreamWants(second * SECOND, keys)]) // SECOND for second in range(10, 1_000)}
+    offers = {control.offer([StreamTarget(second * SECOND, keys)]) // SECOND for second in range(10, 1_000)}
 
     assert offers == {10}

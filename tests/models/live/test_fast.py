@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.granules import granule_first_us, granule_index
-from tidemark.models.live.fast import FastPolicy, Order, Wanted
+from tidemark.models.live.fast import FastPolicy, Order, WatermarkTarget
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow, row_level, session, tumbling
-from tidemark.models.policies.reports import PartitionBases, seen_of_report
+from tidemark.models.policies.reports import PartitionBases, observation_of
+from tidemark.models.policies.setup import Setup
 from tidemark.models.policies.tidemark import Tidemark
 from tidemark.models.wire import PartitionCounts, Report
 
@@ -89,8 +89,8 @@ class _Stream:
         self.batches += 1
         self.now_us += after_us
 
-    def wanted(self, order: Order) -> Wanted:
-        return self.policy.wanted(self.now_us, order, in_force_us=self.now_us + self.trigger_us)
+    def decide(self, order: Order) -> WatermarkTarget:
+        return self.policy.decide(self.now_us, order, in_force_us=self.now_us + self.trigger_us)
 
 
 def _floored(watermark_us: int, operator: Operator, granule_us: int) -> int:
@@ -121,7 +121,7 @@ def test_without_a_target_the_watermark_is_the_least_of_the_partitions_less_the_
         for name, time_us in rows:
             newest[name] = max(time_us, newest.get(name, time_us))
         stream.batch(rows, order, backlog=None)
-    wanted = stream.wanted(order)
+    wanted = stream.decide(order)
 
     if not newest:
         assert wanted.watermark_us is None
@@ -149,7 +149,7 @@ def test_a_coarse_granule_holds_the_watermark_back_by_a_granule_at_the_most_and_
         stream.batch(rows, order, backlog=None)
     if not newest:
         return
-    watermark_us = stream.wanted(order).watermark_us
+    watermark_us = stream.decide(order).watermark_us
     exact_us = min(newest.values()) - order.bound_us
 
     assert watermark_us is not None
@@ -163,27 +163,27 @@ def test_a_slow_partition_holds_the_watermark_at_its_own_pace_and_not_a_bit_more
         stream.batch([("fast", stream.now_us), ("slow", stream.now_us - 60 * SECOND)], order)
     slow_us = stream.now_us - SECOND - 60 * SECOND
 
-    assert stream.wanted(order).watermark_us == slow_us - 10 * SECOND
-    assert "10 s behind partition slow" in stream.wanted(order).reason
+    assert stream.decide(order).watermark_us == slow_us - 10 * SECOND
+    assert "10 s behind partition slow" in stream.decide(order).reason
 
 
 def test_before_the_first_row_the_watermark_is_left_where_it_is() -> None:
     stream, order = _Stream(TEN_SECONDS), Order(bound_us=0)
-    assert stream.wanted(order).watermark_us is None
+    assert stream.decide(order).watermark_us is None
     stream.batch([], order)
 
-    assert stream.wanted(order).watermark_us is None
-    assert stream.wanted(order).reason == "no row has been seen yet"
+    assert stream.decide(order).watermark_us is None
+    assert stream.decide(order).reason == "no row has been seen yet"
 
 
 # -- limits that hold whatever arrives -----------------------------------------------------------------------------
 
 orders = st.builds(
-    lambda bound, target, least, greatest, follow: Order(
+    lambda bound, target, lowest, highest, follow: Order(
         bound_us=bound * 1_000,
         target_ppm=target,
-        min_bound_us=None if least is None else least * 1_000,
-        max_bound_us=None if greatest is None else greatest * 1_000,
+        min_bound_us=None if lowest is None else lowest * 1_000,
+        max_bound_us=None if highest is None else highest * 1_000,
         follow=follow,
     ),
     st.integers(0, 60_000),
@@ -231,7 +231,7 @@ def test_no_limit_is_ever_passed_whatever_arrives_and_whatever_is_ordered(
             newest[name] = max(known_us, newest.get(name, known_us))
             max_us = max(known_us, max_us or known_us)
     stream.now_us += waited_s * SECOND
-    wanted = stream.wanted(order)
+    wanted = stream.decide(order)
     watermark_us, activity = wanted.watermark_us, wanted.activity
 
     assert wanted.reason
@@ -271,21 +271,21 @@ def test_a_partition_whose_backlog_is_not_read_holds_a_stream_with_a_target_as_w
     stopped_us = stream.now_us - 2 * SECOND
     for _ in range(60):
         stream.batch([("a", stream.now_us - SECOND)], order, {"a": 0, "b": 9})
-    wanted = stream.wanted(order)
+    wanted = stream.decide(order)
 
     assert wanted.watermark_us is not None
     assert stopped_us - 6 * SECOND <= wanted.watermark_us <= stopped_us - 5 * SECOND
     assert wanted.activity.behind == ("b",)
-    assert wanted.reason.startswith("1 partition has rows that are not read yet: 5 s behind them")
+    assert wanted.reason.startswith("1 partition has unread rows: 5 s behind them")
 
 
 def test_a_partition_that_was_never_seen_and_has_a_backlog_leaves_the_watermark_where_it_is() -> None:
     stream, order = _Stream(TEN_SECONDS), Order(bound_us=0)
     stream.batch([("a", stream.now_us)], order, {"a": 0, "b": 4})
-    wanted = stream.wanted(order)
+    wanted = stream.decide(order)
 
     assert wanted.watermark_us is None
-    assert wanted.reason == "partition b has rows that are not read yet and none that are"
+    assert wanted.reason == "partition b has unread rows, and none was read yet"
 
 
 # -- rows dated ahead ----------------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ def test_rows_dated_ahead_do_not_move_the_watermark(
         with_them.batch(rows, order, ahead=ahead)
         without.batch(rows, order)
 
-        assert with_them.wanted(order) == without.wanted(order)
+        assert with_them.decide(order) == without.decide(order)
 
 
 def test_a_row_dated_ahead_by_less_than_the_allowance_moves_its_partition_to_the_clock_and_no_further() -> (
@@ -318,7 +318,7 @@ def test_a_row_dated_ahead_by_less_than_the_allowance_moves_its_partition_to_the
     clock_us = stream.now_us
     stream.batch([("a", clock_us + 50 * SECOND)], order)
 
-    assert stream.wanted(order).watermark_us == clock_us
+    assert stream.decide(order).watermark_us == clock_us
 
 
 # -- with an SLO ---------------------------------------------------------------------------------------------------
@@ -357,17 +357,17 @@ def test_with_a_target_the_watermark_is_the_live_policys_where_no_limit_binds(
         at_us = stream.now_us
         stream.batch(rows, order, after_us=gap_us)
         report = report_of(rows, operator, late_watermark_ms=0, granule_us=granule_us, started_us=at_us)
-        policy.observe(seen_of_report(report, bases, report.late_base_ms))
+        policy.observe(observation_of(report, bases, report.late_base_ms))
         decided_us = max(at_us, stream.now_us - SECOND)
         expected = policy.decide(decided_us, decided_us + 2 * SECOND).watermark_us
-        wanted = stream.wanted(order)
+        wanted = stream.decide(order)
         if expected is None:
             assert wanted.watermark_us is None
             continue
         compared += 1
         assert wanted.watermark_us == _floored(min(expected, stream.now_us + SECOND), operator, granule_us)
         # Batches back to back: the next one may come at once.
-        unknown_us = stream.policy.wanted(stream.now_us, order).watermark_us
+        unknown_us = stream.policy.decide(stream.now_us, order).watermark_us
         assert unknown_us == _floored(min(expected, stream.now_us), operator, granule_us)
 
     assert compared > 80, "a comparison of clamped watermarks proves nothing"
@@ -392,7 +392,7 @@ def test_a_batch_that_starts_a_little_late_is_decided_as_one_that_started_when_i
         late.observe(replace(report, started_us=started_us), newest, {}, SECOND, order, due_us=due_us)
         next_us = due_us + SECOND
         wanted = [
-            policy.wanted(next_us, order, in_force_us=next_us + SECOND).watermark_us
+            policy.decide(next_us, order, in_force_us=next_us + SECOND).watermark_us
             for policy in (punctual, late)
         ]
         assert wanted[0] == wanted[1]
@@ -421,9 +421,9 @@ def test_what_had_piled_up_and_what_is_read_behind_a_backlog_does_not_teach_the_
                 )
                 newest = _newest([("a", now_us)], TEN_SECONDS, SECOND)
                 shown, backlog = (kind != "piled up"), ({"a": 5} if kind == "behind" else {})
-                stream.policy.observe(old, newest, backlog, SECOND, order, shown=shown)
+                stream.policy.observe(old, newest, backlog, SECOND, order, representative=shown)
             stream.batch(rows, order)
-    wanted = {kind: stream.wanted(order).watermark_us for kind, stream in streams.items()}
+    wanted = {kind: stream.decide(order).watermark_us for kind, stream in streams.items()}
 
     assert len(set(wanted.values())) == 1
     assert None not in wanted.values()
@@ -435,7 +435,7 @@ def test_until_the_trigger_is_known_the_bound_decides_whatever_the_target() -> N
     stream = _Stream(TEN_SECONDS, trigger_us=0)
     stream.batch([("a", stream.now_us)], order, None)
 
-    assert stream.wanted(order).watermark_us == stream.now_us - SECOND - 9 * SECOND
+    assert stream.decide(order).watermark_us == stream.now_us - SECOND - 9 * SECOND
 
 
 def test_in_a_replay_of_old_rows_the_bound_decides_whatever_the_target() -> None:
@@ -445,7 +445,7 @@ def test_in_a_replay_of_old_rows_the_bound_decides_whatever_the_target() -> None
     old_us = stream.now_us - 7 * 86_400 * SECOND
     for second in range(60):
         stream.batch([("a", old_us + second * 60 * SECOND)], order)
-    wanted = stream.wanted(order)
+    wanted = stream.decide(order)
 
     assert wanted.watermark_us == old_us + 59 * 60 * SECOND - 9 * SECOND
     assert "so this is a replay" in wanted.reason
@@ -458,18 +458,18 @@ def test_a_job_held_to_its_ceiling_is_left_where_it_is() -> None:
     stream, order = _Stream(TEN_SECONDS), Order(bound_us=0, follow="ceiling", pin="Ceiling")
     stream.batch([("a", stream.now_us)], order)
 
-    assert stream.wanted(order).watermark_us is None
-    assert "the ceiling holds" in stream.wanted(order).reason
+    assert stream.decide(order).watermark_us is None
+    assert "the ceiling holds" in stream.decide(order).reason
 
 
 def test_a_job_out_of_live_follows_the_greatest_event_time_as_without_tidemark() -> None:
     stream, order = _Stream(TEN_SECONDS), Order(bound_us=10 * SECOND, follow="stream")
     newest_us = stream.now_us
     stream.batch([("a", newest_us), ("b", newest_us - 60 * SECOND)], order, {"b": 5})
-    wanted = stream.wanted(order)
+    wanted = stream.decide(order)
 
     assert wanted.watermark_us == newest_us - 10 * SECOND
-    assert wanted.reason == "10 s behind the stream's greatest event time, as without Tidemark"
+    assert wanted.reason == "10 s behind the stream's maximum event time, as without Tidemark"
 
 
 def test_another_target_begins_a_policy_of_its_own_and_a_slower_trigger_does_not() -> None:
@@ -494,11 +494,11 @@ def test_another_target_begins_a_policy_of_its_own_and_a_slower_trigger_does_not
         (Order(bound_us=10 * SECOND), ["10 s behind partition slow"]),
         (
             Order(bound_us=0, min_bound_us=30 * SECOND),
-            ["at least 30 s behind, the least bound allowed", "0 s behind partition slow"],
+            ["at least 30 s behind, the smallest bound allowed", "0 s behind partition slow"],
         ),
         (
             Order(bound_us=90 * SECOND, max_bound_us=20 * SECOND),
-            ["at most 20 s behind, the greatest bound allowed", "90 s behind partition slow"],
+            ["at most 20 s behind, the highest bound allowed", "90 s behind partition slow"],
         ),
         (Order(bound_us=0, target_ppm=990_000), ["target 0.99", "budget:", "rule:", "age:", "hold:"]),
         (
@@ -511,7 +511,7 @@ def test_it_says_why_and_which_limit_was_met(order: Order, body: list[str]) -> N
     stream = _Stream(TEN_SECONDS)
     for _ in range(60):
         stream.batch([("fast", stream.now_us), ("slow", stream.now_us - 20 * SECOND)], order)
-    reason = stream.wanted(order).reason
+    reason = stream.decide(order).reason
 
     assert [part for part in body if part not in reason] == []
 
@@ -521,11 +521,11 @@ def test_a_stream_that_is_idle_is_said_to_go_on_with_the_clock() -> None:
     for _ in range(10):
         stream.batch([("a", stream.now_us - 2 * SECOND)], order)
     stream.now_us += 60 * SECOND
-    wanted = stream.wanted(order)
+    wanted = stream.decide(order)
 
-    assert wanted.activity.all_idle
+    assert wanted.activity.holder is None
     assert wanted.watermark_us == stream.now_us - 2 * SECOND - 10 * SECOND
-    assert "the stream, which is idle and goes on with the clock" in wanted.reason
+    assert "the stream, which is idle and moves with the clock" in wanted.reason
 
 
 # -- keys ------------------------------------------------------------------------------------------------------------
@@ -577,7 +577,7 @@ def test_after_a_restart_without_known_partitions_nothing_is_taken_to_be_open() 
     policy.restore({}, None, NOW_US)
 
     assert len(policy.keys) == 0
-    assert policy.wanted(NOW_US, Order(bound_us=0)).watermark_us is None
+    assert policy.decide(NOW_US, Order(bound_us=0)).watermark_us is None
 
 
 # -- what was not counted ----------------------------------------------------------------------------------------------
@@ -595,7 +595,7 @@ def test_a_first_batch_that_could_not_be_counted_does_not_move_the_watermark_to_
     rows = [("a", old_us), ("b", old_us - 60 * SECOND)]
     report = report_of(rows, TEN_SECONDS, late_watermark_ms=0, granule_us=SECOND, started_us=NOW_US)
     policy.observe(_uncounted(report), {}, None, SECOND, order)
-    watermark_us = policy.wanted(NOW_US + SECOND, order).watermark_us
+    watermark_us = policy.decide(NOW_US + SECOND, order).watermark_us
 
     assert watermark_us is None or watermark_us <= old_us - order.bound_us
 
@@ -604,7 +604,7 @@ def test_partitions_in_batches_that_could_not_be_counted_do_not_become_idle() ->
     stream, order = _Stream(TEN_SECONDS, SECOND), Order(bound_us=10 * SECOND)
     for _ in range(20):
         stream.batch([("a", stream.now_us), ("b", stream.now_us - 60 * SECOND)], order)
-    held_us = stream.wanted(order).watermark_us
+    held_us = stream.decide(order).watermark_us
     for _ in range(5):
         rows = [("a", stream.now_us), ("b", stream.now_us - 60 * SECOND)]
         report = report_of(
@@ -612,7 +612,7 @@ def test_partitions_in_batches_that_could_not_be_counted_do_not_become_idle() ->
         )
         stream.policy.observe(_uncounted(report), {}, {}, SECOND, order)
         stream.now_us += SECOND
-    watermark_us = stream.wanted(order).watermark_us
+    watermark_us = stream.decide(order).watermark_us
 
     assert held_us is not None
     assert watermark_us is not None
@@ -622,7 +622,7 @@ def test_partitions_in_batches_that_could_not_be_counted_do_not_become_idle() ->
 def test_a_session_whose_gap_is_no_whole_millisecond_still_gets_a_watermark_that_spark_can_hold() -> None:
     stream, order = _Stream(SessionWindow(1_500)), Order(bound_us=0)
     stream.batch([("a", stream.now_us)], order)
-    watermark_us = stream.wanted(order).watermark_us
+    watermark_us = stream.decide(order).watermark_us
 
     assert watermark_us is not None
     assert watermark_us % 1_000 == 0
@@ -637,7 +637,7 @@ def test_the_reports_of_a_whole_query_keep_the_watermark_behind_every_partition_
         newest = {part.partition: max(part.granules) for part in report.partitions}
         policy.observe(report, newest, {}, SECOND, order)
         newest_us.update(_greatest(report.partitions, newest_us))
-        watermark_us = policy.wanted(report.started_us + SECOND, order).watermark_us
+        watermark_us = policy.decide(report.started_us + SECOND, order).watermark_us
 
         assert watermark_us == min(newest_us.values()) - order.bound_us
 

@@ -24,18 +24,18 @@ def test_a_watermark_closes_something_iff_a_key_that_came_above_the_watermark_li
     history: list[tuple[str, list[int], int]], asked: list[int]
 ) -> None:
     """Spark's rule: a key at the watermark is closed by it, and a row that came too late opens nothing."""
-    found, open_, greatest = OpenKeys(), set[int](), NO_BASE_US
+    found, open_, highest = OpenKeys(), set[int](), NO_BASE_US
     for what, came, at_us in history:
         if what == "add":
             found.add(np.array(came, np.int64), at_us)
             open_ |= {key for key in came if key > at_us}
-            greatest = max([greatest, *came])
+            highest = max([highest, *came])
         else:
             found.close(at_us)
             open_ = {key for key in open_ if key > at_us}
 
         assert len(found) == len(open_)
-        assert found.max_us == greatest
+        assert found.max_us == highest
         for until_us in [*asked, *open_, *(key - 1 for key in open_)]:
             assert found.closes(until_us) == any(key <= until_us for key in open_)
 
@@ -51,8 +51,8 @@ def test_a_key_that_is_closed_and_comes_again_is_open_again() -> None:
     assert found.closes(20)
 
 
-def test_of_too_many_keys_the_next_to_close_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_keys, "_MOST", 3)
+def test_of_too_many_keys_the_next_to_close_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_keys, "_MAX_KEYS", 3)
     found = OpenKeys()
     found.add(np.array([50, 40, 30, 20, 10], np.int64), 0)
 

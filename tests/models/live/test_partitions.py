@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.models.defaults import (
+from tidemark.models.live.partitions import Activity, Partitions
+from tidemark.models.live_defaults import (
     IDLE_AFTER_GAPS,
-    IDLE_GAPS_KEPT,
     IDLE_MIN_GAPS,
+    IDLE_REMEMBERED_GAPS,
     IDLE_UNLEARNED_TRIGGERS,
 )
-from tidemark.models.live.partitions import Activity, Partitions
 from tidemark.models.policies.policy import NO_BASE_US
 
 from support.streams import SECOND
@@ -24,7 +24,7 @@ START_US = 1_767_225_600 * SECOND
 READ_TO_THE_END: Mapping[str, int] = {}
 YEAR_US = 365 * 86_400 * SECOND
 
-gaps_s = st.lists(st.integers(20, 50), min_size=IDLE_MIN_GAPS, max_size=2 * IDLE_GAPS_KEPT)
+gaps_s = st.lists(st.integers(20, 50), min_size=IDLE_MIN_GAPS, max_size=2 * IDLE_REMEMBERED_GAPS)
 """Gaps that are all learned: below the 60 triggers of a second that count at first, and three times themselves."""
 
 
@@ -48,7 +48,7 @@ def test_a_partition_is_idle_after_three_times_the_longest_of_its_last_gaps_and_
     gaps: list[int],
 ) -> None:
     partitions, last_us = _spoken(gaps)
-    timeout_us = IDLE_AFTER_GAPS * max(gaps[-IDLE_GAPS_KEPT:]) * SECOND
+    timeout_us = IDLE_AFTER_GAPS * max(gaps[-IDLE_REMEMBERED_GAPS:]) * SECOND
 
     assert partitions.timeout_us("a") == timeout_us
     assert partitions.activity(last_us + timeout_us).idle == ()
@@ -207,7 +207,7 @@ def test_when_all_are_idle_the_base_goes_on_with_the_clock_and_never_back(
     timeout_us = partitions.timeout_us("a")
     seen = [partitions.activity(last_us + timeout_us + silence) for silence in beyond_us]
 
-    assert all(activity.all_idle and activity.holder is None for activity in seen)
+    assert all(activity.idle and activity.holder is None for activity in seen)
     assert [activity.base_us for activity in seen] == [
         last_us + timeout_us + silence for silence in beyond_us
     ]
@@ -231,7 +231,7 @@ def test_nothing_is_known_before_the_first_row() -> None:
     partitions.observe(START_US, SECOND, {}, READ_TO_THE_END)
 
     assert partitions.activity(START_US + YEAR_US) == before
-    assert (before.base_us, before.holder, before.all_idle) == (NO_BASE_US, None, False)
+    assert (before.base_us, before.holder, before.idle) == (NO_BASE_US, None, ())
 
 
 # -- any history ------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def test_the_order_in_which_partitions_are_told_of_does_not_matter(
 def test_the_base_is_never_above_the_least_of_the_active_partitions(
     history: list[_Batch], timeout_us: int | None
 ) -> None:
-    """Whoever is not told to be idle is active, and so is whoever has a backlog."""
+    """A partition that is not idle is active, and so is one with a backlog."""
     truth: dict[str, int] = {}
     for batch, activity in zip(history, _lived(history, timeout_us), strict=True):
         for name, base_us in batch.bases_us.items():
@@ -301,7 +301,7 @@ def test_the_base_is_never_above_the_least_of_the_active_partitions(
         elif active:
             assert (activity.base_us, activity.holder) == min((base, name) for name, base in active.items())
         elif truth:
-            assert activity.all_idle
+            assert activity.holder is None
             assert activity.base_us >= max(truth.values())
 
 

@@ -72,7 +72,7 @@ def test_the_grid_reaches_three_days_at_a_trigger_of_one_second() -> None:
 
 @given(st.floats(0.01, GREATEST))
 def test_no_age_is_waited_for_longer_than_it_takes(age: float) -> None:
-    """But for a bucket wider than a trigger, whose greatest age is waited for."""
+    """But for a bucket wider than a trigger, whose highest age is waited for."""
     at = bucket(age)
     assert WAIT[at] == max(CLOSE_AFTER[at], 0)
     assert WAIT[at] < age or WAIT[at] <= EDGES[at] - 1

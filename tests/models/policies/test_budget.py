@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tidemark.models.defaults import (
+from tidemark.models.live_defaults import (
     GRACE_SPANS,
     HOLD_PRIOR_SHARE_OF_LATENCY,
     PRICES,
@@ -19,12 +19,12 @@ from tidemark.models.defaults import (
     REPAY_SHARE,
 )
 from tidemark.models.policies import budget as module
-from tidemark.models.policies.budget import Account, Budget, Choice
+from tidemark.models.policies.budget import Account, RuleChoice, RuleChooser
 from tidemark.models.policies.rules import FAMILIES
 
 RULES = FAMILIES * len(PRICES)
 PRICE = np.arange(RULES) % len(PRICES)
-"""Place of each rule's price, the least first."""
+"""Place of each rule's price, the lowest first."""
 HOLDS = np.arange(RULES) // len(PRICES) % 2 == 1
 SHARE = 0.01
 SPAN_US = 10_000_000
@@ -58,9 +58,9 @@ def stream(
     ]
 
 
-def chosen(*accounts: Account, step_us: int = SPAN_US, waited: NDArray[np.float64] = WAITED) -> Choice:
+def chosen(*accounts: Account, step_us: int = SPAN_US, waited: NDArray[np.float64] = WAITED) -> RuleChoice:
     """Return the last choice, of one an account."""
-    budget = Budget(SHARE, SPAN_US)
+    budget = RuleChooser(SHARE, SPAN_US)
     found = [budget.choose((1 + at) * step_us, one, waited) for at, one in enumerate(accounts)]
     return found[-1]
 
@@ -75,7 +75,7 @@ RISING: NDArray[np.float64] = (0.25 * (1 + PRICE)).astype(np.float64)
 def test_the_dearest_price_that_the_budget_bears_is_followed() -> None:
     """With an even account, that which loses no more than the budget as it goes on."""
     choice = chosen(*stream(0.9, lambda _: RISING))
-    assert choice.supports
+    assert choice.within_budget
     assert PRICE[choice.rule] == 3
     assert choice.spent == pytest.approx(0.9)
 
@@ -102,7 +102,7 @@ def test_a_rule_is_only_followed_if_what_it_would_lose_fits(
     one = account(lost, np.array(by_rule), mass)
     choice = chosen(*[one] * spans)
     assert choice.spent == pytest.approx(lost)
-    if choice.supports:
+    if choice.within_budget:
         own = by_rule[choice.rule]
         assert any(lost + own * repay <= 1 + repay for repay in (REPAY_SHARE, REPAY_IN_GRACE))
 
@@ -112,7 +112,7 @@ def test_when_nothing_fits_the_rule_that_loses_least_is_followed() -> None:
     by_rule[PRICE == 7] = 1.5
     after_grace = [account(3, by_rule)] * (round(GRACE_SPANS) + 2)
     choice = chosen(*after_grace)
-    assert not choice.supports
+    assert not choice.within_budget
     assert PRICE[choice.rule] == 7
     assert choice.spent == pytest.approx(3)
 
@@ -183,15 +183,15 @@ def test_an_account_overdrawn_for_a_while_does_not_end_in_panic() -> None:
     within = account(0.9, np.where(PRICE >= 4, 1.2, 0.5))
     grace = round(GRACE_SPANS)
     assert PRICE[chosen(within, *[over] * (grace - 1)).rule] == 3
-    assert chosen(within, *[over] * (grace - 1)).supports
-    assert not chosen(within, *[over] * (grace + 1)).supports
+    assert chosen(within, *[over] * (grace - 1)).within_budget
+    assert not chosen(within, *[over] * (grace + 1)).within_budget
 
 
 def test_each_return_into_the_budget_gives_new_grace() -> None:
     over = account(1.2, np.where(PRICE >= 4, 1.2, 0.5))
     within = account(0.9, np.where(PRICE >= 4, 1.2, 0.5))
     grace = round(GRACE_SPANS)
-    assert chosen(within, *[over] * (grace + 1), within, *[over] * (grace - 1)).supports
+    assert chosen(within, *[over] * (grace + 1), within, *[over] * (grace - 1)).within_budget
 
 
 # -- families ------------------------------------------------------------------------------------------------

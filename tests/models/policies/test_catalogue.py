@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.operators import tumbling
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_forms, policy_names
-from tidemark.models.policies.policy import Policy
+from tidemark.models.policies.policy import BoundPolicy
+from tidemark.models.policies.setup import Setup
 
 from support.seen import seen_rows
 
@@ -18,7 +18,7 @@ SETUP = Setup(operator=tumbling("10 seconds"), trigger_us=10_000_000, target_ppm
 
 def bound_of(name: str) -> int | None:
     """Return the bound after the needs 1 to 1,000 s."""
-    policy: Policy = make_policy(name, SETUP)
+    policy: BoundPolicy = make_policy(name, SETUP)
     policy.observe(seen_rows(0, range(1_000_000, 1_001_000_000, 1_000_000)))
     return policy.decide(0, 0).bound_us
 
@@ -52,8 +52,8 @@ def test_every_name_of_all_can_be_made_but_the_one_that_needs_the_whole_trace() 
 
 
 @pytest.mark.parametrize("name", ["", "max", "max60:5s", "fixed", "ring", "aci:1", "Ring:0.95", "all"])
-def test_an_unknown_name_is_answered_with_what_there_is(name: str) -> None:
-    with pytest.raises(ValueError, match="is unknown; there are") as refused:
+def test_an_unknown_name_is_rejected_with_the_known_ones(name: str) -> None:
+    with pytest.raises(ValueError, match="is unknown; use one of") as refused:
         make_policy(name, SETUP)
     assert repr(name) in str(refused.value)
     assert all(form in str(refused.value) for form in policy_forms())

@@ -128,6 +128,6 @@ def test_each_partition_has_its_own_level() -> None:
 @pytest.mark.parametrize(
     ("target_ppm", "gamma"), [(0, 0.05), (1_000_000, 0.05), (990_000, 0.0), (990_000, 1.5)]
 )
-def test_what_is_out_of_range_is_refused(target_ppm: int, gamma: float) -> None:
+def test_what_is_out_of_range_is_rejected(target_ppm: int, gamma: float) -> None:
     with pytest.raises(ValueError, match=r"the target must lie between|gamma must be above 0"):
         AdaptiveConformal(target_ppm, gamma=gamma)

@@ -18,6 +18,6 @@ def test_a_fixed_bound_is_native_and_never_moves() -> None:
     assert before.bound_us == 5_000_000
 
 
-def test_a_negative_bound_is_refused() -> None:
+def test_a_negative_bound_is_rejected() -> None:
     with pytest.raises(ValueError, match="must be at least 0, not -1 us"):
         Fixed(-1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.models.policies.groups import decision_of, scores_of
-from tidemark.models.policies.policy import Decision, Seen
+from tidemark.models.policies.policy import Decision, Observation
 
 from support.seen import UNKNOWN_US, seen_rows
 
@@ -30,7 +30,7 @@ def test_a_partitions_scores_are_its_own_needs() -> None:
 
 
 def test_without_a_row_of_known_need_there_is_no_score() -> None:
-    assert scores_of(Seen(now_us=0), "global") == []
+    assert scores_of(Observation(now_us=0), "global") == []
     assert scores_of(seen_rows(0, [UNKNOWN_US, 5], count=[1, 0]), "partition") == []
 
 

@@ -1,4 +1,4 @@
-"""The greatest need of late: by hand, and against a list that forgets nothing."""
+"""The maximum need of late: by hand, and against a list that forgets nothing."""
 
 from __future__ import annotations
 
@@ -78,6 +78,6 @@ def test_a_need_against_no_base_is_no_need() -> None:
     assert policy.decide(0, 0) == Decision()
 
 
-def test_a_span_of_nothing_is_refused() -> None:
+def test_a_span_of_nothing_is_rejected() -> None:
     with pytest.raises(ValueError, match="the span must be above 0, not 0 us"):
         MaxNeed(0)

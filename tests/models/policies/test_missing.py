@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tidemark.models.defaults import COHORTS_KEPT, FORECAST_HALF_LIFE, FUTURE_COHORTS
+from tidemark.models.live_defaults import FORECAST_HALF_LIFE, FUTURE_COHORTS, MAX_COHORTS
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.missing import Missing
 
@@ -228,12 +228,12 @@ def test_after_a_fall_of_the_rate_the_new_one_becomes_what_is_expected() -> None
 
 def test_no_more_cohorts_are_kept_than_stated_even_if_nothing_is_closed() -> None:
     watch = Missing(SECOND, 100 * SECOND, SPAN)
-    for now in range(0, 2 * COHORTS_KEPT, 100):
+    for now in range(0, 2 * MAX_COHORTS, 100):
         watch.advance(1)
         starts = np.arange(now, now + 100) * SECOND
         watch.add((now + 100) * SECOND, np.zeros(100, np.int64), starts, np.full(100, 3, np.int64))
-        assert len(watch.shortfall((now + 100) * SECOND)) == len(watch.start_us) <= COHORTS_KEPT
-    assert len(watch.start_us) == COHORTS_KEPT
+        assert len(watch.shortfall((now + 100) * SECOND)) == len(watch.start_us) <= MAX_COHORTS
+    assert len(watch.start_us) == MAX_COHORTS
     np.testing.assert_array_equal(np.diff(watch.start_us), SECOND)
 
 
@@ -243,7 +243,7 @@ def test_a_first_batch_that_reaches_back_a_year_keeps_the_newest_cohorts() -> No
     watch.advance(1)
     starts = np.array([now - year, now - 2, now - 1]) * SECOND
     watch.add(now * SECOND, np.zeros(3, np.int64), starts, np.ones(3, np.int64))
-    assert len(watch.start_us) == COHORTS_KEPT
+    assert len(watch.start_us) == MAX_COHORTS
     assert watch.start_us[-1] == (now - 1) * SECOND
 
 

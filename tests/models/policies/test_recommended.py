@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tidemark.models.backtest.run import run
-from tidemark.models.backtest.setup import Setup
 from tidemark.models.need_slots import SLOT_US, SlidingNeeds, merge_all
 from tidemark.models.operators import tumbling
 from tidemark.models.policies.policy import Decision
-from tidemark.models.policies.recommended import Recommended
+from tidemark.models.policies.recommended import RecommendedPolicy
+from tidemark.models.policies.setup import Setup
 from tidemark.models.sketch import Sketch
 from tidemark.models.slo import Policy, Slo
 
@@ -54,7 +54,7 @@ def test_without_evidence_nothing_is_decided_or_the_jobs_own_bound() -> None:
     few = seen_rows(100 * SECOND, [SECOND] * 5)
     blind = seen_rows(100 * SECOND, [UNKNOWN_US] * 5_000)
     for seen in (few, blind):
-        policy, with_own = Recommended(SETUP), Recommended(SETUP, own_bound_us=7 * SECOND)
+        policy, with_own = RecommendedPolicy(SETUP), RecommendedPolicy(SETUP, own_bound_us=7 * SECOND)
         for one in (policy, with_own):
             one.observe(seen)
         assert policy.decide(0, 0) == Decision()
@@ -63,7 +63,7 @@ def test_without_evidence_nothing_is_decided_or_the_jobs_own_bound() -> None:
 
 def test_the_bound_certifies_the_target_on_the_needs_of_the_horizon() -> None:
     in_one_step = Policy(max_narrowing_ppm=None)
-    policy = Recommended(SETUP, Slo(target_ppm=900_000, horizon_ms=3_600_000), in_one_step)
+    policy = RecommendedPolicy(SETUP, Slo(target_ppm=900_000, horizon_ms=3_600_000), in_one_step)
     policy.observe(seen_rows(0, [50 * SECOND] * 1_000))
     assert policy.decide(0, 0).bound_us in range(50 * SECOND, 51 * SECOND)
     # Two hours later the wide needs have left the horizon.
@@ -77,7 +77,7 @@ def test_the_bound_certifies_the_target_on_the_needs_of_the_horizon() -> None:
 
 
 def test_a_policys_limits_hold() -> None:
-    policy = Recommended(SETUP, policy=Policy(max_bound_ms=2_000))
+    policy = RecommendedPolicy(SETUP, policy=Policy(max_bound_ms=2_000))
     policy.observe(seen_rows(0, [50 * SECOND] * 1_000))
     assert policy.decide(0, 0) == Decision(bound_us=2 * SECOND)
 
@@ -85,7 +85,7 @@ def test_a_policys_limits_hold() -> None:
 def test_with_a_base_for_each_partition_a_row_needs_what_its_own_base_asks() -> None:
     wide, own = [50 * SECOND] * 1_000, [3 * SECOND] * 1_000
     setup = Setup(operator=tumbling("10 s"), trigger_us=SECOND, target_ppm=900_000, scope="partition")
-    policy = Recommended(setup)
+    policy = RecommendedPolicy(setup)
     policy.observe(seen_rows(0, wide, own_us=own))
     bound_us = policy.decide(0, 0).bound_us
     assert bound_us is not None
@@ -94,7 +94,7 @@ def test_with_a_base_for_each_partition_a_row_needs_what_its_own_base_asks() -> 
 
 @pytest.mark.slow
 def test_the_memory_does_not_grow_with_the_stream() -> None:
-    policy = Recommended(SETUP, Slo(target_ppm=900_000, horizon_ms=600_000))
+    policy = RecommendedPolicy(SETUP, Slo(target_ppm=900_000, horizon_ms=600_000))
     sizes = []
     for number, seen in enumerate(drawn_batches(10, 1_500, step_us=10 * SECOND)):
         policy.observe(seen)
@@ -107,6 +107,6 @@ def test_the_memory_does_not_grow_with_the_stream() -> None:
 def test_in_a_backtest_with_restarts_it_decides_and_the_engine_follows() -> None:
     dice = np.random.default_rng(5)
     rows = random_rows(dice, 4_000, 3_600 * SECOND, 40 * SECOND, 2)
-    found = run(arrivals_of(rows, SETUP, 2), SETUP, Recommended(SETUP, own_bound_us=0))
+    found = run(arrivals_of(rows, SETUP, 2), SETUP, RecommendedPolicy(SETUP, own_bound_us=0))
     assert found.bound_changes > 0
     assert found.late < 0.2 * len(rows)

@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.run import Run, run
-from tidemark.models.backtest.setup import BacktestMode, Setup
+from tidemark.models.backtest.run import BacktestRun, run
 from tidemark.models.operators import Int64s, Operator, RowLevel, SessionWindow, TimeWindow
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
-from tidemark.models.policies.reports import PartitionBases, seen_of_report
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
+from tidemark.models.policies.reports import PartitionBases, observation_of
+from tidemark.models.policies.setup import BacktestMode, Setup
 from tidemark.models.wire import Report
 
 from support.backtests import Row, arrivals_of, random_rows
@@ -35,16 +35,16 @@ class Watcher:
     native = False
 
     def __init__(self) -> None:
-        self.shown: list[Seen] = []
+        self.shown: list[Observation] = []
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         self.shown.append(seen)
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
         return Decision(bound_us=30 * MS)
 
 
-def _cells(seen: Seen) -> Shown:
+def _cells(seen: Observation) -> Shown:
     """Return the pairs by key, event time and need; the engine may tell one cell in several counts."""
     cells: Shown = Counter()
     columns = (seen.key_us, seen.event_us, seen.need_us, seen.count)
@@ -61,7 +61,7 @@ def _base_ms(report: Report) -> int | None:
     return None if report.max_event_time_us is None else report.max_event_time_us // MS
 
 
-def _compare_own_needs(seen: Seen, shown: Seen, bases: PartitionBases, setup: Setup) -> int:
+def _compare_own_needs(seen: Observation, shown: Observation, bases: PartitionBases, setup: Setup) -> int:
     """Needs against a partition's own base may only be too wide, by less than a granule; return how many are known."""
     names = np.array([int(name) for name in bases.names], np.int64)
     body, truth = (
@@ -84,7 +84,7 @@ def _compare_own_needs(seen: Seen, shown: Seen, bases: PartitionBases, setup: Se
     return known
 
 
-def _reports(rows: list[Row], setup: Setup, found: Run) -> list[Report]:
+def _reports(rows: list[Row], setup: Setup, found: BacktestRun) -> list[Report]:
     """Return the run's batches as a driver would report them; a batch takes the rows of its slot."""
     by_slot: dict[int, list[Row]] = {}
     for row in rows:
@@ -121,7 +121,7 @@ def test_a_policy_is_shown_the_same_of_reports_as_in_the_backtest(mode: Backtest
         bases = PartitionBases(delay)
         known: list[int | None] = [None] * delay
         for report, shown in zip(_reports(rows, setup, found), watcher.shown, strict=True):
-            seen = seen_of_report(report, bases, known[-delay])
+            seen = observation_of(report, bases, known[-delay])
             assert seen.now_us == shown.now_us
             assert _cells(seen) == _cells(shown)
             assert seen.need_us.dtype == shown.need_us.dtype

@@ -40,7 +40,7 @@ def test_the_rank_is_the_share_of_the_rows_rounded_up(share_ppm: int, rows: int,
 
 @pytest.mark.parametrize(("rows", "rank"), [(250, 250), (298, 298), (299, 299), (1_000, 996), (4_096, 4_066)])
 def test_the_certified_rank_is_the_one_of_95_percent_confidence(rows: int, rank: int) -> None:
-    """Below 299 rows nothing certifies 99 %, and the greatest is the best there is."""
+    """Below 299 rows nothing certifies 99 %, and the highest is the best there is."""
     policy = Ring(990_000, certified=True)
     policy.observe(seen_rows(0, one_to(rows)))
     assert policy.decide(0, 0).bound_us == rank * 1_000_000
@@ -92,6 +92,6 @@ def test_each_partition_has_a_ring_of_its_own_needs() -> None:
 
 
 @pytest.mark.parametrize("share_ppm", [0, 1_000_000])
-def test_a_share_that_is_none_is_refused(share_ppm: int) -> None:
+def test_a_share_that_is_none_is_rejected(share_ppm: int) -> None:
     with pytest.raises(ValueError, match="the share must lie between 0 and 1,000,000 ppm"):
         Ring(share_ppm)

@@ -64,11 +64,11 @@ def test_a_batch_larger_than_the_ring_leaves_an_even_sample() -> None:
 def test_the_greatest_is_the_greatest_of_what_is_held() -> None:
     ring = LastRows(4)
     ring.add(scores([9, 1]))
-    assert (len(ring), ring.greatest) == (2, 9)
+    assert (len(ring), ring.maximum) == (2, 9)
     ring.add(scores([2, 3, 4, 5]))
-    assert (len(ring), ring.greatest) == (4, 5)
+    assert (len(ring), ring.maximum) == (4, 5)
 
 
-def test_a_ring_of_nothing_is_refused() -> None:
+def test_a_ring_of_nothing_is_rejected() -> None:
     with pytest.raises(ValueError, match="at least 1 row, not 0"):
         LastRows(0)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tidemark.models.defaults import LONGEST_HOLD_SPANS, MEMORIES, PRICES, RECENT_TRIGGERS
+from tidemark.models.live_defaults import LONGEST_HOLD_SPANS, MEMORIES, PRICES, RECENT_TRIGGERS
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US
-from tidemark.models.policies.rules import FAMILIES, Rules
+from tidemark.models.policies.rules import FAMILIES, RuleSet
 
 SECOND = 1_000_000
 DELAY_US = 2 * SECOND
@@ -30,7 +30,7 @@ Shortfall = Callable[[int, Int64s], NDArray[np.float64]]
 class Driven:
     """Rules, driven as the policy drives them, and all that they were shown and decided."""
 
-    rules: Rules
+    rules: RuleSet
     decided: list[tuple[int, Int64s]] = field(default_factory=list)
     """When each decision is in force, and the watermarks."""
     batches: list[tuple[int, Int64s, Int64s]] = field(default_factory=list)
@@ -63,8 +63,8 @@ class Driven:
         return marks
 
 
-def new_rules(budget: float = BUDGET, keys_per_trigger: float = 0.1) -> Rules:
-    return Rules(SECOND, keys_per_trigger, SPAN, budget)
+def new_rules(budget: float = BUDGET, keys_per_trigger: float = 0.1) -> RuleSet:
+    return RuleSet(SECOND, keys_per_trigger, SPAN, budget)
 
 
 def random_stream(seed: int, batches: int = 150, *, missing: bool) -> Driven:
@@ -131,7 +131,7 @@ def test_latencies_are_those_of_a_recount_with_open_keys_as_of_now(seed: int, mi
 
 
 def _done_before(driven: Driven, closing: list[tuple[int, Int64s]], came: int) -> int:
-    """Return the greatest key with rows that every rule had closed before a batch."""
+    """Return the highest key with rows that every rule had closed before a batch."""
     known = {key for now, keys, _ in driven.batches if now < came for key in keys.tolist()}
     marks = [int(mark.min()) for now, mark in closing if now < came]
     return max([key for key in known if marks and key <= marks[-1]], default=NO_BASE_US)
@@ -183,10 +183,10 @@ def test_the_age_at_which_a_cheap_wait_closes_admits_the_rows_it_waits_for(lag: 
             second * SECOND, [key * SECOND for key in sorted(rows)], [rows[key] for key in sorted(rows)]
         )
         lost_by[second] = driven.rules.late.copy()
-    lately = lost_by[6 * lag + 100] - lost_by[6 * lag + 50]
+    recent = lost_by[6 * lag + 100] - lost_by[6 * lag + 50]
     patient = (driven.rules.price <= PRICES[0]) & (driven.rules._memory == len(MEMORIES) - 1)
     assert patient.any()
-    assert (lately[patient] == 0).all(), f"closes at age {driven.rules._age[patient].max():.1f}"
+    assert (recent[patient] == 0).all(), f"closes at age {driven.rules._age[patient].max():.1f}"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -231,7 +231,7 @@ def stalled(
 
 
 def released(ages: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return the greatest age at which each rule was still held."""
+    """Return the highest age at which each rule was still held."""
     last: NDArray[np.float64] = np.max(np.array(ages), axis=0)
     return last
 

@@ -99,7 +99,7 @@ def test_in_a_young_stream_the_rows_beyond_an_age_are_not_underestimated(trigger
 
 
 def test_with_drawn_rows_too_there_is_no_bias_downward() -> None:
-    """The mean over 100 streams one and a half times as old as the greatest age; the naive mean is a third short."""
+    """The mean over 100 streams one and a half times as old as the highest age; the naive mean is a third short."""
     estimates, naive = [], []
     for seed in range(100):
         found, late = young_stream(60, 1, seed)
@@ -128,7 +128,7 @@ def test_a_stream_that_nobody_has_watched_expects_nothing() -> None:
 
 @pytest.mark.parametrize("half_life", [1.0, 7.0, 160.0])
 def test_after_a_half_life_a_row_weighs_half(half_life: float) -> None:
-    """Against the keys, that is: after many half-lives their sum stands still, so the estimate shows it."""
+    """Against the keys, that is: after many half-lives their sum does not move, so the estimate shows it."""
     found = Stragglers([half_life], 1, 1.0)
     found.advance(round(100 * half_life), OLD)
     one(found, 5, 64)

@@ -8,15 +8,16 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
-from tidemark.models.backtest.run import Run, run
-from tidemark.models.backtest.score import Score, meets, score
-from tidemark.models.backtest.setup import Objective, Setup
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
+from tidemark.models.backtest.run import BacktestRun, run
+from tidemark.models.backtest.score import BacktestScore, meets, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
-from tidemark.models.defaults import LONGEST_HOLD_MARGIN, LONGEST_HOLD_SPANS
+from tidemark.models.live_defaults import LONGEST_HOLD_MARGIN, LONGEST_HOLD_SPANS
 from tidemark.models.operators import Int64s, RowLevel, TimeWindow, session, sliding, tumbling
 from tidemark.models.policies.catalogue import make_policy
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
+from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
+from tidemark.models.policies.setup import Objective, Setup
 from tidemark.models.policies.tidemark import Tidemark
 
 from support.seen import drawn_batches
@@ -30,7 +31,7 @@ TICK_US = 1_000
 SPAN = 10
 """Windows of 10 s at a trigger of one: a span is ten triggers."""
 LIVE_DELAY = 3
-"""Triggers from a decision to the batch that emits under it, at the most."""
+"""Triggers from a decision to the batch that emits under it, at most."""
 
 
 def setup(objective: Objective = "occurrences", target_ppm: int = 990_000, scale: int = 1) -> Setup:
@@ -82,7 +83,7 @@ def test_a_trace_that_is_cut_short_is_decided_alike_up_to_the_cut(kind: str) -> 
     """No decision knows anything of what comes after it."""
     trace = short_trace(kind)
     slots, marks = timeline(trace)
-    assert len(set(marks.tolist())) > 20, "a watermark that stands still would prove nothing"
+    assert len(set(marks.tolist())) > 20, "a watermark that does not move would prove nothing"
     first = int(trace.arrival_time_us[0])
     for share in (0.05, 0.4, 0.9):
         rows = int(share * len(trace.arrival_time_us))
@@ -115,9 +116,9 @@ class Recorder:
 
     def __init__(self) -> None:
         self._policy = Tidemark(setup())
-        self.asked: list[Seen | tuple[int, int]] = []
+        self.asked: list[Observation | tuple[int, int]] = []
 
-    def observe(self, seen: Seen) -> None:
+    def observe(self, seen: Observation) -> None:
         self.asked.append(seen)
         self._policy.observe(seen)
 
@@ -126,11 +127,11 @@ class Recorder:
         return self._policy.decide(now_us, in_force_us)
 
 
-def answers(asked: list[Seen | tuple[int, int]]) -> list[int | None]:
+def answers(asked: list[Observation | tuple[int, int]]) -> list[int | None]:
     """Return what a fresh policy decides when it is shown and asked the same."""
     policy, found = Tidemark(setup()), []
     for one in asked:
-        if isinstance(one, Seen):
+        if isinstance(one, Observation):
             policy.observe(one)
         else:
             found.append(policy.decide(*one).watermark_us)
@@ -156,11 +157,11 @@ def test_nor_does_it_where_batches_without_rows_are_between(kind: str) -> None:
     """There the job itself asks more often, for it has a window open; so the policy alone is compared."""
     recorder = Recorder()
     run(counted(short_trace(kind), setup()), setup(), recorder)
-    odd: list[Seen | tuple[int, int]] = []
+    odd: list[Observation | tuple[int, int]] = []
     for number, one in enumerate(recorder.asked):
-        if isinstance(one, Seen) and len(one.count) and number % 50 == 0:
+        if isinstance(one, Observation) and len(one.count) and number % 50 == 0:
             odd.append(
-                Seen(
+                Observation(
                     now_us=one.now_us,
                     partition=np.append(one.partition, one.partition.max() + 1),
                     key_us=np.append(one.key_us, one.key_us[-1] + DAY_US),
@@ -202,7 +203,7 @@ def test_the_order_of_the_counts_of_a_batch_does_not_matter() -> None:
         split[1::2] = seen.count[twice[1::2]] - split[::2]
         plain.observe(seen)
         mixed.observe(
-            Seen(
+            Observation(
                 now_us=seen.now_us,
                 partition=seen.partition[twice],
                 key_us=seen.key_us[twice],
@@ -236,16 +237,16 @@ def test_a_row_of_a_sliding_window_or_a_session_is_decided_too() -> None:
 @cache
 def judged(
     kind: str, seed: int, objective: Objective = "occurrences", seconds: int = 1_800
-) -> tuple[Arrivals, Run, Score, float, float]:
+) -> tuple[Arrivals, BacktestRun, BacktestScore, float, float]:
     """Return a run, its score, and the latency of the fixed bound in hindsight and of the clairvoyant."""
     asked = setup(objective)
     arrivals = counted(synthetic(kind, seed, seconds=seconds), asked)
     found = run(arrivals, asked, Tidemark(asked))
     hindsight = fixed_hindsight(arrivals, asked)[1].latency_mean_us
-    least = clairvoyant(arrivals, asked)
+    lowest = clairvoyant(arrivals, asked)
     assert hindsight is not None
-    assert least is not None
-    return arrivals, found, score(arrivals, asked, found), hindsight, least
+    assert lowest is not None
+    return arrivals, found, score(arrivals, asked, found), hindsight, lowest
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -264,19 +265,19 @@ def test_where_a_constant_bound_pays_for_the_worst_all_the_time_the_latency_is_l
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_no_latency_is_below_the_clairvoyant_s(kind: str) -> None:
     """Else the yardstick or the account of late rows would be wrong."""
-    _, _, found, _, least = judged(kind, 3)
+    _, _, found, _, lowest = judged(kind, 3)
     assert found.latency_mean_us is not None
     assert meets(setup(), found)
-    assert found.latency_mean_us >= least
+    assert found.latency_mean_us >= lowest
 
 
 def test_with_time_slices_nearly_every_window_reaches_the_target() -> None:
     """Over two hours: of half an hour's windows a single one may miss, and the first ones know nothing yet."""
-    _, _, found, _, least = judged("bursts", 3, "timeslices", 7_200)
+    _, _, found, _, lowest = judged("bursts", 3, "timeslices", 7_200)
     assert found.windows_meeting_target is not None
     assert found.latency_mean_us is not None
     assert found.windows_meeting_target >= 0.99
-    assert found.latency_mean_us >= least
+    assert found.latency_mean_us >= lowest
 
 
 # -- silence -------------------------------------------------------------------------------------------------
@@ -318,7 +319,7 @@ def test_while_a_stream_is_silent_decisions_keep_coming() -> None:
     marks = []
     for _ in range(500):
         now += SECOND
-        policy.observe(Seen(now_us=now))
+        policy.observe(Observation(now_us=now))
         mark = policy.decide(now, now + 2 * SECOND).watermark_us
         assert mark is not None
         marks.append(mark)
@@ -338,12 +339,12 @@ def test_who_slept_through_a_silence_decides_nearly_as_who_watched_it() -> None:
     end = batches[-1].now_us
     for second in range(1, 900):
         now = end + second * SECOND
-        watched.observe(Seen(now_us=now))
+        watched.observe(Observation(now_us=now))
         watched.decide(now, now + 2 * SECOND)
     now = end + 900 * SECOND
     marks = []
     for policy in (watched, slept):
-        policy.observe(Seen(now_us=now))
+        policy.observe(Observation(now_us=now))
         mark = policy.decide(now, now + 2 * SECOND).watermark_us
         assert mark is not None
         marks.append(mark)
@@ -357,7 +358,7 @@ def test_before_the_first_decision_there_is_nothing_to_explain() -> None:
     policy = Tidemark(setup())
     assert policy.explain() == ()
     assert policy.decide(0, 0) == Decision()
-    policy.observe(Seen(now_us=SECOND))
+    policy.observe(Observation(now_us=SECOND))
     assert policy.decide(SECOND, SECOND) == Decision()
     assert policy.explain() == ()
 
@@ -369,7 +370,7 @@ def test_a_decision_explains_itself_by_budget_rule_age_and_hold_with_figures() -
         policy.observe(seen)
         policy.decide(seen.now_us, seen.now_us + 2 * SECOND)
         pairs += int(seen.count.sum())
-    steps = {step.name: step.reason for step in policy.explain()}
+    steps = {step.kind.label: step.reason for step in policy.explain()}
     assert list(steps) == ["budget", "rule", "age", "hold"]
     assert f"of {pairs:,} pairs were late" in steps["budget"]
     assert "0.99" in steps["budget"] or "99 %" in steps["budget"]

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tidemark.models.backtest.arrivals import Arrivals, ArrivalsBuilder
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import run
 from tidemark.models.backtest.score import score
-from tidemark.models.backtest.setup import Scope, Setup
-from tidemark.models.defaults import NEEDS_PER_BUDGET, STRETCH_ROWS, STRETCH_TRIGGERS
+from tidemark.models.live_defaults import NEEDS_PER_BUDGET, STRETCH_ROWS, STRETCH_TRIGGERS
 from tidemark.models.operators import row_level
+from tidemark.models.policies.setup import Scope, Setup
 from tidemark.models.policies.tracking import Tracking
 
 from support.seen import seen_rows
@@ -86,9 +87,9 @@ def test_while_the_budget_is_overspent_the_bound_is_wider() -> None:
     """Delays that grow with each batch were late against each bound before."""
     dice = np.random.default_rng(1)
     need = lognormal(dice, 5_000)
-    calm = bound_after(Tracking(setup()), need, need // 2, need)
+    steady = bound_after(Tracking(setup()), need, need // 2, need)
     overspent = bound_after(Tracking(setup()), need // 2, need, need)
-    assert overspent > 1.01 * calm
+    assert overspent > 1.01 * steady
 
 
 def test_needs_below_zero_are_none() -> None:
@@ -169,7 +170,7 @@ def test_a_few_rows_do_not_tell_of_a_change() -> None:
 
 @pytest.mark.parametrize("on_time", [90, 85])
 def test_a_bulk_that_was_on_time_is_not_stretched_without_measure(on_time: int) -> None:
-    """From nothing to something is no ratio: no bound is wider than a few times the greatest need ever seen."""
+    """From nothing to something is no ratio: no bound is wider than a few times the maximum need ever seen."""
 
     def batch(share: int) -> NDArray[np.int64]:
         return np.repeat(np.array([0, SECOND]), [2 * share, 200 - 2 * share])
@@ -207,8 +208,8 @@ def test_after_a_five_fold_step_few_rows_are_lost_and_not_for_long(seed: int) ->
         np.bincount(bucket[after], weights=count[after], minlength=12)
         for count in (found.rows_by_key, found.late_by_key)
     )
-    calm = late <= 0.015 * rows
-    since = next(at for at in range(10) if calm[at : at + 3].all())
+    steady = late <= 0.015 * rows
+    since = next(at for at in range(10) if steady[at : at + 3].all())
     assert rows.sum() == pytest.approx(120 * 200, rel=0.03)
     assert 10 * since <= 10
     assert late.sum() - 0.01 * rows.sum() <= 35

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from tidemark.models.granules import default_granule_us, granule_index
-from tidemark.models.ledger import Ledger
 from tidemark.models.operators import Closed, Operator, session, tumbling
 from tidemark.models.wire import AppendDelay, PartitionCounts
 from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRows, Treatment, future_rows
 from tidemark.spark_jobs.tap import Tap, TapCounts
 
 from support.live_faults import LiveJob, Logged, files
+from support.oracles import Ledger
 from support.spark_streams import iso
 
 if TYPE_CHECKING:

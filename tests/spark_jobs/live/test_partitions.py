@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.ledger import Ledger
 from tidemark.models.wire import Report
 from tidemark.spark_jobs import flush
 
 from support.live_faults import LiveJob, files, scripted, trace, until, write_step, write_trace
+from support.oracles import Ledger
 from support.patience import PATIENCE_S
 from support.spark_streams import EPOCH_US, Row, write_batch
 

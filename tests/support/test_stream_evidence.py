@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidemark.models.evidence import StreamEvidence
 from tidemark.models.need_slots import merge_all
 from tidemark.models.operators import tumbling
-from tidemark.models.recommendation import Recommendation
-from tidemark.models.replay import replay_reports
+from tidemark.models.recommend.steps import Recommendation
 from tidemark.models.sketch import Sketch
 from tidemark.models.slo import Policy, Slo
 
+from support.oracles import replay_reports
 from support.reports import START_US, exponential_batches, query_reports
+from support.stream_evidence import StreamEvidence
 from support.streams import SECOND
 
 SLO = Slo(target_ppm=900_000, horizon_ms=300_000)
@@ -83,7 +83,7 @@ def test_what_was_asked_for_a_moment_ago_is_narrowed_late_but_not_by_deciding_tw
         assert evidence.decide() == body[-1]
     last = body[-1]
     assert last is not None
-    steps = {step.name: step.bound_ms for step in last.steps}
-    widest = max(one.asked_ms or 0 for one in body if one is not None)
-    assert last.asked_ms is not None
-    assert last.asked_ms < widest == steps["narrow late"]
+    steps = {step.kind.label: step.bound_ms for step in last.steps}
+    widest = max(one.required_ms or 0 for one in body if one is not None)
+    assert last.required_ms is not None
+    assert last.required_ms < widest == steps["narrow late"]

@@ -20,27 +20,27 @@ from tidemark.models.horizon import (
     STEP_COLUMNS,
     SUMMED,
     UNKNOWN,
-    BatchFacts,
-    Facts,
-    batch_facts,
+    HorizonFacts,
+    ReportFacts,
     bucket_keys_us,
     emission_steps,
     facts_of,
     horizon_from_us,
+    report_facts,
 )
-from tidemark.models.late_base import late_base_ms, needs_against
+from tidemark.models.late_base import Needs, late_base_ms, needs_against
 from tidemark.models.ledger import judge
-from tidemark.models.need_slots import SlotNeeds, merge_all, slot_of_us
+from tidemark.models.need_slots import merge_all, slot_of_us
 from tidemark.models.needs import BaseTracker
 from tidemark.models.operators import TimeWindow
 from tidemark.models.progress import PartitionTimes, Progress, progress_of
-from tidemark.models.recent_bounds import RecentBounds
-from tidemark.models.recommendation import Inputs, Recommendation, recommend
+from tidemark.models.recommend.chain import recommend
+from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.recommend.recent_bounds import RecentBounds
+from tidemark.models.recommend.steps import Recommendation
 from tidemark.models.sketch import Sketch
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Report
-
-__all__ = ["StreamEvidence"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class _Batch:
     bound_ms: int
     late_base_ms: int | None
     max_event_time_us: int | None
-    facts: BatchFacts
+    facts: ReportFacts
 
     @property
     def seen_us(self) -> int:
@@ -70,6 +70,22 @@ class _Batch:
     def order(self) -> tuple[int, int, str]:
         """The newest batch is the last in this order."""
         return self.seen_us, self.batch_id, self.query_id
+
+
+@dataclass(slots=True)
+class _SlotNeeds:
+    """The needs of one slot."""
+
+    whole: Sketch = field(default_factory=Sketch)
+    """Those of all partitions."""
+    by_partition: dict[str, Sketch] = field(default_factory=dict)
+    """Those of each."""
+
+    def add(self, needs: Needs) -> None:
+        """Count one report's needs."""
+        for partition, (need_us, count) in sorted(needs.by_partition.items()):
+            self.by_partition.setdefault(partition, Sketch()).add(need_us, count)
+            self.whole.add(need_us, count)
 
 
 @dataclass(slots=True)
@@ -99,7 +115,7 @@ class StreamEvidence:
         self._policy = policy
         self._queries: dict[str, _Query] = defaultdict(_Query)
         self._batches: list[_Batch] = []
-        self._slots: dict[int, SlotNeeds] = defaultdict(SlotNeeds)
+        self._slots: dict[int, _SlotNeeds] = defaultdict(_SlotNeeds)
         self._partitions: dict[str, PartitionTimes] = {}
         self._keys_us: set[int] = set()
         self._recent = RecentBounds()
@@ -121,7 +137,7 @@ class StreamEvidence:
         cells = cells_of(report)
         judgement = judge(report, cells)
         needs = needs_against(report, late_base_ms(report.late_base_ms, earlier_us), cells)
-        facts = batch_facts(
+        facts = report_facts(
             report, cells, judgement, needs, report.started_us if received_us is None else received_us
         )
         self._keys_us.update(bucket_keys_us(report.operator, judgement.keys_us).tolist())
@@ -189,7 +205,7 @@ class StreamEvidence:
             return merge_all(slot.whole for slot in slots)
         return merge_all(slot.by_partition[partition] for slot in slots if partition in slot.by_partition)
 
-    def facts(self) -> Facts:
+    def facts(self) -> HorizonFacts:
         """Return the sums over the horizon.
 
         Raises:
@@ -256,5 +272,5 @@ class StreamEvidence:
                 )
         self._batches = [batch for batch in self._batches if batch.seen_us >= from_us]
         self._slots = defaultdict(
-            SlotNeeds, {slot: needs for slot, needs in self._slots.items() if slot >= from_us}
+            _SlotNeeds, {slot: needs for slot, needs in self._slots.items() if slot >= from_us}
         )

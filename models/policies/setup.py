@@ -1,4 +1,4 @@
-"""What a backtest is asked: the operator, the engine, the target and how a decision reaches the job."""
+"""The problem that a policy solves: the operator, the engine, the target and how a decision reaches the job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BacktestMode = Literal["live", "restart"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """One question put to every policy."""
+    """One problem, the same for every policy."""
 
     operator: Operator
     """The stateful operator."""
@@ -28,25 +28,25 @@ class Setup:
     target_ppm: int
     """The completeness target in parts per million."""
     objective: Objective = "occurrences"
-    """What the target is a share of: all rows, or the rows of each window (then of most windows)."""
+    """What the target is a share of: all rows, or the rows of each window, in a share of the windows."""
     good_windows_ppm: int = 990_000
     """With ``timeslices``: the share of windows that must reach the target, in parts per million."""
     engine: Engine = "spark"
     """How the engine moves its watermark."""
     scope: Scope = "global"
-    """One base for the stream, or one a partition and the least of their watermarks."""
+    """One base for the stream, or one per partition and the minimum of their watermarks."""
     mode: BacktestMode = "live"
     """How a decision reaches the job: through the control stream, or by a restart."""
     latency_cap_us: int | None = None
-    """Longest that a window may wait for its rows, in microseconds; where both do not fit, completeness yields."""
+    """Maximum time that a window may wait for its rows, in microseconds; it takes precedence over the target."""
     restart_cost_us: int = 30_000_000
     """With ``restart``: time without batches that a change of the bound costs, in microseconds."""
 
     @property
     def granule_us(self) -> int:
-        """Width of the cohorts that policies are shown, in microseconds.
+        """Width of the cohorts that policies observe, in microseconds.
 
-        For windows a tenth of the slide where that is whole milliseconds, as the tap's, else less fine; for row-level
+        For windows a tenth of the slide where that is whole milliseconds, as the tap's, else coarser; for row-level
         and session keys a tenth of the trigger, so that scaling all times scales the cohorts too.
         """
         if isinstance(self.operator, TimeWindow):
@@ -56,12 +56,12 @@ class Setup:
         return max(self.trigger_us // 10 // SPARK_TICK_US, 1) * SPARK_TICK_US
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be replayed."""
+        """Reject what cannot be replayed."""
         if self.trigger_us <= 0:
             raise ValueError(f"the trigger must be above 0, not {self.trigger_us} us")
         if not 0 < self.target_ppm < 1_000_000 or not 0 < self.good_windows_ppm < 1_000_000:
             raise ValueError(
-                f"target {self.target_ppm} ppm and slices {self.good_windows_ppm} ppm must lie between 0 and 1,000,000"
+                f"target {self.target_ppm} ppm and good windows {self.good_windows_ppm} ppm must be in (0, 1,000,000)"
             )
         if self.latency_cap_us is not None and self.latency_cap_us < 0:
             raise ValueError(f"the latency cap must be at least 0, not {self.latency_cap_us} us")

@@ -1,4 +1,4 @@
-"""The steps of a recommendation that an SLO or a policy has to ask for: what each does, and that it is absent else."""
+"""Steps that only some SLOs or policies need: what each does, and that it is left out otherwise."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from tidemark.models.curve import Curve, ExactNeeds
+from tidemark.models.horizon import EvidenceCounts
 from tidemark.models.operators import tumbling
 from tidemark.models.progress import Progress
-from tidemark.models.recommendation import Evidence, Inputs, Recommendation, recommend
+from tidemark.models.recommend.chain import recommend
+from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.recommend.steps import Conflict, Recommendation
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.transition import Situation
 from tidemark.models.windows import WindowCounts, Windows
@@ -38,7 +41,7 @@ def inputs(
     windows: Windows | None = None,
     state_rows: int | None = None,
 ) -> Inputs:
-    """Needs of 1 to 1,000 ms, of which 99 % at 95 % asks for 996 ms."""
+    """Needs of 1 to 1,000 ms, of which 99 % at 95 % requires 996 ms."""
     need = np.arange(1, 1_001, dtype=np.int64) * MS
     curve = Curve(ExactNeeds(need, np.ones_like(need)), None)
     situation = None
@@ -64,7 +67,7 @@ def inputs(
         curve=curve,
         slo=slo or Slo(target_ppm=990_000),
         policy=policy or Policy(max_narrowing_ppm=None),
-        evidence=Evidence(
+        evidence=EvidenceCounts(
             rows=1_000, unknown_rows=0, missing_batches=0, batches=1, partitions=1, from_us=0, to_us=0
         ),
         in_use_bound_ms=in_use_bound_ms,
@@ -75,12 +78,12 @@ def inputs(
 
 
 def step(found: Recommendation, name: str) -> tuple[int | None, str]:
-    ((bound_ms, reason),) = [(step.bound_ms, step.reason) for step in found.steps if step.name == name]
+    ((bound_ms, reason),) = [(step.bound_ms, step.reason) for step in found.steps if step.kind.label == name]
     return bound_ms, reason
 
 
-def test_what_nobody_asked_for_is_no_step() -> None:
-    names = [step.name for step in recommend(inputs()).steps]
+def test_steps_without_a_setting_are_left_out() -> None:
+    names = [step.kind.label for step in recommend(inputs()).steps]
     assert not {"timeslices", "worst window", "margin", "state cap", "directions", "narrowing step"} & set(
         names
     )
@@ -88,7 +91,7 @@ def test_what_nobody_asked_for_is_no_step() -> None:
 
 def test_a_margin_is_added_before_the_limits() -> None:
     found = recommend(inputs(policy=Policy(margin_ppm=150_000)))
-    assert (found.bound_ms, found.asked_ms) == (1_150, 996)
+    assert (found.bound_ms, found.required_ms) == (1_150, 996)
     assert recommend(inputs(policy=Policy(margin_ppm=150_000, max_bound_ms=1_000))).bound_ms == 1_000
 
 
@@ -129,7 +132,7 @@ def test_by_default_a_bound_is_at_most_halved_and_the_chain_says_so() -> None:
     ("on_conflict", "bound_ms"),
     [("exceed_state_cap", 996), ("miss_target", 500), ("exceed_latency_cap", None), (None, None)],
 )
-def test_a_state_cap_that_does_not_fit_is_settled_as_the_slo_says(
+def test_a_state_cap_that_is_exceeded_is_resolved_as_the_slo_says(
     on_conflict: Any, bound_ms: int | None
 ) -> None:
     """2,000 rows now for 2 s of open event time, so a bound of 500 ms holds 2,500 rows of state."""
@@ -137,10 +140,10 @@ def test_a_state_cap_that_does_not_fit_is_settled_as_the_slo_says(
     found = recommend(inputs(slo=slo, state_rows=2_000))
     assert found.bound_ms == bound_ms
     assert "about 2,996 rows of state, above the cap of 2,500" in step(found, "state cap")[1]
-    assert [(one.kind, one.crosses_ms) for one in found.steps if one.crosses_ms] == [("StateCap", 996)]
+    assert found.conflicts == (Conflict("state", required_bound_ms=996),)
 
 
-def test_a_state_cap_that_fits_or_cannot_be_told_changes_nothing() -> None:
+def test_a_state_cap_that_is_met_or_cannot_be_judged_changes_nothing() -> None:
     slo = Slo(target_ppm=990_000, state_cap_rows=2_996)
     assert step(recommend(inputs(slo=slo, state_rows=2_000)), "state cap") == (
         996,
@@ -152,11 +155,11 @@ def test_a_state_cap_that_fits_or_cannot_be_told_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("windows", "in_use_bound_ms", "bound_ms", "body"),
     [
-        (Windows(GOOD, GOOD), 2_000, 996, "the worst window kept 99.9 %"),
+        (Windows(GOOD, GOOD), 2_000, 996, "the worst window admitted 99.9 %"),
         (Windows(BAD, GOOD), 2_000, 2_000, "is not narrowed"),
-        (Windows(BAD, BAD), 800, 1_000, "the worst window under the bound in use kept 80 %"),
-        (Windows(BAD, BAD), 400, 996, "the worst window under the bound in use kept 80 %"),
-        (Windows(BAD, BAD), 2_000, 2_000, "no row of known need is beyond the bound in use"),
+        (Windows(BAD, BAD), 800, 1_000, "the worst window under the bound in use admitted 80 %"),
+        (Windows(BAD, BAD), 400, 996, "the worst window under the bound in use admitted 80 %"),
+        (Windows(BAD, BAD), 2_000, 2_000, "no row of known need exceeds the bound in use"),
         (Windows(NONE_YET, NONE_YET), 2_000, 2_000, "no window has closed yet"),
         (None, 2_000, 2_000, "no window has closed yet"),
     ],

@@ -1,0 +1,256 @@
+"""Every tuned number of Live and its policy: its unit, its origin and what changing it does."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BUDGET_DEVIATIONS",
+    "BULK_SHARE",
+    "CEILING_ALARM_PPM",
+    "CLUMP_MEMORY",
+    "CLUMP_SHARE",
+    "ELAPSED_PER_AGE",
+    "ELAPSED_SPANS",
+    "FAMILIARITY_KEYS",
+    "FORECAST_HALF_LIFE",
+    "FUTURE_COHORTS",
+    "GRACE_SPANS",
+    "HOLD_PRIOR_KEYS",
+    "HOLD_PRIOR_SHARE_OF_LATENCY",
+    "IDLE_AFTER_GAPS",
+    "IDLE_MIN_GAPS",
+    "IDLE_REMEMBERED_GAPS",
+    "IDLE_UNLEARNED_TRIGGERS",
+    "LONGEST_HOLD_MARGIN",
+    "LONGEST_HOLD_SHARE_OF_BUDGET",
+    "LONGEST_HOLD_SPANS",
+    "LOSS_HALF_LIFE_SHARE",
+    "MAX_COHORTS",
+    "MEMORIES",
+    "MISSED_FROM_AGE",
+    "MISSING_DEVIATIONS",
+    "NEEDS_PER_BUDGET",
+    "PRICES",
+    "PROFILE_HALF_LIFE",
+    "RECENT_TRIGGERS",
+    "REPAY_IN_GRACE",
+    "REPAY_SHARE",
+    "SPENT_GAIN",
+    "SPENT_LEVEL",
+    "SPENT_SHARE",
+    "SPENT_WHEN_OVERDRAWN",
+    "STRETCH_MIN",
+    "STRETCH_ROWS",
+    "STRETCH_TRIGGERS",
+    "UNEVENNESS_CEILING",
+    "UNEVENNESS_COHORTS",
+]
+
+# -- the live policy: memories and prices ---------------------------------------------------------------------
+
+MEMORIES = (2.0, 16.0, float("inf"))
+"""Half-lives of the straggler counts, in spans (a window, at least ten triggers).
+
+Measured on half of the synthetic seeds: two or three memories did as well as four, and one alone lost a tenth of the
+latency where delays drift. Fewer make the policy slower to follow a change; each costs 13 kB a stream.
+"""
+
+PRICES = (0.015, 0.025, 0.04, 0.06, 0.09, 0.14, 0.2, 0.3, 0.45, 0.65, 1.0, 1.5, 2.2, 3.3, 5.0, 8.0)
+"""Rows that a wait of one trigger must save, as multiples of the error budget of one key.
+
+A geometric grid around 1, where a wait is worth what the budget spends on a key. Steps of 1.5 are the resolution with
+which the budget is spent; wider ends changed nothing on any stream measured.
+"""
+
+# -- the live policy: missing rows ----------------------------------------------------------------------------
+
+FORECAST_HALF_LIFE = 6.0
+"""Half-life of a partition's forecast, in spans.
+
+Measured: 16 holds too long when a stream slows down, below 4 a stall of four windows is forgotten while it lasts.
+"""
+
+PROFILE_HALF_LIFE = 64.0
+"""Half-life of the shares that a partition has delivered by each age, in spans.
+
+Slow, so that a long burst does not become normal while it lasts; finite, so that a lasting change does.
+"""
+
+MISSING_DEVIATIONS = 4.0
+"""How many standard deviations a cohort must be short before rows count as missing.
+
+Chosen: by chance once in 30,000 cohorts. Fewer hold more often for nothing, more detect only total silence.
+"""
+
+MISSED_FROM_AGE = -1.5
+"""Age in triggers from which a key that misses rows is marked: its stragglers no longer count as usual.
+
+Chosen: about when the decision is made that closes a key at its end, two triggers ahead. Much earlier, a key that is
+still filling would be marked for rows that the next batch brings.
+"""
+
+UNEVENNESS_COHORTS = 200.0
+"""Half-life, in cohorts, of the estimate of how uneven cohorts are (variance over mean).
+
+Chosen: some twenty windows of ten cohorts, as long as the forecasts take to follow a new rate.
+"""
+
+UNEVENNESS_CEILING = 100.0
+"""Maximum that one cohort adds to the estimate of unevenness.
+
+Chosen: one extreme cohort must not hide the next.
+"""
+
+MAX_COHORTS = 4_000
+"""Open cohorts that are counted one by one; older ones no longer count as missing. Limits the memory of a partition."""
+
+FUTURE_COHORTS = 1_000
+"""How far ahead of the wall clock a row is still counted by cohort, in cohorts; rows beyond are ignored.
+
+Chosen: a hundred windows. It limits the memory that one row of a wrong clock can claim.
+"""
+
+RECENT_TRIGGERS = 16
+"""Triggers over which the pace of late rows is measured. Chosen: more only refines paces below 1 in 16."""
+
+LONGEST_HOLD_SPANS = 10.0
+"""Minimum time for which missing rows are waited for, in spans, while a stream is young."""
+
+LONGEST_HOLD_MARGIN = 1.25
+"""Maximum wait for missing rows, as a multiple of the maximum age ever seen."""
+
+LONGEST_HOLD_SHARE_OF_BUDGET = 0.02
+"""An age counts as seen when more rows than this share of the budget have it: single rows do not count."""
+
+ELAPSED_PER_AGE = 2.0
+"""Minimum age of a stream before any key is closed, as a multiple of the age at which keys close.
+
+Measured: below, the first windows of streams with long delays are lost; above, their latency grows for nothing.
+"""
+
+ELAPSED_SPANS = 1.0
+"""Minimum age of a stream before any key is closed, in spans, for each nine of the target after the first.
+
+Chosen: before, every age seen is a young one, and at 99.9 % one partition that comes late takes the budget of an hour.
+"""
+
+# -- the live policy: the budget ------------------------------------------------------------------------------
+
+REPAY_SHARE = 0.5
+"""Share of the mass so far over which the account must be balanced.
+
+Chosen: a stream may end at any time, so not more than half; below a quarter the price oscillates.
+"""
+
+REPAY_IN_GRACE = 1.0
+"""The same while the account is overdrawn for a short time."""
+
+GRACE_SPANS = 4.0
+"""How long the account may be overdrawn before the policy switches to the rule that loses least, in spans.
+
+Measured: a burst overdraws it for some windows; without grace the policy waits for a burst twice.
+"""
+
+SPENT_WHEN_OVERDRAWN = 0.3
+"""Share of the budget that may be spent while the account is overdrawn.
+
+Measured: nothing at all (the rule that loses least) waits several times as long for a handful of rows.
+"""
+
+BUDGET_DEVIATIONS = 0.3
+"""Margin of the budget in standard deviations of independent losses. Measured: more costs latency at 99.9 %."""
+
+CLUMP_SHARE = 0.3
+"""Share of a rule's largest clump of losses that must still be free in the budget.
+
+Measured: losses come in clumps; without this margin the SLO was missed on a real trace.
+"""
+
+CLUMP_MEMORY = 0.98
+"""How much of the largest clump is remembered after each span."""
+
+LOSS_HALF_LIFE_SHARE = 0.1
+"""Half-life of a rule's recent losses, as a share of all pairs so far. The worse of recent and total losses counts.
+
+Measured: with 0.25 a five-fold step at half time was followed too slowly, and one seed of five missed 99.9 % by 4 rows.
+"""
+
+FAMILIARITY_KEYS = 8.0
+"""Keys for which a new rule is assumed to spend as its price says."""
+
+HOLD_PRIOR_KEYS = 0.5
+"""Keys' worth of rows that a rule without the hold is assumed to have lost already.
+
+A stall that has not been seen yet may take a whole budget at 99.9 %, so the hold is there from the start.
+"""
+
+HOLD_PRIOR_SHARE_OF_LATENCY = 0.3
+"""Maximum weight of this assumption, as a share of the rule's latency: a hold that costs more is dropped."""
+
+# -- the live policy for row-level keys -----------------------------------------------------------------------
+
+NEEDS_PER_BUDGET = 40.0
+"""Late rows that the memory of needs holds on average: 4,000 rows at 99 %, 40,000 at 99.9 %.
+
+Literature S1 and S5: a ring of 4,096 rows was the best of those that follow drift at 99 %.
+"""
+
+SPENT_LEVEL = 0.05
+"""Minimum share of the budget that the quantile spends, however much is overdrawn. Less would be the maximum need."""
+
+SPENT_GAIN = 5.0
+"""How much the share of the budget that the quantile spends falls for each budget overdrawn.
+
+Chosen: an account overdrawn by a fifth is repaid at once, and noise of some percent moves the bound by as little.
+"""
+
+SPENT_SHARE = 0.98
+"""Share of the budget from which it counts as nearly spent."""
+
+BULK_SHARE = 0.8
+"""Quantile that represents the bulk of the delays. Higher is too noisy for few rows, lower sees less of a change."""
+
+STRETCH_TRIGGERS = 2.0
+"""Half-life of the newest needs, in triggers. On a five-fold step longer adapts too late; shorter is noise."""
+
+STRETCH_ROWS = 100.0
+"""Minimum number of rows to compare the bulk."""
+
+STRETCH_MIN = 1.2
+"""Minimum stretch that is applied. Three standard deviations of the bulk's quantile at 600 rows are 16 %."""
+
+# -- live: the ceiling ----------------------------------------------------------------------------------------
+
+CEILING_ALARM_PPM = 800_000
+"""Share of the ceiling, in parts per million, at which the distance between base and watermark raises an alarm.
+
+Chosen: a fifth is left for somebody to act before the ceiling takes over and rows are lost. A higher share warns later;
+a lower one warns of ceilings that are merely well chosen.
+"""
+
+# -- live: idle partitions ------------------------------------------------------------------------------------
+
+IDLE_REMEMBERED_GAPS = 16
+"""Remembered gaps between batches with rows of a partition.
+
+Chosen: where gaps are alike, the next one exceeds the maximum of 16 about once in 17 times. With more, a partition that
+fell silent once holds the watermark longer; with fewer, one that only paused counts as idle.
+"""
+
+IDLE_MIN_GAPS = 4
+"""Gaps that must have been seen before a partition's own count; until then the longest of the others' does.
+
+Chosen: one or two say little. With more, a new partition holds the watermark longer when it falls silent at once.
+"""
+
+IDLE_AFTER_GAPS = 3
+"""Silence after which a partition without a backlog is idle, as a multiple of its longest remembered gap.
+
+Chosen: with 16 remembered gaps, about one exponential gap in 20,000 exceeds three times the longest. Ten times would
+keep the last windows of a stopped partition open three times as long; once would take pauses for idleness.
+"""
+
+IDLE_UNLEARNED_TRIGGERS = 60
+"""Triggers of silence after which a partition is idle while no partition's gaps are known.
+
+Chosen: a minute at a trigger of a second: longer than a slow start, shorter than anyone waits for the last windows.
+"""

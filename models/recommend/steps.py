@@ -1,0 +1,102 @@
+"""The steps of a decision: what each does, the bound after it, its reason, and the conflict that it found."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+__all__ = ["Cap", "Conflict", "DecisionStep", "Recommendation", "StepKind"]
+
+Cap = Literal["latency", "state"]
+
+
+class StepKind(StrEnum):
+    """What a step does. Programs go by it; people are shown its ``label``."""
+
+    QUANTILE = "Quantile"
+    ROUND_UP = "RoundUp"
+    UNKNOWN_ROWS = "UnknownRows"
+    NO_DATA = "NoData"
+    CATCHING_UP = "CatchingUp"
+    SILENT_PARTITIONS = "SilentPartitions"
+    NARROW_LATE = "NarrowLate"
+    TIMESLICES = "Timeslices"
+    WORST_WINDOW = "WorstWindow"
+    MARGIN = "Margin"
+    LATENCY_CAP = "LatencyCap"
+    STATE_CAP = "StateCap"
+    DIRECTIONS = "Directions"
+    NARROWING_STEP = "NarrowingStep"
+    LIMITS = "Limits"
+    DEAD_BAND = "DeadBand"
+    # The live policies have these, beside some of the above.
+    BUDGET = "Budget"
+    RULE = "Rule"
+    AGE = "Age"
+    HOLD = "Hold"
+    STRETCH = "Stretch"
+
+    @property
+    def label(self) -> str:
+        """Its name for people, such as "round up"."""
+        return re.sub("(?<=[a-z])(?=[A-Z])", " ", self).lower()
+
+    @classmethod
+    def of_label(cls, label: str) -> StepKind:
+        """Return the kind whose ``label`` this is.
+
+        Raises:
+            ValueError: when no kind has it.
+        """
+        return cls(label.title().replace(" ", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A bound that the target (and the policy's margin) requires, and a cap that it exceeds."""
+
+    cap: Cap
+    """The cap."""
+    required_bound_ms: int
+    """The bound, in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionStep:
+    """One step of the chain."""
+
+    kind: StepKind
+    """What it does."""
+    bound_ms: int | None
+    """The bound after the step, in milliseconds; None while there is none."""
+    reason: str
+    """Why, with the figures."""
+    conflict: Conflict | None = None
+    """The conflict that the step found, however it was resolved; None without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """A recommended bound and how it came about."""
+
+    bound_ms: int | None
+    """The bound in milliseconds; None: keep the one in use."""
+    steps: tuple[DecisionStep, ...]
+    """The reasons chain, first to last."""
+
+    @property
+    def reason(self) -> str:
+        """The whole chain as one sentence."""
+        return "; ".join(step.reason for step in self.steps)
+
+    @property
+    def required_ms(self) -> int | None:
+        """The bound that the rows require, before any guard rail or limit, in milliseconds; None without evidence."""
+        return next((step.bound_ms for step in self.steps if step.kind is StepKind.ROUND_UP), None)
+
+    @property
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """The caps that the required bound exceeds, whichever side gave way."""
+        return tuple(step.conflict for step in self.steps if step.conflict is not None)

@@ -1,0 +1,175 @@
+"""The gate before a rollout is published, and approval."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+
+from tidemark.models.defaults import (
+    APPROVE_MS,
+    LISTENING_MS,
+)
+from tidemark.models.rollout.evidence import EvidenceSpan
+from tidemark.models.rollout.facts import Failure
+from tidemark.models.rollout.gate import DAY_US
+from tidemark.models.rollout.machine import restores_previous
+from tidemark.models.rollout.proposal import revise
+from tidemark.models.slo import Direction, FreezeWindow, Policy
+
+from support.rollouts import HOUR_US, NOW_US, facts, moved, policy, rollout
+
+
+def test_a_rollout_that_no_gate_holds_is_published() -> None:
+    assert moved(rollout(), facts()).state == "Published"
+
+
+@pytest.mark.parametrize(
+    ("gate", "changes"),
+    [
+        ("Pinned", {"pinned": "by the pin on the whole fleet: INC-1"}),
+        ("Paused", {"policy": policy(paused=True)}),
+        ("NotListening", {"last_contact_us": None}),
+        ("NotListening", {"last_contact_us": NOW_US - LISTENING_MS * 1_000 - 1}),
+        ("NotListening", {"unanswered_us": NOW_US - LISTENING_MS * 1_000 - 1}),
+        (
+            "FailedBefore",
+            {
+                "failures": (
+                    Failure(direction="Narrow", bound_ms=20_000, until_us=NOW_US + 1, why="it lost rows"),
+                )
+            },
+        ),
+        ("Evidence", {"evidence": EvidenceSpan(covered_us=1, needed_us=2, reached_us=NOW_US)}),
+        ("Frozen", {"policy": policy(freeze_windows=(FreezeWindow(days=("Thu",)),))}),
+        ("Cooldown", {"narrowed_us": (NOW_US - HOUR_US + 1,)}),
+        (
+            "RateLimit",
+            {
+                "policy": policy(cooldown_ms=0, max_narrowings_a_day=2),
+                "narrowed_us": (NOW_US - DAY_US + 1, NOW_US),
+            },
+        ),
+        ("FleetShare", {"fleet_narrowing": 3, "fleet_max": 3}),
+    ],
+)
+def test_each_gate_holds_a_narrowing_and_says_so(gate: str, changes: dict[str, Any]) -> None:
+    move = moved(rollout(), facts(**changes))
+    assert (move.state, move.gate) == ("Recommended", gate)
+    assert move.reason.startswith("held")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"evidence": EvidenceSpan(covered_us=1, needed_us=2, reached_us=NOW_US)},
+        {"policy": policy(freeze_windows=(FreezeWindow(days=("Thu",)),))},
+        {"narrowed_us": (NOW_US,)},
+        {"policy": policy(max_narrowings_a_day=1), "narrowed_us": (NOW_US - 2 * HOUR_US,)},
+        {"fleet_narrowing": 9, "fleet_max": 1},
+        {"policy": policy(approval="narrow")},
+        {
+            "failures": (
+                Failure(direction="Narrow", bound_ms=90_000, until_us=NOW_US + 1, why="it lost rows"),
+            )
+        },
+    ],
+)
+def test_gates_that_slow_narrowing_never_hold_a_widening(changes: dict[str, Any]) -> None:
+    assert moved(rollout(direction="Widen"), facts(**changes)).state == "Published"
+
+
+def test_a_first_bound_after_a_rollback_waits_like_any_other_narrowing() -> None:
+    """Where the one before was never taken up or went back, nothing is published, and it was narrowed all the same."""
+    first = rollout(first=True)
+    assert moved(first, facts(narrowed_us=(NOW_US,))).gate == "Cooldown"
+    rated = policy(cooldown_ms=0, max_narrowings_a_day=1)
+    assert moved(first, facts(policy=rated, narrowed_us=(NOW_US,))).gate == "RateLimit"
+
+
+def test_the_evidence_gate_says_what_is_there_what_is_needed_and_when_it_is_reached() -> None:
+    known = facts(
+        evidence=EvidenceSpan(
+            covered_us=300_000_000, needed_us=HOUR_US, reached_us=NOW_US + 3_300_000_000, why=" (360 windows)"
+        )
+    )
+    assert moved(rollout(), known).reason == (
+        "held: a first narrowing needs 1 h of evidence (360 windows), and reports cover 5 min; "
+        "enough at the earliest 2026-01-01 00:55:00 UTC"
+    )
+    enough = facts(evidence=EvidenceSpan(covered_us=HOUR_US, needed_us=HOUR_US, reached_us=NOW_US))
+    assert moved(rollout(), enough).state == "Published"
+
+
+@pytest.mark.parametrize(
+    ("direction", "to_ms", "failed_ms", "held"),
+    [
+        ("Narrow", 20_000, 20_000, True),
+        ("Narrow", 19_999, 20_000, True),
+        ("Narrow", 20_001, 20_000, False),
+        ("Widen", 20_000, 20_000, True),
+        ("Widen", 20_001, 20_000, True),
+        ("Widen", 19_999, 20_000, False),
+    ],
+)
+def test_a_bound_that_failed_and_bounds_beyond_it_are_held_for_a_while(
+    direction: Direction, to_ms: int, failed_ms: int, held: bool
+) -> None:
+    failure = Failure(direction=direction, bound_ms=failed_ms, until_us=NOW_US + 5, why="it failed")
+    one, known = rollout(direction=direction, to_bound_ms=to_ms), facts(failures=(failure,))
+    assert (moved(one, known, NOW_US + 4).gate == "FailedBefore") == held
+    assert moved(one, known, NOW_US + 5).state == "Published"
+
+
+def test_the_cooldown_and_the_rate_limit_end_at_the_stated_time() -> None:
+    known = facts(narrowed_us=(NOW_US,))
+    assert "ends 2026-01-01 01:00:00 UTC" in moved(rollout(), known, NOW_US + HOUR_US - 1).reason
+    assert moved(rollout(), known, NOW_US + HOUR_US).state == "Published"
+    known = facts(
+        policy=policy(cooldown_ms=0, max_narrowings_a_day=1),
+        narrowed_us=(NOW_US,),
+        last_contact_us=NOW_US + DAY_US,
+    )
+    assert moved(rollout(), known, NOW_US + DAY_US - 1).gate == "RateLimit"
+    assert moved(rollout(), known, NOW_US + DAY_US).state == "Published"
+
+
+def test_approval_comes_last_and_an_approved_rollout_still_passes_every_gate() -> None:
+    asks = policy(approval="all")
+    waiting = moved(rollout(), facts(policy=asks))
+    assert (waiting.state, waiting.gate) == ("AwaitingApproval", "Approval")
+    paused = facts(policy=replace(asks, paused=True))
+    assert moved(rollout(), paused).state == "Recommended"
+    assert moved(rollout("AwaitingApproval"), paused).state == "AwaitingApproval"
+    assert moved(rollout("AwaitingApproval", approved=True), paused).gate == "Paused"
+    assert moved(rollout("AwaitingApproval", approved=True), facts(policy=asks)).state == "Published"
+    assert moved(rollout("AwaitingApproval"), facts()).state == "Published"
+
+
+def test_the_first_rollout_of_a_stream_waits_for_a_person_and_later_ones_do_not() -> None:
+    first = Policy(mode="OnRestart")
+    assert first.approval == "first"
+    for direction in get_args(Direction):
+        one = rollout(direction=direction)
+        assert moved(one, facts(policy=first)).state == "AwaitingApproval"
+        assert moved(one, facts(policy=first, published_before=True)).state == "Published"
+
+
+def test_a_rollout_that_nobody_approves_expires_and_publishes_nothing() -> None:
+    one, known = rollout("AwaitingApproval"), facts(policy=policy(approval="all"))
+    late_us = NOW_US + APPROVE_MS * 1_000
+    assert moved(one, known, late_us).state == "AwaitingApproval"
+    move = moved(one, known, late_us + 1)
+    assert move.state == "Expired"
+    assert not restores_previous("AwaitingApproval", move, one)
+
+
+def test_a_proposal_that_waits_for_approval_stays_while_it_is_wide_enough() -> None:
+    asked = rollout("AwaitingApproval", to_bound_ms=20_000)
+    assert revise(asked, 15_000, "Narrow") == "keep"
+    assert revise(asked, 20_000, "Narrow") == "keep"
+    assert revise(asked, 20_001, "Narrow") == "replace"
+    assert revise(asked, 90_000, "Widen") == "replace"
+    assert revise(rollout("Recommended"), 15_000, "Narrow") == "update"
+    assert revise(rollout("Recommended", approved=True), 15_000, "Narrow") == "keep"
