@@ -37,6 +37,9 @@ Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 MINUTES_OF_DAY = 1_440
 """Minutes of a day."""
 
+MAX_BOUND_MS = 2**60 // 1_000
+"""Greatest bound in milliseconds: as microseconds, sums of a few still fit in 64 bits."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slo:
@@ -46,7 +49,7 @@ class Slo:
 
     target_ppm: Annotated[int, Gt(0), Lt(1_000_000)]
     """Share of (row, window) pairs to be admitted, in parts per million."""
-    latency_cap_ms: Annotated[int, Ge(0)] | None = None
+    latency_cap_ms: Annotated[int, Ge(0), Le(2**53)] | None = None
     """Greatest mean emit latency (wall time of emission minus window end) allowed, in milliseconds; null for no cap."""
     on_conflict: OnConflict | None = None
     """Which constraint gives way when no bound meets all; null: none, the bound in use is held and that is said."""
@@ -60,7 +63,7 @@ class Slo:
     """Under timeslices: share of the windows that must reach the target, in parts per million."""
     window_ms: Annotated[int, Gt(0), Le(31 * 86_400_000)] = 30 * 86_400_000
     """Rolling window over which the budget counts, in milliseconds."""
-    state_cap_rows: Annotated[int, Ge(0)] | None = None
+    state_cap_rows: Annotated[int, Ge(0), Le(2**53)] | None = None
     """Most rows of state allowed; null for no cap."""
     worst_window_ppm: Annotated[int, Ge(0), Lt(1_000_000)] | None = None
     """Least completeness that every single window must keep, in parts per million; null for no floor."""
@@ -99,9 +102,9 @@ class Policy:
     mode: Mode = "Off"
     """Off watches only; OnRestart gives the job its bound when it next starts; Restart has the runner start it again;
     Live steers it without a restart."""
-    min_bound_ms: Annotated[int, Ge(0)] = 0
+    min_bound_ms: Annotated[int, Ge(0), Le(MAX_BOUND_MS)] = 0
     """The bound is never narrower than this, in milliseconds."""
-    max_bound_ms: Annotated[int, Ge(0)] | None = None
+    max_bound_ms: Annotated[int, Ge(0), Le(MAX_BOUND_MS)] | None = None
     """The bound is never wider than this, in milliseconds; null for no limit."""
     directions: Annotated[tuple[Direction, ...], MinLen(1), MaxLen(2)] = ("Widen", "Narrow")
     """Which ways the bound may be changed; at least one."""

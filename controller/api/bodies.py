@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from tidemark.controller.access.job_patterns import EVERY_JOB, MAX_PATTERN_LENGTH, pattern_problem
@@ -21,8 +21,6 @@ from tidemark.controller.errors import (
     UnknownSchemaVersionError,
 )
 from tidemark.models.operators import Operator
-from tidemark.models.slo import Objective, OnConflict, Slo
-from tidemark.models.target import parse_target
 from tidemark.models.wire import REPORT_SCHEMA, STRICT, Pin, Report
 
 __all__ = [
@@ -30,7 +28,6 @@ __all__ = [
     "PinBody",
     "ReasonBody",
     "ReportBody",
-    "SloBody",
     "TokenBody",
     "error_items",
     "parse_body",
@@ -69,74 +66,6 @@ def _no_nul(text: str) -> str:
     if "\0" in text:
         raise ValueError("the character U+0000 is not allowed")
     return text
-
-
-def _target_ppm(value: object) -> int:
-    try:
-        return parse_target(value)  # type: ignore[arg-type]  # it refuses every other type with a sentence
-    except TypeError as error:
-        raise ValueError(str(error)) from None
-
-
-TargetPpm = Annotated[
-    int,
-    BeforeValidator(_target_ppm),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {
-                    "type": "string",
-                    "pattern": r"^0?\.\d{1,6}$",
-                    "description": "A share as a decimal string.",
-                },
-                {"type": "integer", "minimum": 1, "maximum": 999_999, "description": "Parts per million."},
-            ],
-        }
-    ),
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SloBody:
-    """The completeness SLO to set."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
-    target: TargetPpm
-    """Share of (row, window) pairs to be admitted: a decimal string such as "0.995", or an integer in ppm."""
-    latency_cap_ms: Annotated[int, Field(ge=0, le=2**53)] | None = None
-    """Greatest mean emit latency (wall time of emission minus window end) allowed, in milliseconds; null for no cap."""
-    on_conflict: OnConflict | None = None
-    """Which constraint gives way when no bound meets all; null: none, the bound in use is held and that is said."""
-    confidence_ppm: Annotated[int, Field(gt=0, lt=1_000_000)] = 950_000
-    """Confidence with which the target must be certified, in parts per million."""
-    horizon_ms: Annotated[int, Field(gt=0, le=31 * 86_400_000)] = 86_400_000
-    """How far back evidence counts, in milliseconds."""
-    objective: Objective = "occurrences"
-    """occurrences: the target is a share of all rows; timeslices: a share of the windows must reach it, each."""
-    good_windows_ppm: Annotated[int, Field(gt=0, le=1_000_000)] = 990_000
-    """Under timeslices: share of the windows that must reach the target, in parts per million."""
-    window_ms: Annotated[int, Field(gt=0, le=31 * 86_400_000)] = 30 * 86_400_000
-    """Rolling window over which the budget counts, in milliseconds."""
-    state_cap_rows: Annotated[int, Field(ge=0, le=2**53)] | None = None
-    """Most rows of state allowed; null for no cap."""
-    worst_window_ppm: Annotated[int, Field(ge=0, lt=1_000_000)] | None = None
-    """Least completeness that every single window must keep, in parts per million; null for no floor."""
-
-    def to_slo(self) -> Slo:
-        """Return the SLO."""
-        return Slo(
-            target_ppm=self.target,
-            latency_cap_ms=self.latency_cap_ms,
-            on_conflict=self.on_conflict,
-            confidence_ppm=self.confidence_ppm,
-            horizon_ms=self.horizon_ms,
-            objective=self.objective,
-            good_windows_ppm=self.good_windows_ppm,
-            window_ms=self.window_ms,
-            state_cap_rows=self.state_cap_rows,
-            worst_window_ppm=self.worst_window_ppm,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ _RUN = "b8f2a3b0-1c57-4f40-8f5b-3c2b7f0e6a42"
 _STARTED_US = 1_767_225_600_000_000
 
 _SLO = {
-    "target": "0.995",
     "target_ppm": 995_000,
     "latency_cap_ms": 900_000,
     "on_conflict": "exceed_latency_cap",
@@ -313,8 +312,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "applied_us": _STARTED_US,
         "ceiling_ms": 1_800_000,
     },
-    "SloBody": {
-        "target": "0.995",
+    "Slo": {
+        "target_ppm": 995_000,
         "latency_cap_ms": 900_000,
         "on_conflict": "exceed_latency_cap",
         "confidence_ppm": 950_000,
@@ -391,7 +390,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
                 **_JOB,
                 "mode": "OnRestart",
                 "registered_us": _STARTED_US,
-                "target": "0.995",
+                "target_ppm": 995_000,
                 "recommended_bound_ms": 600_000,
                 "applied_bound_ms": 600_000,
             }

@@ -23,6 +23,7 @@ from tidemark.controller.cli.remote import (
 )
 from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, share, table, told
 from tidemark.models.plural import plural
+from tidemark.models.target import parse_target
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import SloAnswer
@@ -81,7 +82,7 @@ def register(app: typer.Typer) -> None:
         """Set the SLO of a stream, or change what is named of it; the rest stays as it is."""
         with asking(url, token_file) as tidemark:
             given: dict[str, tuple[str | None, Any]] = {
-                "target": (target, str),
+                "target_ppm": (target, parse_target),
                 "objective": (objective, str),
                 "good_windows_ppm": (good_windows, lambda text: share_of(text, "--good-windows")),
                 "window_ms": (window, lambda text: milliseconds_of(text, "--window")),
@@ -135,7 +136,7 @@ def register(app: typer.Typer) -> None:
         rows = [
             (
                 f"{row.job}/{row.stream}",
-                row.target or "-",
+                share(row.target_ppm),
                 row.mode,
                 bound(row.recommended_bound_ms),
                 bound(row.applied_bound_ms),
@@ -169,9 +170,9 @@ def register(app: typer.Typer) -> None:
 
 def slo_text(slo: SloAnswer) -> str:
     """Return an SLO in one line."""
-    parts = [f"{slo.target} of the rows"]
+    parts = [f"{share(slo.target_ppm)} of the rows"]
     if slo.objective == "timeslices":
-        parts = [f"{slo.target} of the rows in {share(slo.good_windows_ppm)} of the windows"]
+        parts = [f"{share(slo.target_ppm)} of the rows in {share(slo.good_windows_ppm)} of the windows"]
     if slo.latency_cap_ms is not None:
         parts.append(f"a mean latency of at most {duration(slo.latency_cap_ms)}")
     if slo.state_cap_rows is not None:
@@ -183,7 +184,7 @@ def slo_text(slo: SloAnswer) -> str:
 
 def _facts(slo: SloAnswer) -> dict[str, str]:
     return {
-        "target": f"{slo.target} ({percent(slo.target_ppm)} of the rows)",
+        "target": f"{share(slo.target_ppm)} ({percent(slo.target_ppm)} of the rows)",
         "objective": slo.objective,
         "good_windows": f"{share(slo.good_windows_ppm)} of the windows, where the objective is timeslices",
         "window": duration(slo.window_ms),

@@ -15,7 +15,17 @@ from tidemark.controller.cli.remote import (
     UrlOption,
     asking,
 )
-from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, rollout_line, table, told
+from tidemark.controller.cli.show import (
+    as_json,
+    bound,
+    duration,
+    moment,
+    percent,
+    rollout_line,
+    share,
+    table,
+    told,
+)
 from tidemark.controller.cli.slo import slo_text
 from tidemark.models.plural import plural
 
@@ -77,7 +87,7 @@ def _show_job(job: JobStatus, streams: Iterable[StreamSummary]) -> None:
         (
             row.stream,
             row.mode,
-            row.target or "-",
+            share(row.target_ppm),
             bound(row.recommended_bound_ms),
             bound(row.applied_bound_ms),
         )

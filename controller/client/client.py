@@ -2,7 +2,7 @@
 
     >>> from tidemark.controller.client.client import Client
     >>> with Client("http://tidemark:8642", token_file=Path("/run/secrets/tidemark")) as tidemark:
-    ...     tidemark.change_slo("shop", "clicks", {"target": "0.995"}, reason="agreed with the finance team")
+    ...     tidemark.change_slo("shop", "clicks", {"target_ppm": 995_000}, reason="agreed with the finance team")
     ...     for stream in tidemark.streams("shop"):
     ...         print(stream.stream, stream.recommended_bound_ms)
 
@@ -59,7 +59,7 @@ PAGE = 100
 POLL_SECONDS = 5.0
 """Pause of a watch where the controller, or a proxy before it, does not hold answers back."""
 
-_NOT_WRITTEN = frozenset({"generation", "updated_us", "target_ppm"})
+_NOT_WRITTEN = frozenset({"generation", "updated_us"})
 """Fields of a specification as it is read that are no part of what is written."""
 
 
@@ -209,12 +209,12 @@ class Client:
     ) -> schemas.SloSet:
         """Change fields of the SLO of a stream, or set one; the rest stays as it is. The answer says what follows.
 
-            >>> tidemark.change_slo("shop", "clicks", {"target": "0.999", "latency_cap_ms": 900_000}, dry_run=True)
+            >>> tidemark.change_slo("shop", "clicks", {"target_ppm": 999_000, "latency_cap_ms": 900_000}, dry_run=True)
 
         Args:
             job: name of the job.
             stream: name of the stream.
-            changes: fields as the API names them; ``target`` is a decimal string.
+            changes: fields as the API names them; shares are in parts per million.
             reason: why, for the event that it leaves.
             dry_run: only say what would follow.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from decimal import Decimal
 from typing import Any
 
 from tidemark.controller.api.schemas import SloAnswer
@@ -75,7 +74,7 @@ def _source(query: str) -> dict[str, Any]:
 
 
 def _objective(job: str, stream: str, slo: SloAnswer) -> dict[str, Any]:
-    objective: dict[str, Any] = {"displayName": "completeness", "target": float(Decimal(slo.target))}
+    objective: dict[str, Any] = {"displayName": "completeness", "target": slo.target_ppm / PPM}
     reason = "Share of the rows that are admitted before their window closes."
     method = "Occurrences"
     if slo.objective == "timeslices":
@@ -84,7 +83,7 @@ def _objective(job: str, stream: str, slo: SloAnswer) -> dict[str, Any]:
             "displayName": "windows that are complete",
             # OpenSLO takes no target of all of them.
             "target": min(slo.good_windows_ppm, PPM - 1) / PPM,
-            "timeSliceTarget": float(Decimal(slo.target)),
+            "timeSliceTarget": slo.target_ppm / PPM,
             "timeSliceWindow": SLICE,
         }
         reason = (

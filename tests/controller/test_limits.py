@@ -114,7 +114,7 @@ def test_a_store_takes_so_many_streams_and_no_more_however_they_come(
         assert controller.report(REPORTS[0]).status_code == 201
         other = "/v1/jobs/job/streams/other"
         for method, what, body in (
-            ("PUT", "slo", {"target": "0.9"}),
+            ("PUT", "slo", {"target_ppm": 900_000}),
             ("PUT", "policy", {"mode": "Off"}),
             ("PUT", "pin", {"to": "Off", "reason": "a test"}),
             ("POST", "reports", to_json_object(replace(REPORTS[0], stream="other"))),
@@ -126,7 +126,7 @@ def test_a_store_takes_so_many_streams_and_no_more_however_they_come(
         assert len(controller.http.get("/v1/streams").json()["streams"]) == 1
         # What is known goes on.
         assert controller.report(REPORTS[1]).status_code == 201
-        assert controller.put("/slo", {"target": "0.9"}).status_code == 200
+        assert controller.put("/slo", {"target_ppm": 900_000}).status_code == 200
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

@@ -53,7 +53,7 @@ def lines(stream: io.StringIO, event: str | None = None) -> list[dict[str, Any]]
 
 def test_a_request_is_one_line_with_what_it_was_and_who_sent_it(controller: Controller) -> None:
     token = make_token(controller, name="kim")
-    controller.put("/slo", {"target": "0.9"}, headers=bearer(token))
+    controller.put("/slo", {"target_ppm": 900_000}, headers=bearer(token))
     with captured() as stream:
         controller.get("/slo", headers={**bearer(token), "X-Request-Id": "abc-1"})
     (line,) = lines(stream, "request")
@@ -110,7 +110,7 @@ def test_every_line_of_a_request_carries_its_id_and_stream(
 
     monkeypatch.setattr(controller.service.decider, "decide", broken)
     with captured() as stream:
-        controller.put("/slo", {"target": "0.9"}, headers={"X-Request-Id": "of-this-request"})
+        controller.put("/slo", {"target_ppm": 900_000}, headers={"X-Request-Id": "of-this-request"})
     body = lines(stream)
     assert len(body) >= 2, "the failed decision, and the request"
     for line in body:
@@ -121,8 +121,8 @@ def test_every_line_of_a_request_carries_its_id_and_stream(
 def test_lines_of_the_decision_loop_carry_the_stream_and_no_request(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    controller.put("/slo", {"target": "0.9"})
-    controller.http.put("/v1/jobs/shop/streams/clicks/slo", json={"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
+    controller.http.put("/v1/jobs/shop/streams/clicks/slo", json={"target_ppm": 900_000})
 
     def broken(*_: object) -> bool:
         raise RuntimeError("cannot decide")

@@ -130,7 +130,7 @@ def test_probes_and_the_document_are_open(asked: Asked, path: str) -> None:
 
 
 def test_a_refusal_tells_nothing_of_what_there_is(asked: Asked) -> None:
-    body = {"target": "0.9"}
+    body = {"target_ppm": 900_000}
     made = asked.http.put("/v1/jobs/bank/streams/s/slo", json=body, headers=bearer(asked.whole["operator"]))
     assert made.status_code == 200
     token = asked.scoped["viewer"]

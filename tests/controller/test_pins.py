@@ -25,7 +25,7 @@ from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 
 REPORTS = query_reports(exponential_batches(24, 50, slow=3))
-TARGET = {"target": "0.9"}
+TARGET = {"target_ppm": 900_000}
 OFF = {"to": "Off", "reason": "INC-1"}
 CEILING = {"to": "Ceiling", "reason": "INC-2"}
 CEILING_MS = 1_800_000
@@ -190,7 +190,7 @@ def test_what_is_recommended_meanwhile_changes_nothing_for_a_pinned_job(controll
     recommended(controller)
     pin(controller, STREAM + "/pin", OFF)
     held = bound(controller)
-    controller.put("/slo", {"target": "0.5"})
+    controller.put("/slo", {"target_ppm": 500_000})
     controller.report(replace(REPORTS[-1], batch_id=40))
     controller.tick()
     assert bound(controller) == held
@@ -203,7 +203,7 @@ def test_the_bound_held_without_evidence_is_the_one_from_before_the_pin(controll
     before = recommended(controller)
     acknowledge(controller)
     pin(controller, STREAM + "/pin", CEILING)
-    controller.put("/slo", {"target": "0.999999"})
+    controller.put("/slo", {"target_ppm": 999_999})
     assert controller.status()["recommended"]["bound_ms"] is None
     unpin(controller, STREAM + "/pin")
     assert bound(controller)["bound_ms"] == before["bound_ms"]

@@ -374,7 +374,7 @@ def test_a_change_on_one_replica_reaches_a_long_poll_on_another_within_its_secon
     new_postgres_url: str,
 ) -> None:
     with Controller(new_postgres_url) as one, Controller(new_postgres_url) as other:
-        assert one.put("/slo", {"target": "0.9"}).status_code == 200
+        assert one.put("/slo", {"target_ppm": 900_000}).status_code == 200
         held = one.get("/bound").headers["etag"]
         answers: list[Any] = []
         asked = {"If-None-Match": held, "Prefer": "wait=60"}

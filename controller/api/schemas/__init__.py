@@ -58,7 +58,6 @@ from tidemark.controller.api.schemas.rollouts import (
 )
 from tidemark.controller.api.schemas.specs import (
     Consequences,
-    Freeze,
     PolicyAnswer,
     PolicySet,
     SloAnswer,
@@ -93,7 +92,6 @@ __all__ = [
     "FleetRollout",
     "FleetStream",
     "FleetTotals",
-    "Freeze",
     "Health",
     "HealthCheck",
     "Heatmap",

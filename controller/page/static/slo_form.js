@@ -253,11 +253,10 @@ class SloForm {
     }
 
     #put(values, options) {
-        const { target_ppm: wanted, ...others } = values;
         return send(
             "PUT",
             query(`${this.#path}/slo`, options),
-            { target: wanted, ...others },
+            values,
             this.#etag === null ? {} : { "If-Match": this.#etag },
         );
     }

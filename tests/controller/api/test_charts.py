@@ -58,7 +58,9 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         url = request.getfixturevalue("module_postgres_url")
     with Controller(url) as controller:
         controller.clock.now_us = START_US + 4 * DAY_US
-        controller.put("/slo", {"target": "0.9", "latency_cap_ms": 864_000_000, "horizon_ms": 4 * 86_400_000})
+        controller.put(
+            "/slo", {"target_ppm": 900_000, "latency_cap_ms": 864_000_000, "horizon_ms": 4 * 86_400_000}
+        )
         controller.put("/policy", at_once(max_bound_ms=600_000))
         controller.report_all(REPORTS)
         controller.tick()
@@ -220,19 +222,19 @@ def test_when_the_target_changes_the_cells_are_about_the_new_one_whatever_was_ke
 ) -> None:
     span = {"from_us": START_US, "to_us": START_US + span_us, "slots": slots}
 
-    def filled(of: Controller, target: str) -> dict[str, Any]:
+    def filled(of: Controller, target_ppm: int) -> dict[str, Any]:
         of.clock.now_us = START_US + 4 * DAY_US
-        of.put("/slo", {"target": target})
+        of.put("/slo", {"target_ppm": target_ppm})
         of.report_all(reports(spread)[:batches])
         run_upkeep(of)
         of.snapshot()
         return told(of, "/heatmap", **span)
 
     with Controller(f"sqlite:///{tmp_path / 'other.db'}") as other:
-        wanted = filled(other, "0.5")
+        wanted = filled(other, 500_000)
     with Controller(f"sqlite:///{tmp_path / 'tidemark.db'}") as controller:
-        before = filled(controller, "0.9")
-        controller.put("/slo", {"target": "0.5"})
+        before = filled(controller, 900_000)
+        controller.put("/slo", {"target_ppm": 500_000})
         at_once = told(controller, "/heatmap", **span)
         run_upkeep(controller)
         kept = told(controller, "/heatmap", **span)
@@ -312,20 +314,20 @@ def test_a_preview_agrees_with_the_curve_and_says_it_in_words(seen: Controller, 
 
 
 def test_a_preview_of_a_stream_without_reports_says_so(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     found = told(controller, "/preview", bound_ms=1_000)
     assert (found["rows"], found["completeness_ppm"], found["meets_target"]) == (0, None, None)
     assert "no report came" in found["text"]
 
 
 def test_a_preview_follows_new_reports_and_a_new_slo(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     controller.report_all(REPORTS[:10])
     before = told(controller, "/preview", bound_ms=20_000)
     assert before["meets_target"] is False
     controller.report_all(REPORTS[10:20])
     assert told(controller, "/preview", bound_ms=20_000)["rows"] > before["rows"]
-    controller.put("/slo", {"target": "0.5"})
+    controller.put("/slo", {"target_ppm": 500_000})
     assert told(controller, "/preview", bound_ms=20_000)["meets_target"] is True
 
 
@@ -334,7 +336,7 @@ def test_a_preview_follows_new_reports_and_a_new_slo(controller: Controller) -> 
 
 @pytest.mark.parametrize("path", ["/history", "/heatmap"])
 def test_a_stream_without_reports_has_slots_and_nothing_in_them(controller: Controller, path: str) -> None:
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     found = told(controller, path)
     assert found["slots"]
     if path == "/heatmap":

@@ -156,6 +156,6 @@ def test_lists_of_an_unknown_stream_are_404_and_foreign_cursors_422(
     controller: Controller, path: str
 ) -> None:
     assert controller.get(f"/{path}").status_code == 404
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     for cursor in ("x", "WyJhIl0", "WyJhIiwiYiJd", "WyI5OTk5OTk5OTk5OTk5OTk5OTk5IiwiMSJd"):
         assert controller.get(f"/{path}?cursor={cursor}").status_code == 422, cursor

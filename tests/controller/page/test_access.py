@@ -12,7 +12,7 @@ from support.tokens import make_token
 
 def _two_jobs(controller: Controller) -> None:
     for job in ("shop", "bank"):
-        controller.http.put(f"/v1/jobs/{job}/streams/clicks/slo", json={"target": "0.99"})
+        controller.http.put(f"/v1/jobs/{job}/streams/clicks/slo", json={"target_ppm": 990_000})
 
 
 def test_without_tokens_nothing_is_asked(browser: Browser, controller: Controller) -> None:

@@ -24,7 +24,7 @@ def job(controller: Controller) -> RolledJob:
     """Return a job with an SLO, whose first rollout waits for approval."""
     job = RolledJob(controller, bound_ms=60_000)
     job.run(2, 1.0, tick=False)
-    job.put("slo", {"target": "0.99"})
+    job.put("slo", {"target_ppm": 990_000})
     job.put("policy", at_once(approval="all"))
     job.restart()
     job.run(40, 3.0, tick=False)
@@ -164,7 +164,7 @@ def test_two_who_set_the_slo_at_once_see_each_other_and_one_decides(
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Target (%)").fill("97")
     dialog.get_by_label("Why").fill("mine")
-    job.put("slo", {"target": "0.995", "latency_cap_ms": 90_000})
+    job.put("slo", {"target_ppm": 995_000, "latency_cap_ms": 90_000})
     dialog.get_by_role("button", name="See what follows").click()
     expect(dialog).to_contain_text("Somebody else has set the SLO meanwhile")
     expect(dialog.get_by_role("row", name=re.compile("^Target"))).to_have_text(
@@ -213,7 +213,7 @@ def test_a_first_slo_that_somebody_else_has_just_set_is_a_conflict_too(
         watched.open(STREAM)
         watched.page.get_by_role("button", name="Set an SLO …").click()
         dialog = watched.page.get_by_role("dialog")
-        job.put("slo", {"target": "0.9"})
+        job.put("slo", {"target_ppm": 900_000})
         dialog.get_by_role("button", name="See what follows").click()
         expect(dialog).to_contain_text("Somebody else has set the SLO meanwhile")
         dialog.get_by_role("button", name="Take theirs").click()

@@ -45,7 +45,8 @@ def test_names_are_shown_as_they_are_written_and_run_nothing(
 ) -> None:
     for name in HOSTILE:
         answer = controller.http.put(
-            f"/v1/jobs/{quote(name, safe='')}/streams/{quote(name, safe='')}/slo", json={"target": "0.99"}
+            f"/v1/jobs/{quote(name, safe='')}/streams/{quote(name, safe='')}/slo",
+            json={"target_ppm": 990_000},
         )
         assert answer.status_code == 200, answer.text
     with served(controller.app) as url, watched_page(browser, url) as watched:
@@ -67,7 +68,7 @@ def test_the_keyboard_alone_filters_finds_and_opens_a_stream(
     browser: Browser, controller: Controller
 ) -> None:
     for number in range(30):
-        controller.http.put(f"/v1/jobs/shop/streams/s{number:02d}/slo", json={"target": "0.99"})
+        controller.http.put(f"/v1/jobs/shop/streams/s{number:02d}/slo", json={"target_ppm": 990_000})
     with served(controller.app) as url, watched_page(browser, url) as watched:
         watched.open()
         page = watched.page
@@ -97,7 +98,7 @@ def test_five_hundred_streams_are_there_at_once(
 ) -> None:
     for number in range(500):
         controller.http.put(
-            f"/v1/jobs/job-{number // 10:02d}/streams/{number:03d}/slo", json={"target": "0.99"}
+            f"/v1/jobs/job-{number // 10:02d}/streams/{number:03d}/slo", json={"target_ppm": 990_000}
         )
     with served(controller.app) as url, watched_page(browser, url) as watched:
         page, asked = watched.page, []
