@@ -24,7 +24,7 @@ from tidemark.controller.errors import UnauthenticatedError
 from tidemark.controller.runtime.clock import Clock, SteadyClock
 from tidemark.controller.settings import Settings
 
-__all__ = ["CACHE_SECONDS", "Door", "Knock", "proxy_of"]
+__all__ = ["CACHE_SECONDS", "Authenticator", "Credentials", "proxy_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ NOT_GOOD = "the token is not good: unknown here, expired or revoked"
 
 
 @dataclass(frozen=True, slots=True)
-class Knock:
+class Credentials:
     """What a request says of who sends it."""
 
     peer: str | None
@@ -67,7 +67,7 @@ class _Known:
     read_at: float = float("-inf")
 
 
-class Door:
+class Authenticator:
     """Tells who sends a request.
 
     Args:
@@ -133,30 +133,30 @@ class Door:
                 return
             self._note_uses()
 
-    def admit(self, knock: Knock) -> Principal:
+    def authenticate(self, credentials: Credentials) -> Principal:
         """Return who sends a request, by what is known now.
 
         Raises:
             UnauthenticatedError: when that is not known.
         """
-        if knock.authorization:
-            return self._by_token(knock.authorization)
-        if self.proxy is not None and self.proxy.trusts(knock.peer):
-            user = self.proxy.principal(knock.users, knock.groups)
+        if credentials.authorization:
+            return self._by_token(credentials.authorization)
+        if self.proxy is not None and self.proxy.trusts(credentials.peer):
+            user = self.proxy.principal(credentials.users, credentials.groups)
             if user is None:
                 raise _refused("the proxy named no user, or more than one")
             return user
         if self.open:
             # A socket may have been opened to others by somebody else than `tidemark serve`.
-            if is_other_machine(knock.peer):
+            if is_other_machine(credentials.peer):
                 raise _refused(
                     "there is no token yet, and without one only this machine is let in; on the server run: "
                     "tidemark token create root --role admin --database-url ..."
                 )
-            if is_foreign_name(knock.host):
+            if is_foreign_name(credentials.host):
                 raise _refused(
                     f"there is no token yet, and without one requests are let in that ask for this machine by its "
-                    f"own name, such as localhost, not by {knock.host!r}"
+                    f"own name, such as localhost, not by {credentials.host!r}"
                 )
             return LOOPBACK
         raise _refused(NO_CREDENTIALS)

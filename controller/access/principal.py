@@ -75,6 +75,7 @@ LOOPBACK = Principal("loopback", (Grant("admin"),))
 
 
 def _in_reach(need: Need, grant: Grant, job: str | None) -> bool:
-    if need.reach == "fleet":
+    reach = need.over(job)
+    if reach == "fleet":
         return grant.whole
-    return need.reach == "list" or (job is not None and grant.reaches(job))
+    return reach == "list" or (job is not None and grant.reaches(job))

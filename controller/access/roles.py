@@ -19,7 +19,7 @@ Right = Literal["Read", "Ask", "Report", "Operate", "Administer"]
 """Kinds of operations: read anything; ask for a bound; send reports and acknowledgements; steer; handle tokens."""
 
 Reach = Literal["job", "list", "fleet"]
-"""What an operation is about: the job in its path; a list that shows the jobs in reach; the whole fleet."""
+"""What an operation is about: the job that it names; a list that shows the jobs in reach; the whole fleet."""
 
 RIGHTS: Mapping[Role, frozenset[Right]] = MappingProxyType(
     {
@@ -40,6 +40,12 @@ class Need:
     """The right."""
     reach: Reach = "job"
     """Over what: a token that is scoped to some jobs cannot do what is about the whole fleet."""
+    without_job: Reach | None = None
+    """Over what when the query names no job; None for operations that take the job from their path, or take none."""
+
+    def over(self, job: str | None) -> Reach:
+        """Return what a request that names ``job`` is about."""
+        return self.reach if job is not None or self.without_job is None else self.without_job
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -48,7 +54,7 @@ class Need:
 
 
 _READ, _LIST, _READ_FLEET = Need("Read"), Need("Read", "list"), Need("Read", "fleet")
-_OPERATE, _OPERATE_FLEET = Need("Operate"), Need("Operate", "fleet")
+_OPERATE = Need("Operate")
 _TOKENS = Need("Administer", "fleet")
 
 OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
@@ -90,15 +96,9 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "listPartitions": _READ,
         "listPredictions": _READ,
         "listPins": _LIST,
-        "getFleetPin": _LIST,
-        "putFleetPin": _OPERATE_FLEET,
-        "deleteFleetPin": _OPERATE_FLEET,
-        "getJobPin": _READ,
-        "putJobPin": _OPERATE,
-        "deleteJobPin": _OPERATE,
-        "getStreamPin": _READ,
-        "putStreamPin": _OPERATE,
-        "deleteStreamPin": _OPERATE,
+        "getPin": Need("Read", without_job="list"),
+        "putPin": Need("Operate", without_job="fleet"),
+        "deletePin": Need("Operate", without_job="fleet"),
         "listTokens": _TOKENS,
         "postToken": _TOKENS,
         "getToken": _TOKENS,

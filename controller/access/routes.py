@@ -15,7 +15,7 @@ from tidemark.controller.api.bodies import TokenBody, parse_body
 from tidemark.controller.api.cursors import Cursor, Limit, decode_number_cursor, encode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
-from tidemark.controller.api.raw_body import JsonBody
+from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import TokenAnswer, TokenMade, TokenPage
 from tidemark.controller.service import Service
 
@@ -94,10 +94,10 @@ def rotate(token_id: TokenId, service: TheService, principal: ThePrincipal) -> T
 def revoke(token_id: TokenId, service: TheService, principal: ThePrincipal) -> TokenAnswer:
     """End a token, here at once and on other replicas within seconds; again changes nothing."""
     ended = manage_tokens.revoke(service.database, token_id, principal.name, service.clock())
-    service.door.forget()
+    service.authenticator.forget()
     return TokenAnswer(**fields(ended, service.clock()))
 
 
 def _shown(service: Service, made: MadeToken) -> TokenMade:
-    service.door.forget()
+    service.authenticator.forget()
     return TokenMade(**fields(made.stored, service.clock()), token=made.token)

@@ -1,4 +1,4 @@
-"""Names in paths: what a job and a stream may be called."""
+"""Names of jobs and streams in paths and queries, and which are allowed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi import Depends, HTTPException, Path, Query, Request, status
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 
-__all__ = ["OfJob", "StreamPath", "WhichJob", "WhichStream", "name_problem"]
+__all__ = ["MAX_LENGTH", "OfJob", "StreamPath", "WhichJob", "WhichStream", "check_names", "name_problem"]
 
 MAX_LENGTH = 200
 """Greatest length of a name in characters, as in the wire types."""
@@ -47,7 +47,7 @@ def name_problem(name: str) -> str | None:
     return None
 
 
-# The length is told here and checked by name_problem, after what the path is.
+# The document states the length; name_problem checks it once the path is known.
 JobName = Annotated[
     str,
     Path(
@@ -66,7 +66,12 @@ StreamName = Annotated[
 ]
 
 
-def _checked(**names: str) -> None:
+def check_names(**names: str) -> None:
+    """Check names by parameter.
+
+    Raises:
+        InvalidParameterError: when one cannot be a name.
+    """
     found = {field: name_problem(name) for field, name in names.items()}
     errors = tuple(ErrorItem(field, problem) for field, problem in found.items() if problem is not None)
     if errors:
@@ -74,7 +79,7 @@ def _checked(**names: str) -> None:
 
 
 async def _which_job(job: JobName) -> str:
-    _checked(job=job)
+    check_names(job=job)
     return job
 
 
@@ -82,7 +87,7 @@ async def _which_stream(request: Request, job: JobName, stream: StreamName) -> S
     if stream.endswith(ACTS) and request.url.path.endswith(ACTS):
         # Another route has this path, for another method.
         raise HTTPException(status.HTTP_405_METHOD_NOT_ALLOWED)
-    _checked(job=job, stream=stream)
+    check_names(job=job, stream=stream)
     return StreamPath(job, stream)
 
 

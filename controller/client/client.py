@@ -25,7 +25,7 @@ import httpx
 from pydantic import TypeAdapter, ValidationError
 
 from tidemark.controller.api import schemas
-from tidemark.controller.api.paths import pin_path, stream_path
+from tidemark.controller.api.paths import pin_query, stream_path
 from tidemark.controller.client.errors import (
     CannotAskError,
     ChangedError,
@@ -335,8 +335,8 @@ class Client:
             ValueError: when it is not said what to pin.
         """
         body = {"to": to, "reason": reason}
-        where = pin_path(job, stream, fleet=fleet)
-        answer = self._asker.ask("PUT", where, body=body, params=_tried(dry_run))
+        params = {**pin_query(job, stream, fleet=fleet), **_tried(dry_run)}
+        answer = self._asker.ask("PUT", "/v1/pin", body=body, params=params)
         return _checked(schemas.PinAnswer, answer.content)
 
     def unpin(
@@ -353,8 +353,8 @@ class Client:
         Raises:
             ValueError: when it is not said which.
         """
-        params = {"reason": reason, **_tried(dry_run)}
-        answer = self._asker.ask("DELETE", pin_path(job, stream, fleet=fleet), params=params)
+        params = {**pin_query(job, stream, fleet=fleet), "reason": reason, **_tried(dry_run)}
+        answer = self._asker.ask("DELETE", "/v1/pin", params=params)
         return _checked(schemas.PinAnswer, answer.content)
 
     # -- what jobs say and hear ----------------------------------------------------------------------------------

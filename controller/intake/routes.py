@@ -13,7 +13,7 @@ from tidemark.controller.api.bodies import ReportBody, parse_body
 from tidemark.controller.api.dependencies import CountedRefusals, TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.names import StreamPath, WhichStream
-from tidemark.controller.api.raw_body import JsonBody
+from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import Receipt
 from tidemark.controller.bounds.acknowledgements import take_acknowledgement
 from tidemark.controller.decide.decider import republish

@@ -14,7 +14,7 @@ from tidemark.controller.decide.decider import republish, republish_under
 from tidemark.controller.errors import PinNotSetError
 from tidemark.controller.pins.store import (
     PinScope,
-    StandingPin,
+    StoredPin,
     delete_pin,
     get_pin,
     pins_in_force,
@@ -24,10 +24,10 @@ from tidemark.controller.pins.store import (
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import add_event, lock_stream
 
-__all__ = ["mend_pins", "remove_pin", "set_pin", "standing_pin"]
+__all__ = ["existing_pin", "mend_pins", "remove_pin", "set_pin"]
 
 
-def standing_pin(session: Session, scope: PinScope) -> StandingPin:
+def existing_pin(session: Session, scope: PinScope) -> StoredPin:
     """Return the pin that is set on just this scope.
 
     Raises:
@@ -39,7 +39,7 @@ def standing_pin(session: Session, scope: PinScope) -> StandingPin:
     return pin
 
 
-def set_pin(session: Session, pin: StandingPin, now_us: int) -> StandingPin:
+def set_pin(session: Session, pin: StoredPin, now_us: int) -> StoredPin:
     """Set a pin and tell every stream that it holds; return it as it stands. An equal one is left as it is."""
     if pin.scope.job is not None and pin.scope.stream is not None:
         lock_stream(session, pin.scope.job, pin.scope.stream, now_us)
@@ -51,7 +51,7 @@ def set_pin(session: Session, pin: StandingPin, now_us: int) -> StandingPin:
     return stored
 
 
-def remove_pin(session: Session, scope: PinScope, reason: str, now_us: int) -> StandingPin:
+def remove_pin(session: Session, scope: PinScope, reason: str, now_us: int) -> StoredPin:
     """Take a pin away, tell every stream that it held, and return it as it was.
 
     Raises:
@@ -82,8 +82,8 @@ def mend_pins(database: Database, now_us: int) -> int:
 def _tell(
     session: Session,
     streams: Sequence[StreamRow],
-    before: StandingPin | None,
-    after: StandingPin | None,
+    before: StoredPin | None,
+    after: StoredPin | None,
     now_us: int,
     *,
     why: str = "",
@@ -109,7 +109,7 @@ def _tell(
             republish_under(session, row.id, get_policy(session, row.id).value, in_force, now_us)
 
 
-def _event(pin: StandingPin | None) -> str | None:
+def _event(pin: StoredPin | None) -> str | None:
     return None if pin is None else json.dumps({"scope": pin.scope.kind, "to": pin.to, "reason": pin.reason})
 
 

@@ -17,7 +17,7 @@ from tidemark.models.wire import Pin, ScopeKind
 __all__ = [
     "FLEET",
     "PinScope",
-    "StandingPin",
+    "StoredPin",
     "delete_pin",
     "get_pin",
     "list_pins",
@@ -66,7 +66,7 @@ FLEET = PinScope()
 
 
 @dataclass(frozen=True, slots=True)
-class StandingPin:
+class StoredPin:
     """A pin as it stands."""
 
     scope: PinScope
@@ -84,13 +84,13 @@ class StandingPin:
         return f"by the pin on {self.scope}: {self.reason}"
 
 
-def get_pin(session: Session, scope: PinScope) -> StandingPin | None:
+def get_pin(session: Session, scope: PinScope) -> StoredPin | None:
     """Return the pin that is set on just this scope; None without one."""
     row = session.get(PinRow, _key(scope))
     return None if row is None else _pin(row)
 
 
-def put_pin(session: Session, pin: StandingPin) -> StandingPin:
+def put_pin(session: Session, pin: StoredPin) -> StoredPin:
     """Set a pin in place of the one on the same scope and return it; an equal one keeps its time."""
     row = session.get(PinRow, _key(pin.scope))
     if row is not None and (row.held_to, row.reason) == (pin.to, pin.reason):
@@ -112,7 +112,7 @@ def put_pin(session: Session, pin: StandingPin) -> StandingPin:
     return pin
 
 
-def delete_pin(session: Session, scope: PinScope) -> StandingPin | None:
+def delete_pin(session: Session, scope: PinScope) -> StoredPin | None:
     """Take away the pin on just this scope and return it; None when there was none."""
     row = session.get(PinRow, _key(scope))
     if row is None:
@@ -123,7 +123,7 @@ def delete_pin(session: Session, scope: PinScope) -> StandingPin | None:
     return pin
 
 
-def list_pins(session: Session, after: tuple[str, str] | None, limit: int) -> Sequence[StandingPin]:
+def list_pins(session: Session, after: tuple[str, str] | None, limit: int) -> Sequence[StoredPin]:
     """Return up to ``limit`` pins in the order of (job, stream), those after ``after``; the fleet's comes first."""
     wanted = select(PinRow).order_by(PinRow.job, PinRow.stream).limit(limit)
     if after is not None:
@@ -131,7 +131,7 @@ def list_pins(session: Session, after: tuple[str, str] | None, limit: int) -> Se
     return [_pin(row) for row in session.scalars(wanted)]
 
 
-def pin_in_force(session: Session, job: str, stream: str) -> StandingPin | None:
+def pin_in_force(session: Session, job: str, stream: str) -> StoredPin | None:
     """Return the most specific pin that holds a stream, known or not; None without one."""
     found = session.scalars(
         select(PinRow).where(PinRow.job.in_([job, ALL]), PinRow.stream.in_([stream, ALL]))
@@ -139,9 +139,7 @@ def pin_in_force(session: Session, job: str, stream: str) -> StandingPin | None:
     return _most_specific({(row.job, row.stream): row for row in found}, job, stream)
 
 
-def pins_in_force(
-    session: Session, streams: Collection[tuple[str, str]]
-) -> dict[tuple[str, str], StandingPin]:
+def pins_in_force(session: Session, streams: Collection[tuple[str, str]]) -> dict[tuple[str, str], StoredPin]:
     """Return the most specific pin of each of ``streams``, by job and stream; those without one are left out."""
     if not streams:
         return {}
@@ -161,7 +159,7 @@ def streams_in(session: Session, scope: PinScope, *, lock: bool) -> Sequence[Str
     return session.scalars(wanted.with_for_update() if lock else wanted).all()
 
 
-def _most_specific(rows: dict[tuple[str, str], PinRow], job: str, stream: str) -> StandingPin | None:
+def _most_specific(rows: dict[tuple[str, str], PinRow], job: str, stream: str) -> StoredPin | None:
     for key in ((job, stream), (job, ALL), (ALL, ALL)):
         if key in rows:
             return _pin(rows[key])
@@ -178,6 +176,6 @@ def _key(scope: PinScope) -> tuple[str, str]:
     return scope.job or ALL, scope.stream or ALL
 
 
-def _pin(row: PinRow) -> StandingPin:
+def _pin(row: PinRow) -> StoredPin:
     scope = PinScope(row.job or None, row.stream or None)
-    return StandingPin(scope, cast("Pin", row.held_to), row.reason, row.since_us)
+    return StoredPin(scope, cast("Pin", row.held_to), row.reason, row.since_us)

@@ -51,7 +51,7 @@ DEFAULT_SHARE_PPM = 990_000
 """The share of rows that a stream without an SLO is judged by, in parts per million."""
 
 SCHEMA_VERSION = 1
-"""Version of the stored JSON: it grows when a field changes its meaning. A new field with a default needs no new one."""
+"""Version of the stored JSON: it grows when a field changes its meaning; a new field with a default needs no other."""
 
 _SLO, _POLICY = TypeAdapter(Slo), TypeAdapter(Policy)
 

@@ -19,7 +19,7 @@ from tidemark.controller.decide.situation import progress_in
 from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, facts, horizon_of, open_keys
 from tidemark.controller.partitions.store import FutureRows, future_rows_in
-from tidemark.controller.pins.store import StandingPin, pin_in_force
+from tidemark.controller.pins.store import StoredPin, pin_in_force
 from tidemark.controller.rollout.store import missed_rollout, newest_rollout
 from tidemark.controller.rollout.views import rollout_answer
 from tidemark.controller.specs.store import (
@@ -304,7 +304,7 @@ def applied_answer(row: AcknowledgementRow) -> schemas.Applied:
     )
 
 
-def pin_answer(pin: StandingPin | None) -> schemas.PinInForce | None:
+def pin_answer(pin: StoredPin | None) -> schemas.PinInForce | None:
     """Return the pin in force as the status has it; None for none."""
     if pin is None:
         return None

@@ -87,7 +87,7 @@ def test_a_stream_from_its_first_report_to_an_adopted_bound(controller: Controll
 @pytest.mark.slow
 def test_lists_are_asked_for_page_by_page(controller: Controller, client: Client) -> None:
     for number in range(205):
-        controller.http.put(f"/v1/jobs/{number:03}/pin", json={"to": "Off", "reason": "why"})
+        controller.http.put(f"/v1/pin?job={number:03}", json={"to": "Off", "reason": "why"})
     pins = client.pins()
     assert next(pins).job == "000"
     assert len(list(pins)) == 204

@@ -23,7 +23,7 @@ from tidemark.models.wire import (
     to_json_object,
 )
 
-from support.controller_app import STREAM, Controller
+from support.controller_app import Controller
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import SECOND
@@ -336,11 +336,11 @@ def test_a_live_job_that_has_heard_the_newest_word_need_not_acknowledge_it(contr
     controller.put("/slo", TARGET)
     controller.put("/policy", at_once("Live"))
     assert "BoundNotAcknowledged" in conditions(controller)
-    controller.put("/pin", {"to": "Off", "reason": "INC-1"})
+    controller.http.put("/v1/pin?job=job&stream=stream", json={"to": "Off", "reason": "INC-1"})
     assert "BoundNotAcknowledged" not in conditions(controller)
     (pinned,) = [one["detail"] for one in controller.status()["conditions"] if one["type"] == "Pinned"]
     assert pinned.endswith("is published; the job has acknowledged none")
-    controller.http.delete(STREAM + "/pin")
+    controller.http.delete("/v1/pin?job=job&stream=stream")
     body = bound(controller)["generation"]
     controller.acknowledge(acknowledged(60_000, generation=body, mode="Live"))
     assert "BoundNotAcknowledged" not in conditions(controller)

@@ -177,8 +177,8 @@ def test_a_token_in_a_header_never_gets_into_the_log(
 
 
 def make_first(controller: Controller) -> None:
-    controller.service.door.refresh()
-    if not controller.service.door.has_tokens:
+    controller.service.authenticator.refresh()
+    if not controller.service.authenticator.has_tokens:
         make_token(controller)
 
 
@@ -198,7 +198,9 @@ def test_a_body_never_gets_into_the_log_not_even_when_the_store_fails_on_it(cont
         connection.exec_driver_sql("DROP TABLE events")
         connection.commit()
     with captured(level=logging.DEBUG) as stream:
-        answer = controller.put("/pin", {"to": "Off", "reason": "secret-of-the-body"})
+        answer = controller.http.put(
+            "/v1/pin?job=job&stream=stream", json={"to": "Off", "reason": "secret-of-the-body"}
+        )
     assert answer.status_code == 503
     assert "no such table: events" in stream.getvalue()
     assert "secret-of-the-body" not in stream.getvalue()

@@ -92,12 +92,12 @@ class Rollouts(RuleBasedStateMachine):
 
     @rule(to=st.sampled_from(["Off", "Ceiling"]))
     def it_is_pinned(self, to: str) -> None:
-        answer = self.controller.http.put(self.job.path + "/pin", json={"to": to, "reason": REASON})
+        answer = self.controller.http.put(self.job.pin_url, json={"to": to, "reason": REASON})
         assert answer.status_code == 200
 
     @rule()
     def it_is_unpinned(self) -> None:
-        assert self.controller.http.delete(self.job.path + "/pin").status_code in {200, 404}
+        assert self.controller.http.delete(self.job.pin_url).status_code in {200, 404}
 
     @precondition(lambda self: self.job.rollouts())
     @rule(act=st.sampled_from(["approve", "discard", "rollback"]), which=st.integers(0, 2))

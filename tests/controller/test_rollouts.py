@@ -409,14 +409,14 @@ def test_a_pin_holds_a_rollout_where_it_is_and_it_goes_on_afterwards(either: Con
     job = settled(either)
     job.put("slo", LOOSE)
     under_way = job.rollout()
-    either.http.put(job.path + "/pin", json={"to": "Off", "reason": "INC-5"})
+    either.http.put(job.pin_url, json={"to": "Off", "reason": "INC-5"})
     assert job.told()["bound_ms"] is None
     job.wait(30 * 24 * HOUR)
     either.tick()
     held = job.rollout()
     assert (held["state"], held["held_by"]) == ("Published", "Pinned")
     assert "INC-5" in held["reason"]
-    either.http.delete(job.path + "/pin")
+    either.http.delete(job.pin_url)
     assert job.told()["bound_ms"] == under_way["to_bound_ms"]
     either.tick()
     going_on = job.rollout()
@@ -450,8 +450,8 @@ def test_a_job_whose_reports_stopped_finds_what_the_policy_says(
 def test_every_published_bound_belongs_to_a_rollout_a_pin_or_a_write(controller: Controller) -> None:
     job = settled(controller, cooldown_ms=0)
     job.put("slo", LOOSE)
-    controller.http.put(job.path + "/pin", json={"to": "Off", "reason": "INC-5"})
-    controller.http.delete(job.path + "/pin")
+    controller.http.put(job.pin_url, json={"to": "Off", "reason": "INC-5"})
+    controller.http.delete(job.pin_url)
     job.act(f"/rollouts/{job.rollout()['id']}:rollback")
     job.put("policy", at_once(min_bound_ms=50_000))
     with controller.service.database.read() as session:

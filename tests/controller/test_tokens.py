@@ -54,8 +54,8 @@ def status_with(controller: Controller, token: str) -> int:
 
 def age_cache(controller: Controller) -> None:
     """Let what the controller knows of the tokens be as old as it may get."""
-    door = controller.service.door
-    door._known = replace(door._known, read_at=door._known.read_at - CACHE_SECONDS)
+    authenticator = controller.service.authenticator
+    authenticator._known = replace(authenticator._known, read_at=authenticator._known.read_at - CACHE_SECONDS)
 
 
 def test_a_token_is_shown_once_and_only_its_digest_is_kept(store: Controller) -> None:
@@ -139,7 +139,7 @@ def test_a_token_of_another_controller_is_401_and_costs_the_store_nothing(
 
     good = make_token(controller)
     assert status_with(controller, good) == 200
-    monkeypatch.setattr(controller.service.door, "_read", lambda: pytest.fail("the store was asked"))
+    monkeypatch.setattr(controller.service.authenticator, "_read", lambda: pytest.fail("the store was asked"))
     other = any_token("admin", bytes(32))
     answer = controller.http.get("/v1/streams", headers=bearer(other))
     assert answer.status_code == 401
@@ -174,7 +174,9 @@ def test_a_token_whose_digest_merely_begins_alike_is_refused(controller: Control
         row = session.scalars(select(TokenRow)).one()
         row.digest = digest[:16] + "0" * 48
     age_cache(controller)
-    controller.service.door._known = replace(controller.service.door._known, version=(-1, -1))
+    controller.service.authenticator._known = replace(
+        controller.service.authenticator._known, version=(-1, -1)
+    )
     assert status_with(controller, token) == 401
 
 
@@ -357,8 +359,8 @@ def test_tokens_are_known_for_a_while_when_the_store_is_gone_and_then_it_is_503(
     monkeypatch.setattr(controller.service.database, "read", gone)
     age_cache(controller)
     assert controller.http.get("/metrics", headers=bearer(token)).status_code == 200
-    door = controller.service.door
-    door._known = replace(door._known, read_at=door._known.read_at - STALE_SECONDS)
+    authenticator = controller.service.authenticator
+    authenticator._known = replace(authenticator._known, read_at=authenticator._known.read_at - STALE_SECONDS)
     answer = controller.http.get("/metrics", headers=bearer(token))
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:tidemark:problem:store-unavailable")
 

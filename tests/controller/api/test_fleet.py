@@ -169,7 +169,7 @@ def test_a_token_for_some_jobs_sees_those_and_their_totals_only(controller: Cont
         manage_tokens.make(controller.service.database, new, "the test", controller.clock())
         for new in (NewToken("admin", Grant("admin")), NewToken("some", Grant("viewer", ("shop-*",))))
     )
-    controller.service.door.forget()
+    controller.service.authenticator.forget()
     headers = {"Authorization": f"Bearer {made.token}"}
     for limit in (1, 2, 100):
         found: list[dict[str, Any]] = []

@@ -17,6 +17,7 @@ from support.reports import exponential_batches, query_reports
 
 REPORTS = query_reports(exponential_batches(60, 40, slow=3))
 TARGET = {"target_ppm": 900_000}
+PIN = "/v1/pin?job=job&stream=stream"
 BODIES: dict[str, list[Any]] = {
     "slo": [{"target_ppm": 900_000}, {"target_ppm": 800_000}, {"target_ppm": 700_000}],
     "policy": [{"min_bound_ms": number} for number in (1, 2, 3)],
@@ -35,7 +36,12 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controlle
 def put(controller: Controller, path: str, body: Any, **headers: str) -> Any:
     """PUT without looking first."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return controller.http.put(STREAM + path, json=body, headers=named)
+    return controller.http.put(url(path), json=body, headers=named)
+
+
+def url(path: str) -> str:
+    """Return a path of the stream; its pin is a resource of its own."""
+    return path.replace("/pin", PIN, 1) if path.startswith("/pin") else STREAM + path
 
 
 def everything(controller: Controller) -> dict[str, list[tuple[Any, ...]]]:
@@ -120,7 +126,7 @@ def test_the_reason_of_a_write_is_in_its_event(either: Controller) -> None:
     assert reasons(either, "SloSet") == ["agreed with finance", "no reason given"]
     assert reasons(either, "PolicySet") == ["no reason given"]
     put(either, "/pin", {"to": "Off", "reason": "INC-1"})
-    assert either.http.delete(STREAM + "/pin?reason=INC-1+is+over").status_code == 200
+    assert either.http.delete(PIN + "&reason=INC-1+is+over").status_code == 200
     (body,) = reasons(either, "PinRemoved")
     assert body.startswith("INC-1 is over; it was set by the pin on stream 'stream' of job 'job': INC-1")
 
@@ -159,9 +165,9 @@ def test_a_dry_run_answers_as_the_write_does_and_changes_nothing(either: Control
     before = everything(either)
 
     def ask(query: str) -> Any:
-        return either.http.request(method, STREAM + path + query, json=body, headers=headers)
+        return either.http.request(method, url(path) + query, json=body, headers=headers)
 
-    tried = ask("?dryRun=All")
+    tried = ask("&dryRun=All" if path == "/pin" else "?dryRun=All")
     assert tried.status_code == 200, tried.text
     assert everything(either) == before
     done = ask("")
@@ -222,7 +228,7 @@ def test_a_dry_run_makes_no_stream_and_wakes_nobody(either: Controller) -> None:
     either.service.database.when_answers_change(lambda: body.append(None))
     assert put(either, "/slo?dryRun=All", TARGET).status_code == 200
     assert put(either, "/policy?dryRun=All", {"mode": "OnRestart"}).json()["published"]["generation"] == 1
-    assert put(either, "/pin?dryRun=All", {"to": "Off", "reason": "why"}).status_code == 200
+    assert put(either, "/pin&dryRun=All", {"to": "Off", "reason": "why"}).status_code == 200
     assert either.get().status_code == 404
     assert body == []
 
@@ -231,7 +237,7 @@ def test_a_dry_run_is_refused_as_the_write_is(controller: Controller) -> None:
     put(controller, "/slo", TARGET)
     assert put(controller, "/slo?dryRun=All", {"target_ppm": 2_000_000}).status_code == 422
     assert put(controller, "/slo?dryRun=All", {"target_ppm": 800_000}).status_code == 428
-    assert controller.http.delete(STREAM + "/pin?dryRun=All").status_code == 404
+    assert controller.http.delete(PIN + "&dryRun=All").status_code == 404
 
 
 @pytest.mark.parametrize("value", ["all", "true", "", "None"])

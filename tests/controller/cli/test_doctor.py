@@ -193,7 +193,7 @@ def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_are_each_sai
     after[-1] = replace(after[-1], partitions=far_ahead(after[-1].partitions), live=LIVE)
     controller.report_all([report for report in [*REPORTS, *after] if report.batch_id not in {7, 8}])
     controller.tick()
-    controller.http.put("/v1/jobs/job/pin", json={"to": "Ceiling", "reason": "INC-1"})
+    controller.http.put("/v1/pin?job=job", json={"to": "Ceiling", "reason": "INC-1"})
     found = missing(doctor())
     partitions = "tidemark partitions job stream --url URL"
     expected = {
