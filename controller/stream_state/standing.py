@@ -233,8 +233,10 @@ def standings(session: Session) -> list[Standing]:
         .order_by(StreamRow.job, StreamRow.stream)
     ):
         stream: StreamRow = row[0]
-        slo = None if row[1] is None else slo_of(row[1])
-        policy = None if row[2] is None else policy_of(row[2])
+        slo_row: SloRow | None = row[1]
+        policy_row: PolicyRow | None = row[2]
+        slo = None if slo_row is None else slo_of(slo_row)
+        policy = None if policy_row is None else policy_of(policy_row)
         wish: RecommendationRow | None = row[3]
         batch, acknowledged = newest.get(stream.id), applied.get(stream.id)
         said = live.get(stream.id)

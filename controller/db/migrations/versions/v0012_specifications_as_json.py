@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +18,7 @@ depends_on = None
 _WORD, _WHOLE = sa.String(length=20), sa.BigInteger()
 
 
-MOVED = MappingProxyType(
+MOVED: Mapping[str, Mapping[str, tuple[Any, str | None]]] = MappingProxyType(
     {
         "slos": {
             "latency_cap_ms": (_WHOLE, None),
