@@ -12,7 +12,7 @@ from tidemark.controller.access.rate_limits import RateLimits
 from tidemark.controller.alerts.notifier import Notifier
 from tidemark.controller.alerts.wiring import make_notifier
 from tidemark.controller.bounds.watch import Watch
-from tidemark.controller.charts.what_if import Grounds
+from tidemark.controller.charts.what_if import WhatIfCache
 from tidemark.controller.db.database import Database
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.evidence.upkeep import Upkeep
@@ -47,7 +47,7 @@ class Service:
     """The decision loop."""
     overviews: Overviews
     """Looks at streams."""
-    grounds: Grounds
+    what_if: WhatIfCache
     """Tells what a bound would do."""
     reports: ReportWriter
     """Commits reports."""
@@ -116,7 +116,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         decider,
         ticker,
         overviews,
-        Grounds(decider),
+        WhatIfCache(decider),
         reports,
         registry,
         scrape,

@@ -1,4 +1,4 @@
-"""From a body's bytes to a checked value: strict, whole or not at all, with a pointer to whatever is wrong."""
+"""Parses and validates bodies: strict, all or nothing, with a JSON pointer to each error."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KNOWN_SCHEMA_VERSIONS = (REPORT_SCHEMA,)
 _NOWHERE = object()
 
 SAYS_FIELD = re.compile(r"[a-z_]+\b")
-"""The word that a message of the wire types opens with; often the field it is about."""
+"""The first word of a message of the wire types; often the field that it is about."""
 
 
 def _whole_number(value: object) -> object:
@@ -53,12 +53,12 @@ def _whole_number(value: object) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportBody(Report):
-    """What one micro-batch of one stream saw: the unit of evidence, idempotent by (query id, batch id)."""
+    """What one micro-batch of one stream observed: the unit of evidence, idempotent by (query id, batch id)."""
 
     schema_version: Annotated[Literal[1], BeforeValidator(_whole_number)]
     """Version of this schema."""
     operator: Annotated[Operator, Field(discriminator="kind")]
-    """The stateful operator that the bound serves; it decides what the watermark is compared with."""
+    """The stateful operator whose rows the bound is for; it decides what the watermark is compared with."""
 
 
 def _no_nul(text: str) -> str:
@@ -77,17 +77,17 @@ class PinBody:
     to: Pin
     """What jobs are held to: their own bound (Off), or their ceiling alone (Ceiling)."""
     reason: Annotated[str, Field(min_length=1, max_length=1_000, pattern=r"\S"), AfterValidator(_no_nul)]
-    """Why, for whoever finds it; not empty."""
+    """Why, for those who find the pin later; not empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonBody:
-    """Why a person does what they do."""
+    """Why somebody acts."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     reason: Annotated[str, Field(min_length=1, max_length=1_000, pattern=r"\S"), AfterValidator(_no_nul)]
-    """Why, for the event and for whoever comes later; not empty."""
+    """Why, for the event that it leaves; not empty."""
 
 
 def _checked_pattern(pattern: str) -> str:
@@ -107,13 +107,13 @@ class TokenBody:
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
-    """Name of whoever will hold it."""
+    """Name of its holder."""
     role: Role
     """Its role."""
     jobs: Annotated[tuple[Pattern, ...], Field(min_length=1, max_length=100)] = (EVERY_JOB,)
-    """Patterns on the names of the jobs that it reaches; * stands for any characters."""
+    """Patterns of job names that it is limited to; * stands for any characters."""
     lifetime_ms: Annotated[int, Field(gt=0, le=10 * 365 * 86_400_000)] | None = None
-    """How long it is good for, in milliseconds; null for ever."""
+    """How long it is valid, in milliseconds; null: it never expires."""
 
     def to_new(self) -> NewToken:
         """Return the token to make."""
@@ -122,12 +122,12 @@ class TokenBody:
 
 
 def parse_body(adapter: TypeAdapter[T], body: bytes) -> T:
-    """Return the value that a JSON body holds.
+    """Parse and validate a JSON body.
 
     Raises:
         MalformedBodyError: when it is not JSON.
-        UnknownSchemaVersionError: when it says that it is of a version that this release does not read.
-        InvalidBodyError: when it is JSON but not what the schema asks for.
+        UnknownSchemaVersionError: when its ``schema_version`` is one that this release does not read.
+        InvalidBodyError: when it is JSON but does not fit the schema.
     """
     try:
         return adapter.validate_json(body)
@@ -142,7 +142,7 @@ def parse_body(adapter: TypeAdapter[T], body: bytes) -> T:
 
 
 def error_items(answer: list[ErrorDetails], document: object) -> tuple[ErrorItem, ...]:
-    """Return what pydantic told of ``document``, with JSON pointers into it."""
+    """Return the errors that pydantic found in ``document``, with JSON pointers into it."""
     return tuple(_item(error, document) for error in answer)
 
 
@@ -166,7 +166,7 @@ def _item(error: ErrorDetails, document: object) -> ErrorItem:
     for position, part in enumerate(error["loc"]):
         within = _within(here, part)
         last = position == len(error["loc"]) - 1
-        # What is missing cannot be found; other parts that cannot are names of the members of a union.
+        # A missing field is not in the document; any other part that is not there names a member of a union.
         if within is _NOWHERE and not (last and error["type"].startswith("missing")):
             continue
         here = within

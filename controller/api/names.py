@@ -15,16 +15,16 @@ MAX_LENGTH = 200
 """Greatest length of a name in characters, as in the wire types."""
 
 OfJob = Annotated[str | None, Query(max_length=MAX_LENGTH, description="Only the streams of this job.")]
-"""Which job's streams a list is to hold; None for all."""
+"""Limits a list to one job's streams; None for all."""
 
 
 ACTS = (":pause", ":resume")
-"""What can follow the name of a stream in a path, so that no name may end with it."""
+"""Actions that follow the name of a stream in a path; no name may end with one."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPath:
-    """Which stream a request is about."""
+    """The stream that a request is about."""
 
     job: str
     """Name of the job."""
@@ -33,15 +33,15 @@ class StreamPath:
 
 
 def name_problem(name: str) -> str | None:
-    """Return why ``name`` cannot be part of a path, None when it can; encoded, all but a few characters can."""
+    """Return why ``name`` cannot be part of a path, None when it can; nearly all characters can be percent-encoded."""
     if not name or len(name) > MAX_LENGTH:
         return f"a name has 1 to {MAX_LENGTH} characters, this one {len(name)}"
     if "/" in name:
         return "a name cannot contain a slash, because it is part of a path"
     if name in {".", ".."}:
-        return f"{name!r} cannot be a name, because clients and proxies take it for a step in a path"
+        return f"{name!r} cannot be a name, because clients and proxies resolve it as part of the path"
     if name.endswith(ACTS):
-        return f"a name cannot end with {' or '.join(ACTS)}, because those say what is to be done"
+        return f"a name cannot end with {' or '.join(ACTS)}, because those are actions"
     if not name.isprintable() or name != name.strip():
         return "a name has printable characters only, and no space at its ends"
     return None

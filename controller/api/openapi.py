@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI knows of the routes, and the schemas of bodies that are read raw."""
+"""The OpenAPI document: FastAPI's, with the schemas of bodies that handlers parse themselves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidemark.models.wire import Acknowledgement, BoundAnswer
 __all__ = ["API_VERSION", "as_text", "install"]
 
 API_VERSION = "1"
-"""Version of the interface, not of the release: it grows when a caller has to change."""
+"""Version of the interface, not of the release: it grows when callers have to change."""
 
 DESCRIPTION = """\
 Jobs report, per partition, how late their rows are; Tidemark recommends the lateness bound that meets a completeness
@@ -51,7 +51,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.AcknowledgementPage, "serialization"),
     (schemas.BoundPage, "serialization"),
     (schemas.FleetPage, "serialization"),
-    (schemas.Curve, "serialization"),
+    (schemas.CurveAnswer, "serialization"),
     (schemas.Preview, "serialization"),
     (schemas.History, "serialization"),
     (schemas.Heatmap, "serialization"),
@@ -73,7 +73,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
 
 
 def install(app: FastAPI) -> None:
-    """Let ``app`` answer with our document."""
+    """Have ``app`` serve this document."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:

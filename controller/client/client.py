@@ -155,9 +155,11 @@ class Client:
         """Return all that is known of a stream."""
         return self._get(stream_path(job, stream), schemas.StreamStatus)
 
-    def curve(self, job: str, stream: str, bounds_ms: Sequence[int] = ()) -> schemas.Curve:
+    def curve(self, job: str, stream: str, bounds_ms: Sequence[int] = ()) -> schemas.CurveAnswer:
         """Return completeness and latency of a stream by bound: at ``bounds_ms``, or where the curve bends."""
-        return self._get(stream_path(job, stream, "/curve"), schemas.Curve, {"bound_ms": list(bounds_ms)})
+        return self._get(
+            stream_path(job, stream, "/curve"), schemas.CurveAnswer, {"bound_ms": list(bounds_ms)}
+        )
 
     def partitions(self, job: str, stream: str) -> Iterator[schemas.Partition]:
         """Return the partitions of a stream by name."""

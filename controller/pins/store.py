@@ -28,12 +28,12 @@ __all__ = [
 ]
 
 ALL = ""
-"""Stands for every job or stream in the table; no name is empty."""
+"""Means every job or stream in the table; no name is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinScope:
-    """What a pin is set on."""
+    """What a pin is on."""
 
     job: str | None = None
     """Name of the job; None for the whole fleet."""
@@ -42,18 +42,18 @@ class PinScope:
 
     @property
     def kind(self) -> ScopeKind:
-        """Which kind of scope it is."""
+        """The kind of scope."""
         if self.job is None:
             return "fleet"
         return "job" if self.stream is None else "stream"
 
     @property
     def rank(self) -> int:
-        """How specific it is: of two scopes that hold a stream, the one with the greater rank wins."""
+        """How specific it is: of two pins that hold a stream, the one of higher rank wins."""
         return (self.job is not None) + (self.stream is not None)
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Describe it in words."""
         if self.job is None:
             return "the whole fleet"
         if self.stream is None:
@@ -67,10 +67,10 @@ FLEET = PinScope()
 
 @dataclass(frozen=True, slots=True)
 class StoredPin:
-    """A pin as it stands."""
+    """A pin as it is stored."""
 
     scope: PinScope
-    """What it is set on."""
+    """What it is on."""
     to: Pin
     """What jobs are held to."""
     reason: str
@@ -80,18 +80,18 @@ class StoredPin:
 
     @property
     def why(self) -> str:
-        """Whose pin it is and why it was set."""
+        """Its scope and why it was set."""
         return f"by the pin on {self.scope}: {self.reason}"
 
 
 def get_pin(session: Session, scope: PinScope) -> StoredPin | None:
-    """Return the pin that is set on just this scope; None without one."""
+    """Return the pin on exactly this scope; None without one."""
     row = session.get(PinRow, _key(scope))
     return None if row is None else _pin(row)
 
 
 def put_pin(session: Session, pin: StoredPin) -> StoredPin:
-    """Set a pin in place of the one on the same scope and return it; an equal one keeps its time."""
+    """Set a pin, replacing the one on the same scope, and return it; an equal one keeps its time."""
     row = session.get(PinRow, _key(pin.scope))
     if row is not None and (row.held_to, row.reason) == (pin.to, pin.reason):
         return _pin(row)
@@ -113,7 +113,7 @@ def put_pin(session: Session, pin: StoredPin) -> StoredPin:
 
 
 def delete_pin(session: Session, scope: PinScope) -> StoredPin | None:
-    """Take away the pin on just this scope and return it; None when there was none."""
+    """Remove the pin on exactly this scope and return it; None when there was none."""
     row = session.get(PinRow, _key(scope))
     if row is None:
         return None
@@ -132,7 +132,7 @@ def list_pins(session: Session, after: tuple[str, str] | None, limit: int) -> Se
 
 
 def pin_in_force(session: Session, job: str, stream: str) -> StoredPin | None:
-    """Return the most specific pin that holds a stream, known or not; None without one."""
+    """Return the most specific pin that holds a stream, which need not be known; None without one."""
     found = session.scalars(
         select(PinRow).where(PinRow.job.in_([job, ALL]), PinRow.stream.in_([stream, ALL]))
     )
@@ -140,17 +140,17 @@ def pin_in_force(session: Session, job: str, stream: str) -> StoredPin | None:
 
 
 def pins_in_force(session: Session, streams: Collection[tuple[str, str]]) -> dict[tuple[str, str], StoredPin]:
-    """Return the most specific pin of each of ``streams``, by job and stream; those without one are left out."""
+    """Return the most specific pin of each of ``streams``, by job and stream; streams without one are left out."""
     if not streams:
         return {}
-    # There are few pins, so that it is cheaper to read all of them than to ask for each stream.
+    # There are few pins: reading all of them is cheaper than one query for each stream.
     rows = {(row.job, row.stream): row for row in session.scalars(select(PinRow))}
     found = {name: _most_specific(rows, *name) for name in streams} if rows else {}
     return {name: pin for name, pin in found.items() if pin is not None}
 
 
 def streams_in(session: Session, scope: PinScope, *, lock: bool) -> Sequence[StreamRow]:
-    """Return the streams of a scope that are known, in one order for all writers when they are to be locked."""
+    """Return the known streams of a scope, always in the same order, so that writers that lock them do not deadlock."""
     wanted = select(StreamRow).order_by(StreamRow.job, StreamRow.stream)
     if scope.job is not None:
         wanted = wanted.where(StreamRow.job == scope.job)
@@ -168,7 +168,7 @@ def _most_specific(rows: dict[tuple[str, str], PinRow], job: str, stream: str) -
 
 def _changed(session: Session) -> None:
     session.flush()
-    # Streams that nothing was published for yet are told of a pin too.
+    # A pin also changes the answer for streams that nothing was published for yet.
     session.info[ANSWERS_CHANGED] = True
 
 

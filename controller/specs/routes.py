@@ -1,4 +1,4 @@
-"""Specifications of a stream: its SLO and its policy."""
+"""Routes of a stream's SLO and policy."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from tidemark.controller.access.roles import OPEN_PATHS, OPERATIONS, RIGHTS, ROLES, Need, Role, need_of
+from tidemark.controller.access.roles import OPEN_PATHS, OPERATIONS, RIGHTS, ROLES, Need, need_of
 
 from support.controller_app import Controller
 from support.tokens import bearer, make_token

@@ -55,7 +55,7 @@ def status_with(controller: Controller, token: str) -> int:
 def age_cache(controller: Controller) -> None:
     """Let what the controller knows of the tokens be as old as it may get."""
     authenticator = controller.service.authenticator
-    authenticator._known = replace(authenticator._known, read_at=authenticator._known.read_at - CACHE_SECONDS)
+    authenticator._cache = replace(authenticator._cache, read_at=authenticator._cache.read_at - CACHE_SECONDS)
 
 
 def test_a_token_is_shown_once_and_only_its_digest_is_kept(store: Controller) -> None:
@@ -174,8 +174,8 @@ def test_a_token_whose_digest_merely_begins_alike_is_refused(controller: Control
         row = session.scalars(select(TokenRow)).one()
         row.digest = digest[:16] + "0" * 48
     age_cache(controller)
-    controller.service.authenticator._known = replace(
-        controller.service.authenticator._known, version=(-1, -1)
+    controller.service.authenticator._cache = replace(
+        controller.service.authenticator._cache, version=(-1, -1)
     )
     assert status_with(controller, token) == 401
 
@@ -198,7 +198,7 @@ def test_rotation_two_of_a_name_are_good_until_the_first_is_revoked(store: Contr
     assert [status_with(store, made["token"]) for made in (first, found)] == [200, 200]
     third = store.http.post(f"/v1/tokens/{found['id']}:rotate", headers=headers)
     assert third.status_code == 409
-    assert "two tokens of the name 'shop' live already; revoke one" in third.json()["detail"]
+    assert "two tokens of the name 'shop' are valid already; revoke one" in third.json()["detail"]
     assert post(store, body, admin).status_code == 409
     assert store.http.delete(f"/v1/tokens/{first['id']}", headers=headers).json()["live"] is False
     assert [status_with(store, made["token"]) for made in (first, found)] == [401, 200]
@@ -360,7 +360,7 @@ def test_tokens_are_known_for_a_while_when_the_store_is_gone_and_then_it_is_503(
     age_cache(controller)
     assert controller.http.get("/metrics", headers=bearer(token)).status_code == 200
     authenticator = controller.service.authenticator
-    authenticator._known = replace(authenticator._known, read_at=authenticator._known.read_at - STALE_SECONDS)
+    authenticator._cache = replace(authenticator._cache, read_at=authenticator._cache.read_at - STALE_SECONDS)
     answer = controller.http.get("/metrics", headers=bearer(token))
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:tidemark:problem:store-unavailable")
 

@@ -8,8 +8,8 @@ __all__ = ["EXAMPLES", "FIGURES", "PUBLISHED", "RECOMMENDED", "STATUS_TRANSITION
 
 TRANSITION_TEXT = (
     "widening from 5 min to 10 min makes the watermark stand still for 5 min 1 s after a restart; 99.62 % of the rows "
-    "will be admitted at a mean latency of 10 min 5 s; about 9,387 rows of state, where there are 5,120 (in proportion to "
-    "the event time that is open)"
+    "will be admitted at a mean latency of 10 min 5 s; about 9,387 rows of state, where there are 5,120 (in proportion "
+    "to the event time that is open)"
 )
 
 FIGURES = {

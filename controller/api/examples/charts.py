@@ -29,7 +29,7 @@ _SLOT = {
 }
 
 EXAMPLES: dict[str, Example] = {
-    "Curve": {
+    "CurveAnswer": {
         **JOB,
         "basis": {
             "horizon_ms": 86_400_000,
@@ -69,7 +69,7 @@ EXAMPLES: dict[str, Example] = {
         "meets_target": True,
         "meets_latency_cap": True,
         "meets_state_cap": None,
-        "text": "a bound of 10 min would keep 99.62 %: 448 of 120,000 rows would be late, about 96,768 a day; windows "
+        "text": "a bound of 10 min would admit 99.62 %: 448 of 120,000 rows would be late, about 96,768 a day; windows "
         "would come 10 min 5 s after their end on average; about 9,387 rows of state; it meets the target of 99.5 %; "
         "it is within the latency cap of 15 min",
         "transition": TRANSITION_TEXT,

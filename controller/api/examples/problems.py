@@ -24,7 +24,10 @@ PROBLEM_EXAMPLES: dict[int, Example] = {
         400, "malformed-body", "The body cannot be read", "Invalid JSON: EOF while parsing an object"
     ),
     401: _problem(
-        401, "unauthenticated", "A token is needed", "the token is not good: unknown here, expired or revoked"
+        401,
+        "unauthenticated",
+        "A token is needed",
+        "the token is not valid: unknown here, expired or revoked",
     ),
     403: _problem(403, "forbidden", "Not allowed", "this job is out of reach of 'shop-viewer'"),
     404: _problem(
@@ -105,7 +108,7 @@ KIND_EXAMPLES: dict[str, Example] = {
         409,
         "token-conflict",
         "The token cannot be made",
-        "two tokens of the name 'orders-job' live already; revoke one of them first",
+        "two tokens of the name 'orders-job' are valid already; revoke one of them first",
     ),
     "token-not-found": _problem(
         404, "token-not-found", "Unknown token", "there is no token 7; GET /v1/tokens lists those there are"

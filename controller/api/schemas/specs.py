@@ -48,11 +48,11 @@ class Consequences:
     __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
 
     dry_run: bool
-    """Whether the write was only tried: then nothing was changed, and this is what would follow."""
+    """Whether it was a dry run: then nothing was changed, and this is what would follow."""
     recommended: Recommended | None
     """The recommendation after it; null while there is none."""
     transition: Transition | None
-    """What going from the bound in use to the recommended one will do; null without a recommended bound."""
+    """What the change from the bound in use to the recommended one will do; null without a recommended bound."""
     published: Published
     """What is published to the job after it."""
 

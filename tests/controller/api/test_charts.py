@@ -308,7 +308,7 @@ def test_a_preview_agrees_with_the_curve_and_says_it_in_words(seen: Controller, 
     assert ("meets the target of 90 %" in found["text"]) is found["meets_target"]
     assert found["beyond_evidence"] is (bound_ms >= 60_000)
     assert ("no row needed more than" in found["text"]) is found["beyond_evidence"]
-    assert ("greatest bound" in found["text"]) is (bound_ms > 600_000)
+    assert ("maximum bound" in found["text"]) is (bound_ms > 600_000)
     assert (found["transition"] is None) is (bound_ms == 20_000)
     assert found["late_a_day"] >= 0
 
@@ -317,7 +317,7 @@ def test_a_preview_of_a_stream_without_reports_says_so(controller: Controller) -
     controller.put("/slo", {"target_ppm": 900_000})
     found = told(controller, "/preview", bound_ms=1_000)
     assert (found["rows"], found["completeness_ppm"], found["meets_target"]) == (0, None, None)
-    assert "no report came" in found["text"]
+    assert "there are no reports" in found["text"]
 
 
 def test_a_preview_follows_new_reports_and_a_new_slo(controller: Controller) -> None:

@@ -60,7 +60,7 @@ def test_a_token_that_is_not_good_is_told_so(browser: Browser, controller: Contr
         expect(page.get_by_role("alert")).to_contain_text("cut short or mistyped")
         page.get_by_label("Token").fill("tidemark")
         page.keyboard.press("Enter")
-        expect(page.get_by_role("alert")).to_contain_text("no token of Tidemark's")
+        expect(page.get_by_role("alert")).to_contain_text("not a Tidemark token")
         page.get_by_label("Token").fill(token)
         page.keyboard.press("Enter")
         expect(page.get_by_text("No stream is known yet")).to_be_visible()
