@@ -41,12 +41,12 @@ def take_first_tokens(database: Database, folder: Path | None, now_us: int) -> i
             return 0
     tokens = read_first_tokens(folder)
     with database.write() as session:
-        kept = add_first_tokens(session, tokens, f"the files in {folder}", now_us)
-    for token in kept:
+        stored = add_first_tokens(session, tokens, f"the files in {folder}", now_us)
+    for token in stored:
         _log.info(
             "token %d of %r taken from %s for the role %s", token.id, token.name, folder, token.grant.role
         )
-    return len(kept)
+    return len(stored)
 
 
 def read_first_tokens(folder: Path) -> list[tuple[NewToken, str]]:

@@ -158,17 +158,17 @@ def get_token(session: Session, token_id: int) -> StoredToken:
 
 def list_tokens(session: Session, after: int, limit: int, name: str | None = None) -> Sequence[StoredToken]:
     """Return up to ``limit`` tokens above number ``after``, ended ones too, of all names or of one."""
-    wanted = select(TokenRow).where(TokenRow.id > after).order_by(TokenRow.id).limit(limit)
+    statement = select(TokenRow).where(TokenRow.id > after).order_by(TokenRow.id).limit(limit)
     if name is not None:
-        wanted = wanted.where(TokenRow.name == name)
-    return [_token(row) for row in session.scalars(wanted)]
+        statement = statement.where(TokenRow.name == name)
+    return [_token(row) for row in session.scalars(statement)]
 
 
 def live_version(session: Session) -> tuple[int, int]:
     """Return a version that grows when a token is made or revoked, (0, 0) before the first; none is ever deleted."""
     live = func.count(TokenRow.id).filter(TokenRow.revoked_us.is_(None))
-    count, greatest = session.execute(select(live, func.max(TokenRow.id))).one()
-    return count, greatest or 0
+    count, highest = session.execute(select(live, func.max(TokenRow.id))).one()
+    return count, highest or 0
 
 
 def live_tokens(session: Session, now_us: int) -> Sequence[StoredToken]:

@@ -101,7 +101,7 @@ def renew_block(session: Session, stream_id: int, share_ppm: int) -> bool:
 
 
 def _needs_of(session: Session, stream_id: int, width_us: int, slot_us: int) -> PartitionNeeds:
-    """Return the needs that a block was made from: stored with hourly blocks, and by the minute for ten-minute blocks."""
+    """Return the needs that a block was made from: stored with hourly blocks, by the minute for ten-minute ones."""
     if width_us >= HOUR_US:
         needs = _of_hours(session, stream_id, slot_us, slot_us + width_us)
         if needs.names:
@@ -164,11 +164,11 @@ def forget_blocks(session: Session, stream_id: int, width_us: int, before_us: in
 
 def _first(session: Session, stream_id: int, from_us: int, until_us: int, width_us: int) -> int | None:
     of = NeedBlockRow if width_us == DAY_US else NeedSketchRow
-    wanted = select(func.min(of.slot_us)).where(
+    statement = select(func.min(of.slot_us)).where(
         of.stream_id == stream_id, of.slot_us >= from_us, of.slot_us < until_us
     )
     narrow = of.width_us == HOUR_US if width_us == DAY_US else of.width_us <= width_us
-    return session.scalars(wanted.where(narrow)).one()
+    return session.scalars(statement.where(narrow)).one()
 
 
 def _of_hours(session: Session, stream_id: int, from_us: int, until_us: int) -> PartitionNeeds:

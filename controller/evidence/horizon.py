@@ -102,8 +102,8 @@ def facts(session: Session, horizon: Horizon) -> Facts:
 
 def max_before_us(session: Session, stream_id: int, query_id: str, last_batch: int) -> int | None:
     """Return the greatest event time of a query's batches up to ``last_batch``, deleted ones too; None without any."""
-    asked = {"stream": stream_id, "query": query_id, "last": last_batch}
-    stored = session.scalars(_MAX_EVENT_TIME, asked).one()
+    parameters = {"stream": stream_id, "query": query_id, "last": last_batch}
+    stored = session.scalars(_MAX_EVENT_TIME, parameters).one()
     query = session.get(QueryRow, (stream_id, query_id))
     gone = (None, None) if query is None else (query.gone_batch, query.gone_max_event_time_us)
     return with_gone(stored, *gone, last_batch)
@@ -206,5 +206,7 @@ def emissions_in(session: Session, span: Span, newest: ReportRow) -> Emissions |
 def _keys_in(session: Session, stream_id: int, after_us: int, until_us: int) -> list[int]:
     """Return the keys of the ledger in (``after_us``, ``until_us``], ascending."""
     key_us = LedgerKeyRow.key_us
-    wanted = select(key_us).where(LedgerKeyRow.stream_id == stream_id, key_us > after_us, key_us <= until_us)
-    return list(session.scalars(wanted.order_by(key_us)))
+    statement = select(key_us).where(
+        LedgerKeyRow.stream_id == stream_id, key_us > after_us, key_us <= until_us
+    )
+    return list(session.scalars(statement.order_by(key_us)))

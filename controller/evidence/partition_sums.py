@@ -41,8 +41,8 @@ def needs_of_slots(
 ) -> dict[int, PartitionNeeds]:
     """Return the needs of all partitions in each of the slots that ``which`` picks, by its start."""
     slots: dict[int, dict[str, Sketch]] = {}
-    wanted = select(NeedSketchRow.slot_us, NeedSketchRow.partition, NeedSketchRow.sketch)
-    for slot_us, name, data in session.execute(wanted.where(NeedSketchRow.stream_id == stream_id, *which)):
+    statement = select(NeedSketchRow.slot_us, NeedSketchRow.partition, NeedSketchRow.sketch)
+    for slot_us, name, data in session.execute(statement.where(NeedSketchRow.stream_id == stream_id, *which)):
         slots.setdefault(slot_us, {})[name] = Sketch.from_bytes(data)
     return {slot_us: PartitionNeeds.of(sketches) for slot_us, sketches in slots.items()}
 

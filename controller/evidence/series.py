@@ -138,15 +138,15 @@ def _stored(
     session: Session, span: Span, width_us: int, from_us: int | None, until_us: int | None
 ) -> Iterable[SeriesRow]:
     table = SeriesRow
-    wanted = select(table).where(
+    statement = select(table).where(
         table.stream_id == span.stream_id,
         table.width_us == width_us,
         table.slot_us >= max(edge_us(span.from_us, width_us), from_us or edge_us(span.from_us, width_us)),
     )
     ends = [end for end in (span.until_us, until_us) if end is not None]
     if ends:
-        wanted = wanted.where(table.slot_us < min(ends))
-    return session.scalars(wanted).all()
+        statement = statement.where(table.slot_us < min(ends))
+    return session.scalars(statement).all()
 
 
 def _with_rest(session: Session, span: Span, split_id: int, found: list[SeriesRow]) -> list[SeriesRow]:

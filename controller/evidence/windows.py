@@ -67,7 +67,7 @@ def closed_windows(
 
 
 def _in_use_since_us(session: Session, horizon: Horizon) -> int:
-    """Return the watermark when the bound in use took effect, in microseconds; far in the past if it always was in use."""
+    """Return the watermark when the bound in use took effect, in microseconds; far in the past without another one."""
     before_ms = session.scalars(
         select(ReportRow.watermark_ms)
         .where(*horizon.batches, ReportRow.bound_ms != horizon.newest.bound_ms)

@@ -35,7 +35,7 @@ router = APIRouter(tags=["pins"])
 _PIN = TypeAdapter(PinBody)
 
 COST_SECONDS = 5.0
-"""How long an answer may take to work out what a pin costs: whoever pulls a kill switch must not wait for figures."""
+"""How long an answer may take to compute what a pin costs: figures must not delay a kill switch."""
 
 DRY_RUN_SECONDS = 1.0
 """The same for a dry run, which holds its streams locked meanwhile."""
@@ -144,10 +144,10 @@ def write(
     A pin also holds streams that appear later. The most specific one wins: the stream's, then its job's, then the
     fleet's.
     """
-    asked = parse_body(_PIN, body)
+    new = parse_body(_PIN, body)
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
-        pin = set_pin(session, StoredPin(scope, asked.to, asked.reason, now_us), now_us)
+        pin = set_pin(session, StoredPin(scope, new.to, new.reason, now_us), now_us)
         if dry_run:
             return _answer(service, session, pin, principal, dry_run=True)
     return _written(service, pin, principal)

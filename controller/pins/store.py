@@ -125,10 +125,10 @@ def delete_pin(session: Session, scope: PinScope) -> StoredPin | None:
 
 def list_pins(session: Session, after: tuple[str, str] | None, limit: int) -> Sequence[StoredPin]:
     """Return up to ``limit`` pins in the order of (job, stream), those after ``after``; the fleet's comes first."""
-    wanted = select(PinRow).order_by(PinRow.job, PinRow.stream).limit(limit)
+    statement = select(PinRow).order_by(PinRow.job, PinRow.stream).limit(limit)
     if after is not None:
-        wanted = wanted.where(tuple_(PinRow.job, PinRow.stream) > after)
-    return [_pin(row) for row in session.scalars(wanted)]
+        statement = statement.where(tuple_(PinRow.job, PinRow.stream) > after)
+    return [_pin(row) for row in session.scalars(statement)]
 
 
 def pin_in_force(session: Session, job: str, stream: str) -> StoredPin | None:
@@ -151,12 +151,12 @@ def pins_in_force(session: Session, streams: Collection[tuple[str, str]]) -> dic
 
 def streams_in(session: Session, scope: PinScope, *, lock: bool) -> Sequence[StreamRow]:
     """Return the known streams of a scope, always in the same order, so that writers that lock them do not deadlock."""
-    wanted = select(StreamRow).order_by(StreamRow.job, StreamRow.stream)
+    statement = select(StreamRow).order_by(StreamRow.job, StreamRow.stream)
     if scope.job is not None:
-        wanted = wanted.where(StreamRow.job == scope.job)
+        statement = statement.where(StreamRow.job == scope.job)
     if scope.stream is not None:
-        wanted = wanted.where(StreamRow.stream == scope.stream)
-    return session.scalars(wanted.with_for_update() if lock else wanted).all()
+        statement = statement.where(StreamRow.stream == scope.stream)
+    return session.scalars(statement.with_for_update() if lock else statement).all()
 
 
 def _most_specific(rows: dict[tuple[str, str], PinRow], job: str, stream: str) -> StoredPin | None:

@@ -32,7 +32,7 @@ class CurvePointAnswer(Answer):
     windows_emitted: int
     """Windows that would have been emitted."""
     completeness_min_ppm: int | None
-    """Lower end of the share's interval at the SLO's confidence, in parts per million; rows are assumed to be independent;
+    """Lower end of the share's interval at the SLO's confidence, in parts per million; rows are assumed independent;
     null without rows."""
     completeness_max_ppm: int | None
     """Upper end of it; pairs that the sketch cannot place count as admitted."""
