@@ -1,4 +1,4 @@
-"""Pins: what a kill switch holds, who is told, and what it says it costs."""
+"""Pins: what they hold, what is published, and what they cost."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def acknowledge(controller: Controller, **changes: Any) -> None:
 
 
 def recommended(controller: Controller, mode: str = "OnRestart") -> dict[str, Any]:
-    """Report, decide, and return what the job is told."""
+    """Report, decide, and return the published bound."""
     controller.put("/slo", TARGET)
     controller.put("/policy", at_once(mode))
     controller.report_all(REPORTS)
@@ -160,7 +160,7 @@ def test_a_pin_holds_the_streams_of_its_job_and_no_others(controller: Controller
     assert held == {"a1": "Off", "a2": "Off", "b1": None}
 
 
-def test_a_stream_that_appears_under_a_pin_is_held_from_its_first_question_on(either: Controller) -> None:
+def test_a_stream_that_appears_under_a_pin_is_held_from_its_first_request_on(either: Controller) -> None:
     pin(either, JOB_PIN, OFF)
     unknown = either.get("/bound")
     assert (unknown.json()["generation"], unknown.json()["pin"]) == (0, "Off")
@@ -174,7 +174,7 @@ def test_a_stream_that_appears_under_a_pin_is_held_from_its_first_question_on(ei
     assert (bound(either)["generation"], bound(either)["pin"]) == (2, "Off")
 
 
-def test_a_pin_that_a_stream_was_not_told_of_is_told_by_the_next_turn(controller: Controller) -> None:
+def test_a_pin_that_was_not_published_is_published_at_the_next_tick(controller: Controller) -> None:
     """As when a stream appears on another replica in the very moment a pin is set."""
     controller.put("/policy", at_once())
     with controller.service.database.write() as session:
@@ -258,7 +258,7 @@ def test_a_pin_is_set_read_listed_and_taken_away(
     ],
     ids=str,
 )
-def test_a_pin_without_a_reason_or_a_place_to_go_to_is_refused(
+def test_a_pin_without_a_reason_or_a_bound_is_rejected(
     controller: Controller, body: dict[str, Any], pointer: str
 ) -> None:
     answer = controller.http.put(FLEET_PIN, json=body)
@@ -371,11 +371,11 @@ def test_a_pin_says_what_it_costs_by_the_streams_own_curve(controller: Controlle
 
 def test_taking_it_away_says_what_that_costs(controller: Controller) -> None:
     acknowledge(controller)
-    told_ms = recommended(controller)["bound_ms"]
+    published_ms = recommended(controller)["bound_ms"]
     pin(controller, STREAM_PIN, CEILING)
     controller.report(replace(REPORTS[-1], batch_id=40, bound_ms=CEILING_MS, generation=3))
     (body,) = unpin(controller, STREAM_PIN)["streams"]
-    assert (body["bound_ms"], body["in_use_bound_ms"]) == (told_ms, CEILING_MS)
+    assert (body["bound_ms"], body["in_use_bound_ms"]) == (published_ms, CEILING_MS)
     assert "earlier than at 30 min" in body["text"]
 
 

@@ -78,7 +78,7 @@ def spread_reports(seed: int, count: int, days: int) -> list[Report]:
 
 
 class Store:
-    """A store, two replicas that look after it, and what has been told to it."""
+    """A store, two replicas that run its upkeep, and the reports sent to it."""
 
     def __init__(self, url: str, retention: Retention) -> None:
         self.database = Database(url)

@@ -96,7 +96,7 @@ def test_from_the_first_token_on_nobody_gets_in_without_one(store: Controller) -
     token = post(store, {"name": "root", "role": "admin"}).json()["token"]
     assert store.http.get("/v1/streams").status_code == 401
     assert status_with(store, token) == 200
-    # Also when the last one has ended: an end must not open the door.
+    # Also when the last one has ended: an expired token must not open access.
     assert store.http.delete("/v1/tokens/1", headers=bearer(token)).status_code == 200
     assert store.http.get("/v1/streams").status_code == 401
 
@@ -104,7 +104,7 @@ def test_from_the_first_token_on_nobody_gets_in_without_one(store: Controller) -
 def test_without_a_token_a_page_of_another_site_reaches_nothing_by_a_name_of_its_own(
     store: Controller,
 ) -> None:
-    """A browser on this machine sends what it is told to; the name it was told stands in the request."""
+    """A foreign page can make a local browser send requests; the host name in them gives it away."""
     foreign = {"Host": "evil.example:8642"}
     assert store.http.get("/v1/streams", headers=foreign).status_code == 401
     assert store.http.get("/v1/streams", headers={"Host": "localhost:8642"}).status_code == 200
@@ -326,7 +326,7 @@ def test_use_is_noted_to_the_hour_and_not_at_each_request(
         return found
 
     assert used() is None
-    # Noted with the next look at the store.
+    # Recorded with the next read of the store.
     assert used() == begun
     writes: list[dict[int, int]] = []
 
