@@ -57,7 +57,7 @@ def test_a_token_that_is_not_good_is_told_so(browser: Browser, controller: Contr
         watched.open()
         page.get_by_label("Token").fill(token[:-3])
         page.keyboard.press("Enter")
-        expect(page.get_by_role("alert")).to_contain_text("cut short or mistyped")
+        expect(page.get_by_role("alert")).to_contain_text("cut off or mistyped")
         page.get_by_label("Token").fill("tidemark")
         page.keyboard.press("Enter")
         expect(page.get_by_role("alert")).to_contain_text("not a Tidemark token")
