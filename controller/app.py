@@ -81,7 +81,7 @@ def create_app(settings: Settings | None = None, clock: Clock = system_clock) ->
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.database.migrate()
         service.database.start()
-        service.door.refresh()
+        service.authenticator.refresh()
         service.decider.leases.start()
         service.ticker.start()
         service.reports.start()

@@ -16,7 +16,7 @@ from tidemark.controller.decide.decider import Decider
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.metrics.process import LoopCounters
-from tidemark.controller.pins.apply import mend_pins
+from tidemark.controller.pins.apply import publish_missing_pins
 from tidemark.controller.runtime.clock import Clock
 from tidemark.controller.runtime.priority import GiveWay, at_once
 from tidemark.controller.stream_state.overviews import Overviews
@@ -59,7 +59,7 @@ def run_once(
         ).all()
     decider.leases.keep()
     try:
-        mend_pins(database, now_us)
+        publish_missing_pins(database, now_us)
     except Exception:  # noqa: BLE001 - the next turn tries again
         _log.exception("not every stream could be told of its pin")
         counters.failures.inc()

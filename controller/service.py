@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
-from tidemark.controller.access.authenticator import Door
+from tidemark.controller.access.authenticator import Authenticator
 from tidemark.controller.access.rate_limits import RateLimits
 from tidemark.controller.alerts.notifier import Notifier
 from tidemark.controller.alerts.wiring import make_notifier
 from tidemark.controller.bounds.watch import Watch
-from tidemark.controller.charts.what_if import Grounds
+from tidemark.controller.charts.what_if import WhatIfCache
 from tidemark.controller.db.database import Database
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.evidence.upkeep import Upkeep
@@ -47,7 +47,7 @@ class Service:
     """The decision loop."""
     overviews: Overviews
     """Looks at streams."""
-    grounds: Grounds
+    what_if: WhatIfCache
     """Tells what a bound would do."""
     reports: ReportWriter
     """Commits reports."""
@@ -63,7 +63,7 @@ class Service:
     """Holds answers back until they change."""
     reads: SharedReads
     """Reads once what many ask for at once."""
-    door: Door
+    authenticator: Authenticator
     """Tells who sends a request."""
     rates: RateLimits
     """How often one may send requests."""
@@ -107,7 +107,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     measure(registry, "tidemark_reports_waiting", lambda: reports.waiting)
     measure(registry, "tidemark_last_tick_timestamp_seconds", lambda: ticker.progress_us / 1e6)
     measure(registry, "tidemark_tick_interval_seconds", lambda: settings.tick_seconds)
-    door = Door(database, settings, clock, steady)
+    authenticator = Authenticator(database, settings, clock, steady)
     rates = RateLimits(settings.reports_per_second, settings.requests_per_second, steady)
     return Service(
         settings,
@@ -116,7 +116,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         decider,
         ticker,
         overviews,
-        Grounds(decider),
+        WhatIfCache(decider),
         reports,
         registry,
         scrape,
@@ -124,7 +124,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         loop,
         watch,
         SharedReads(),
-        door,
+        authenticator,
         rates,
         make_notifier(settings, database, leases, registry, clock),
     )

@@ -39,6 +39,9 @@ Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 MINUTES_OF_DAY = 1_440
 """Minutes of a day."""
 
+MAX_BOUND_MS = 2**60 // 1_000
+"""Maximum bound in milliseconds: as microseconds, sums of a few still fit in 64 bits."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slo:
@@ -48,7 +51,7 @@ class Slo:
 
     target_ppm: Annotated[int, Gt(0), Lt(1_000_000)]
     """Share of (row, window) pairs to admit, in parts per million."""
-    latency_cap_ms: Annotated[int, Ge(0)] | None = None
+    latency_cap_ms: Annotated[int, Ge(0), Le(2**53)] | None = None
     """Maximum mean emit latency (wall time of emission minus window end), in milliseconds; null for no cap."""
     on_conflict: OnConflict | None = None
     """Which constraint is broken when no bound meets all; null: none, the bound in use is held."""
@@ -62,7 +65,7 @@ class Slo:
     """Under timeslices: share of the windows that must reach the target, in parts per million."""
     window_ms: Annotated[int, Gt(0), Le(31 * 86_400_000)] = 30 * 86_400_000
     """Rolling window over which the budget counts, in milliseconds."""
-    state_cap_rows: Annotated[int, Ge(0)] | None = None
+    state_cap_rows: Annotated[int, Ge(0), Le(2**53)] | None = None
     """Maximum rows of state; null for no cap."""
     worst_window_ppm: Annotated[int, Ge(0), Lt(1_000_000)] | None = None
     """Minimum completeness of every single window, in parts per million; null for no floor."""
@@ -101,9 +104,9 @@ class Policy:
     mode: Mode = "Off"
     """Off only observes; OnRestart gives the job its bound at its next start; Restart makes the runner restart it; Live
     steers it without a restart."""
-    min_bound_ms: Annotated[int, Ge(0)] = 0
+    min_bound_ms: Annotated[int, Ge(0), Le(MAX_BOUND_MS)] = 0
     """The minimum bound, in milliseconds."""
-    max_bound_ms: Annotated[int, Ge(0)] | None = None
+    max_bound_ms: Annotated[int, Ge(0), Le(MAX_BOUND_MS)] | None = None
     """The maximum bound, in milliseconds; null for no limit."""
     directions: Annotated[tuple[Direction, ...], MinLen(1), MaxLen(2)] = ("Widen", "Narrow")
     """Which ways the bound may be changed; at least one."""

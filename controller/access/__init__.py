@@ -1,5 +1,5 @@
-"""Who may do what: roles, scopes and tokens. Pure: no store, no clock, no HTTP.
+"""Access control: roles, scopes and tokens.
 
-A handler asks for ``api.dependencies.ThePrincipal`` to know who asks; ``Principal.name`` is what an event's author is.
-Each operation has a line in ``roles.OPERATIONS``; one that has none is the unscoped admin's alone.
+A handler depends on ``authorize.ThePrincipal`` to know the caller; ``Principal.name`` is the author in events.
+Each operation has an entry in ``roles.OPERATIONS``; one without an entry is for unscoped admins only.
 """

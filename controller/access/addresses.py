@@ -1,4 +1,4 @@
-"""Addresses: whether only this machine reaches one, and whether a request comes from another machine."""
+"""Network addresses: is one loopback, and does a request come from another machine?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["is_foreign_name", "is_loopback", "is_other_machine"]
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach ``host``."""
+    """Return whether ``host`` can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -16,7 +16,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_other_machine(peer: str | None) -> bool:
-    """Return whether ``peer`` is the address of another machine; what is no address is a socket of this one's own."""
+    """Return whether ``peer`` is the address of another machine; without an address it is a local socket."""
     try:
         address = ipaddress.ip_address(peer or "")
     except ValueError:
@@ -26,10 +26,10 @@ def is_other_machine(peer: str | None) -> bool:
 
 
 def is_foreign_name(host_header: str | None) -> bool:
-    """Return whether a request was addressed by a name that somebody else can have made point to this machine.
+    """Return whether a request used a host name that somebody else may have pointed at this machine.
 
-    A page in a browser here could then reach us as if it came from its own site (DNS rebinding). Names without a dot
-    are this network's own.
+    This stops DNS rebinding, by which a foreign page in a local browser could call this server. Names without a dot
+    belong to the local network.
     """
     name = (host_header or "").strip().lower()
     if name.startswith("["):

@@ -1,7 +1,7 @@
-"""Who is let in: by a token of the store, by a proxy that authenticates, or from this machine while there is neither.
+"""Authenticates requests: by a token of the store, by an authenticating proxy, or, without either, as local.
 
-Every replica keeps the live tokens in memory and asks the store again when what it knows is ``CACHE_SECONDS`` old: a
-token made or revoked elsewhere counts here within that time. A token that is not among them costs the store nothing.
+Every replica caches the valid tokens and reads the store again when the cache is ``CACHE_SECONDS`` old: a token made
+or revoked elsewhere takes effect within that time. An unknown token costs no query.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from tidemark.controller.errors import UnauthenticatedError
 from tidemark.controller.runtime.clock import Clock, SteadyClock
 from tidemark.controller.settings import Settings
 
-__all__ = ["CACHE_SECONDS", "Door", "Knock", "proxy_of"]
+__all__ = ["CACHE_SECONDS", "Authenticator", "Credentials", "proxy_of"]
 
 _log = logging.getLogger(__name__)
 
 CACHE_SECONDS = 2.0
-"""Age from which the store is asked again for the live tokens, in seconds."""
+"""Age at which the cached tokens are read again, in seconds."""
 
 STALE_SECONDS = 30.0
-"""Age up to which they are used while the store does not answer: metrics and probes still tell what is wrong."""
+"""Age up to which they are used while the store does not answer, so that metrics and probes still work."""
 
 USE_NOTED_US = 3_600_000_000
-"""Least time between two notes that a token was used, in microseconds: no request waits for a write of its own."""
+"""Minimum time between two records of a token's use, in microseconds: no request waits for such a write."""
 
 _HEAD = 16
-"""Characters of a digest by which a token is found; the others are compared in constant time."""
+"""Characters of a digest that tokens are looked up by; the rest is compared in constant time."""
 
 NO_CREDENTIALS = "no token was sent: send one as Authorization: Bearer ..."
-NOT_GOOD = "the token is not good: unknown here, expired or revoked"
+NOT_VALID = "the token is not valid: unknown here, expired or revoked"
 
 
 @dataclass(frozen=True, slots=True)
-class Knock:
-    """What a request says of who sends it."""
+class Credentials:
+    """What a request says about its sender."""
 
     peer: str | None
     """Address that it comes from; None when it has none."""
     host: str | None = None
-    """Value of the header Host: the name under which it looked for us."""
+    """Value of the header Host."""
     authorization: Sequence[str] = ()
     """Values of the header Authorization."""
     users: Sequence[str] = ()
@@ -61,18 +61,18 @@ class Knock:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Cache:
     by_head: dict[str, tuple[StoredToken, ...]] = field(default_factory=dict)
     version: tuple[int, int] = (0, 0)
     read_at: float = float("-inf")
 
 
-class Door:
-    """Tells who sends a request.
+class Authenticator:
+    """Finds out who sends a request.
 
     Args:
         database: the store.
-        settings: what was set from outside.
+        settings: the controller's settings.
         clock: the wall time in microseconds.
         steady: a clock that never goes back, in seconds.
     """
@@ -83,8 +83,8 @@ class Door:
         self._steady = steady
         self._alone = is_loopback(settings.host)
         self.proxy = proxy_of(settings)
-        """The proxy that authenticates; None without one."""
-        self._known = _Known()
+        """The authenticating proxy; None without one."""
+        self._cache = _Cache()
         self._lock = threading.Lock()
         self._uses_lock = threading.Lock()
         self._noted_us: dict[int, int] = {}
@@ -92,88 +92,88 @@ class Door:
 
     @property
     def fresh(self) -> bool:
-        """Whether what is known of the tokens is new enough to be used as it is."""
-        return self._steady() - self._known.read_at < CACHE_SECONDS
+        """Whether the cached tokens are recent enough."""
+        return self._steady() - self._cache.read_at < CACHE_SECONDS
 
     @property
     def open(self) -> bool:
-        """Whether no credentials are asked for: there never was a token, there is no proxy, and others cannot come."""
+        """Whether no credentials are needed: no token was ever made, there is no proxy, and the host is loopback."""
         return not self.has_tokens and self.proxy is None and self._alone
 
     @property
     def has_tokens(self) -> bool:
         """Whether a token was ever made."""
-        return self._known.version != (0, 0)
+        return self._cache.version != (0, 0)
 
     @property
     def live(self) -> int:
-        """How many tokens are good now."""
-        return sum(token.is_live(self._clock()) for found in self._known.by_head.values() for token in found)
+        """How many tokens are valid now."""
+        return sum(token.is_live(self._clock()) for found in self._cache.by_head.values() for token in found)
 
     def forget(self) -> None:
-        """Ask the store again before the next request: tokens were changed by this process."""
+        """Have the tokens read again before the next request: this process changed them."""
         with self._lock:
-            self._known = replace(self._known, read_at=float("-inf"))
+            self._cache = replace(self._cache, read_at=float("-inf"))
 
     def refresh(self) -> None:
-        """Ask the store for the live tokens, unless another thread has just done so.
+        """Read the valid tokens, unless another thread has just done so.
 
         Raises:
-            sqlalchemy.exc.SQLAlchemyError: when it does not answer, and what is known is too old to go by.
+            sqlalchemy.exc.SQLAlchemyError: when the store does not answer and the cache is too old.
         """
         with self._lock:
             if self.fresh:
                 return
             try:
-                self._known = self._read()
+                self._cache = self._read()
             except SQLAlchemyError as error:
-                if self._steady() - self._known.read_at >= STALE_SECONDS:
+                if self._steady() - self._cache.read_at >= STALE_SECONDS:
                     raise
-                _log.warning("the store did not say which tokens are live (%s)", type(error).__name__)
+                _log.warning("the valid tokens could not be read (%s)", type(error).__name__)
                 return
             self._note_uses()
 
-    def admit(self, knock: Knock) -> Principal:
-        """Return who sends a request, by what is known now.
+    def authenticate(self, credentials: Credentials) -> Principal:
+        """Return who sends a request.
 
         Raises:
-            UnauthenticatedError: when that is not known.
+            UnauthenticatedError: when the credentials are missing or not valid.
         """
-        if knock.authorization:
-            return self._by_token(knock.authorization)
-        if self.proxy is not None and self.proxy.trusts(knock.peer):
-            user = self.proxy.principal(knock.users, knock.groups)
+        if credentials.authorization:
+            return self._by_token(credentials.authorization)
+        if self.proxy is not None and self.proxy.trusts(credentials.peer):
+            user = self.proxy.principal(credentials.users, credentials.groups)
             if user is None:
-                raise _refused("the proxy named no user, or more than one")
+                raise _unauthenticated("the proxy named no user, or more than one")
             return user
         if self.open:
-            # A socket may have been opened to others by somebody else than `tidemark serve`.
-            if is_other_machine(knock.peer):
-                raise _refused(
-                    "there is no token yet, and without one only this machine is let in; on the server run: "
+            # Another program than `tidemark serve` may have opened the socket to others.
+            if is_other_machine(credentials.peer):
+                raise _unauthenticated(
+                    "there is no token yet, and without one only this machine may call; on the server run: "
                     "tidemark token create root --role admin --database-url ..."
                 )
-            if is_foreign_name(knock.host):
-                raise _refused(
-                    f"there is no token yet, and without one requests are let in that ask for this machine by its "
-                    f"own name, such as localhost, not by {knock.host!r}"
+            if is_foreign_name(credentials.host):
+                raise _unauthenticated(
+                    f"there is no token yet, and without one requests must use a local host name, such as localhost, "
+                    f"not {credentials.host!r}"
                 )
             return LOOPBACK
-        raise _refused(NO_CREDENTIALS)
+        raise _unauthenticated(NO_CREDENTIALS)
 
     def _by_token(self, authorization: Sequence[str]) -> Principal:
         scheme, _, token = authorization[0].strip().partition(" ")
         token = token.strip()
         if len(authorization) != 1 or scheme.lower() != "bearer" or not token:
-            raise _refused(NO_CREDENTIALS)
+            raise _unauthenticated(NO_CREDENTIALS)
         if not is_token(token):
-            raise _refused("what was sent is no token of Tidemark's: it is cut short or mistyped", sent=True)
+            raise _unauthenticated("this is not a Tidemark token: it is cut off or mistyped", sent=True)
         digest, now_us = digest_of(token), self._clock()
-        for known in self._known.by_head.get(digest[:_HEAD], ()):
+        for known in self._cache.by_head.get(digest[:_HEAD], ()):
             if hmac.compare_digest(known.digest, digest) and known.is_live(now_us):
                 self._use(known, now_us)
                 return Principal(known.name, (known.grant,), known.id)
-        raise _refused(NOT_GOOD, sent=True)
+        raise _unauthenticated(NOT_VALID, sent=True)
 
     def _use(self, token: StoredToken, now_us: int) -> None:
         noted_us = self._noted_us.get(token.id, token.last_used_us)
@@ -182,8 +182,8 @@ class Door:
             with self._uses_lock:
                 self._uses[token.id] = now_us
 
-    def _read(self) -> _Known:
-        before, read_at = self._known, self._steady()
+    def _read(self) -> _Cache:
+        before, read_at = self._cache, self._steady()
         with self._database.read() as session:
             version = live_version(session)
             if version == before.version:
@@ -192,7 +192,7 @@ class Door:
             for token in live_tokens(session, self._clock()):
                 head = token.digest[:_HEAD]
                 found[head] = (*found.get(head, ()), token)
-        return _Known(found, version, read_at)
+        return _Cache(found, version, read_at)
 
     def _note_uses(self) -> None:
         with self._uses_lock:
@@ -203,7 +203,7 @@ class Door:
             with self._database.write() as session:
                 note_uses(session, uses)
         except SQLAlchemyError as error:
-            _log.warning("when tokens were last used could not be noted (%s)", type(error).__name__)
+            _log.warning("the last use of tokens could not be recorded (%s)", type(error).__name__)
 
 
 def proxy_of(settings: Settings) -> Proxy | None:
@@ -218,6 +218,6 @@ def proxy_of(settings: Settings) -> Proxy | None:
     )
 
 
-def _refused(detail: str, *, sent: bool = False) -> UnauthenticatedError:
+def _unauthenticated(detail: str, *, sent: bool = False) -> UnauthenticatedError:
     challenge = 'Bearer realm="tidemark"' + (', error="invalid_token"' if sent else "")
     return UnauthenticatedError(detail, headers={"WWW-Authenticate": challenge})

@@ -1,4 +1,4 @@
-"""Every request is let in, or not, here: who sends it, how often, and whether the table of permissions allows it."""
+"""Decides on every request: who sends it, how often, and whether the table of permissions allows it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from structlog.contextvars import bind_contextvars
 
-from tidemark.controller.access.acting import act_for
-from tidemark.controller.access.authenticator import Knock
+from tidemark.controller.access.actor import set_actor
+from tidemark.controller.access.authenticator import Credentials
 from tidemark.controller.access.principal import Principal
 from tidemark.controller.access.rate_limits import RateLimit
 from tidemark.controller.access.roles import Need, need_of
@@ -21,39 +21,51 @@ __all__ = ["ThePrincipal", "authorize"]
 
 
 async def authorize(request: Request) -> Principal | None:
-    """Return who sends the request; None where everybody is let in. The first dependency of every route.
+    """Return who sends the request; None where everybody may call. The first dependency of every route.
 
     Raises:
         UnauthenticatedError: when that is not known.
-        ForbiddenError: when it may not; nothing was looked up for it.
+        ForbiddenError: when it is not allowed; nothing was looked up for it.
         TooManyRequestsError: when it comes too often.
     """
     service: Service = request.app.state.service
-    bind_contextvars(
-        **{name: request.path_params[name] for name in ("job", "stream") if name in request.path_params}
-    )
     operation = getattr(request.scope["route"], "operation_id", None)
     need = need_of(operation)
+    jobs = _jobs(request, need)
+    _log_names(request, need)
     if need is None or (operation == "getMetrics" and service.settings.metrics_open):
         return None
-    if not service.door.fresh:
-        await run_in_threadpool(service.door.refresh)
+    if not service.authenticator.fresh:
+        await run_in_threadpool(service.authenticator.refresh)
     peer = request.client.host if request.client else None
     try:
-        principal = service.door.admit(_knock(service, request, peer))
+        principal = service.authenticator.authenticate(_credentials(service, request, peer))
     except UnauthenticatedError:
         _count(service.rates.of(None), ("peer", peer))
         raise
     bind_contextvars(principal=principal.name)
     _count(service.rates.of(need.right), _caller(principal, peer))
-    if not principal.may(need, request.path_params.get("job")):
-        raise _forbidden(principal, need)
-    act_for(principal.name)
+    for job in jobs:
+        if not principal.may(need, job):
+            raise _forbidden(principal, need, job)
+    set_actor(principal.name)
     return principal
 
 
+def _jobs(request: Request, need: Need | None) -> list[str | None]:
+    """Return the jobs that a request names; each has to be in reach, also where the handler takes only one."""
+    if need is not None and need.without_job is not None:
+        return [*request.query_params.getlist("job")] or [None]
+    return [request.path_params.get("job")]
+
+
+def _log_names(request: Request, need: Need | None) -> None:
+    named = request.path_params if need is None or need.without_job is None else request.query_params
+    bind_contextvars(**{name: named[name] for name in ("job", "stream") if name in named})
+
+
 async def _principal(principal: Annotated[Principal | None, Depends(authorize)]) -> Principal:
-    assert principal is not None, "an operation that is open to everybody does not ask who it is"
+    assert principal is not None, "an operation that is open to everybody has no principal"
     return principal
 
 
@@ -61,9 +73,9 @@ ThePrincipal = Annotated[Principal, Depends(_principal)]
 """Who sends the request."""
 
 
-def _knock(service: Service, request: Request, peer: str | None) -> Knock:
-    proxy, headers = service.door.proxy, request.headers
-    return Knock(
+def _credentials(service: Service, request: Request, peer: str | None) -> Credentials:
+    proxy, headers = service.authenticator.proxy, request.headers
+    return Credentials(
         peer=peer,
         host=headers.get("host"),
         authorization=headers.getlist("authorization"),
@@ -87,11 +99,11 @@ def _count(limit: RateLimit, caller: tuple[str, object]) -> None:
         )
 
 
-def _forbidden(principal: Principal, need: Need) -> ForbiddenError:
+def _forbidden(principal: Principal, need: Need, job: str | None) -> ForbiddenError:
     if not principal.has(need.right):
         role = principal.role or "none"
         reason = f"this is for {' and '.join(need.roles)}, and {principal.name!r} has the role {role}"
-    elif need.reach == "fleet":
+    elif need.over(job) == "fleet":
         reason = f"this is about every job, and {principal.name!r} is limited to some"
     else:
         reason = f"this job is out of reach of {principal.name!r}"

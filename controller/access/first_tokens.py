@@ -1,6 +1,6 @@
-"""The tokens that a new store begins with, from files: for services that start where nobody types a command.
+"""Reads a new store's first tokens from files, for deployments where nobody types commands.
 
-A folder holds a file for each token. The file's name is the token's, its role is told by the token itself, and it
+A folder has one file for each token. The file's name is the token's name; the token itself contains its role; it
 reaches all jobs. Kubernetes mounts a Secret in this form.
 """
 
@@ -19,20 +19,20 @@ __all__ = ["FirstTokensError", "read_first_tokens", "take_first_tokens"]
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_FILE = 1_000
-"""Characters that are read of a file: a token has fewer than 100."""
+_MAX_CHARACTERS = 1_000
+"""Characters read from a file: a token has fewer than 100."""
 
 
 class FirstTokensError(Exception):
-    """The files cannot be used; the message names the file and the way out, and never what is in it."""
+    """The files cannot be used. The message names the file and the way out, never its content."""
 
 
 def take_first_tokens(database: Database, folder: Path | None, now_us: int) -> int:
-    """Keep the tokens of ``folder`` if the store never had one, and return how many; otherwise look at no file.
+    """Store the tokens of ``folder`` if the store never had one, and return how many; otherwise read no file.
 
     Raises:
-        FirstTokensError: when they are needed and cannot be read, or one is none.
-        TokenConflictError: when no admin's is among them.
+        FirstTokensError: when they are needed and cannot be read, or a file holds no token.
+        TokenConflictError: when none of them is an admin's.
     """
     if folder is None:
         return 0
@@ -41,12 +41,12 @@ def take_first_tokens(database: Database, folder: Path | None, now_us: int) -> i
             return 0
     tokens = read_first_tokens(folder)
     with database.write() as session:
-        kept = add_first_tokens(session, tokens, f"the files in {folder}", now_us)
-    for token in kept:
+        stored = add_first_tokens(session, tokens, f"the files in {folder}", now_us)
+    for token in stored:
         _log.info(
             "token %d of %r taken from %s for the role %s", token.id, token.name, folder, token.grant.role
         )
-    return len(kept)
+    return len(stored)
 
 
 def read_first_tokens(folder: Path) -> list[tuple[NewToken, str]]:
@@ -63,13 +63,13 @@ def read_first_tokens(folder: Path) -> list[tuple[NewToken, str]]:
         raise FirstTokensError(f"{folder} cannot be read: {result}") from None
     if not texts:
         raise FirstTokensError(
-            f"{folder} holds no file; put one in for each token: tidemark token mint --role admin"
+            f"{folder} holds no file; add one for each token: tidemark token mint --role admin"
         )
     found = []
     for path, text in texts:
         if not re.fullmatch(NAME_PATTERN, path.name):
             raise FirstTokensError(
-                f"{path}: its name is to be the token's: up to 64 letters, digits, and . _ @ - between them"
+                f"{path}: its name becomes the token's: at most 64 letters, digits, and . _ @ - between them"
             )
         role = role_of(text)
         if role is None:
@@ -82,4 +82,4 @@ def read_first_tokens(folder: Path) -> list[tuple[NewToken, str]]:
 
 def _text(path: Path) -> str:
     with path.open(encoding="ascii") as file:
-        return file.read(_LONGEST_FILE).strip()
+        return file.read(_MAX_CHARACTERS).strip()

@@ -1,20 +1,20 @@
-"""Patterns on job names: which jobs a credential reaches."""
+"""Patterns of job names: which jobs a credential reaches."""
 
 from __future__ import annotations
 
 __all__ = ["EVERY_JOB", "MAX_PATTERN_LENGTH", "matches", "pattern_problem"]
 
 EVERY_JOB = "*"
-"""The pattern that every job matches."""
+"""The pattern that matches every job."""
 
 MAX_PATTERN_LENGTH = 200
-"""Greatest length of a pattern in characters, as of a job's name."""
+"""Maximum length of a pattern in characters, that of a job's name."""
 
 
 def matches(pattern: str, job: str) -> bool:
-    """Return whether a job's name matches: ``*`` stands for any characters, also none; all others for themselves.
+    """Return whether a job's name matches: ``*`` stands for any characters or none, all others for themselves.
 
-    The work is linear in the name, whatever the pattern.
+    It takes time linear in the length of the name.
     """
     first, *rest = pattern.split(EVERY_JOB)
     if not rest:
@@ -25,7 +25,7 @@ def matches(pattern: str, job: str) -> bool:
         return False
     position = len(first)
     for part in middle:
-        # The leftmost place leaves most room for the parts after it.
+        # The leftmost match leaves most room for the next parts.
         found = job.find(part, position, end)
         if found < 0:
             return False
@@ -34,9 +34,9 @@ def matches(pattern: str, job: str) -> bool:
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """Return why ``pattern`` can match no job, or is none; None when it is fine."""
+    """Return why ``pattern`` is invalid or can match no job; None when it is fine."""
     if not 1 <= len(pattern) <= MAX_PATTERN_LENGTH:
         return f"a pattern has 1 to {MAX_PATTERN_LENGTH} characters, this one {len(pattern)}"
     if "/" in pattern or not pattern.isprintable() or pattern != pattern.strip():
-        return f"{pattern!r} matches no job: no job has such a name (slashes, odd characters, spaces at its ends)"
+        return f"{pattern!r} matches no job: names have no slash, no unprintable character and no space at an end"
     return None

@@ -1,4 +1,4 @@
-"""Making and ending tokens, wherever they are asked for: by the API, or by somebody who has the store itself."""
+"""Makes, rotates and revokes tokens, for the API and for commands that open the store."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MadeToken:
-    """A token that was just made."""
+    """A new token."""
 
     stored: StoredToken
-    """What is kept of it."""
+    """What is stored of it."""
     token: str
-    """The token itself, which is nowhere else."""
+    """The token itself, which is stored nowhere."""
 
 
 def make(database: Database, new: NewToken, by: str, now_us: int) -> MadeToken:
     """Make a token.
 
     Raises:
-        TokenConflictError: when it cannot be made beside those that there are.
+        TokenConflictError: when two valid tokens have its name, or the first one is not an unscoped admin's.
     """
     token = make_token(new.grant.role, secrets.token_bytes(SECRET_BYTES))
     with database.write() as session:
@@ -47,11 +47,11 @@ def make(database: Database, new: NewToken, by: str, now_us: int) -> MadeToken:
 
 
 def rotate(database: Database, token_id: int, by: str, now_us: int) -> MadeToken:
-    """Make the token that is to take the place of another; both are good until one is revoked.
+    """Make a successor of a token; both are valid until one is revoked.
 
     Raises:
         TokenNotFoundError: when there is none of this number.
-        TokenConflictError: when it has ended, or has a successor already.
+        TokenConflictError: when it has ended or already has a successor.
     """
     with database.read() as session:
         new = successor_of(get_token(session, token_id), now_us)
@@ -59,7 +59,7 @@ def rotate(database: Database, token_id: int, by: str, now_us: int) -> MadeToken
 
 
 def revoke(database: Database, token_id: int, by: str, now_us: int) -> StoredToken:
-    """End a token and return it; again changes nothing.
+    """Revoke a token and return it; doing it again changes nothing.
 
     Raises:
         TokenNotFoundError: when there is none of this number.
@@ -71,7 +71,7 @@ def revoke(database: Database, token_id: int, by: str, now_us: int) -> StoredTok
 
 
 def fields(stored: StoredToken, now_us: int) -> dict[str, Any]:
-    """Return what is told of a token, by the names that the API uses; never the token."""
+    """Return a token's metadata by the API's field names; never the token."""
     return {
         "id": stored.id,
         "name": stored.name,

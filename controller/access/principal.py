@@ -1,4 +1,4 @@
-"""Who asks: a name, and what it may do to which jobs."""
+"""The caller of a request: a name, and what it may do to which jobs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Grant:
     role: Role
     """The role."""
     jobs: tuple[str, ...] = (EVERY_JOB,)
-    """Patterns on job names; a job is in reach when it matches one of them."""
+    """Patterns of job names; a job that matches one of them is in reach."""
 
     @property
     def whole(self) -> bool:
-        """Whether every job is in reach, those that do not exist yet too."""
+        """Whether every job is in reach, future ones too."""
         return EVERY_JOB in self.jobs
 
     def reaches(self, job: str) -> bool:
@@ -31,33 +31,33 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody, or some program, that asks."""
+    """A person or program that calls."""
 
     name: str
-    """Name, as events and logs have it."""
+    """Name in events and logs."""
     grants: tuple[Grant, ...]
-    """What it may do, each with its reach: a user of several groups has several."""
+    """What it may do: a user of several groups has several grants."""
     token_id: int | None = None
-    """Number of the token that was shown; None without one."""
+    """Number of the token that it sent; None without one."""
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it was let in without credentials."""
+        """Whether it was authenticated without credentials."""
         return self is LOOPBACK
 
     @property
     def role(self) -> Role | None:
-        """The role of the most rights; None without a grant."""
+        """The role with the most rights; None without a grant."""
         return max(
             (grant.role for grant in self.grants), key=lambda role: (len(RIGHTS[role]), role), default=None
         )
 
     def has(self, right: Right) -> bool:
-        """Return whether it has the right, over whatever jobs."""
+        """Return whether it has the right over any jobs."""
         return any(right in RIGHTS[grant.role] for grant in self.grants)
 
     def may(self, need: Need, job: str | None) -> bool:
-        """Return whether it may do what asks for ``need``, to ``job`` where it is about one."""
+        """Return whether it may do what requires ``need``, to ``job`` if the request names one."""
         return any(need.right in RIGHTS[grant.role] and _in_reach(need, grant, job) for grant in self.grants)
 
     def sees(self, job: str) -> bool:
@@ -71,10 +71,11 @@ class Principal:
 
 
 LOOPBACK = Principal("loopback", (Grant("admin"),))
-"""Whoever asks from this machine while there is no token and no proxy."""
+"""Callers on this machine while there is no token and no proxy."""
 
 
 def _in_reach(need: Need, grant: Grant, job: str | None) -> bool:
-    if need.reach == "fleet":
+    reach = need.over(job)
+    if reach == "fleet":
         return grant.whole
-    return need.reach == "list" or (job is not None and grant.reaches(job))
+    return reach == "list" or (job is not None and grant.reaches(job))

@@ -1,4 +1,4 @@
-"""An authenticating proxy in front: what its headers say, and from whom they are believed."""
+"""An authenticating proxy: what its headers say, and which peers may send them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tidemark.controller.access.roles import ROLES, Role
 __all__ = ["ANYBODY", "GroupGrant", "Network", "Proxy", "parse_group_grants", "parse_networks"]
 
 ANYBODY = "*"
-"""Stands for every user whom the proxy lets through."""
+"""Means every user that the proxy authenticates."""
 
 MAX_USER_LENGTH = 200
-"""Greatest length of a user's name in characters."""
+"""Maximum length of a user's name in characters."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-"""Addresses that belong together."""
+"""A range of addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +28,26 @@ class GroupGrant:
     """What the members of a group may do."""
 
     group: str
-    """Name of the group; ``*`` is everybody."""
+    """Name of the group; ``*`` means everybody."""
     grant: Grant
     """The role and its reach."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy that says who the user is."""
+    """A proxy that authenticates users."""
 
     user_header: str
-    """Header that has the user's name."""
+    """Header with the user's name."""
     groups_header: str | None
-    """Header that has the user's groups, separated by commas; None for none."""
+    """Header with the user's groups, separated by commas; None for none."""
     trusted: tuple[Network, ...]
-    """Addresses that it connects from; its headers are ignored from anybody else."""
+    """Addresses that it connects from; the headers of others are ignored."""
     grants: tuple[GroupGrant, ...]
     """What groups may do."""
 
     def trusts(self, peer: str | None) -> bool:
-        """Return whether the headers of a connection from ``peer`` are believed."""
+        """Return whether the headers of a connection from ``peer`` are trusted."""
         try:
             address = ipaddress.ip_address(peer or "")
         except ValueError:
@@ -57,13 +57,13 @@ class Proxy:
         return any(address in network for network in self.trusted)
 
     def principal(self, users: Sequence[str], groups: Sequence[str]) -> Principal | None:
-        """Return whom the headers name; None when they name nobody, or more than one user.
+        """Return the user that the headers name; None when they name none or several.
 
         Args:
-            users: values of the user's header, in the order they came in.
+            users: values of the user's header.
             groups: values of the groups' header.
         """
-        # Of two values one may have been smuggled past the proxy.
+        # With two values, one may be forged.
         if len(users) != 1:
             return None
         user = users[0].strip()
@@ -76,22 +76,24 @@ class Proxy:
 
 
 def parse_networks(text: str) -> tuple[Network, ...]:
-    """Return the addresses and networks of a list with commas.
+    """Parse a comma-separated list of addresses and networks.
 
     Raises:
-        ValueError: when one of them is none.
+        ValueError: when one of them is neither.
     """
     found = []
     for part in _parts(text):
         try:
             found.append(ipaddress.ip_network(part))
         except ValueError:
-            raise ValueError(f"{part!r} is no address or network; write 10.1.2.3 or 10.1.0.0/16") from None
+            raise ValueError(
+                f"{part!r} is neither an address nor a network; write 10.1.2.3 or 10.1.0.0/16"
+            ) from None
     return tuple(found)
 
 
 def parse_group_grants(text: str) -> tuple[GroupGrant, ...]:
-    """Return what groups may do, as in ``admins=admin, shop=operator:shop-*, *=viewer``.
+    """Parse what groups may do, such as ``admins=admin, shop=operator:shop-*, *=viewer``.
 
     Raises:
         ValueError: when a part is not ``group=role`` or ``group=role:pattern``.

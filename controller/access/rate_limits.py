@@ -1,4 +1,4 @@
-"""Rate limits: a bucket of tokens for each caller, filled at a steady rate."""
+"""Rate limits: a token bucket for each caller."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tidemark.controller.access.roles import Right
 __all__ = ["BURST_SECONDS", "MAX_CALLERS", "RateLimit", "RateLimits"]
 
 BURST_SECONDS = 2.0
-"""How much of its rate a caller may use at once, in seconds' worth."""
+"""Burst of a caller, in seconds of its rate."""
 
 MAX_CALLERS = 10_000
-"""Callers remembered; of more, those that have been silent longest are forgotten, and begin anew."""
+"""Callers remembered; beyond that, those idle longest are forgotten and start with a full bucket."""
 
 
 class RateLimit:
-    """Lets each caller ask at a rate, with bursts. Used from one thread.
+    """Limits each caller to a rate, with bursts. Used from one thread.
 
     Args:
-        per_second: requests a second that one caller may make for good; 0 for no limit.
+        per_second: sustained requests a second of one caller; 0 for no limit.
         steady: a clock that never goes back, in seconds.
     """
 
@@ -31,7 +31,7 @@ class RateLimit:
         self._left: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     def wait_seconds(self, caller: Hashable) -> float:
-        """Count a request; return 0 when it may go on, else in how many seconds one may, uncounted."""
+        """Count a request and return 0 if it is allowed; else return the seconds to wait, without counting it."""
         if not self.per_second:
             return 0.0
         now = self._steady()
@@ -45,11 +45,11 @@ class RateLimit:
 
 
 class RateLimits:
-    """The limits of a process: what jobs send and ask has one of its own, so that nothing else takes its room.
+    """The limits of a process. Requests of jobs have their own, so that other requests cannot use it up.
 
     Args:
-        reports_per_second: requests of jobs a second and caller; 0 for no limit.
-        requests_per_second: all others.
+        reports_per_second: requests of jobs, a second and caller; 0 for no limit.
+        requests_per_second: all other requests.
         steady: a clock that never goes back, in seconds.
     """
 
@@ -60,5 +60,5 @@ class RateLimits:
         self._requests = RateLimit(requests_per_second, steady)
 
     def of(self, right: Right | None) -> RateLimit:
-        """Return the limit of operations that ask for ``right``; None for those of whoever is not let in."""
+        """Return the limit of operations that require ``right``; None for unauthenticated requests."""
         return self._reports if right in {"Ask", "Report"} else self._requests

@@ -1,4 +1,4 @@
-"""The one table of permissions: which right each operation asks for, and which rights each role has."""
+"""The table of permissions: the right that each operation requires, and the rights of each role."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ROLES: tuple[Role, ...] = get_args(Role)
 """All of them."""
 
 Right = Literal["Read", "Ask", "Report", "Operate", "Administer"]
-"""Kinds of operations: read anything; ask for a bound; send reports and acknowledgements; steer; handle tokens."""
+"""Kinds of operations: read all; ask for a bound; send reports and acknowledgements; operate; administer tokens."""
 
 Reach = Literal["job", "list", "fleet"]
-"""What an operation is about: the job in its path; a list that shows the jobs in reach; the whole fleet."""
+"""What an operation is about: the job that it names; a list that shows the jobs in reach; the whole fleet."""
 
 RIGHTS: Mapping[Role, frozenset[Right]] = MappingProxyType(
     {
@@ -34,12 +34,18 @@ RIGHTS: Mapping[Role, frozenset[Right]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What an operation asks for."""
+    """What an operation requires."""
 
     right: Right
     """The right."""
     reach: Reach = "job"
-    """Over what: a token that is scoped to some jobs cannot do what is about the whole fleet."""
+    """Its reach: a token that is limited to some jobs cannot do what is about the whole fleet."""
+    without_job: Reach | None = None
+    """Its reach when the query names no job; None for operations that take no job from the query."""
+
+    def over(self, job: str | None) -> Reach:
+        """Return the reach of a request that names ``job``."""
+        return self.reach if job is not None or self.without_job is None else self.without_job
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -48,14 +54,14 @@ class Need:
 
 
 _READ, _LIST, _READ_FLEET = Need("Read"), Need("Read", "list"), Need("Read", "fleet")
-_OPERATE, _OPERATE_FLEET = Need("Operate"), Need("Operate", "fleet")
+_OPERATE = Need("Operate")
 _TOKENS = Need("Administer", "fleet")
 
 OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
     {
         "getLiveness": None,
         "getReadiness": None,
-        # Its figures are of every job.
+        # Metrics cover every job.
         "getMetrics": _READ_FLEET,
         "listJobs": _LIST,
         "getJob": _READ,
@@ -90,15 +96,9 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "listPartitions": _READ,
         "listPredictions": _READ,
         "listPins": _LIST,
-        "getFleetPin": _LIST,
-        "putFleetPin": _OPERATE_FLEET,
-        "deleteFleetPin": _OPERATE_FLEET,
-        "getJobPin": _READ,
-        "putJobPin": _OPERATE,
-        "deleteJobPin": _OPERATE,
-        "getStreamPin": _READ,
-        "putStreamPin": _OPERATE,
-        "deleteStreamPin": _OPERATE,
+        "getPin": Need("Read", without_job="list"),
+        "putPin": Need("Operate", without_job="fleet"),
+        "deletePin": Need("Operate", without_job="fleet"),
         "listTokens": _TOKENS,
         "postToken": _TOKENS,
         "getToken": _TOKENS,
@@ -106,14 +106,14 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "deleteToken": _TOKENS,
     }
 )
-"""By operation id what it asks for; None: open to everybody."""
+"""By operation id, what it requires; None: open to everybody."""
 
 OPEN_PATHS = frozenset({"/openapi.json", "/", "/page/{version}/{name:path}"})
-"""Paths without an operation id that are open to everybody: the interface is no secret, and the page holds no data."""
+"""Paths without an operation id, open to everybody: the document is public, and the page itself holds no data."""
 
 _UNDECLARED = Need("Administer", "fleet")
 
 
 def need_of(operation: str | None) -> Need | None:
-    """Return what an operation asks for; one that is not in the table is the unscoped admin's alone."""
+    """Return what an operation requires; one that is not in the table is for unscoped admins only."""
     return _UNDECLARED if operation is None else OPERATIONS.get(operation, _UNDECLARED)

@@ -1,4 +1,4 @@
-"""Tokens: list, make, rotate, revoke. A token itself is shown once, in the answer that makes it."""
+"""Routes of tokens: list, make, rotate, revoke. A token is shown once, in the answer that makes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidemark.controller.api.bodies import TokenBody, parse_body
 from tidemark.controller.api.cursors import Cursor, Limit, decode_number_cursor, encode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
-from tidemark.controller.api.raw_body import JsonBody
+from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import TokenAnswer, TokenMade, TokenPage
 from tidemark.controller.service import Service
 
@@ -56,7 +56,7 @@ def list_all(
     openapi_extra=takes("TokenBody"),
 )
 def create(body: JsonBody, service: TheService, principal: ThePrincipal) -> TokenMade:
-    """Make a token and show it, this once. From the first one on, an admin's, nobody gets in without."""
+    """Make a token and show it, only this once. The first must be an admin's; from then on every caller needs one."""
     new = parse_body(_TOKEN, body).to_new()
     return _shown(service, manage_tokens.make(service.database, new, principal.name, service.clock()))
 
@@ -68,7 +68,7 @@ def create(body: JsonBody, service: TheService, principal: ThePrincipal) -> Toke
     responses=answers("TokenAnswer", 404, 422, 503, kinds=_ABSENT),
 )
 def read(token_id: TokenId, service: TheService) -> TokenAnswer:
-    """Return what is known of a token; never the token itself."""
+    """Return a token's metadata; never the token itself."""
     with service.database.read() as session:
         return TokenAnswer(**fields(get_token(session, token_id), service.clock()))
 
@@ -81,7 +81,7 @@ def read(token_id: TokenId, service: TheService) -> TokenAnswer:
     responses=answers("TokenMade", 201, 404, 409, 422, 503, kinds=_ABSENT),
 )
 def rotate(token_id: TokenId, service: TheService, principal: ThePrincipal) -> TokenMade:
-    """Make a second token of the same name, role, jobs and lifetime; both are good until the first is revoked."""
+    """Make a second token of the same name, role, jobs and lifetime; both are valid until the first is revoked."""
     return _shown(service, manage_tokens.rotate(service.database, token_id, principal.name, service.clock()))
 
 
@@ -92,12 +92,12 @@ def rotate(token_id: TokenId, service: TheService, principal: ThePrincipal) -> T
     responses=answers("TokenAnswer", 404, 422, 503, kinds=_ABSENT),
 )
 def revoke(token_id: TokenId, service: TheService, principal: ThePrincipal) -> TokenAnswer:
-    """End a token, here at once and on other replicas within seconds; again changes nothing."""
+    """Revoke a token, here at once and on other replicas within seconds; doing it again changes nothing."""
     ended = manage_tokens.revoke(service.database, token_id, principal.name, service.clock())
-    service.door.forget()
+    service.authenticator.forget()
     return TokenAnswer(**fields(ended, service.clock()))
 
 
 def _shown(service: Service, made: MadeToken) -> TokenMade:
-    service.door.forget()
+    service.authenticator.forget()
     return TokenMade(**fields(made.stored, service.clock()), token=made.token)

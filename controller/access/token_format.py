@@ -1,8 +1,8 @@
-"""The format of bearer tokens: ``tdm_<role>_<secret><check>``, and the digest that is kept of them.
+"""The format of bearer tokens, ``tdm_<role>_<secret><check>``, and the digest that is stored.
 
-The secret is 256 random bits in base 62. The prefix lets scanners find tokens in places where none should be. The
-check, the first 8 hex digits of the SHA-256 of what stands before it, tells a token from what merely looks like one,
-before anything is looked up; a template that knows random characters and SHA-256, such as a Helm chart's, can make one.
+The secret is 256 random bits in base 62. The prefix lets scanners find leaked tokens. The check, the first 8
+hex digits of the SHA-256 of the text before it, detects typing errors before anything is looked up. A template that
+has random characters and SHA-256, such as a Helm chart's, can make a token.
 Only the SHA-256 of the whole text is stored: guessing 256 bits needs no slower hash.
 """
 
@@ -18,7 +18,7 @@ from tidemark.controller.access.roles import ROLES, Role
 __all__ = ["NAME_PATTERN", "SECRET_BYTES", "TOKEN", "digest_of", "is_token", "make_token", "role_of"]
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
-"""What the name of whoever holds a token looks like."""
+"""The name of a token's holder."""
 
 SECRET_BYTES = 32
 """Random bytes in a token."""
@@ -28,14 +28,14 @@ _SECRET_LENGTH = 43  # of 256 bits in base 62
 _CHECK_LENGTH = 8  # of 32 bits in hex
 
 TOKEN = re.compile(rf"tdm_({'|'.join(ROLES)})_([0-9A-Za-z]{{{_SECRET_LENGTH}}})([0-9a-f]{{{_CHECK_LENGTH}}})")
-"""What a token looks like, for scanners and for hiding tokens in logs."""
+"""A token, for scanners and for hiding tokens in logs."""
 
 
 def make_token(role: Role, random: bytes) -> str:
     """Return a token.
 
     Args:
-        role: role that its prefix tells.
+        role: role in its prefix.
         random: ``SECRET_BYTES`` bytes from a cryptographic source, used once.
     """
     if len(random) != SECRET_BYTES:
@@ -45,19 +45,19 @@ def make_token(role: Role, random: bytes) -> str:
 
 
 def is_token(text: str) -> bool:
-    """Return whether ``text`` is a whole token; whether it is a good one, the store knows."""
+    """Return whether ``text`` is a complete token; only the store knows whether it is valid."""
     found = TOKEN.fullmatch(text)
     return found is not None and _check(text[:-_CHECK_LENGTH]) == found[3]
 
 
 def role_of(token: str) -> Role | None:
-    """Return the role that a token's prefix tells; None when ``token`` is none."""
+    """Return the role in a token's prefix; None when ``token`` is not a token."""
     found = TOKEN.fullmatch(token)
     return None if found is None or not is_token(token) else cast("Role", found[1])
 
 
 def digest_of(token: str) -> str:
-    """Return what is kept of a token: its SHA-256, 64 characters."""
+    """Return what is stored of a token: its SHA-256 as 64 hex digits."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Tokens: making, listing, ending and recognising them. Only digests are here."""
+"""Tokens in the store, as digests only."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ FIRST_TOKENS_LOCK = 0x7469_6467
 """Key of the PostgreSQL advisory lock under which a store gets its first tokens."""
 
 SLOTS = (1, 2)
-"""Two tokens of a name may live at once: the one in use, and the one that takes its place."""
+"""Two tokens of a name may be valid at once: the one in use and its successor."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token to be made."""
+    """A token to make."""
 
     name: str
-    """Name of whoever holds it."""
+    """Name of its holder."""
     grant: Grant
     """What it may do."""
     lifetime_us: int | None = None
-    """How long it is good for, in microseconds; None for ever."""
+    """How long it is valid, in microseconds; None: it never expires."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredToken:
-    """A token as it is kept. Times are in microseconds since the epoch; None: not so, or not known."""
+    """A stored token. Times are in microseconds since the epoch; None: it did not happen, or is not known."""
 
     id: int
     name: str
@@ -66,25 +66,25 @@ class StoredToken:
     revoked_by: str | None
 
     def is_live(self, now_us: int) -> bool:
-        """Return whether it is good at that time."""
+        """Return whether it is valid at that time."""
         return self.revoked_us is None and (self.expires_us is None or now_us < self.expires_us)
 
 
 def any_token(session: Session) -> bool:
-    """Return whether a token was ever made: from then on nobody gets in without one."""
+    """Return whether a token was ever made: from then on every caller needs one."""
     return session.scalars(select(TokenRow.id).limit(1)).first() is not None
 
 
 def add_first_tokens(
     session: Session, tokens: Sequence[tuple[NewToken, str]], by: str, now_us: int
 ) -> Sequence[StoredToken]:
-    """Keep the tokens that a store begins with, given with their digests; none where there ever was one.
+    """Store the first tokens, given with their digests, unless a token was ever made; return those stored.
 
     Raises:
         TokenConflictError: when the first is not an unscoped admin's, or three have the same name.
     """
     if session.get_bind().dialect.name == "postgresql":
-        # Replicas that start together: one of them does it, the others find it done.
+        # Of replicas that start together one does it.
         session.execute(select(func.pg_advisory_xact_lock(FIRST_TOKENS_LOCK)))
     if any_token(session):
         return []
@@ -92,24 +92,24 @@ def add_first_tokens(
 
 
 def add_token(session: Session, new: NewToken, digest: str, by: str, now_us: int) -> StoredToken:
-    """Keep a new token and return it.
+    """Store a new token and return it.
 
     Raises:
-        TokenConflictError: when two tokens of the name live, or it is the first token and not an unscoped admin's.
+        TokenConflictError: when two tokens of the name are valid, or the first token is not an unscoped admin's.
     """
     if not (new.grant.role == "admin" and new.grant.whole) and not any_token(session):
         raise TokenConflictError(
-            "the first token must be an admin's for every job: once there is one, nobody gets in without, and somebody "
-            "has to be able to make the next"
+            "the first token must be an admin's for every job: once there is one, every caller needs a token, and "
+            "somebody has to be able to make the next"
         )
-    # What has run out makes room.
+    # Expired tokens make room.
     session.execute(
         update(TokenRow)
         .where(TokenRow.name == new.name, TokenRow.slot.is_not(None), TokenRow.expires_us <= now_us)
         .values(slot=None)
     )
     for slot in SLOTS:
-        # Another replica may take the same one: then this waits for its commit and does nothing.
+        # Another replica may take the same slot: then this waits for its commit and inserts nothing.
         made = session.scalars(
             insert_into(session, TokenRow)
             .values(
@@ -127,14 +127,16 @@ def add_token(session: Session, new: NewToken, digest: str, by: str, now_us: int
         ).one_or_none()
         if made is not None:
             return get_token(session, made)
-    raise TokenConflictError(f"two tokens of the name {new.name!r} live already; revoke one of them first")
+    raise TokenConflictError(
+        f"two tokens of the name {new.name!r} are valid already; revoke one of them first"
+    )
 
 
 def successor_of(token: StoredToken, now_us: int) -> NewToken:
-    """Return the token that takes the place of ``token``: of the same name, role, reach and lifetime.
+    """Return the successor of ``token``: of the same name, role, reach and lifetime.
 
     Raises:
-        TokenConflictError: when it is not good any more.
+        TokenConflictError: when it has ended.
     """
     if not token.is_live(now_us):
         raise TokenConflictError(f"token {token.id} of {token.name!r} has ended; create a new one")
@@ -155,22 +157,22 @@ def get_token(session: Session, token_id: int) -> StoredToken:
 
 
 def list_tokens(session: Session, after: int, limit: int, name: str | None = None) -> Sequence[StoredToken]:
-    """Return up to ``limit`` tokens, ended ones too, by number, those above ``after``, or those of one name."""
-    wanted = select(TokenRow).where(TokenRow.id > after).order_by(TokenRow.id).limit(limit)
+    """Return up to ``limit`` tokens above number ``after``, ended ones too, of all names or of one."""
+    statement = select(TokenRow).where(TokenRow.id > after).order_by(TokenRow.id).limit(limit)
     if name is not None:
-        wanted = wanted.where(TokenRow.name == name)
-    return [_token(row) for row in session.scalars(wanted)]
+        statement = statement.where(TokenRow.name == name)
+    return [_token(row) for row in session.scalars(statement)]
 
 
 def live_version(session: Session) -> tuple[int, int]:
-    """Return what changes whenever a token is made or revoked, (0, 0) before the first: none is ever deleted."""
+    """Return a version that grows when a token is made or revoked, (0, 0) before the first; none is ever deleted."""
     live = func.count(TokenRow.id).filter(TokenRow.revoked_us.is_(None))
-    count, greatest = session.execute(select(live, func.max(TokenRow.id))).one()
-    return count, greatest or 0
+    count, highest = session.execute(select(live, func.max(TokenRow.id))).one()
+    return count, highest or 0
 
 
 def live_tokens(session: Session, now_us: int) -> Sequence[StoredToken]:
-    """Return the tokens that are good now."""
+    """Return the tokens that are valid now."""
     return [
         _token(row)
         for row in session.scalars(
@@ -183,7 +185,7 @@ def live_tokens(session: Session, now_us: int) -> Sequence[StoredToken]:
 
 
 def note_uses(session: Session, used: Mapping[int, int]) -> None:
-    """Write down when tokens were last used: by number, the time in microseconds."""
+    """Record when tokens were last used: by number, the time in microseconds."""
     for token_id, used_us in used.items():
         session.execute(
             update(TokenRow)
@@ -196,7 +198,7 @@ def note_uses(session: Session, used: Mapping[int, int]) -> None:
 
 
 def revoke_token(session: Session, token_id: int, by: str, now_us: int) -> StoredToken:
-    """End a token and return it; one that was revoked before is left as it is.
+    """Revoke a token and return it; one that was revoked before is left unchanged.
 
     Raises:
         TokenNotFoundError: when there is none of this number.

@@ -1,1 +1,1 @@
-"""The REST interface: one module a resource, and what they share."""
+"""What the routes of the REST interface share."""

@@ -1,4 +1,4 @@
-"""The header ``Accept``: who takes no JSON is told so before anything is done."""
+"""The header ``Accept``: a caller that accepts no JSON gets 406 before anything is done."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["TakesJson", "takes_json"]
 
 _JSON = "application/json"
 _RANGES = (_JSON, "application/*", "*/*")
-"""Media ranges that JSON is in, the most specific first."""
+"""Media ranges that include JSON, the most specific first."""
 
 _WEIGHT = re.compile(r"q\s*=\s*([01](?:\.\d{0,3})?)", re.IGNORECASE)
 
 
 def takes_json(accept: str) -> bool:
-    """Return whether somebody who sends this Accept header takes JSON; a weight that is none counts as 1."""
+    """Return whether an Accept header allows JSON; a weight that cannot be read counts as 1."""
     weights: dict[str, float] = {}
     for part in accept.split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))
@@ -36,4 +36,4 @@ async def _check(accept: Annotated[list[str] | None, Header(include_in_schema=Fa
 
 
 TakesJson = Depends(_check)
-"""Refuses who takes no JSON."""
+"""Rejects callers that accept no JSON."""

@@ -1,4 +1,4 @@
-"""From a body's bytes to a checked value: strict, whole or not at all, with a pointer to whatever is wrong."""
+"""Parses and validates bodies: strict, all or nothing, with a JSON pointer to each error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from tidemark.controller.access.job_patterns import EVERY_JOB, MAX_PATTERN_LENGTH, pattern_problem
@@ -21,8 +21,6 @@ from tidemark.controller.errors import (
     UnknownSchemaVersionError,
 )
 from tidemark.models.operators import Operator
-from tidemark.models.slo import Objective, OnConflict, Slo
-from tidemark.models.target import parse_target
 from tidemark.models.wire import REPORT_SCHEMA, STRICT, Pin, Report
 
 __all__ = [
@@ -30,7 +28,6 @@ __all__ = [
     "PinBody",
     "ReasonBody",
     "ReportBody",
-    "SloBody",
     "TokenBody",
     "error_items",
     "parse_body",
@@ -44,7 +41,7 @@ KNOWN_SCHEMA_VERSIONS = (REPORT_SCHEMA,)
 _NOWHERE = object()
 
 SAYS_FIELD = re.compile(r"[a-z_]+\b")
-"""The word that a message of the wire types opens with; often the field it is about."""
+"""The first word of a message of the wire types; often the field that it is about."""
 
 
 def _whole_number(value: object) -> object:
@@ -56,12 +53,12 @@ def _whole_number(value: object) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportBody(Report):
-    """What one micro-batch of one stream saw: the unit of evidence, idempotent by (query id, batch id)."""
+    """What one micro-batch of one stream observed: the unit of evidence, idempotent by (query id, batch id)."""
 
     schema_version: Annotated[Literal[1], BeforeValidator(_whole_number)]
     """Version of this schema."""
     operator: Annotated[Operator, Field(discriminator="kind")]
-    """The stateful operator that the bound serves; it decides what the watermark is compared with."""
+    """The stateful operator whose rows the bound is for; it decides what the watermark is compared with."""
 
 
 def _no_nul(text: str) -> str:
@@ -69,74 +66,6 @@ def _no_nul(text: str) -> str:
     if "\0" in text:
         raise ValueError("the character U+0000 is not allowed")
     return text
-
-
-def _target_ppm(value: object) -> int:
-    try:
-        return parse_target(value)  # type: ignore[arg-type]  # it refuses every other type with a sentence
-    except TypeError as error:
-        raise ValueError(str(error)) from None
-
-
-TargetPpm = Annotated[
-    int,
-    BeforeValidator(_target_ppm),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {
-                    "type": "string",
-                    "pattern": r"^0?\.\d{1,6}$",
-                    "description": "A share as a decimal string.",
-                },
-                {"type": "integer", "minimum": 1, "maximum": 999_999, "description": "Parts per million."},
-            ],
-        }
-    ),
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SloBody:
-    """The completeness SLO to set."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
-    target: TargetPpm
-    """Share of (row, window) pairs to be admitted: a decimal string such as "0.995", or an integer in ppm."""
-    latency_cap_ms: Annotated[int, Field(ge=0, le=2**53)] | None = None
-    """Greatest mean emit latency (wall time of emission minus window end) allowed, in milliseconds; null for no cap."""
-    on_conflict: OnConflict | None = None
-    """Which constraint gives way when no bound meets all; null: none, the bound in use is held and that is said."""
-    confidence_ppm: Annotated[int, Field(gt=0, lt=1_000_000)] = 950_000
-    """Confidence with which the target must be certified, in parts per million."""
-    horizon_ms: Annotated[int, Field(gt=0, le=31 * 86_400_000)] = 86_400_000
-    """How far back evidence counts, in milliseconds."""
-    objective: Objective = "occurrences"
-    """occurrences: the target is a share of all rows; timeslices: a share of the windows must reach it, each."""
-    good_windows_ppm: Annotated[int, Field(gt=0, le=1_000_000)] = 990_000
-    """Under timeslices: share of the windows that must reach the target, in parts per million."""
-    window_ms: Annotated[int, Field(gt=0, le=31 * 86_400_000)] = 30 * 86_400_000
-    """Rolling window over which the budget counts, in milliseconds."""
-    state_cap_rows: Annotated[int, Field(ge=0, le=2**53)] | None = None
-    """Most rows of state allowed; null for no cap."""
-    worst_window_ppm: Annotated[int, Field(ge=0, lt=1_000_000)] | None = None
-    """Least completeness that every single window must keep, in parts per million; null for no floor."""
-
-    def to_slo(self) -> Slo:
-        """Return the SLO."""
-        return Slo(
-            target_ppm=self.target,
-            latency_cap_ms=self.latency_cap_ms,
-            on_conflict=self.on_conflict,
-            confidence_ppm=self.confidence_ppm,
-            horizon_ms=self.horizon_ms,
-            objective=self.objective,
-            good_windows_ppm=self.good_windows_ppm,
-            window_ms=self.window_ms,
-            state_cap_rows=self.state_cap_rows,
-            worst_window_ppm=self.worst_window_ppm,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,17 +77,17 @@ class PinBody:
     to: Pin
     """What jobs are held to: their own bound (Off), or their ceiling alone (Ceiling)."""
     reason: Annotated[str, Field(min_length=1, max_length=1_000, pattern=r"\S"), AfterValidator(_no_nul)]
-    """Why, for whoever finds it; not empty."""
+    """Why, for those who find the pin later; not empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonBody:
-    """Why a person does what they do."""
+    """Why somebody acts."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     reason: Annotated[str, Field(min_length=1, max_length=1_000, pattern=r"\S"), AfterValidator(_no_nul)]
-    """Why, for the event and for whoever comes later; not empty."""
+    """Why, for the event that it leaves; not empty."""
 
 
 def _checked_pattern(pattern: str) -> str:
@@ -178,13 +107,13 @@ class TokenBody:
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
-    """Name of whoever will hold it."""
+    """Name of its holder."""
     role: Role
     """Its role."""
     jobs: Annotated[tuple[Pattern, ...], Field(min_length=1, max_length=100)] = (EVERY_JOB,)
-    """Patterns on the names of the jobs that it reaches; * stands for any characters."""
+    """Patterns of job names that it is limited to; * stands for any characters."""
     lifetime_ms: Annotated[int, Field(gt=0, le=10 * 365 * 86_400_000)] | None = None
-    """How long it is good for, in milliseconds; null for ever."""
+    """How long it is valid, in milliseconds; null: it never expires."""
 
     def to_new(self) -> NewToken:
         """Return the token to make."""
@@ -193,12 +122,12 @@ class TokenBody:
 
 
 def parse_body(adapter: TypeAdapter[T], body: bytes) -> T:
-    """Return the value that a JSON body holds.
+    """Parse and validate a JSON body.
 
     Raises:
         MalformedBodyError: when it is not JSON.
-        UnknownSchemaVersionError: when it says that it is of a version that this release does not read.
-        InvalidBodyError: when it is JSON but not what the schema asks for.
+        UnknownSchemaVersionError: when its ``schema_version`` is one that this release does not read.
+        InvalidBodyError: when it is JSON but does not fit the schema.
     """
     try:
         return adapter.validate_json(body)
@@ -213,7 +142,7 @@ def parse_body(adapter: TypeAdapter[T], body: bytes) -> T:
 
 
 def error_items(answer: list[ErrorDetails], document: object) -> tuple[ErrorItem, ...]:
-    """Return what pydantic told of ``document``, with JSON pointers into it."""
+    """Return the errors that pydantic found in ``document``, with JSON pointers into it."""
     return tuple(_item(error, document) for error in answer)
 
 
@@ -237,7 +166,7 @@ def _item(error: ErrorDetails, document: object) -> ErrorItem:
     for position, part in enumerate(error["loc"]):
         within = _within(here, part)
         last = position == len(error["loc"]) - 1
-        # What is missing cannot be found; other parts that cannot are names of the members of a union.
+        # A missing field is not in the document; any other part that is not there names a member of a union.
         if within is _NOWHERE and not (last and error["type"].startswith("missing")):
             continue
         here = within

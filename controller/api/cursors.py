@@ -1,4 +1,4 @@
-"""Opaque cursors: where a page ended, as a text that callers pass back without looking into it."""
+"""Opaque cursors: where a page ended, as a text that callers pass back unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
     "encode_cursor",
 ]
 
-Limit = Annotated[int, Query(ge=1, le=1_000, description="Greatest number of items on the page.")]
+Limit = Annotated[int, Query(ge=1, le=1_000, description="Maximum number of items on the page.")]
 """The limit parameter."""
 
 Cursor = Annotated[
@@ -30,8 +30,8 @@ Cursor = Annotated[
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
-_GREATEST = 2**63 - 1
-"""Greatest number that the store's integers hold."""
+_MAX_NUMBER = 2**63 - 1
+"""Greatest integer that the store can hold."""
 
 
 def encode_cursor(*position: str) -> str:
@@ -40,10 +40,10 @@ def encode_cursor(*position: str) -> str:
 
 
 def decode_cursor(cursor: str | None, length: int) -> tuple[str, ...] | None:
-    """Return the position that ``encode_cursor`` made a cursor of, None for no cursor.
+    """Return the position that a cursor encodes, None for no cursor.
 
     Raises:
-        InvalidParameterError: when it is not one of ours.
+        InvalidParameterError: when it is not a cursor of this list.
     """
     if cursor is None:
         return None
@@ -61,29 +61,29 @@ def decode_cursor(cursor: str | None, length: int) -> tuple[str, ...] | None:
 
 
 def decode_number_cursor(cursor: str | None) -> int | None:
-    """Return the one number that ``encode_cursor`` made a cursor of, None for no cursor.
+    """Return the one number that a cursor encodes, None for no cursor.
 
     Raises:
-        InvalidParameterError: when it is not one of ours.
+        InvalidParameterError: when it is not a cursor of this list.
     """
     position = decode_numbers_cursor(cursor, 1)
     if position is None:
         return None
-    if position[0] < 0:  # what is counted is never below 0
+    if position[0] < 0:  # such a number is an id or a count
         raise _not_ours()
     return position[0]
 
 
 def decode_numbers_cursor(cursor: str | None, length: int) -> tuple[int, ...] | None:
-    """Return the whole numbers that ``encode_cursor`` made a cursor of, None for no cursor.
+    """Return the whole numbers that a cursor encodes, None for no cursor.
 
     Raises:
-        InvalidParameterError: when it is not one of ours.
+        InvalidParameterError: when it is not a cursor of this list.
     """
     position = decode_cursor(cursor, length)
     if position is None:
         return None
-    if not all(_NUMBER.fullmatch(part) and abs(int(part)) <= _GREATEST for part in position):
+    if not all(_NUMBER.fullmatch(part) and abs(int(part)) <= _MAX_NUMBER for part in position):
         raise _not_ours()
     return tuple(map(int, position))
 

@@ -1,4 +1,4 @@
-"""What handlers ask for."""
+"""Dependencies that handlers share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.service import Service
 
-__all__ = ["CountedRefusals", "TheService"]
+__all__ = ["CountRejections", "TheService"]
 
 
 async def _service(request: Request) -> Service:
@@ -19,10 +19,10 @@ async def _service(request: Request) -> Service:
 
 
 TheService = Annotated[Service, Depends(_service)]
-"""The running controller's parts."""
+"""The parts of the running controller."""
 
 
-async def _counted_refusals(service: TheService) -> AsyncIterator[None]:
+async def _count_rejections(service: TheService) -> AsyncIterator[None]:
     try:
         yield
     except TidemarkError as error:
@@ -30,5 +30,5 @@ async def _counted_refusals(service: TheService) -> AsyncIterator[None]:
         raise
 
 
-CountedRefusals = Depends(_counted_refusals)
-"""Counts every report that is refused, by problem type."""
+CountRejections = Depends(_count_rejections)
+"""Counts rejected reports by problem type."""

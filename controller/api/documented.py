@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of bodies and answers, in the few words that routes use."""
+"""How routes describe their bodies and answers in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Described = dict[int | str, dict[str, Any]]
 """Answers by status, as FastAPI's ``responses`` takes them."""
 
 _ETAG = {
-    "ETag": {"description": "Version of what is answered.", "schema": {"type": "string"}, "example": '"3"'},
+    "ETag": {"description": "Version of the resource.", "schema": {"type": "string"}, "example": '"3"'},
 }
 _APPLIED = {
     "Preference-Applied": {
-        "description": "The wait of Prefer that was applied, in seconds; missing when none was asked for.",
+        "description": "The wait of Prefer that was applied, in seconds; missing when none was requested.",
         "schema": {"type": "string"},
         "example": "wait=30",
     },
@@ -31,32 +31,32 @@ _HEADERS = {
     "BoundAnswer": {**_ETAG, **_APPLIED},
 }
 _DESCRIPTIONS = {
-    200: "As asked for.",
+    200: "Done.",
     201: "Received and committed.",
-    304: "The version that the caller holds is still current.",
+    304: "The caller's version is still current.",
     400: "The body cannot be read: not JSON, or not the gzip it says it is.",
-    401: "It is not known who asks.",
-    403: "Whoever asks may not do it.",
-    404: "Nothing is known of it.",
+    401: "The caller is not authenticated.",
+    403: "The caller is not allowed to do this.",
+    404: "It is unknown here.",
     406: "The caller accepts none of the types that the answer has.",
     409: "It contradicts what is stored; nothing was changed.",
     412: "The version that If-Match names is not the current one.",
     413: "The body is larger than the controller reads.",
     415: "The body is not application/json, or its encoding is not gzip.",
-    422: "The request is understood but not valid; nothing of it was stored.",
-    428: "It would replace what is there: If-Match has to name its version, which ETag tells.",
-    429: "Whoever asks does so too often; nothing was done.",
-    503: "The store does not answer, or the service is not well; try again.",
+    422: "The request is readable but not valid; nothing of it was stored.",
+    428: "It would replace an existing version: If-Match has to name that, as in ETag.",
+    429: "The caller sends too many requests; nothing was done.",
+    503: "The store does not answer, or the service is unhealthy; try again.",
 }
 
 
 def answers(name: str, *statuses: int, kinds: Mapping[int, str] | None = None) -> Described:
-    """Return the documented answers of a route: ``name`` where it goes well, problems elsewhere.
+    """Return the documented answers of a route: ``name`` on success, problems otherwise.
 
     Args:
-        name: schema of the answer where it goes well.
+        name: schema of the answer on success.
         statuses: the statuses; 200 is added when no success is among them.
-        kinds: by status, the kind of problem to show where it is not the usual one.
+        kinds: by status, the kind of problem whose example to show instead of the usual one.
     """
     described: Described = {}
     for status in statuses if {200, 201} & set(statuses) else (200, *statuses):

@@ -1,4 +1,4 @@
-"""ETags made of generations, and the two conditional headers."""
+"""ETags of generations, and the two conditional headers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["IfMatch", "IfNoneMatch", "etag", "is_current", "precondition"]
 IfMatch = Annotated[
     str | None,
     Header(
-        description='ETag of the version to be replaced, as in "3". A stale one is refused with 412, none at all with '
-        "428 where there is something to replace; setting what is set already needs none.",
+        description='ETag of the version to be replaced, as in "3". A stale one is rejected with 412, a missing one '
+        "with 428 where there is something to replace; a write that changes nothing needs none.",
     ),
 ]
 """The If-Match header."""
 
 IfNoneMatch = Annotated[
     str | None,
-    Header(description="ETag that the caller holds; when it is still current the answer is 304, empty."),
+    Header(description="ETag of the caller's version; while it is current the answer is 304, empty."),
 ]
 """The If-None-Match header."""
 
@@ -60,13 +60,13 @@ def precondition(if_match: str | None, *, default: bool = False) -> Precondition
                     headers={"ETag": current},
                 )
             return
-        # A weak tag never matches here (RFC 9110, 13.1.1), so nothing is taken off.
+        # A weak tag never matches here (RFC 9110, 13.1.1), so W/ is not removed.
         names = [name.strip() for name in if_match.split(",")]
         if (generation or default) and ("*" in names or current in names):
             return
         has = f"generation {generation}" if generation else "no generation yet"
         raise PreconditionFailedError(
-            f"If-Match is {if_match}, but the store has {has}; read it again and decide anew",
+            f"If-Match is {if_match}, but the store has {has}; read it again and decide again",
             headers={"ETag": current} if generation or default else None,
         )
 

@@ -1,4 +1,4 @@
-"""Health: whether the loop lives, whether the store is there, and the metrics."""
+"""Health: liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ STUCK_TICKS = 3
 """How many ticks the loop may miss before it counts as stuck."""
 
 STUCK_SECONDS = 60
-"""Seconds that a turn may take beyond that: a slow turn is not a stuck one."""
+"""Seconds that a tick may take beyond that: a slow tick is not a stuck one."""
 
-Verbose = Annotated[str | None, Query(description="Say what was checked; the value does not matter.")]
+Verbose = Annotated[str | None, Query(description="List what was checked; any value will do.")]
 
 
 @router.get("/livez", operation_id="getLiveness", summary="Liveness", responses=answers("Health", 422, 503))
 def livez(service: TheService, verbose: Verbose = None) -> Health:
-    """Say whether the decision loop makes progress; if not, restart the process."""
+    """Report whether the decision loop makes progress; if not, restart the process."""
     return _health([_loop(service)], NotAliveError, verbose)
 
 
@@ -37,8 +37,10 @@ def livez(service: TheService, verbose: Verbose = None) -> Health:
     "/readyz", operation_id="getReadiness", summary="Readiness", responses=answers("Health", 422, 503)
 )
 def readyz(service: TheService, verbose: Verbose = None) -> Health:
-    """Say whether requests can be served: the store answers and has this release's schema, and nobody stops it."""
-    stopping = HealthCheck(name="stopping", ok=False, detail="the controller is stopping; ask another one")
+    """Report whether requests can be served: the store has this release's schema, and the process is not stopping."""
+    stopping = HealthCheck(
+        name="stopping", ok=False, detail="the controller is stopping; call another replica"
+    )
     checks = [stopping] if service.watch.released else []
     return _health([*checks, _schema(service)], NotReadyError, verbose)
 

@@ -1,4 +1,4 @@
-"""Names in paths: what a job and a stream may be called."""
+"""Names of jobs and streams in paths and queries, and which are allowed."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from fastapi import Depends, HTTPException, Path, Query, Request, status
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 
-__all__ = ["OfJob", "StreamPath", "WhichJob", "WhichStream", "name_problem"]
+__all__ = ["MAX_LENGTH", "OfJob", "StreamPath", "WhichJob", "WhichStream", "check_names", "name_problem"]
 
 MAX_LENGTH = 200
 """Greatest length of a name in characters, as in the wire types."""
 
 OfJob = Annotated[str | None, Query(max_length=MAX_LENGTH, description="Only the streams of this job.")]
-"""Which job's streams a list is to hold; None for all."""
+"""Limits a list to one job's streams; None for all."""
 
 
 ACTS = (":pause", ":resume")
-"""What can follow the name of a stream in a path, so that no name may end with it."""
+"""Actions that follow the name of a stream in a path; no name may end with one."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPath:
-    """Which stream a request is about."""
+    """The stream that a request is about."""
 
     job: str
     """Name of the job."""
@@ -33,21 +33,21 @@ class StreamPath:
 
 
 def name_problem(name: str) -> str | None:
-    """Return why ``name`` cannot be part of a path, None when it can; encoded, all but a few characters can."""
+    """Return why ``name`` cannot be part of a path, None when it can; nearly all characters can be percent-encoded."""
     if not name or len(name) > MAX_LENGTH:
         return f"a name has 1 to {MAX_LENGTH} characters, this one {len(name)}"
     if "/" in name:
         return "a name cannot contain a slash, because it is part of a path"
     if name in {".", ".."}:
-        return f"{name!r} cannot be a name, because clients and proxies take it for a step in a path"
+        return f"{name!r} cannot be a name, because clients and proxies resolve it as part of the path"
     if name.endswith(ACTS):
-        return f"a name cannot end with {' or '.join(ACTS)}, because those say what is to be done"
+        return f"a name cannot end with {' or '.join(ACTS)}, because those are actions"
     if not name.isprintable() or name != name.strip():
         return "a name has printable characters only, and no space at its ends"
     return None
 
 
-# The length is told here and checked by name_problem, after what the path is.
+# The document states the length; name_problem checks it once the path is known.
 JobName = Annotated[
     str,
     Path(
@@ -66,7 +66,12 @@ StreamName = Annotated[
 ]
 
 
-def _checked(**names: str) -> None:
+def check_names(**names: str) -> None:
+    """Check names by parameter.
+
+    Raises:
+        InvalidParameterError: when one cannot be a name.
+    """
     found = {field: name_problem(name) for field, name in names.items()}
     errors = tuple(ErrorItem(field, problem) for field, problem in found.items() if problem is not None)
     if errors:
@@ -74,7 +79,7 @@ def _checked(**names: str) -> None:
 
 
 async def _which_job(job: JobName) -> str:
-    _checked(job=job)
+    check_names(job=job)
     return job
 
 
@@ -82,7 +87,7 @@ async def _which_stream(request: Request, job: JobName, stream: StreamName) -> S
     if stream.endswith(ACTS) and request.url.path.endswith(ACTS):
         # Another route has this path, for another method.
         raise HTTPException(status.HTTP_405_METHOD_NOT_ALLOWED)
-    _checked(job=job, stream=stream)
+    check_names(job=job, stream=stream)
     return StreamPath(job, stream)
 
 

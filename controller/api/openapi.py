@@ -1,8 +1,9 @@
-"""The OpenAPI document: what FastAPI knows of the routes, and the schemas of bodies that are read raw."""
+"""The OpenAPI document: FastAPI's, with the schemas of bodies that handlers parse themselves."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import is_dataclass
 from typing import Any, Literal
 
 from fastapi import FastAPI
@@ -10,27 +11,27 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from tidemark.controller.api import schemas
-from tidemark.controller.api.bodies import PinBody, ReasonBody, ReportBody, SloBody, TokenBody
+from tidemark.controller.api.bodies import PinBody, ReasonBody, ReportBody, TokenBody
 from tidemark.controller.api.security import document_access
-from tidemark.models.slo import Policy
+from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 
 __all__ = ["API_VERSION", "as_text", "install"]
 
 API_VERSION = "1"
-"""Version of the interface, not of the release: it grows when a caller has to change."""
+"""Version of the interface, not of the release: it grows when callers have to change."""
 
 DESCRIPTION = """\
 Jobs report, per partition, how late their rows are; Tidemark recommends the lateness bound that meets a completeness
 SLO at the least latency.
 
-Times are integer microseconds (`_us`) or milliseconds (`_ms`), shares are integers in parts per million (`_ppm`) or
-decimal strings; there are no floats. `null` is unknown, never 0. Every error is a problem document (RFC 9457). Bodies
+Times are integer microseconds (`_us`) or milliseconds (`_ms`), shares are integers in parts per million (`_ppm`); there
+are no floats. `null` is unknown, never 0. Every error is a problem document (RFC 9457). Bodies
 may be sent with `Content-Encoding: gzip`."""
 
 _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (ReportBody, "validation"),
-    (SloBody, "validation"),
+    (Slo, "validation"),
     (PinBody, "validation"),
     (Policy, "validation"),
     (Acknowledgement, "validation"),
@@ -50,7 +51,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.AcknowledgementPage, "serialization"),
     (schemas.BoundPage, "serialization"),
     (schemas.FleetPage, "serialization"),
-    (schemas.Curve, "serialization"),
+    (schemas.CurveAnswer, "serialization"),
     (schemas.Preview, "serialization"),
     (schemas.History, "serialization"),
     (schemas.Heatmap, "serialization"),
@@ -72,7 +73,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
 
 
 def install(app: FastAPI) -> None:
-    """Let ``app`` answer with our document."""
+    """Have ``app`` serve this document."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -99,6 +100,18 @@ def _document(app: FastAPI) -> dict[str, Any]:
         (kind.__name__, mode, TypeAdapter(kind)) for kind, mode in _SCHEMAS
     ]
     _, defined = TypeAdapter.json_schemas(inputs, ref_template="#/components/schemas/{model}")
-    document["components"] = {"schemas": dict(sorted(defined["$defs"].items()))}
+    found = defined["$defs"]
+    for kind, _ in _SCHEMAS:
+        _describe_inherited(kind, found[kind.__name__]["properties"])
+    document["components"] = {"schemas": dict(sorted(found.items()))}
     document_access(document)
     return document
+
+
+def _describe_inherited(kind: type, properties: dict[str, Any]) -> None:
+    """Describe the fields that a dataclass inherits: pydantic reads the docstrings of its own fields only."""
+    for base in kind.__mro__[1:]:
+        if is_dataclass(base):
+            for name, field in TypeAdapter(base).json_schema()["properties"].items():
+                if "description" in field:
+                    properties[name].setdefault("description", field["description"])

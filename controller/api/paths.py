@@ -1,10 +1,10 @@
-"""Paths of the interface, as clients write them."""
+"""Paths and queries of the interface, as clients write them."""
 
 from __future__ import annotations
 
 from urllib.parse import quote
 
-__all__ = ["pin_path", "stream_path"]
+__all__ = ["pin_query", "stream_path"]
 
 
 def stream_path(job: str, stream: str | None = None, what: str = "") -> str:
@@ -13,8 +13,8 @@ def stream_path(job: str, stream: str | None = None, what: str = "") -> str:
     return (path if stream is None else f"{path}/streams/{quote(stream, safe='')}") + what
 
 
-def pin_path(job: str | None, stream: str | None, *, fleet: bool = False) -> str:
-    """Return the path of the pin on a stream, a job, or the whole fleet, which has to be asked for.
+def pin_query(job: str | None, stream: str | None, *, fleet: bool = False) -> dict[str, str]:
+    """Return the query of ``/v1/pin`` for a stream, a job, or the whole fleet, which has to be named.
 
     Raises:
         ValueError: for a stream without its job, for the fleet beside a job, and when nothing is named.
@@ -22,11 +22,11 @@ def pin_path(job: str | None, stream: str | None, *, fleet: bool = False) -> str
     if fleet and (job is not None or stream is not None):
         raise ValueError("a pin is on the fleet, or on a job or a stream: leave one out")
     if fleet:
-        return "/v1/pin"
+        return {}
     if job is None:
         raise ValueError(
-            "say what it is on: a job, a job and a stream, or the whole fleet"
+            "name what it is on: a job, a job and a stream, or the whole fleet"
             if stream is None
             else "a stream goes with its job"
         )
-    return stream_path(job, stream, "/pin")
+    return {"job": job} if stream is None else {"job": job, "stream": stream}

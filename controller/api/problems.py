@@ -29,7 +29,7 @@ PROBLEM_JSON = "application/problem+json"
 """Media type of a problem document."""
 
 RETRY_AFTER_SECONDS = "5"
-"""How long a caller is asked to wait when the store does not answer."""
+"""How long a caller should wait when the store does not answer."""
 
 
 def install(app: FastAPI) -> None:
@@ -47,7 +47,7 @@ def _answer(request: Request, problem: Problem, headers: dict[str, str] | None =
     return Response(
         found.model_dump_json(exclude_none=True),
         status_code=problem.status,
-        # An answer to what went wrong inside does not pass by where other answers get it.
+        # Answers to unexpected errors bypass the middleware that sets it.
         headers={**(headers or {}), REQUEST_ID_HEADER: request.state.request_id},
         media_type=PROBLEM_JSON,
     )
@@ -69,7 +69,7 @@ def _own_error(request: Request, error: Exception) -> Response:
 
 def _invalid_parameter(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    # The first part of a location says whether it is in the path or the query; a name is enough to find it.
+    # The first part of a location is the path or the query; the name alone is enough to find it.
     items = [
         ProblemItem(pointer="/".join(map(str, found["loc"][1:])), detail=found["msg"])
         for found in error.errors()
@@ -97,15 +97,15 @@ def _http_error(request: Request, error: Exception) -> Response:
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = ", ".join(_methods_at(request)) or headers.get("Allow", "GET")
         headers["Allow"] = allowed
-        detail = f"{request.url.path} does not know {request.method}, only {allowed}"
+        detail = f"{request.url.path} does not take {request.method}, only {allowed}"
     problem = Problem(type="about:blank", title=title, status=error.status_code, detail=detail)
     return _answer(request, problem, headers)
 
 
 def _methods_at(request: Request) -> list[str]:
-    """Return the methods that the path of a request knows: the framework tells those of its first route alone.
+    """Return the methods that the path of a request takes: the framework names only those of its first route.
 
-    Where several templates match, as ``{id}`` and ``{id}:approve`` do, the one with the longest text of its own counts.
+    Where several templates match, such as ``{id}`` and ``{id}:approve``, the one with the most literal text counts.
     """
     app: FastAPI = request.app
     best: tuple[int, list[str]] = (0, [])
@@ -127,11 +127,11 @@ def _store_error(request: Request, error: Exception) -> Response:
 
 
 def _unexpected(request: Request, _: Exception) -> Response:
-    # The server logs the traceback; the caller is told nothing of the inside.
+    # The server logs the traceback; the answer reveals no internals.
     problem = Problem(
         type=TidemarkError("").type,
         title=TidemarkError.title,
         status=TidemarkError.status,
-        detail="something went wrong inside; the controller's log has the traceback",
+        detail="an unexpected error occurred; the controller's log has the traceback",
     )
     return _answer(request, problem)

@@ -1,4 +1,4 @@
-"""One line of the log a request, an id for each, and what every line written meanwhile carries."""
+"""Logs one line for each request, gives it an id, and adds that id to all lines logged meanwhile."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ __all__ = ["REQUEST_ID_HEADER", "RequestLog", "request_id"]
 _log = logging.getLogger("tidemark.request")
 
 REQUEST_ID_HEADER = "X-Request-Id"
-"""Header in which a request's id comes and goes."""
+"""Header of a request's id, in requests and answers."""
 
 _SANE = re.compile(r"[A-Za-z0-9._-]{1,64}")
-"""Ids that are taken over: they stand in logs, where nothing else should be smuggled in."""
+"""Ids that are accepted from callers: they go into logs, so nothing else may pass."""
 
 _QUIET = frozenset({"/livez", "/readyz", "/metrics"})
-"""Asked for every few seconds by machines: logged at debug while they go well."""
+"""Requested by machines every few seconds: logged at debug level unless they fail."""
 
 _FAILED = 500
 
 
 def request_id(headers: Headers) -> str:
-    """Return the id that a request came with when it is sane, else a new one."""
+    """Return the id that a request came with if it is acceptable, else a new one."""
     given = headers.get(REQUEST_ID_HEADER, "")
     # A token in the wrong header must not get into a log.
     return given if _SANE.fullmatch(given) and not TOKEN.search(given) else uuid4().hex
 
 
 class RequestLog:
-    """Middleware: gives each request an id, and logs it when it is over.
+    """Middleware: gives each request an id and logs it at its end.
 
     Args:
-        app: the application within.
+        app: the wrapped application.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -69,11 +69,11 @@ class RequestLog:
         try:
             await self._app(scope, receive, send_with_id)
         finally:
-            _tell(scope, status, time.perf_counter() - begun)
+            _log_request(scope, status, time.perf_counter() - begun)
 
 
-def _tell(scope: Scope, status: int, seconds: float) -> None:
-    # The template and not the path: names stand in fields of their own, and what matches nothing is not repeated.
+def _log_request(scope: Scope, status: int, seconds: float) -> None:
+    # The template, not the path: names have fields of their own, and unknown paths are not repeated in the log.
     route: Any = scope.get("route")
     template = getattr(route, "path", None)
     level = logging.INFO

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of access: how to show who one is, which roles each operation is for, and refusals."""
+"""Access in the OpenAPI document: how to authenticate, the roles of each operation, and the errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEME = "bearer"
 
 _CHALLENGE = {
     "WWW-Authenticate": {
-        "description": "How to ask so that it is answered.",
+        "description": "How to authenticate.",
         "schema": {"type": "string"},
         "example": 'Bearer realm="tidemark"',
     },
@@ -26,16 +26,16 @@ _RETRY = {
         "example": "1",
     },
 }
-_REFUSALS = {401: _CHALLENGE, 403: _CHALLENGE, 429: _RETRY}
+_ERRORS = {401: _CHALLENGE, 403: _CHALLENGE, 429: _RETRY}
 
 
 def document_access(document: dict[str, Any]) -> None:
-    """Write into ``document`` what each operation asks for."""
+    """Add to ``document`` what each operation requires."""
     document["components"]["securitySchemes"] = {
         SCHEME: {
             "type": "http",
             "scheme": "bearer",
-            "description": "A token of `tidemark token create`. While there is none, and no proxy that authenticates, "
+            "description": "A token of `tidemark token create`. While there is none, and no authenticating proxy, "
             "requests from the controller's own machine need none.",
         }
     }
@@ -51,7 +51,5 @@ def _document(operation: dict[str, Any]) -> None:
         return
     operation["security"] = [{SCHEME: []}]
     operation["description"] += f"\n\nRoles: {', '.join(need.roles)}."
-    refusals = {
-        str(status): {**problem(status)[status], "headers": found} for status, found in _REFUSALS.items()
-    }
-    operation["responses"] = dict(sorted({**refusals, **operation["responses"]}.items()))
+    errors = {str(status): {**problem(status)[status], "headers": found} for status, found in _ERRORS.items()}
+    operation["responses"] = dict(sorted({**errors, **operation["responses"]}.items()))

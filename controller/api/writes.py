@@ -1,4 +1,4 @@
-"""What every write of a specification takes beside its body: whether only to try it, and why it is made."""
+"""Query parameters of writes: whether it is a dry run, and the reason."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tidemark.controller.errors import ErrorItem, InvalidParameterError
 __all__ = ["NO_REASON", "DryRun", "Reason"]
 
 NO_REASON = "no reason given"
-"""What an event says of a write without a reason."""
+"""The reason in the event of a write without one."""
 
 MAX_LENGTH = 500
-"""Greatest length of a reason in characters."""
+"""Maximum length of a reason in characters."""
 
 
 async def _dry_run(
@@ -22,7 +22,7 @@ async def _dry_run(
         Literal["All"] | None,
         Query(
             alias="dryRun",
-            description="All: check everything and answer as the write would, but change nothing.",
+            description="All: check everything and answer like the write, but change nothing.",
         ),
     ] = None,
 ) -> bool:
@@ -30,7 +30,7 @@ async def _dry_run(
 
 
 DryRun = Annotated[bool, Depends(_dry_run)]
-"""Whether the write is only tried."""
+"""Whether the write is a dry run."""
 
 
 async def _reason(
@@ -38,7 +38,7 @@ async def _reason(
         str | None,
         Query(
             max_length=MAX_LENGTH,
-            description=f'Why, for the event that the write leaves; "{NO_REASON}" when it is left out or blank.',
+            description=f'Why, for the event of the write; "{NO_REASON}" when it is left out or blank.',
             examples=["INC-1042: late rows from the new region"],
         ),
     ] = None,
@@ -51,4 +51,4 @@ async def _reason(
 
 
 Reason = Annotated[str, Depends(_reason)]
-"""Why the write is made."""
+"""The reason of the write."""

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import AcknowledgementRow, ReportRow
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
-from tidemark.controller.intake.take_report import Receipt
+from tidemark.controller.intake.take_report import StoredReceipt
 from tidemark.models.wire import Acknowledgement
 
 __all__ = ["last_acknowledgement", "list_acknowledgements", "own_bound_ms", "take_acknowledgement"]
@@ -18,7 +18,7 @@ __all__ = ["last_acknowledgement", "list_acknowledgements", "own_bound_ms", "tak
 
 def take_acknowledgement(
     session: Session, stream_id: int, acknowledgement: Acknowledgement, now_us: int
-) -> Receipt:
+) -> StoredReceipt:
     """Store an acknowledgement of a locked stream, once."""
     digest = fingerprint(canonical_json(acknowledgement))
     before = session.scalars(
@@ -27,13 +27,13 @@ def take_acknowledgement(
         )
     ).one_or_none()
     if before is not None:
-        return Receipt(before, duplicate=True)
+        return StoredReceipt(before, duplicate=True)
     session.add(
         AcknowledgementRow(
             stream_id=stream_id, received_us=now_us, fingerprint=digest, **asdict(acknowledgement)
         )
     )
-    return Receipt(now_us, duplicate=False)
+    return StoredReceipt(now_us, duplicate=False)
 
 
 def last_acknowledgement(session: Session, stream_id: int) -> AcknowledgementRow | None:

@@ -1,1 +1,1 @@
-"""What charts show of a stream: curve, history, heat map, preview."""
+"""Charts of a stream: curve, history, heat map, preview."""

@@ -13,7 +13,7 @@ from tidemark.controller.api import schemas
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
-from tidemark.controller.charts.what_if import Ground, outcome_at
+from tidemark.controller.charts.what_if import WhatIf, outcome_at
 from tidemark.controller.db.tables import RecommendationRow
 from tidemark.controller.decide.decider import Basis, in_use_bound_ms
 from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, horizon_of
@@ -31,29 +31,29 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
 LADDER = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999, 1.0)
-"""Shares of the rows whose needs make the default bounds: denser where targets are set."""
+"""Shares of rows whose needs are the default bounds; denser where targets usually are."""
 
 EVEN_STEPS = 24
-"""Into how many even steps the default bounds divide the curve, beside those where it bends."""
+"""Number of even steps that the default bounds add, beside those where the curve bends."""
 
 Bounds = Annotated[
     list[Annotated[int, Query(ge=0, le=MAX_DURATION_MS)]],
     Query(
         max_length=1_000,
-        description="Bounds to ask about, in milliseconds; a ladder over the needs without any.",
+        description="Bounds in milliseconds; by default, a ladder over the needs.",
     ),
 ]
 
 
-LONGEST_HORIZON_MS = 10 * 366 * 86_400_000
-"""The longest horizon that can be asked for, some ten years: longer than anything is kept."""
+MAX_HORIZON_MS = 10 * 366 * 86_400_000
+"""The maximum horizon, some ten years: nothing is stored longer."""
 
 HorizonMs = Annotated[
     int | None,
     Query(
         gt=0,
-        le=LONGEST_HORIZON_MS,
-        description="How far back to count, in milliseconds; as far as the SLO says without it.",
+        le=MAX_HORIZON_MS,
+        description="How far back to count, in milliseconds; the default is the SLO's horizon.",
     ),
 ]
 UntilUs = Annotated[
@@ -61,7 +61,7 @@ UntilUs = Annotated[
     Query(
         ge=-MAX_TIME_US,
         le=MAX_TIME_US,
-        description="Where the span ends, in microseconds since the epoch; with the newest batch without it.",
+        description="End of the span, in microseconds since the epoch; the default is the newest batch.",
     ),
 ]
 
@@ -70,7 +70,7 @@ UntilUs = Annotated[
     "/curve",
     operation_id="getCurve",
     summary="Completeness and latency by bound",
-    responses=answers("Curve", 404, 422, 503),
+    responses=answers("CurveAnswer", 404, 422, 503),
 )
 def get_curve(
     which: WhichStream,
@@ -78,30 +78,30 @@ def get_curve(
     bound_ms: Bounds = [],  # noqa: B006 - never changed
     horizon_ms: HorizonMs = None,
     until_us: UntilUs = None,
-) -> schemas.Curve:
-    """Say what each bound would have cost and kept: over the SLO's horizon, another one, or any span of the past.
+) -> schemas.CurveAnswer:
+    """Return completeness and latency by bound, over the SLO's horizon, another one, or a span of the past.
 
-    Latency is null where the reports of the span are not kept any more.
+    Latency is null where the reports of the span are no longer stored.
     """
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
         spec = get_slo(session, stream_id)
         slo = None if spec is None else spec.value
-        asked_ms = horizon_ms or (DEFAULT_HORIZON_MS if slo is None else slo.horizon_ms)
+        requested_ms = horizon_ms or (DEFAULT_HORIZON_MS if slo is None else slo.horizon_ms)
         if horizon_ms is None and until_us is None:
-            ground = service.grounds.of(session, stream_id, service.clock())
-            seen = _of_horizon(ground.basis, horizon_of(session, stream_id, asked_ms))
+            what_if = service.what_if.of(session, stream_id, service.clock())
+            seen = _of_horizon(what_if.basis, horizon_of(session, stream_id, requested_ms))
         else:
-            seen = _of_past(session, stream_id, asked_ms, until_us)
-            ground = Ground(slo, asked_ms, None, None)
+            seen = _of_past(session, stream_id, requested_ms, until_us)
+            what_if = WhatIf(slo, requested_ms, None, None)
         operating = _operating(session, stream_id)
         recommendation = session.get(RecommendationRow, stream_id)
     bounds = sorted(set(bound_ms)) or ladder(seen)
-    return schemas.Curve(
+    return schemas.CurveAnswer(
         job=which.job,
         stream=which.stream,
         basis=schemas.CurveBasis(
-            horizon_ms=asked_ms,
+            horizon_ms=requested_ms,
             covers_from_us=seen.covers_from_us if seen else None,
             covers_until_us=seen.covers_until_us if seen else None,
             from_us=seen.from_us if seen else None,
@@ -109,7 +109,7 @@ def get_curve(
             relative_error_ppm=DEFAULT_RELATIVE_ACCURACY_PPM,
             unknown_rows=seen.unknown_rows if seen else 0,
         ),
-        points=[] if seen is None else [_point(seen.curve, bound, ground) for bound in bounds],
+        points=[] if seen is None else [_point(seen.curve, bound, what_if) for bound in bounds],
         target_ppm=None if slo is None else slo.target_ppm,
         latency_cap_ms=None if slo is None else slo.latency_cap_ms,
         state_cap_rows=None if slo is None else slo.state_cap_rows,
@@ -130,7 +130,7 @@ def _operating(session: Session, stream_id: int) -> schemas.Operating:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What is answered of a span."""
+    """The evidence of a span."""
 
     curve: Curve
     covers_from_us: int
@@ -139,7 +139,7 @@ class _Seen:
     to_us: int
     unknown_rows: int
     bound_ms: int | None
-    """The bound in use at its end, as far as it is kept."""
+    """The bound in use at its end, if it is still stored."""
 
 
 def _of_horizon(basis: Basis | None, horizon: Horizon | None) -> _Seen | None:
@@ -187,15 +187,19 @@ def ladder(seen: _Seen | None) -> list[int]:
         *([] if seen.bound_ms is None else [seen.bound_ms]),
         *(max(math.ceil(need / 1_000), 0) for need in found if need is not None),
     }
-    # Between them in even steps, so that a line through the points is the curve.
+    # Even steps between them, so that a line through the points follows the curve.
     return sorted(bends | {max(bends) * step // EVEN_STEPS for step in range(1, EVEN_STEPS)})
 
 
-def _point(curve: Curve, bound_ms: int, ground: Ground) -> schemas.CurvePoint:
-    outcome = outcome_at(ground, bound_ms * 1_000)
-    kept = admission_at(curve, bound_ms * 1_000, ground.confidence_ppm) if outcome is None else outcome.kept
-    point = kept.point
-    return schemas.CurvePoint(
+def _point(curve: Curve, bound_ms: int, what_if: WhatIf) -> schemas.CurvePointAnswer:
+    outcome = outcome_at(what_if, bound_ms * 1_000)
+    admission = (
+        admission_at(curve, bound_ms * 1_000, what_if.confidence_ppm)
+        if outcome is None
+        else outcome.admission
+    )
+    point = admission.point
+    return schemas.CurvePointAnswer(
         bound_ms=bound_ms,
         rows=point.rows,
         late=point.late,
@@ -203,8 +207,8 @@ def _point(curve: Curve, bound_ms: int, ground: Ground) -> schemas.CurvePoint:
         latency_base_ms=_milliseconds(point.latency_base_us),
         **latency_answer(point),
         windows_emitted=point.windows_emitted,
-        completeness_min_ppm=kept.min_ppm,
-        completeness_max_ppm=kept.max_ppm,
+        completeness_min_ppm=admission.min_ppm,
+        completeness_max_ppm=admission.max_ppm,
         state_rows=None if outcome is None else outcome.state_rows,
         meets_all=None if outcome is None else outcome.meets_all,
     )

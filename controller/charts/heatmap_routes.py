@@ -1,4 +1,4 @@
-"""The map of a stream's partitions: what each needed over time."""
+"""The heat map of a stream: what each partition needed over time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidemark.controller.api.names import WhichStream
 from tidemark.controller.charts.spans import FromUs, ToUs, span_of
 from tidemark.controller.charts.store import MAP_WIDTHS_US, MAX_MINUTES, map_rows, need_map
 from tidemark.controller.db.tables import PartitionRow, RollupRow
-from tidemark.controller.evidence.blocks import Cells
+from tidemark.controller.evidence.blocks import SlotCells
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.needs import levels_of
 from tidemark.controller.specs.store import share_ppm_of
@@ -33,11 +33,11 @@ MaxSlots = Annotated[
     Query(
         ge=2,
         le=1_000,
-        description="Most slots to answer: minutes, ten minutes, hours or days; the oldest are left out first.",
+        description="Maximum number of slots (minutes, ten minutes, hours or days); the oldest are left out first.",
     ),
 ]
 MaxPartitions = Annotated[
-    int, Query(ge=1, le=256, description="Most partitions to answer, by what they cost.")
+    int, Query(ge=1, le=256, description="Maximum number of partitions, the most costly first.")
 ]
 
 
@@ -56,7 +56,7 @@ def get_heatmap(
     slots: MaxSlots = 168,
     limit: MaxPartitions = 64,
 ) -> schemas.Heatmap:
-    """Say what each partition needed by slots of time, the most costly partitions first."""
+    """Return what each partition needed by slots of time, the most costly partitions first."""
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
         start_us, end_us = span_of(session, stream_id, from_us, to_us, service.clock())
@@ -81,18 +81,18 @@ def get_heatmap(
     )
 
 
-def _slots(from_us: int, until_us: int, most: int, rollup: RollupRow | None) -> Slots:
-    by_minute = min(most, MAX_MINUTES)
+def _slots(from_us: int, until_us: int, limit: int, rollup: RollupRow | None) -> Slots:
+    by_minute = min(limit, MAX_MINUTES)
     if -(-until_us // SLOT_US) - from_us // SLOT_US <= by_minute:
         return slots_of(from_us, until_us, by_minute, levels_of(rollup), MAP_WIDTHS_US)
-    return slots_of(from_us, until_us, most, levels_of(rollup), MAP_WIDTHS_US[1:])
+    return slots_of(from_us, until_us, limit, levels_of(rollup), MAP_WIDTHS_US[1:])
 
 
-def _by_partition(cells: Mapping[int, Cells]) -> dict[str, dict[int, schemas.HeatmapCell]]:
+def _by_partition(cells: Mapping[int, SlotCells]) -> dict[str, dict[int, schemas.HeatmapCell]]:
     found: dict[str, dict[int, schemas.HeatmapCell]] = {}
     for slot_us, slot in cells.items():
         for name, need_ms, pairs in zip(slot.names, slot.need_ms, slot.pairs, strict=True):
-            # Made here a thousand times over, from numbers of our own.
+            # Thousands of them, from trusted numbers: validation would take most of the time.
             found.setdefault(name, {})[slot_us] = schemas.HeatmapCell.model_construct(
                 need_ms=need_ms, pairs=pairs
             )

@@ -31,10 +31,10 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
 MAX_ROLLOUTS = 200
-"""How many rollouts of a span are told."""
+"""Maximum number of rollouts in an answer."""
 
 Points = Annotated[
-    int, Query(ge=2, le=2_000, description="Most slots to answer; the oldest are left out first.")
+    int, Query(ge=2, le=2_000, description="Maximum number of slots; the oldest are left out first.")
 ]
 
 
@@ -51,7 +51,7 @@ def get_history(
     to_us: ToUs = None,
     points: Points = 300,
 ) -> schemas.History:
-    """Say by slots of time what bound was in use, what rows needed and how many were late."""
+    """Return, by slots of time, the bound in use, what rows needed and how many were late."""
     now_us = service.clock()
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id

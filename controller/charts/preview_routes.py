@@ -11,7 +11,7 @@ from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.bounds.acknowledgements import last_acknowledgement
-from tidemark.controller.charts.what_if import Ground, Outcome, outcome_at
+from tidemark.controller.charts.what_if import BoundOutcome, WhatIf, outcome_at
 from tidemark.controller.intake.checks import MAX_DURATION_MS
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.stream_state.views import latency_answer, milliseconds, share_ppm
@@ -31,10 +31,10 @@ router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 DAY_US = 86_400_000_000
 
 MIN_SPAN_US = 60_000_000
-"""Least time reported from which a day is told, in microseconds: what lasted seconds says nothing of a day."""
+"""Minimum reported time from which late rows a day are estimated, in microseconds."""
 
 BoundMs = Annotated[
-    int, Query(ge=0, le=MAX_DURATION_MS, description="The bound to ask about, in milliseconds.")
+    int, Query(ge=0, le=MAX_DURATION_MS, description="The bound to preview, in milliseconds.")
 ]
 
 
@@ -45,37 +45,37 @@ BoundMs = Annotated[
     responses=answers("Preview", 404, 422, 503),
 )
 def get_preview(which: WhichStream, service: TheService, bound_ms: BoundMs) -> schemas.Preview:
-    """Say what would happen if a bound were in force: what it would keep, how late results would be, and its state."""
+    """Return what would happen if a bound were in force: rows admitted, latency of results, and rows of state."""
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
-        ground = service.grounds.of(session, stream_id, service.clock())
+        what_if = service.what_if.of(session, stream_id, service.clock())
         policy = get_policy(session, stream_id).value
         applied = last_acknowledgement(session, stream_id)
     ceiling_ms = None if applied is None else applied.ceiling_ms
-    found = outcome_at(ground, bound_ms * 1_000)
-    if found is None or ground.basis is None or ground.situation is None:
-        return _unknown(which.job, which.stream, bound_ms, ground)
-    point, situation = found.kept.point, ground.situation
-    max_us = ground.basis.curve.needs.value_at_rank(point.rows) if point.rows else None
+    found = outcome_at(what_if, bound_ms * 1_000)
+    if found is None or what_if.basis is None or what_if.situation is None:
+        return _unknown(which.job, which.stream, bound_ms, what_if)
+    point, situation = found.admission.point, what_if.situation
+    max_us = what_if.basis.curve.needs.value_at_rank(point.rows) if point.rows else None
     beyond = max_us is not None and bound_ms * 1_000 > max_us
     changes = bound_ms * 1_000 != situation.bound_us
-    a_day = _late_a_day(ground, found.kept.late)
+    a_day = _late_a_day(what_if, found.admission.late)
     text = [
-        *_kept(found, ground.basis.curve, bound_ms, a_day),
-        *_verdict(found, ground.slo),
+        *_admitted(found, what_if.basis.curve, bound_ms, a_day),
+        *_verdict(found, what_if.slo),
         *_notes(bound_ms, max_us if beyond else None, policy, ceiling_ms),
     ]
     return schemas.Preview(
         job=which.job,
         stream=which.stream,
         bound_ms=bound_ms,
-        horizon_ms=ground.horizon_ms,
+        horizon_ms=what_if.horizon_ms,
         rows=point.rows,
-        late=found.kept.late,
+        late=found.admission.late,
         late_a_day=a_day,
-        completeness_ppm=share_ppm(point.rows - found.kept.late, point.rows),
-        completeness_min_ppm=found.kept.min_ppm,
-        completeness_max_ppm=found.kept.max_ppm,
+        completeness_ppm=share_ppm(point.rows - found.admission.late, point.rows),
+        completeness_min_ppm=found.admission.min_ppm,
+        completeness_max_ppm=found.admission.max_ppm,
         beyond_evidence=beyond,
         latency_base_ms=_rounded(point.latency_base_us),
         **latency_answer(point),
@@ -89,12 +89,12 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: BoundMs) -> s
     )
 
 
-def _unknown(job: str, stream: str, bound_ms: int, ground: Ground) -> schemas.Preview:
+def _unknown(job: str, stream: str, bound_ms: int, what_if: WhatIf) -> schemas.Preview:
     return schemas.Preview(
         job=job,
         stream=stream,
         bound_ms=bound_ms,
-        horizon_ms=ground.horizon_ms,
+        horizon_ms=what_if.horizon_ms,
         rows=0,
         late=0,
         late_a_day=None,
@@ -111,27 +111,27 @@ def _unknown(job: str, stream: str, bound_ms: int, ground: Ground) -> schemas.Pr
         meets_target=None,
         meets_latency_cap=None,
         meets_state_cap=None,
-        text="nothing is known of the rows of this stream yet: no report came",
+        text="nothing is known about the rows of this stream yet: there are no reports",
         transition=None,
     )
 
 
-def _late_a_day(ground: Ground, late: int) -> int | None:
-    assert ground.basis is not None
-    facts, situation = ground.basis.facts, ground.situation
+def _late_a_day(what_if: WhatIf, late: int) -> int | None:
+    assert what_if.basis is not None
+    facts, situation = what_if.basis.facts, what_if.situation
     gap_us = 0 if situation is None or situation.batch_gap_us is None else situation.batch_gap_us
     span_us = facts.to_us - facts.from_us + gap_us
     return None if span_us < MIN_SPAN_US else late * DAY_US // span_us
 
 
-def _kept(found: Outcome, curve: Curve, bound_ms: int, a_day: int | None) -> list[str]:
-    point, late = found.kept.point, found.kept.late
+def _admitted(found: BoundOutcome, curve: Curve, bound_ms: int, a_day: int | None) -> list[str]:
+    point, late = found.admission.point, found.admission.late
     bound = format_duration(bound_ms * 1_000)
     if not point.rows:
-        return [f"what a bound of {bound} would keep is not known: no need of any row is"]
+        return [f"how many rows a bound of {bound} would admit is not known: no row has a known need"]
     lost = f"{late:,} of {plural(point.rows, 'row')} would be late"
     result = [
-        f"a bound of {bound} would keep {percent_of(point.rows - late, point.rows)}: {lost}"
+        f"a bound of {bound} would admit {percent_of(point.rows - late, point.rows)}: {lost}"
         + ("" if a_day is None else f", about {a_day:,} a day")
     ]
     if point.latency_wall is not None:
@@ -145,9 +145,9 @@ def _kept(found: Outcome, curve: Curve, bound_ms: int, a_day: int | None) -> lis
     return result
 
 
-def _verdict(found: Outcome, slo: Slo | None) -> list[str]:
+def _verdict(found: BoundOutcome, slo: Slo | None) -> list[str]:
     if slo is None:
-        return ["no SLO is set to hold it against"]
+        return ["there is no SLO to compare it with"]
     target = f"{slo.target_ppm * 100 / PPM:g} %"
     result = []
     if found.meets_target is None:
@@ -164,22 +164,22 @@ def _verdict(found: Outcome, slo: Slo | None) -> list[str]:
 
 
 def _notes(bound_ms: int, max_us: float | None, policy: Policy, ceiling_ms: int | None) -> list[str]:
-    """Return what else has to be known; ``max_us`` is the greatest need when the bound is beyond it."""
+    """Return further remarks; ``max_us`` is the greatest need if the bound is beyond it, else None."""
     found = []
     if max_us is not None:
-        greatest = format_about(max(max_us, 0))
-        found.append(
-            f"no row needed more than {greatest}, so what was seen says nothing of a bound beyond that"
-        )
+        seen = format_about(max(max_us, 0))
+        found.append(f"no row needed more than {seen}, so the evidence says nothing about a wider bound")
     if ceiling_ms is not None and bound_ms > ceiling_ms:
         found.append(
             f"the job's ceiling, {format_duration(ceiling_ms * 1_000)}, would close windows before it"
         )
     max_ms = policy.max_bound_ms
     if max_ms is not None and bound_ms > max_ms:
-        found.append(f"the policy's greatest bound, {format_duration(max_ms * 1_000)}, is below it")
+        found.append(f"the policy's maximum bound, {format_duration(max_ms * 1_000)}, is below it")
     if bound_ms < policy.min_bound_ms:
-        found.append(f"the policy's least bound, {format_duration(policy.min_bound_ms * 1_000)}, is above it")
+        found.append(
+            f"the policy's minimum bound, {format_duration(policy.min_bound_ms * 1_000)}, is above it"
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Spans of time in requests: from when to when a chart is asked for."""
+"""Spans of time in requests for charts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FromUs = Annotated[
     Query(
         ge=0,
         le=MAX_TIME_US,
-        description="Where the span begins, in microseconds since the epoch; a day before its end without it.",
+        description="Start of the span, in microseconds since the epoch; the default is a day before its end.",
     ),
 ]
 ToUs = Annotated[
@@ -27,7 +27,7 @@ ToUs = Annotated[
     Query(
         ge=0,
         le=MAX_TIME_US,
-        description="Where the span ends, in microseconds since the epoch; with the newest batch without it.",
+        description="End of the span, in microseconds since the epoch; the default is the newest batch.",
     ),
 ]
 
@@ -35,7 +35,7 @@ ToUs = Annotated[
 def span_of(
     session: Session, stream_id: int, from_us: int | None, to_us: int | None, now_us: int
 ) -> tuple[int, int]:
-    """Return start and end of the span that is asked for.
+    """Return start and end of the requested span.
 
     Raises:
         InvalidParameterError: when it ends before it begins.
@@ -44,11 +44,11 @@ def span_of(
         newest = horizon_of(session, stream_id, 0)
         to_us = (now_us if newest is None else newest.newest.seen_us) + 1
         if from_us is not None:
-            # Of a span that begins after the newest batch there is nothing yet, which is no mistake.
+            # A span that begins after the newest batch is empty, but valid.
             to_us = max(to_us, from_us + 1)
     if from_us is None:
         from_us = max(to_us - DAY_US, 0)
     if from_us >= to_us:
-        reason = f"the span begins at {from_us} and ends at {to_us}; it has to end after it begins"
+        reason = f"the span begins at {from_us} and ends at {to_us}; it must end after it begins"
         raise InvalidParameterError(f"from_us: {reason}", errors=(ErrorItem("from_us", reason),))
     return from_us, to_us

@@ -1,4 +1,4 @@
-"""What charts show of a stream over any span: a series by slot, and a map of what each partition needed."""
+"""Reads the data of charts over any span: a series by slot, and a heat map of what each partition needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidemark.controller.db.tables import (
     RollupRow,
     SeriesRow,
 )
-from tidemark.controller.evidence.blocks import TEN_MINUTES_US, Cells, cells_of, stored_cells
+from tidemark.controller.evidence.blocks import TEN_MINUTES_US, SlotCells, cells_of, stored_cells
 from tidemark.controller.evidence.needs import Span, rest_by_slot
 from tidemark.controller.evidence.partition_sums import needs_of_slots
 from tidemark.controller.evidence.series import series_in
@@ -43,17 +43,17 @@ __all__ = [
 ]
 
 MAP_WIDTHS_US = (SLOT_US, TEN_MINUTES_US, HOUR_US, DAY_US)
-"""Widths of the slots of a map: those by which needs of partitions are kept, in microseconds."""
+"""Widths of the slots of a map, those by which the needs of partitions are stored, in microseconds."""
 
 MAX_MINUTES = 90
-"""Most slots of a minute that a map has: they are not kept ready, and cost a millisecond each."""
+"""Maximum slots of a minute in a map: they have no blocks, and cost a millisecond each."""
 
 SHARES_PPM = (500_000, 900_000)
 
 
 @dataclass(slots=True)
 class SlotFacts:
-    """What the batches of one slot add up to."""
+    """Sums of the batches of one slot."""
 
     rows: int = 0
     pairs: int = 0
@@ -73,12 +73,12 @@ class NeedsOfSlot:
     p50_ms: int | None = None
     p90_ms: int | None = None
     target_ms: int | None = None
-    """What the share asked about needed."""
+    """The need of the requested share."""
     max_ms: int | None = None
 
 
 def series_by_slot(session: Session, stream_id: int, slots: Slots) -> dict[int, SlotFacts]:
-    """Return what batches add up to, by the start of their slot; slots without a batch are left out."""
+    """Return the sums of batches, by the start of their slot; slots without a batch are left out."""
     found: dict[int, SlotFacts] = {}
     for row in series_in(session, Span(stream_id, slots.from_us, slots.until_us)):
         _add(found.setdefault(edge_us(row.slot_us, slots.width_us), SlotFacts()), row)
@@ -103,8 +103,10 @@ def _add(facts: SlotFacts, row: SeriesRow) -> None:
 def needs_by_slot(session: Session, stream_id: int, slots: Slots, share_ppm: int) -> dict[int, NeedsOfSlot]:
     """Return what rows needed, by the start of their slot; slots without a known need are left out."""
     sketches: dict[int, list[Sketch]] = {}
-    wanted = select(NeedSlotRow.slot_us, NeedSlotRow.sketch)
-    for slot_us, data in session.execute(wanted.where(*Span(stream_id, slots.from_us, slots.until_us).slots)):
+    sketched = select(NeedSlotRow.slot_us, NeedSlotRow.sketch)
+    for slot_us, data in session.execute(
+        sketched.where(*Span(stream_id, slots.from_us, slots.until_us).slots)
+    ):
         sketches.setdefault(edge_us(slot_us, slots.width_us), []).append(Sketch.from_bytes(data))
     merged = {slot_us: some[0] if len(some) == 1 else merge_all(some) for slot_us, some in sketches.items()}
     return {
@@ -120,7 +122,7 @@ def _need_ms(needs: Sketch, share_ppm: int) -> int | None:
 
 
 def published_by_slot(session: Session, stream_id: int, slots: Slots) -> dict[int, int | None]:
-    """Return the bound that the job was told at the end of each slot, by its start; before the first there is none."""
+    """Return the bound published at the end of each slot, by its start; slots before the first one are left out."""
     rows = session.execute(
         select(PublishedRow.published_us, PublishedRow.bound_ms)
         .where(PublishedRow.stream_id == stream_id, PublishedRow.published_us < slots.until_us)
@@ -171,12 +173,12 @@ def map_rows(
     return rows, total
 
 
-def need_map(session: Session, stream_id: int, slots: Slots, share_ppm: int) -> Mapping[int, Cells]:
+def need_map(session: Session, stream_id: int, slots: Slots, share_ppm: int) -> Mapping[int, SlotCells]:
     """Return what partitions needed, by the start of the slot; slots without a known need are left out."""
     width_us, from_us, until_us = slots.width_us, slots.from_us, slots.until_us
     rollup = session.get(RollupRow, stream_id)
     made_us = from_us
-    found: dict[int, Cells] = {}
+    found: dict[int, SlotCells] = {}
     if rollup is not None and width_us > SLOT_US:
         found = stored_cells(
             session, stream_id, width_us, from_us=from_us, until_us=until_us, share_ppm=share_ppm
@@ -206,10 +208,10 @@ def need_map(session: Session, stream_id: int, slots: Slots, share_ppm: int) -> 
 def _not_made(
     session: Session, stream_id: int, width_us: int, from_us: int, until_us: int
 ) -> list[tuple[int, PartitionNeeds]]:
-    """Return the needs of partitions in a span of which no blocks are made, by slots of ``width_us`` or narrower."""
+    """Return the needs of partitions in a span without blocks, by slots of ``width_us`` or narrower."""
     found: list[tuple[int, PartitionNeeds]] = []
     if width_us == DAY_US:
-        # Whole hours are ready; what is left is less than one, unless blocks are still to be made.
+        # Whole hours have blocks; the rest is less than one hour, unless blocks are still to be made.
         hours = session.execute(
             select(NeedBlockRow.slot_us, NeedBlockRow.needs).where(
                 NeedBlockRow.stream_id == stream_id,

@@ -1,7 +1,7 @@
-"""What a stream would do under any bound, by what was reported over its horizon.
+"""What a stream would do under any bound, from the reports of its horizon.
 
-A bound that somebody drags over a chart is asked about many times a second, so what the answers rest on is kept for
-the streams asked about last, until a report comes.
+Dragging a bound over a chart sends many requests a second, so the evidence of recently requested streams is cached
+until a report comes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tidemark.models.slo import Slo
 from tidemark.models.target import PPM
 from tidemark.models.transition import Admission, Situation, admission_at, state_at
 
-__all__ = ["Ground", "Grounds", "Outcome", "outcome_at"]
+__all__ = ["BoundOutcome", "WhatIf", "WhatIfCache", "outcome_at"]
 
-MAX_KEPT = 16
-"""Streams of which the ground is kept: as many as people look at; each takes up to some megabytes."""
+MAX_CACHED = 16
+"""Cached streams, as many as people view at a time; each takes up to some megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What is known of a stream that tells what a bound would do."""
+class WhatIf:
+    """The evidence from which the effect of a bound on a stream is computed."""
 
     slo: Slo | None
     """Its SLO."""
@@ -42,16 +42,16 @@ class Ground:
 
     @property
     def confidence_ppm(self) -> int:
-        """The confidence that is asked for, in parts per million."""
+        """The SLO's confidence or the default, in parts per million."""
         return DEFAULT_CONFIDENCE_PPM if self.slo is None else self.slo.confidence_ppm
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a bound would do. None is unknown, or not asked for."""
+class BoundOutcome:
+    """What a bound would do. None is unknown, or not required."""
 
-    kept: Admission
-    """What it would keep."""
+    admission: Admission
+    """How many rows it would admit."""
     state_rows: int | None
     """Rows of state."""
     state_bytes: int | None
@@ -65,61 +65,61 @@ class Outcome:
 
     @property
     def meets_all(self) -> bool | None:
-        """Whether it certifies the target within the caps; None when the target tells nothing."""
+        """Whether it certifies the target within the caps; None when ``meets_target`` is None."""
         if self.meets_target is None:
             return None
         return self.meets_target and self.meets_latency_cap is not False and self.meets_state_cap is not False
 
 
-class Grounds:
-    """The grounds of the streams asked about last. Safe to call from several threads.
+class WhatIfCache:
+    """A cache of the evidence of recently requested streams. Thread-safe.
 
     Args:
-        decider: knows what decisions rest on.
+        decider: computes the basis of decisions.
     """
 
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
-        self._kept: OrderedDict[int, tuple[tuple[int, Slo | None], Ground]] = OrderedDict()
+        self._cached: OrderedDict[int, tuple[tuple[int, Slo | None], WhatIf]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, session: Session, stream_id: int, now_us: int) -> Ground:
-        """Return the ground of a stream as it is now."""
+    def of(self, session: Session, stream_id: int, now_us: int) -> WhatIf:
+        """Return the current evidence of a stream."""
         spec = get_slo(session, stream_id)
         slo = None if spec is None else spec.value
         version = newest_report_id(session, stream_id), slo
         with self._lock:
-            held = self._kept.get(stream_id)
+            held = self._cached.get(stream_id)
             if held is not None and held[0] == version:
-                self._kept.move_to_end(stream_id)
+                self._cached.move_to_end(stream_id)
                 return held[1]
-        ground = self._read(session, stream_id, slo, now_us)
+        what_if = self._read(session, stream_id, slo, now_us)
         with self._lock:
-            self._kept[stream_id] = version, ground
-            self._kept.move_to_end(stream_id)
-            while len(self._kept) > MAX_KEPT:
-                self._kept.popitem(last=False)
-        return ground
+            self._cached[stream_id] = version, what_if
+            self._cached.move_to_end(stream_id)
+            while len(self._cached) > MAX_CACHED:
+                self._cached.popitem(last=False)
+        return what_if
 
-    def _read(self, session: Session, stream_id: int, slo: Slo | None, now_us: int) -> Ground:
+    def _read(self, session: Session, stream_id: int, slo: Slo | None, now_us: int) -> WhatIf:
         horizon_ms = DEFAULT_HORIZON_MS if slo is None else slo.horizon_ms
         basis = self._decider.basis(session, stream_id, horizon_ms)
         horizon = horizon_of(session, stream_id, horizon_ms)
         if basis is None or horizon is None:
-            return Ground(slo, horizon_ms, None, None)
+            return WhatIf(slo, horizon_ms, None, None)
         confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
         progress = progress_in(session, horizon, now_us)
         situation = situation_in(session, horizon, basis.curve, progress, confidence_ppm)
-        return Ground(slo, horizon_ms, basis, situation)
+        return WhatIf(slo, horizon_ms, basis, situation)
 
 
-def outcome_at(ground: Ground, bound_us: int) -> Outcome | None:
+def outcome_at(what_if: WhatIf, bound_us: int) -> BoundOutcome | None:
     """Return what a bound would do; None without reports."""
-    if ground.basis is None or ground.situation is None:
+    if what_if.basis is None or what_if.situation is None:
         return None
-    kept = admission_at(ground.basis.curve, bound_us, ground.confidence_ppm)
-    rows, size = state_at(ground.situation, bound_us)
-    slo, point = ground.slo, kept.point
+    admission = admission_at(what_if.basis.curve, bound_us, what_if.confidence_ppm)
+    rows, size = state_at(what_if.situation, bound_us)
+    slo, point = what_if.slo, admission.point
     meets_target = meets_latency = meets_state = None
     if slo is not None:
         rank = needed_rank(point.rows, slo.target_ppm, slo.confidence_ppm / PPM) if point.rows else None
@@ -129,4 +129,4 @@ def outcome_at(ground: Ground, bound_us: int) -> Outcome | None:
             meets_latency = None if above is None else not above
         if slo.state_cap_rows is not None and rows is not None:
             meets_state = rows <= slo.state_cap_rows
-    return Outcome(kept, rows, size, meets_target, meets_latency, meets_state)
+    return BoundOutcome(admission, rows, size, meets_target, meets_latency, meets_state)

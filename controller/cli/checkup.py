@@ -128,7 +128,8 @@ class _Checkup:
             yield Finding(missing.pop("NoSlo", "no SLO is set"), self._step("NoSlo"))
             return
         yield Finding(
-            f"the SLO asks for {slo['target']} of the rows at a confidence of {slo['confidence_ppm'] / PPM:g}"
+            f"the SLO asks for {slo['target_ppm'] / PPM:g} of the rows at a confidence of "
+            f"{slo['confidence_ppm'] / PPM:g}"
         )
         rows, needed = evidence["rows"], evidence.get("rows_needed")
         found = missing.pop("NotEnoughEvidence", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -183,7 +184,7 @@ def _facts(policy: PolicyAnswer) -> dict[str, str]:
         "max narrowings a day": str(policy.max_narrowings_a_day or "-"),
         "max narrowing": share(policy.max_narrowing_ppm),
         "evidence": f"{duration(policy.evidence_ms)}, {policy.evidence_windows:,} windows",
-        "freeze": "; ".join(format_freeze(window.model_dump()) for window in policy.freeze_windows) or "-",
+        "freeze": "; ".join(format_freeze(asdict(window)) for window in policy.freeze_windows) or "-",
         "paused": "yes" if policy.paused else "no",
         "on no data": policy.on_no_data,
         "approval": policy.approval,

@@ -123,8 +123,10 @@ def _serve(settings: Settings) -> None:
 
 def _check_access(service: Service) -> None:
     """End with one line when others could reach a controller that requires no credentials."""
-    service.door.refresh()
-    if not (service.door.has_tokens or service.door.proxy or is_loopback(service.settings.host)):
+    service.authenticator.refresh()
+    if not (
+        service.authenticator.has_tokens or service.authenticator.proxy or is_loopback(service.settings.host)
+    ):
         fail_usage(
             f"{service.settings.host} can be reached by others, and there is no token yet. Create one, `tidemark token "
             "create root --role admin --database-url ...`, or name a folder of them in TIDEMARK_FIRST_TOKENS, or set "
@@ -133,10 +135,10 @@ def _check_access(service: Service) -> None:
 
 
 def _warn_of_access(service: Service) -> None:
-    door = service.door
-    if door.open:
+    authenticator = service.authenticator
+    if authenticator.open:
         _log.warning("no token is set: everybody on this machine may do everything (tidemark token create)")
-    elif not door.live and door.proxy is None:
+    elif not authenticator.live and authenticator.proxy is None:
         _log.warning(
             "all tokens have expired or are revoked, so every call is rejected; "
             "create one: tidemark token create root --role admin --database-url ..."

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,8 +16,6 @@ from tidemark.models.rollout.states import rollout_text
 from tidemark.models.target import PPM
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from tidemark.controller.api.schemas import Rollout
 
 __all__ = [
@@ -40,12 +38,11 @@ UNKNOWN = "-"
 """What stands for an unknown value."""
 
 
-def as_json(answer: BaseModel | Sequence[BaseModel], name: str = "") -> None:
+def as_json(answer: object, name: str = "") -> None:
     """Print an answer as JSON, or a list under its ``name`` in the API."""
-    if isinstance(answer, Sequence):
-        document: Any = {name: [item.model_dump(mode="json") for item in answer]}
-    else:
-        document = answer.model_dump(mode="json")
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - the other commands start fast without it
+
+    document = to_jsonable_python({name: answer} if name else answer)
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 

@@ -23,6 +23,7 @@ from tidemark.controller.cli.remote import (
 )
 from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, share, show_facts, table
 from tidemark.models.plural import plural
+from tidemark.models.target import parse_target
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import SloAnswer
@@ -107,7 +108,7 @@ def register(app: typer.Typer) -> None:
         """
         with open_client(url, token_file) as tidemark:
             given: dict[str, tuple[str | None, Any]] = {
-                "target": (target, str),
+                "target_ppm": (target, parse_target),
                 "objective": (objective, str),
                 "good_windows_ppm": (good_windows, lambda text: share_of(text, "--good-windows")),
                 "window_ms": (window, lambda text: milliseconds_of(text, "--window")),
@@ -163,7 +164,7 @@ def register(app: typer.Typer) -> None:
         rows = [
             (
                 f"{row.job}/{row.stream}",
-                row.target or "-",
+                share(row.target_ppm),
                 row.mode,
                 bound(row.recommended_bound_ms),
                 bound(row.applied_bound_ms),
@@ -205,9 +206,9 @@ def register(app: typer.Typer) -> None:
 
 def slo_text(slo: SloAnswer) -> str:
     """Return an SLO in one line."""
-    parts = [f"{slo.target} of the rows"]
+    parts = [f"{share(slo.target_ppm)} of the rows"]
     if slo.objective == "timeslices":
-        parts = [f"{slo.target} of the rows in {share(slo.good_windows_ppm)} of the windows"]
+        parts = [f"{share(slo.target_ppm)} of the rows in {share(slo.good_windows_ppm)} of the windows"]
     if slo.latency_cap_ms is not None:
         parts.append(f"a mean latency of at most {duration(slo.latency_cap_ms)}")
     if slo.state_cap_rows is not None:
@@ -225,7 +226,7 @@ def _dashed(on_conflict: str | None) -> str:
 
 def _facts(slo: SloAnswer) -> dict[str, str]:
     return {
-        "target": f"{slo.target} ({percent(slo.target_ppm)} of the rows)",
+        "target": f"{share(slo.target_ppm)} ({percent(slo.target_ppm)} of the rows)",
         "objective": slo.objective,
         "good windows": f"{share(slo.good_windows_ppm)} of the windows, where the objective is timeslices",
         "window": duration(slo.window_ms),

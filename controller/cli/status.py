@@ -22,6 +22,7 @@ from tidemark.controller.cli.show import (
     moment,
     percent,
     rollout_line,
+    share,
     show_facts,
     table,
 )
@@ -86,7 +87,7 @@ def _show_job(job: JobStatus, streams: Iterable[StreamSummary]) -> None:
         (
             row.stream,
             row.mode,
-            row.target or "-",
+            share(row.target_ppm),
             bound(row.recommended_bound_ms),
             bound(row.applied_bound_ms),
         )

@@ -22,7 +22,7 @@ T = TypeVar("T")
 PAGE = 100
 """Items requested at a time; lists of jobs have no larger pages."""
 
-_READ_ONLY = frozenset({"generation", "updated_us", "target_ppm"})
+_READ_ONLY = frozenset({"generation", "updated_us"})
 """Fields of a specification that are read and not written."""
 
 

@@ -2,7 +2,7 @@
 
     >>> from tidemark.controller.client import Client
     >>> with Client("http://tidemark:8642", token_file=Path("/run/secrets/tidemark")) as tidemark:
-    ...     tidemark.change_slo("shop", "clicks", {"target": "0.995"}, reason="agreed with the finance team")
+    ...     tidemark.change_slo("shop", "clicks", {"target_ppm": 995_000}, reason="agreed with the finance team")
     ...     for stream in tidemark.streams("shop"):
     ...         print(stream.stream, stream.recommended_bound_ms)
 
@@ -20,7 +20,7 @@ from urllib.parse import quote
 import httpx
 
 from tidemark.controller.api import schemas
-from tidemark.controller.api.paths import pin_path, stream_path
+from tidemark.controller.api.paths import pin_query, stream_path
 from tidemark.controller.client.base import BaseClient, checked, dry_run_params
 from tidemark.models.rollout.states import State
 from tidemark.models.wire import Acknowledgement, BoundAnswer, Pin, Report, to_json_object
@@ -80,9 +80,11 @@ class Client(BaseClient):
         """Return the whole state of a stream."""
         return self._get(stream_path(job, stream), schemas.StreamStatus)
 
-    def curve(self, job: str, stream: str, bounds_ms: Sequence[int] = ()) -> schemas.Curve:
+    def curve(self, job: str, stream: str, bounds_ms: Sequence[int] = ()) -> schemas.CurveAnswer:
         """Return completeness and latency of a stream by bound: at ``bounds_ms``, or where the curve bends."""
-        return self._get(stream_path(job, stream, "/curve"), schemas.Curve, {"bound_ms": list(bounds_ms)})
+        return self._get(
+            stream_path(job, stream, "/curve"), schemas.CurveAnswer, {"bound_ms": list(bounds_ms)}
+        )
 
     def partitions(self, job: str, stream: str) -> Iterator[schemas.Partition]:
         """Return the partitions of a stream by name."""
@@ -134,12 +136,12 @@ class Client(BaseClient):
     ) -> schemas.SloSet:
         """Change fields of the SLO of a stream, or set one; the other fields stay. The answer has the consequences.
 
-            >>> tidemark.change_slo("shop", "clicks", {"target": "0.999", "latency_cap_ms": 900_000}, dry_run=True)
+            >>> tidemark.change_slo("shop", "clicks", {"target_ppm": 999_000, "latency_cap_ms": 900_000}, dry_run=True)
 
         Args:
             job: name of the job.
             stream: name of the stream.
-            changes: fields as the API names them; ``target`` is a decimal string.
+            changes: fields as the API names them; shares are in parts per million.
             reason: why, recorded in the event.
             dry_run: change nothing, only answer what would change.
 
@@ -260,8 +262,8 @@ class Client(BaseClient):
             ValueError: when the arguments name no scope.
         """
         body = {"to": to, "reason": reason}
-        where = pin_path(job, stream, fleet=fleet)
-        answer = self._transport.request("PUT", where, body=body, params=dry_run_params(dry_run))
+        params = {**pin_query(job, stream, fleet=fleet), **dry_run_params(dry_run)}
+        answer = self._transport.request("PUT", "/v1/pin", body=body, params=params)
         return checked(schemas.PinAnswer, answer.content)
 
     def unpin(
@@ -278,8 +280,8 @@ class Client(BaseClient):
         Raises:
             ValueError: when the arguments name no scope.
         """
-        params = {"reason": reason, **dry_run_params(dry_run)}
-        answer = self._transport.request("DELETE", pin_path(job, stream, fleet=fleet), params=params)
+        params = {**pin_query(job, stream, fleet=fleet), "reason": reason, **dry_run_params(dry_run)}
+        answer = self._transport.request("DELETE", "/v1/pin", params=params)
         return checked(schemas.PinAnswer, answer.content)
 
     # -- calls of jobs -------------------------------------------------------------------------------------------

@@ -25,8 +25,8 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from tidemark.controller.db.checkpoints import MAX_PAGES, Checkpoints
 from tidemark.controller.errors import StoreUnusableError
-from tidemark.controller.intake.counted import COUNTED_REPORTS, NEWLY_COUNTED, CountedReports
 from tidemark.controller.intake.limits import LIMITS, NO_LIMITS, Limits
+from tidemark.controller.intake.report_counts import NEW_COUNTS, REPORT_COUNTS, ReportCountsCache
 
 __all__ = ["ANSWERS_CHANGED", "Database"]
 
@@ -61,7 +61,7 @@ class Database:
 
     def __init__(self, url: str, limits: Limits = NO_LIMITS) -> None:
         self.limits = limits
-        self.counted = CountedReports()
+        self.counted = ReportCountsCache()
         try:
             parsed = make_url(url)
             self.name = parsed.render_as_string(hide_password=True)
@@ -118,7 +118,7 @@ class Database:
     @contextmanager
     def write(self, *, keep: bool = True) -> Iterator[Session]:
         """Open a session that commits at the end; it rolls back when the block raises, or is not to be kept."""
-        info: dict[Any, Any] = {LIMITS: self.limits, COUNTED_REPORTS: self.counted}
+        info: dict[Any, Any] = {LIMITS: self.limits, REPORT_COUNTS: self.counted}
         with self._tick, Session(self._writer, info=info) as session:
             with session.begin() as transaction:
                 yield session
@@ -126,7 +126,7 @@ class Database:
                     transaction.rollback()
                     return
             changed = session.info.get(ANSWERS_CHANGED, False)
-            self.counted.add(session.info.get(NEWLY_COUNTED, {}))
+            self.counted.add(session.info.get(NEW_COUNTS, {}))
             if self.checkpoints is not None:
                 self.checkpoints.due()
         if changed:

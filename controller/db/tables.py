@@ -501,16 +501,10 @@ class SloRow(Base):
     stream_id: Mapped[OfStream]
     generation: Mapped[Whole]
     target_ppm: Mapped[Whole]
-    latency_cap_ms: Mapped[Whole | None]
-    on_conflict: Mapped[Word | None]
-    confidence_ppm: Mapped[Whole]
-    horizon_ms: Mapped[Whole]
+    """As in the specification, for queries."""
     updated_us: Mapped[Whole]
-    objective: Mapped[Word] = mapped_column(default="occurrences", server_default="occurrences")
-    good_windows_ppm: Mapped[Whole] = mapped_column(default=990_000, server_default="990000")
-    window_ms: Mapped[Whole] = mapped_column(default=2_592_000_000, server_default="2592000000")
-    state_cap_rows: Mapped[Whole | None]
-    worst_window_ppm: Mapped[Whole | None]
+    specification: Mapped[Long]
+    """The SLO as JSON, with its ``schema_version``."""
 
 
 class PolicyRow(Base):
@@ -521,24 +515,14 @@ class PolicyRow(Base):
     stream_id: Mapped[OfStream]
     generation: Mapped[Whole]
     mode: Mapped[Word]
-    min_bound_ms: Mapped[Whole]
-    max_bound_ms: Mapped[Whole | None]
+    """As in the specification, for queries."""
     updated_us: Mapped[Whole]
-    directions: Mapped[Word] = mapped_column(default="Widen Narrow", server_default="Widen Narrow")
-    """With a space between."""
-    margin_ppm: Mapped[Counter]
-    cooldown_ms: Mapped[Whole] = mapped_column(default=3_600_000, server_default="3600000")
-    max_narrowings_a_day: Mapped[Whole | None]
-    max_narrowing_ppm: Mapped[Whole | None]
-    evidence_ms: Mapped[Whole] = mapped_column(default=3_600_000, server_default="3600000")
-    evidence_windows: Mapped[Whole] = mapped_column(default=100, server_default="100")
-    freeze_windows: Mapped[Long] = mapped_column(default="[]", server_default="[]")
-    """As JSON: [{"days": [...], "from_minute": ..., "to_minute": ...}, ...]."""
     paused: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
+    """As in the specification, for queries."""
     paused_why: Mapped[Long | None]
     """Why it was paused by itself; null when the policy was set so."""
-    on_no_data: Mapped[Word] = mapped_column(default="hold", server_default="hold")
-    approval: Mapped[Word] = mapped_column(default="none", server_default="none")
+    specification: Mapped[Long]
+    """The policy as JSON, with its ``schema_version``."""
 
 
 class PinRow(Base):

@@ -11,8 +11,8 @@ from tidemark.controller.api.cursors import Cursor, Limit, decode_number_cursor,
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.reach import in_reach
 from tidemark.controller.api.schemas import EventPage
-from tidemark.controller.api.visible import in_reach
 from tidemark.controller.events.store import list_events
 from tidemark.controller.rollout.views import event_answer
 from tidemark.controller.streams.store import get_stream

@@ -1,1 +1,1 @@
-"""What is known of a stream: the horizon, needs, the ledger, roll-ups."""
+"""Evidence of a stream: horizon, needs, ledger, roll-ups."""

@@ -1,7 +1,7 @@
-"""Blocks: what each partition needed in ten minutes, an hour or a day that is over, ready to be shown.
+"""Blocks: what each partition needed in a past span of ten minutes, an hour or a day, ready for heat maps.
 
-They are made from the needs of partitions once the span is over, and made again when a report comes late: whoever
-counts needs in a span that is over sets the mark back (``undo_blocks``). What is not over yet is read as it stands.
+A block is made from the needs of partitions once its span is over, and again when a report comes late: counting needs
+in a past span sets the mark back (``undo_blocks``). Spans that are not over are read from the needs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidemark.models.partition_needs import PartitionNeeds
 
 __all__ = [
     "TEN_MINUTES_US",
-    "Cells",
+    "SlotCells",
     "cells_of",
     "forget_blocks",
     "make_block",
@@ -42,29 +42,29 @@ _MARKS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class SlotCells:
     """What partitions needed in one slot."""
 
     names: Sequence[str]
-    """The partitions with rows in it."""
+    """The partitions with rows in the slot."""
     need_ms: Sequence[int]
-    """The bound that admits the share of each one's pairs, in milliseconds, not below 0."""
+    """For each, the bound that admits the share of its pairs, in milliseconds, at least 0."""
     pairs: Sequence[int]
-    """How many (row, key) pairs of known need each has."""
+    """For each, the number of (row, key) pairs with a known need."""
 
 
-def cells_of(needs: PartitionNeeds, share_ppm: int) -> Cells:
+def cells_of(needs: PartitionNeeds, share_ppm: int) -> SlotCells:
     """Return what each partition needs."""
     bounds = np.maximum(np.ceil(needs.needs_at(share_ppm) / 1_000), 0).astype(np.int64)
-    return Cells(needs.names, bounds.tolist(), needs.pairs.tolist())
+    return SlotCells(needs.names, bounds.tolist(), needs.pairs.tolist())
 
 
 def stored_cells(
     session: Session, stream_id: int, width_us: int, *, from_us: int, until_us: int, share_ppm: int
-) -> dict[int, Cells]:
+) -> dict[int, SlotCells]:
     """Return the blocks of one width that begin in a span, by their start.
 
-    Those that were made for another share, before the target changed, are worked out anew from the needs.
+    Blocks for another share, made before the target changed, are computed again from the needs.
     """
     of = NeedBlockRow
     rows = session.execute(
@@ -73,7 +73,7 @@ def stored_cells(
         )
     ).all()
     return {
-        slot_us: Cells(*json.loads(cells))
+        slot_us: SlotCells(*json.loads(cells))
         if made_ppm == share_ppm
         else cells_of(_needs_of(session, stream_id, width_us, slot_us), share_ppm)
         for slot_us, made_ppm, cells in rows
@@ -81,9 +81,9 @@ def stored_cells(
 
 
 def renew_block(session: Session, stream_id: int, share_ppm: int) -> bool:
-    """Make the newest block again that was made for another share; return False when there is none.
+    """Remake the newest block that was made for another share; return False when there is none.
 
-    Since the newest comes first, the oldest block of a width tells whether any is left.
+    The newest is remade first, so the oldest block of a width shows whether any is left.
     """
     of = NeedBlockRow
     for width_us in _MARKS:
@@ -101,7 +101,7 @@ def renew_block(session: Session, stream_id: int, share_ppm: int) -> bool:
 
 
 def _needs_of(session: Session, stream_id: int, width_us: int, slot_us: int) -> PartitionNeeds:
-    """Return the needs that a block was made from: kept beside an hour, and by the minute for as long as ten are."""
+    """Return the needs that a block was made from: stored with hourly blocks, by the minute for ten-minute ones."""
     if width_us >= HOUR_US:
         needs = _of_hours(session, stream_id, slot_us, slot_us + width_us)
         if needs.names:
@@ -110,7 +110,7 @@ def _needs_of(session: Session, stream_id: int, width_us: int, slot_us: int) -> 
     return needs_in_slots(session, stream_id, of.slot_us >= slot_us, of.slot_us < slot_us + width_us)
 
 
-def _json(cells: Cells) -> str:
+def _json(cells: SlotCells) -> str:
     return json.dumps([cells.names, cells.need_ms, cells.pairs], separators=(",", ":"), ensure_ascii=False)
 
 
@@ -146,7 +146,7 @@ def make_block(session: Session, rollup: RollupRow, width_us: int, until_us: int
 
 
 def undo_blocks(rollup: RollupRow, seen_us: int) -> None:
-    """Have the blocks made again that hold what was seen at a time."""
+    """Have the blocks that contain a time made again."""
     for width_us, mark in _MARKS.items():
         setattr(rollup, mark, min(getattr(rollup, mark), edge_us(seen_us, width_us)))
 
@@ -164,11 +164,11 @@ def forget_blocks(session: Session, stream_id: int, width_us: int, before_us: in
 
 def _first(session: Session, stream_id: int, from_us: int, until_us: int, width_us: int) -> int | None:
     of = NeedBlockRow if width_us == DAY_US else NeedSketchRow
-    wanted = select(func.min(of.slot_us)).where(
+    statement = select(func.min(of.slot_us)).where(
         of.stream_id == stream_id, of.slot_us >= from_us, of.slot_us < until_us
     )
     narrow = of.width_us == HOUR_US if width_us == DAY_US else of.width_us <= width_us
-    return session.scalars(wanted.where(narrow)).one()
+    return session.scalars(statement.where(narrow)).one()
 
 
 def _of_hours(session: Session, stream_id: int, from_us: int, until_us: int) -> PartitionNeeds:

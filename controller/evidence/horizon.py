@@ -1,6 +1,6 @@
-"""What the store holds on a stream over a horizon: evidence, completeness, coverage, and the steps that emit.
+"""A stream's data over a horizon: evidence, completeness, coverage, and emissions.
 
-The database finds and adds up; what counts, and as what, is said in ``tidemark.models.horizon``.
+The database finds and sums; ``tidemark.models.horizon`` defines what counts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WINDOW = "window"
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """The batches that count, from the first slot's edge to the newest batch."""
+    """The batches that count, from the edge of the first slot to the newest batch."""
 
     stream_id: int
     """The stream."""
@@ -75,7 +75,7 @@ def newest_report_id(session: Session, stream_id: int) -> int:
 
 
 NEWEST_FIRST = (ReportRow.seen_us.desc(), ReportRow.batch_id.desc(), ReportRow.query_id.desc())
-"""The order of reports in which the newest batch comes first."""
+"""The order of reports, the newest batch first."""
 
 
 def horizon_of(session: Session, stream_id: int, horizon_ms: int) -> Horizon | None:
@@ -108,18 +108,18 @@ def facts(session: Session, horizon: Horizon) -> HorizonFacts:
 
 
 def max_before_us(session: Session, stream_id: int, query_id: str, last_batch: int) -> int | None:
-    """Return the greatest event time of a query's batches up to ``last_batch``, aged out ones too; None without any."""
-    asked = {"stream": stream_id, "query": query_id, "last": last_batch}
-    stored = session.scalars(_GREATEST, asked).one()
+    """Return the greatest event time of a query's batches up to ``last_batch``, deleted ones too; None without any."""
+    parameters = {"stream": stream_id, "query": query_id, "last": last_batch}
+    stored = session.scalars(_MAX_EVENT_TIME, parameters).one()
     query = session.get(QueryRow, (stream_id, query_id))
     gone = (None, None) if query is None else (query.gone_batch, query.gone_max_event_time_us)
     return with_gone(stored, *gone, last_batch)
 
 
 def max_up_to(last: str) -> ScalarSelect[int | None]:
-    """Return the query for the greatest event time of the stored batches of a query up to a last one.
+    """Return the SQL for the greatest event time of a query's stored batches up to a last one.
 
-    Its parameters are called ``stream``, ``query``, and the last batch what ``last`` says.
+    Its bind parameters are ``stream``, ``query``, and one for the last batch, which ``last`` names.
     """
     batch = aliased(ReportRow)
     return (
@@ -136,17 +136,17 @@ def max_up_to(last: str) -> ScalarSelect[int | None]:
     )
 
 
-_GREATEST = select(max_up_to("last"))
+_MAX_EVENT_TIME = select(max_up_to("last"))
 
 
 def with_gone(
     stored: int | None, gone_batch: int | None, gone_max_us: int | None, last_batch: int
 ) -> int | None:
-    """Return the greater of ``stored`` and what a query's aged out batches had, if all came before.
+    """Return the greater of ``stored`` and the maximum of a query's deleted batches, if all of those came before.
 
     Args:
-        stored: greatest event time of the batches that are there, in microseconds.
-        gone_batch: greatest id of the aged out ones; None without any.
+        stored: greatest event time of the stored batches, in microseconds.
+        gone_batch: greatest id of the deleted ones; None without any.
         gone_max_us: greatest event time of those, in microseconds.
         last_batch: greatest id that counts.
     """
@@ -156,7 +156,7 @@ def with_gone(
 
 
 def base_before_ms(session: Session, report: ReportRow) -> int | None:
-    """Return the base of all batches before ``report`` in its query, in milliseconds, as far as the store knows."""
+    """Return the base of all batches before ``report`` in its query, in milliseconds, as far as it is known."""
     stored = max_before_us(session, report.stream_id, report.query_id, report.batch_id - 1)
     return late_base_ms(report.late_base_ms, stored)
 
@@ -167,7 +167,7 @@ def effective_bound_of(session: Session, report: ReportRow) -> int | None:
 
 
 def open_keys(session: Session, newest: ReportRow) -> bool:
-    """Return whether the ledger holds a key that the newest watermark has not passed, so that rows can still come."""
+    """Return whether the ledger has a key that the newest watermark has not passed, so that rows can still come."""
     watermark_us = newest.watermark_ms * SPARK_TICK_US
     return session.scalars(
         select(
@@ -194,18 +194,18 @@ def emissions_in(session: Session, span: Span, newest: ReportRow) -> Emissions |
     if newest.operator != WINDOW:
         return None
     columns = (func.coalesce(getattr(ReportRow, name), UNKNOWN) for name in STEP_COLUMNS)
-    # Thousands of rows: the session would wrap each of them.
+    # Thousands of rows: the session would wrap each.
     rows = session.connection().execute(
         select(ReportRow.batch_id, *columns)
         .where(*span.reports, ReportRow.query_id == newest.query_id)
         .order_by(ReportRow.batch_id)
     )
-    # numpy would ask each row, one by one, whether it is an array.
+    # numpy would check each row for being an array.
     flat = np.fromiter(chain.from_iterable(rows.fetchall()), np.int64)
     batches = flat.reshape(-1, 1 + len(STEP_COLUMNS))
-    first, told_ms = int(batches[0, 0]), int(batches[0, 1 + STEP_COLUMNS.index("late_base_ms")])
+    first, reported_ms = int(batches[0, 0]), int(batches[0, 1 + STEP_COLUMNS.index("late_base_ms")])
     before_us = max_before_us(session, span.stream_id, newest.query_id, first - 1)
-    before_ms = late_base_ms(None if told_ms == UNKNOWN else told_ms, before_us)
+    before_ms = late_base_ms(None if reported_ms == UNKNOWN else reported_ms, before_us)
     steps = emission_steps(batches[:, 1:], None if before_ms is None else before_ms * SPARK_TICK_US)
     return steps.emissions(_keys_in(session, span.stream_id, steps.after_us, steps.until_us))
 
@@ -213,5 +213,7 @@ def emissions_in(session: Session, span: Span, newest: ReportRow) -> Emissions |
 def _keys_in(session: Session, stream_id: int, after_us: int, until_us: int) -> list[int]:
     """Return the keys of the ledger in (``after_us``, ``until_us``], ascending."""
     key_us = LedgerKeyRow.key_us
-    wanted = select(key_us).where(LedgerKeyRow.stream_id == stream_id, key_us > after_us, key_us <= until_us)
-    return list(session.scalars(wanted.order_by(key_us)))
+    statement = select(key_us).where(
+        LedgerKeyRow.stream_id == stream_id, key_us > after_us, key_us <= until_us
+    )
+    return list(session.scalars(statement.order_by(key_us)))

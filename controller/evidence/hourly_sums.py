@@ -1,6 +1,6 @@
-"""Sums of reports by the hour, so that a month of them is added up in a moment.
+"""Hourly sums of reports, which make sums over a month fast.
 
-They hold what was seen before ``RollupRow.hours_until_us``; what came since is summed from the reports themselves.
+They cover what was seen before ``RollupRow.hours_until_us``; newer reports are summed directly.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _ADDED = (*SUMMED, "future_rows")
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What the reports of a span add up to."""
+    """Sums of the reports of a span."""
 
     batches: int
-    """How many there are, at least 1."""
+    """Number of batches, at least 1."""
     from_us: int
     """Trigger time of the first batch, in microseconds."""
     to_us: int
     """Trigger time of the newest batch, in microseconds."""
     keys_per_row: int
-    """The most keys that one row can have."""
+    """The maximum number of keys of one row."""
     sums: Mapping[str, int]
     """The sum of each of ``horizon.SUMMED``."""
     batches_of: Mapping[str, list[Range]]
-    """Ranges of the batches' ids by query."""
+    """Ranges of batch ids by query."""
 
 
 def sums_in(session: Session, span: Span) -> Sums | None:
-    """Return what the reports of a span add up to; None without any.
+    """Return the sums of a span's reports; None without any.
 
-    Where the span reaches back to what is summed by the hour, its ends there are edges of hours.
+    The part of the span that is summed by the hour has to begin and end on edges of hours.
     """
     until_us = levels_of(session.get(RollupRow, span.stream_id)).hours_until_us
     parts = [_of_reports(session, span, max(span.from_us, until_us))]
@@ -53,7 +53,7 @@ def sums_in(session: Session, span: Span) -> Sums | None:
         if span.from_us == edge_us(span.from_us, HOUR_US):
             parts.insert(0, _of_hours(session, span, until_us))
         else:
-            # Only where nobody asks for hours: the reports are still there.
+            # It begins within an hour, whose reports are still stored.
             parts = [_of_reports(session, span, span.from_us)]
     found = [part for part in parts if part is not None]
     if not found:
@@ -100,7 +100,7 @@ def add_to_hours(session: Session, reports: Iterable[ReportRow]) -> None:
 
 
 def move_in_hours(session: Session, report: ReportRow, before: Needs, after: Needs) -> None:
-    """Put what is known of a report's needs now in the place of what its hour was counted with."""
+    """Replace the needs that a report's hour was counted with by the report's corrected needs."""
     key = report.stream_id, edge_us(report.seen_us, HOUR_US), report.query_id
     hour = session.get_one(ReportHourRow, key)
     hour.need_pairs += after.pairs - before.pairs
@@ -125,7 +125,7 @@ def _of_reports(session: Session, span: Span, from_us: int) -> Sums | None:
     ).one()
     if not row.batches:
         return None
-    # Ids that follow each other differ from their position by the same number.
+    # Consecutive ids differ from their position by the same number.
     position = func.row_number().over(partition_by=ReportRow.query_id, order_by=ReportRow.batch_id)
     ids = (
         select(ReportRow.query_id, ReportRow.batch_id, (ReportRow.batch_id - position).label("run"))

@@ -1,7 +1,7 @@
-"""The ledger's two tables: judgements added up by key, and by key and partition, in any order.
+"""The ledger's two tables: sums of judgements by key, and by key and partition, added in any order.
 
-By key they are added up with each report, by partition later, many reports at once (``waiting``): those are some
-hundred rows a report, and whoever asks how a window came out asks for all partitions.
+Sums by key are updated with each report. Sums by key and partition take hundreds of rows a report, so they are updated
+later for many reports at once (``count_waiting``); the result of a window needs only the sums by key.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from tidemark.models.operators import Operator
 __all__ = ["Judged", "add_by_key", "add_by_partition"]
 
 Judged = tuple[Operator, Judgement]
-"""What became of one report's rows, and the operator that their keys are of."""
+"""The judgement of one report's rows, and the operator of their keys."""
 
 COUNTS = ("rows", "late_min", "late_max")
 
 
 def add_by_key(session: Session, stream_id: int, judged: Judged, from_us: int | None) -> None:
-    """Add what became of one report's rows, all partitions together; the stream is locked.
+    """Add the judgement of one report's rows, over all partitions; the stream is locked.
 
-    Keys below ``from_us`` are aged out: a late row would come back alone and make its window look lost.
+    Keys below ``from_us`` are deleted: a late row added there would make its window look lost.
     """
-    tallies = _kept(judged, from_us).by_key
+    tallies = _stored_keys(judged, from_us).by_key
     upsert_many(
         session,
         LedgerKeyRow,
@@ -42,11 +42,11 @@ def add_by_key(session: Session, stream_id: int, judged: Judged, from_us: int | 
 
 
 def add_by_partition(session: Session, stream_id: int, judged: Sequence[Judged], from_us: int | None) -> None:
-    """Add what became of many reports' rows by partition; the stream is locked."""
+    """Add the judgements of many reports' rows by partition; the stream is locked."""
     if not judged:
         return
-    tallies = joined([_kept(each, from_us) for each in judged]).tallies
-    # One order for all writers, that of the table: rows are locked in it.
+    tallies = joined([_stored_keys(each, from_us) for each in judged]).tallies
+    # The same order for all writers, because rows are locked in it.
     cells = sorted(tallies, key=lambda cell: cell[::-1])
     upsert_many(
         session,
@@ -61,8 +61,8 @@ def add_by_partition(session: Session, stream_id: int, judged: Sequence[Judged],
     )
 
 
-def _kept(judged: Judged, from_us: int | None) -> Judgement:
-    """Return a judgement by the keys that are kept."""
+def _stored_keys(judged: Judged, from_us: int | None) -> Judgement:
+    """Return a judgement limited to the keys that the ledger stores."""
     operator, judgement = judged
     found = replace(judgement, keys_us=bucket_keys_us(operator, judgement.keys_us))
     return found if from_us is None else found.in_order(np.flatnonzero(found.keys_us >= from_us))

@@ -1,9 +1,8 @@
 """Sketches of needs in time slots, by partition and for the whole stream.
 
-A slot spans a minute, an hour or a day; what is older is in wider ones (``rollups``). Those of the whole stream are
-counted with each report. Those of the partitions, which are many and seldom asked for, are counted later from the
-stored reports (``waiting``); whoever reads them counts the rest.
-Over the horizon they are kept added up too (``partition_sums``).
+A slot spans a minute, an hour or a day; older needs are in wider slots (``rollups``). Needs of the whole stream are
+counted with each report. Needs of the partitions, which are many and rarely read, are counted later from the stored
+reports (``count_waiting``); readers count the rest. ``partition_sums`` has their running sum over the horizon.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Span:
     from_us: int
     """Start, in microseconds."""
     until_us: int | None = None
-    """End, not part of it; None: whatever came."""
+    """End, exclusive; None: up to the newest."""
 
     @property
     def slots(self) -> tuple[ColumnElement[bool], ...]:
@@ -72,14 +71,14 @@ def levels_of(row: RollupRow | None) -> Levels:
     return Levels() if row is None else Levels(row.hours_until_us, row.days_until_us)
 
 
-# Made once: making it takes longer than running it.
+# Built once: building it takes longer than running it.
 _SLOT = select(NeedSlotRow.version, NeedSlotRow.sketch).where(
     NeedSlotRow.stream_id == bindparam("stream"), NeedSlotRow.slot_us == bindparam("slot")
 )
 
 
 def add_needs(session: Session, stream_id: int, levels: Levels, seen_us: int, needs: PartitionNeeds) -> None:
-    """Merge one report's needs into its slot of the whole stream, which is locked."""
+    """Merge one report's needs into the slot of the whole stream; the stream is locked."""
     if needs.names:
         _change(session, stream_id, levels, seen_us, lambda sketch: sketch.merge(needs.whole))
 
@@ -87,7 +86,7 @@ def add_needs(session: Session, stream_id: int, levels: Levels, seen_us: int, ne
 def _change(
     session: Session, stream_id: int, levels: Levels, seen_us: int, change: Callable[[Sketch], None]
 ) -> None:
-    """Change the sketch of a slot of the whole stream, past the session."""
+    """Change the sketch of a slot of the whole stream, bypassing the session."""
     slot_us = levels.slot_us(seen_us)
     held = session.connection().execute(_SLOT, {"stream": stream_id, "slot": slot_us}).one_or_none()
     sketch = Sketch() if held is None else Sketch.from_bytes(held.sketch)
@@ -109,15 +108,15 @@ def _change(
 def move_needs(
     session: Session, report: ReportRow, levels: Levels, before: Needs, after: Needs, *, split: bool
 ) -> None:
-    """Put ``after`` in the place of ``before``, which a stored report was counted with.
+    """Replace ``before``, which a stored report was counted with, by ``after``.
 
     Args:
         session: the session; the stream is locked.
         report: the stored report.
         levels: how far its stream's slots have been rolled up.
         before: what was counted.
-        after: what is right.
-        split: whether it is counted in the needs of its partitions too.
+        after: the corrected needs.
+        split: whether the report is counted by partition too.
     """
 
     def moved(sketch: Sketch) -> None:
@@ -139,7 +138,7 @@ def move_needs(
 
 
 def add_by_partition(session: Session, rollup: RollupRow, many: Sequence[tuple[int, PartitionNeeds]]) -> None:
-    """Count the needs of reports, each with when it was seen, in those of their partitions; the stream is locked."""
+    """Count the needs of reports by partition; each comes with when it was seen. The stream is locked."""
     stream_id, levels = rollup.stream_id, levels_of(rollup)
     by_slot: dict[int, list[PartitionNeeds]] = {}
     for seen_us, needs in many:
@@ -157,7 +156,7 @@ def add_by_partition(session: Session, rollup: RollupRow, many: Sequence[tuple[i
 
 
 class SketchCache:
-    """The slots of one stream as last read: only slots that changed since are read again."""
+    """A cache of the slots of one stream: only slots that changed are read again."""
 
     def __init__(self) -> None:
         self._slots: dict[int, tuple[int, Sketch]] = {}
@@ -205,7 +204,7 @@ def partition_needs(session: Session, stream_id: int, from_us: int) -> Partition
 def partition_sketches(
     session: Session, stream_id: int, from_us: int, partitions: list[str]
 ) -> dict[str, Sketch]:
-    """Return the needs of each of ``partitions`` in the slots from ``from_us`` on; those without any are left out."""
+    """Return the needs of each of ``partitions`` in the slots from ``from_us`` on, if it has any."""
     needs = partition_needs(session, stream_id, from_us)
     known = set(needs.names)
     return {name: needs.sketch(name) for name in partitions if name in known}
@@ -214,7 +213,7 @@ def partition_sketches(
 def rest_by_slot(
     session: Session, stream_id: int, from_us: int, until_us: int | None = None
 ) -> list[tuple[int, PartitionNeeds]]:
-    """Return the needs of each report of a span that is not counted in its partitions yet, with when it was seen."""
+    """Return the needs of each report of a span that is not yet counted by partition, with when it was seen."""
     rollup = session.get(RollupRow, stream_id)
     levels = levels_of(rollup)
     rest = _waiting(stream_id, 0 if rollup is None else rollup.split_report_id)

@@ -1,8 +1,8 @@
-"""The needs of all partitions of a stream over its horizon, kept added up.
+"""A running sum of the needs of all partitions of a stream over its horizon.
 
-A horizon of a day holds 1,440 slots of every partition; reading them all at each look would cost seconds. So their sum
-is kept, and moves with the horizon: what comes is added, what falls out is taken back. It holds every slot of
-``NeedSketchRow`` from ``from_us`` on and no other, and whoever writes those sees to it; the stream is locked then.
+A horizon of a day has 1,440 slots of every partition; reading all of them at each snapshot would take seconds. So
+their sum is stored and moves with the horizon: new needs are added, old ones subtracted. It covers exactly the slots
+of ``NeedSketchRow`` from ``from_us`` on; code that writes those updates it, under the stream's lock.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = [
 
 
 def stored_sums(session: Session, stream_id: int) -> tuple[int, PartitionNeeds] | None:
-    """Return where the sum begins and what it is; None before the first."""
+    """Return where the sum begins, and the sum; None before the first."""
     row = session.get(PartitionSumsRow, stream_id)
     return None if row is None else (row.from_us, PartitionNeeds.from_bytes(row.needs))
 
 
 def needs_in_slots(session: Session, stream_id: int, *which: ColumnElement[bool]) -> PartitionNeeds:
-    """Return the needs of all partitions in the slots that ``which`` picks, one by one: slow for many."""
+    """Return the needs of all partitions in the slots that ``which`` picks, one by one, which is slow for many."""
     return PartitionNeeds.merged(needs_of_slots(session, stream_id, *which).values())
 
 
@@ -41,14 +41,14 @@ def needs_of_slots(
 ) -> dict[int, PartitionNeeds]:
     """Return the needs of all partitions in each of the slots that ``which`` picks, by its start."""
     slots: dict[int, dict[str, Sketch]] = {}
-    wanted = select(NeedSketchRow.slot_us, NeedSketchRow.partition, NeedSketchRow.sketch)
-    for slot_us, name, data in session.execute(wanted.where(NeedSketchRow.stream_id == stream_id, *which)):
+    statement = select(NeedSketchRow.slot_us, NeedSketchRow.partition, NeedSketchRow.sketch)
+    for slot_us, name, data in session.execute(statement.where(NeedSketchRow.stream_id == stream_id, *which)):
         slots.setdefault(slot_us, {})[name] = Sketch.from_bytes(data)
     return {slot_us: PartitionNeeds.of(sketches) for slot_us, sketches in slots.items()}
 
 
 def add_to_sums(session: Session, stream_id: int, added: list[tuple[int, PartitionNeeds]]) -> None:
-    """Add needs, each with the slot that it was counted in."""
+    """Add needs, given with the slots that they are counted in."""
     row = session.get(PartitionSumsRow, stream_id)
     if row is None:
         return
@@ -58,7 +58,7 @@ def add_to_sums(session: Session, stream_id: int, added: list[tuple[int, Partiti
 
 
 def move_in_sums(session: Session, stream_id: int, slot_us: int, before: Needs, after: Needs) -> None:
-    """Put ``after`` in the place of ``before``, which was counted in a slot."""
+    """Replace ``before``, which was counted in a slot, by ``after``."""
     row = session.get(PartitionSumsRow, stream_id)
     if row is None or slot_us < row.from_us:
         return
@@ -67,7 +67,7 @@ def move_in_sums(session: Session, stream_id: int, slot_us: int, before: Needs, 
 
 
 def slide_sums(session: Session, stream_id: int, from_us: int) -> bool:
-    """Have the sum begin at ``from_us``, the edge of a slot; return False when it does."""
+    """Move the start of the sum to ``from_us``, the edge of a slot; return False when it begins there already."""
     row = session.get(PartitionSumsRow, stream_id)
     slot = NeedSketchRow.slot_us
     if row is None:

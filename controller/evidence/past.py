@@ -1,4 +1,4 @@
-"""Any span of the past: what its batches needed, add up to, and when they would have emitted, as far as it is kept."""
+"""A span of the past: needs, sums and emissions of its batches, as far as they are stored."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["Past", "past_of"]
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What is known of a stream over a span that begins and ends on the edges of slots."""
+    """What is known about a stream over a span that begins and ends on the edges of slots."""
 
     span: Span
-    """The span; it holds the one that was asked for, as far as that is kept."""
+    """The span; it contains the requested one, as far as that is stored."""
     sums: Sums | None
-    """What its reports add up to; None without any."""
+    """Sums of its reports; None without any."""
     curve: Curve
-    """Completeness and latency by bound; without latency where the reports themselves are aged out."""
+    """Completeness and latency by bound; without latency where the reports are deleted."""
     bound_ms: int | None
-    """The bound in use in its newest batch; None where its reports are aged out."""
+    """The bound in use in its newest batch; None where its reports are deleted."""
 
 
 def past_of(session: Session, stream_id: int, from_us: int, until_us: int) -> Past:
-    """Return what is known of a stream from ``from_us`` to ``until_us``.
+    """Return what is known about a stream from ``from_us`` to ``until_us``.
 
-    Older needs are kept by the hour or the day: the span is widened to the edges of the slots that are there.
+    Older needs are stored by the hour or the day, so the span is widened to the edges of such slots.
     """
     rollup = session.get(RollupRow, stream_id)
     levels = levels_of(rollup)

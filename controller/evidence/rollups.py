@@ -1,8 +1,8 @@
-"""Rolling up and ageing out: small steps, each one transaction under the stream's lock.
+"""Rolls up and deletes old data in small steps, each one transaction under the stream's lock.
 
-A step moves counts from one place to another and the mark that says where they are with them, so it is done or it is
-not, and any process may do the next one at any time. What is counted back from is the stream's newest batch and not
-the clock, so that a stream that has fallen silent keeps its evidence.
+A step moves counts together with the mark that says where they are. So it happens completely or not at all, and any
+process may take the next one. Ages are measured from the stream's newest batch, not the clock, so that a silent stream
+keeps its evidence.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from tidemark.models.sketch import Sketch
 __all__ = ["STEPS", "Step", "locked_rollup", "move_horizon"]
 
 MAX_ROWS = 20_000
-"""How many rows of the ledger one step deletes."""
+"""Rows of the ledger that one step deletes."""
 
 COUNTED_AFTER_US = 2 * SLOT_US
-"""Time after which what was seen is counted by partition as a rule, in microseconds."""
+"""Time after which a report is normally counted by partition, in microseconds."""
 
 Step = Callable[[Session, RollupRow, int, Retention], bool]
-"""Does one step for the stream of a locked roll-up whose newest batch was seen at a time; False: nothing to do."""
+"""Takes one step for the stream of a locked roll-up, given the time of its newest batch; False: nothing to do."""
 
 
 def locked_rollup(session: Session, stream_id: int) -> tuple[RollupRow, int] | None:
@@ -76,7 +76,7 @@ def locked_rollup(session: Session, stream_id: int) -> tuple[RollupRow, int] | N
 
 
 def count_partitions(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
-    """Count reports by partition, once their minute is over or many wait."""
+    """Count waiting reports by partition, once their minute is over or many wait."""
     waiting = session.execute(
         select(func.count(), func.min(ReportRow.seen_us)).where(
             ReportRow.stream_id == rollup.stream_id, ReportRow.id > rollup.split_report_id
@@ -88,13 +88,13 @@ def count_partitions(session: Session, rollup: RollupRow, newest_us: int, _: Ret
 
 
 def move_horizon(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
-    """Have the sum of the partitions' needs begin where the stream's horizon does."""
+    """Move the start of the partitions' running sum to the start of the horizon."""
     from_us = horizon_from_us(newest_us, horizon_ms_of(session, rollup.stream_id))
     return slide_sums(session, rollup.stream_id, from_us)
 
 
 def make_blocks(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
-    """Make the next block of what partitions needed, once its time is over and its reports are counted."""
+    """Make the next block, once its span is over and its reports are counted."""
     share_ppm = share_ppm_of(session, rollup.stream_id)
     until_us = newest_us - COUNTED_AFTER_US
     return any(
@@ -104,12 +104,12 @@ def make_blocks(session: Session, rollup: RollupRow, newest_us: int, _: Retentio
 
 
 def renew_blocks(session: Session, rollup: RollupRow, _: int, __: Retention) -> bool:
-    """Make the next block again that is about another share than the target is now."""
+    """Remake the next block whose share is not the current target."""
     return renew_block(session, rollup.stream_id, share_ppm_of(session, rollup.stream_id))
 
 
 def roll_hour(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
-    """Make one hour of the next hour of minutes, and sum up its reports."""
+    """Roll the next hour of minutes up into one slot, and sum its reports."""
     first_us: int | None = session.scalars(
         select(func.min(ReportRow.seen_us)).where(
             ReportRow.stream_id == rollup.stream_id, ReportRow.seen_us >= rollup.hours_until_us
@@ -140,7 +140,7 @@ def roll_hour(session: Session, rollup: RollupRow, newest_us: int, retention: Re
 
 
 def roll_day(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
-    """Make one day of the next day of hours."""
+    """Roll the next day of hours up into one slot."""
     first_us: int | None = session.scalars(
         select(func.min(NeedSlotRow.slot_us)).where(
             NeedSlotRow.stream_id == rollup.stream_id,
@@ -160,7 +160,7 @@ def roll_day(session: Session, rollup: RollupRow, newest_us: int, retention: Ret
 
 
 def forget_bodies(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
-    """Delete bodies of old reports; they are counted everywhere by then."""
+    """Delete bodies of old reports, which are counted everywhere by then."""
     until_us = newest_us - retention.bodies_us
     ids = session.scalars(
         select(ReportRow.id)
@@ -168,7 +168,7 @@ def forget_bodies(session: Session, rollup: RollupRow, newest_us: int, retention
         .where(
             ReportRow.stream_id == rollup.stream_id,
             ReportRow.seen_us < until_us,
-            # What came before is gone; a late report may lie there all the same, and goes with the facts.
+            # Older bodies are deleted already, except of late reports; those go with their facts.
             ReportRow.seen_us >= rollup.bodies_from_us - DAY_US,
             ReportRow.id <= rollup.split_report_id,
         )
@@ -183,14 +183,14 @@ def forget_bodies(session: Session, rollup: RollupRow, newest_us: int, retention
 
 
 def forget_reports(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
-    """Delete facts of old reports; from then on none of that time is taken, since it could be one of them again."""
+    """Delete facts of old reports; later reports of that time are rejected, since they could be repeats."""
     until_us = min(newest_us - retention.reports_us, rollup.hours_until_us)
     rows = session.execute(
         select(ReportRow.id, ReportRow.query_id, ReportRow.batch_id, ReportRow.max_event_time_us)
         .where(
             ReportRow.stream_id == rollup.stream_id,
             ReportRow.seen_us < until_us,
-            # By the batch's own time too: that is what tells whether it comes again.
+            # Also by the batch's start, by which repeats are recognised.
             ReportRow.started_us < until_us,
             ReportRow.id <= rollup.split_report_id,
         )
@@ -215,7 +215,7 @@ def forget_reports(session: Session, rollup: RollupRow, newest_us: int, retentio
 
 
 def forget_ledger(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
-    """Delete keys of the ledger that no kept batch can emit any more and that are older than is asked for."""
+    """Delete keys of the ledger that no stored batch can still emit and that are past their retention."""
     oldest = session.scalars(
         select(ReportRow.watermark_ms)
         .where(ReportRow.stream_id == rollup.stream_id)
@@ -224,7 +224,7 @@ def forget_ledger(session: Session, rollup: RollupRow, newest_us: int, retention
     ).one()
     until_us = min(newest_us - retention.ledger_us, oldest * SPARK_TICK_US)
     old = (LedgerRow.stream_id == rollup.stream_id, LedgerRow.key_us < until_us)
-    # Whole keys: half of a key's partitions would be a wrong window.
+    # Whole keys: with half of its partitions, a window would be wrong.
     last_us = session.scalars(
         select(LedgerRow.key_us).where(*old).order_by(LedgerRow.key_us).offset(MAX_ROWS).limit(1)
     ).one_or_none()
@@ -289,11 +289,11 @@ STEPS: tuple[Step, ...] = (
     forget_events,
     renew_blocks,
 )
-"""All kinds of steps, in an order in which each finds what the ones before it have made ready."""
+"""All steps, ordered so that each finds what the earlier ones prepare."""
 
 
 def _widen(session: Session, stream_id: int, from_us: int, width_us: int) -> None:
-    """Put all slots from ``from_us`` on for ``width_us`` into one."""
+    """Merge all slots in the ``width_us`` from ``from_us`` on into one."""
     slots = session.scalars(
         select(NeedSlotRow).where(
             NeedSlotRow.stream_id == stream_id,
@@ -303,7 +303,7 @@ def _widen(session: Session, stream_id: int, from_us: int, width_us: int) -> Non
     ).all()
     if slots:
         merged = merge_all(Sketch.from_bytes(slot.sketch) for slot in slots)
-        # Above every version that a reader may hold of the slot at the same start.
+        # Above every version of this slot that a reader may have cached.
         version = max(slot.version for slot in slots) + 1
         for slot in slots:
             session.delete(slot)

@@ -1,7 +1,7 @@
-"""What the reports of a stream add up to by the minute and the hour: charts and sums over long spans read these.
+"""Sums of a stream's reports by the minute and the hour, for charts and sums over long spans.
 
-Reports are counted in it together with the needs of their partitions (``RollupRow.split_report_id``), so a reader adds
-the newest ones from the reports themselves. What is rolled up by the hour has no minutes any more.
+Reports are counted in it together with the needs of their partitions (``RollupRow.split_report_id``), so readers add
+the newest reports themselves. Time that is rolled up by the hour has no minutes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ADDED = ("batches", "rows", "pairs", "late_min", "late_max", "unjudged_rows", "f
 
 @dataclass(frozen=True, slots=True)
 class SeriesSums:
-    """What the reports of a span add up to."""
+    """Sums of the reports of a span."""
 
     batches: int
     rows: int
@@ -35,7 +35,7 @@ class SeriesSums:
     late_min: int
     late_max: int
     unjudged: int
-    """Pairs of unknown fate, at the most."""
+    """Upper limit of the pairs whose fate is unknown."""
 
     @property
     def counted(self) -> int:
@@ -44,7 +44,7 @@ class SeriesSums:
 
 
 def add_to_series(session: Session, levels: Levels, reports: Sequence[ReportRow]) -> None:
-    """Count reports of one stream, which is locked."""
+    """Count reports of a stream, which is locked."""
     slots: dict[tuple[int, int], list[ReportRow]] = {}
     for report in reports:
         for width_us in WIDTHS:
@@ -66,9 +66,9 @@ def add_to_series(session: Session, levels: Levels, reports: Sequence[ReportRow]
 
 
 def series_in(session: Session, span: Span) -> list[SeriesRow]:
-    """Return the minutes of a span, and the hours where it is rolled up, the newest reports included, in order.
+    """Return the minutes of a span, or hours where it is rolled up, with the newest reports, in order.
 
-    The rows are for reading only.
+    The rows are read-only.
     """
     rollup = session.get(RollupRow, span.stream_id)
     until_us = levels_of(rollup).hours_until_us
@@ -83,12 +83,12 @@ def series_in(session: Session, span: Span) -> list[SeriesRow]:
 
 
 def series_sums(session: Session, span: Span) -> SeriesSums | None:
-    """Return what the reports of a span that ends with the newest batch add up to; None without any."""
+    """Return the sums of a span that ends with the newest batch; None without reports."""
     rollup = session.get(RollupRow, span.stream_id)
     hour_us = -(-span.from_us // HOUR_US) * HOUR_US
     until_us = levels_of(rollup).hours_until_us
     table = SeriesRow
-    # Minutes up to the first whole hour, hours from there on: few rows for any span.
+    # Minutes up to the first whole hour, then hours: few rows for any span.
     first = (
         (table.width_us == SLOT_US)
         & (table.slot_us >= max(span.from_us, until_us))
@@ -110,14 +110,16 @@ def series_sums(session: Session, span: Span) -> SeriesSums | None:
     # PostgreSQL sums to exact decimals.
     counted = [[int(number) for number in part] for part in parts]
     counted += [[1, *report] for report in session.execute(_waiting(span, split_id))]
-    batches, rows, pairs, least, most, unjudged, keys = zip(*counted, strict=True)
+    batches, rows, pairs, late_min, late_max, unjudged, keys = zip(*counted, strict=True)
     if not sum(batches):
         return None
-    return SeriesSums(sum(batches), sum(rows), sum(pairs), sum(least), sum(most), sum(unjudged) * max(keys))
+    return SeriesSums(
+        sum(batches), sum(rows), sum(pairs), sum(late_min), sum(late_max), sum(unjudged) * max(keys)
+    )
 
 
 def forget_series(session: Session, stream_id: int, width_us: int, before_us: int) -> None:
-    """Delete the slots of one width that lie before a time."""
+    """Delete the slots of one width before a time."""
     session.execute(
         delete(SeriesRow).where(
             SeriesRow.stream_id == stream_id, SeriesRow.width_us == width_us, SeriesRow.slot_us < before_us
@@ -136,15 +138,15 @@ def _stored(
     session: Session, span: Span, width_us: int, from_us: int | None, until_us: int | None
 ) -> Iterable[SeriesRow]:
     table = SeriesRow
-    wanted = select(table).where(
+    statement = select(table).where(
         table.stream_id == span.stream_id,
         table.width_us == width_us,
         table.slot_us >= max(edge_us(span.from_us, width_us), from_us or edge_us(span.from_us, width_us)),
     )
     ends = [end for end in (span.until_us, until_us) if end is not None]
     if ends:
-        wanted = wanted.where(table.slot_us < min(ends))
-    return session.scalars(wanted).all()
+        statement = statement.where(table.slot_us < min(ends))
+    return session.scalars(statement).all()
 
 
 def _with_rest(session: Session, span: Span, split_id: int, found: list[SeriesRow]) -> list[SeriesRow]:
@@ -162,7 +164,7 @@ def _with_rest(session: Session, span: Span, split_id: int, found: list[SeriesRo
         if row is None:
             by_slot[width_us, slot_us] = added
         else:
-            # What is only shown must not be written with the session.
+            # The sum is read-only: the session must not write it.
             session.expunge(row)
             _merge(row, added)
     return list(by_slot.values())

@@ -1,4 +1,4 @@
-"""Upkeep: what the store does over time, beside the decisions: roll up, age out. A little at each turn."""
+"""Upkeep: rolls up and deletes old data, a few steps at each tick, beside the decisions."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["Upkeep"]
 _log = logging.getLogger(__name__)
 
 EVERY_US = 60_000_000
-"""How often a stream is looked after, in microseconds: once for each minute that it can roll up."""
+"""How often a stream's upkeep runs, in microseconds: once for each minute that can be rolled up."""
 
 MAX_STEPS = 200
-"""How many steps one turn takes at the most; what is left over comes first in the next one."""
+"""Maximum steps in one tick; the rest comes first in the next one."""
 
 
 class Upkeep:
-    """Looks after the streams whose leases this process holds.
+    """Runs the upkeep of the streams whose leases this process holds.
 
-    Two processes at it at the same time do no harm: each step is a transaction under the stream's lock.
+    Two processes may do so at the same time: each step is a transaction under the stream's lock.
 
     Args:
         database: the store.
-        leases: which streams are this process's.
-        retention: how long data are kept.
+        leases: the leases that this process holds.
+        retention: how long data are stored.
         give_way: called before each step.
     """
 
@@ -46,10 +46,10 @@ class Upkeep:
         self._done_us: dict[int, int] = {}
 
     def tick(self, now_us: int, max_steps: int = MAX_STEPS) -> int:
-        """Look after every stream whose time has come; return how many steps were taken.
+        """Run the upkeep of every stream that is due; return how many steps were taken.
 
         Raises:
-            sqlalchemy.exc.SQLAlchemyError: when the store cannot even list the streams.
+            sqlalchemy.exc.SQLAlchemyError: when the store cannot list the streams.
         """
         with self._database.read() as session:
             stream_ids = session.scalars(select(StreamRow.id).order_by(StreamRow.id)).all()
@@ -60,12 +60,12 @@ class Upkeep:
             and now_us - self._done_us.get(stream_id, -EVERY_US) >= EVERY_US
         ]
         steps = 0
-        # Whoever waited longest comes first.
+        # The stream that waited longest comes first.
         for stream_id in sorted(due, key=lambda stream_id: self._done_us.get(stream_id, 0)):
             try:
                 taken, finished = self.run_upkeep(stream_id, max_steps - steps)
-            except Exception:  # noqa: BLE001 - whatever it is, the other streams go on
-                _log.exception("stream %d could not be rolled up; the next turn tries again", stream_id)
+            except Exception:  # noqa: BLE001 - the other streams go on
+                _log.exception("stream %d could not be rolled up; the next tick tries again", stream_id)
                 continue
             steps += taken
             if not finished:
@@ -74,14 +74,14 @@ class Upkeep:
         return steps
 
     def run_upkeep(self, stream_id: int, max_steps: int = MAX_STEPS) -> tuple[int, bool]:
-        """Take the steps that one stream needs; return how many, and whether none is left."""
+        """Take the steps that are due for one stream; return how many, and whether none is left."""
         for taken in range(max_steps):
             if not self.step(stream_id):
                 return taken, True
         return max_steps, False
 
     def step(self, stream_id: int) -> bool:
-        """Take the next step that one stream needs, in one transaction; return False when there is none."""
+        """Take the next step that is due for one stream, in one transaction; return False when there is none."""
         self._give_way()
         with self._database.write() as session:
             found = locked_rollup(session, stream_id)

@@ -1,4 +1,4 @@
-"""How single windows came out, from the ledger: the share that reached the target, and the worst of them."""
+"""Completeness of single windows, from the ledger: how many reached the target, and the worst one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["closed_windows", "windows_in"]
 
 
 def windows_in(session: Session, horizon: Horizon, slo: Slo) -> Windows | None:
-    """Return how the windows of the horizon came out; None when the SLO asks nothing of single windows."""
+    """Return the results of the horizon's windows; None when the SLO has no requirement on single windows."""
     if slo.objective == "occurrences" and slo.worst_window_ppm is None:
         return None
     until_us = horizon.newest.watermark_ms * SPARK_TICK_US
@@ -29,13 +29,13 @@ def windows_in(session: Session, horizon: Horizon, slo: Slo) -> Windows | None:
 def closed_windows(
     session: Session, stream_id: int, target_ppm: int, from_us: int, until_us: int
 ) -> WindowCounts:
-    """Return how the windows came out that end in (``from_us``, ``until_us``], which the watermark has passed."""
-    # Sums of one row each: PostgreSQL makes exact decimals of them, whose products do not overflow.
-    rows, least, most = (
+    """Return the results of the windows that end in (``from_us``, ``until_us``], which the watermark has passed."""
+    # Sums even of single rows: PostgreSQL returns exact decimals, whose products do not overflow.
+    rows, late_min, late_max = (
         func.sum(column) for column in (LedgerKeyRow.rows, LedgerKeyRow.late_min, LedgerKeyRow.late_max)
     )
     by_window = (
-        select(rows.label("rows"), least.label("least"), most.label("most"))
+        select(rows.label("rows"), late_min.label("late_min"), late_max.label("late_max"))
         .where(
             LedgerKeyRow.stream_id == stream_id,
             LedgerKeyRow.key_us > from_us,
@@ -48,26 +48,26 @@ def closed_windows(
     closed, good, maybe_good = session.execute(
         select(
             func.count(),
-            func.sum(case(((window.rows - window.most) * PPM >= target_ppm * window.rows, 1), else_=0)),
-            func.sum(case(((window.rows - window.least) * PPM >= target_ppm * window.rows, 1), else_=0)),
+            func.sum(case(((window.rows - window.late_max) * PPM >= target_ppm * window.rows, 1), else_=0)),
+            func.sum(case(((window.rows - window.late_min) * PPM >= target_ppm * window.rows, 1), else_=0)),
         )
     ).one()
-    # The worst is found by its share, and that share is then taken from whole numbers.
+    # The worst window is found by its share; that share is then computed from whole numbers.
     worst = session.execute(
-        select(window.rows, window.most)
-        .order_by(((window.rows - window.most) * PPM / window.rows).asc(), window.rows.desc())
+        select(window.rows, window.late_max)
+        .order_by(((window.rows - window.late_max) * PPM / window.rows).asc(), window.rows.desc())
         .limit(1)
     ).one_or_none()
     return WindowCounts(
         closed=closed,
         good=int(good or 0),
         maybe_good=int(maybe_good or 0),
-        worst_ppm=None if worst is None else int(worst.rows - worst.most) * PPM // int(worst.rows),
+        worst_ppm=None if worst is None else int(worst.rows - worst.late_max) * PPM // int(worst.rows),
     )
 
 
 def _in_use_since_us(session: Session, horizon: Horizon) -> int:
-    """Return the watermark when the bound in use came into use, in microseconds; of the horizon when it always was."""
+    """Return the watermark when the bound in use took effect, in microseconds; far in the past without another one."""
     before_ms = session.scalars(
         select(ReportRow.watermark_ms)
         .where(*horizon.batches, ReportRow.bound_ms != horizon.newest.bound_ms)

@@ -1,1 +1,1 @@
-"""Taking reports: routes, checks, group commit, one transaction for each."""
+"""Intake of reports: routes, checks, group commit."""

@@ -1,8 +1,8 @@
-"""The one JSON text of what jobs send, by which equal contents are told.
+"""Canonical JSON of what jobs send: equal contents have equal texts.
 
-It is stored and compared for as long as reports are kept: sorted keys, no spaces, UTF-8. Pydantic writes the fields of
-a dataclass in their own order; its serializers are made here from schemas whose fields are sorted, because sorting
-each report costs three times as much as writing it.
+It is stored and compared for as long as reports are stored: sorted keys, no spaces, UTF-8. Pydantic writes the fields
+of a dataclass in their order, so these serializers are built from schemas with sorted fields: sorting each report
+would cost three times as much as writing it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _REPORT, _ACKNOWLEDGEMENT = _serializer(Report), _serializer(Acknowledgement)
 
 
 def canonical_json(value: Report | Acknowledgement) -> bytes:
-    """Return the one JSON text of ``value``."""
+    """Return the canonical JSON of ``value``."""
     return (_REPORT if isinstance(value, Report) else _ACKNOWLEDGEMENT).to_json(value)
 
 
 def fingerprint(content: bytes) -> str:
-    """Return a digest of ``content`` by which equal contents are told, 64 characters."""
+    """Return a digest that is equal for equal contents, 64 characters."""
     return hashlib.sha256(content).hexdigest()

@@ -1,7 +1,7 @@
-"""Checks of a report that its schema cannot say: that arithmetic and store can hold it, and that it fits its address.
+"""Checks of a report beyond its schema: arithmetic and store can hold it, and it fits its address.
 
-Whatever passes here can be judged, summed and stored without overflow and in bounded time; whatever does not is
-refused whole, because a report that is half understood is worse than none.
+A report that passes can be judged, summed and stored without overflow and in bounded time. Any other is rejected
+whole: a half-read report is worse than none.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from tidemark.models.wire import Acknowledgement, Report
 __all__ = ["MAX_DURATION_MS", "MAX_TIME_US", "check_acknowledgement", "check_report"]
 
 MAX_TIME_US = 2**60
-"""Greatest distance of a time from the epoch in microseconds, some 36,000 years; sums of a few still fit in 64 bits."""
+"""Maximum distance of a time from the epoch in microseconds, some 36,000 years; sums of a few still fit in 64 bits."""
 
 MAX_DURATION_MS = MAX_TIME_US // 1_000
-"""Greatest duration in milliseconds."""
+"""Maximum duration in milliseconds."""
 
 MAX_ROWS = 2**40
-"""Greatest number of rows in a batch: a million such batches can be summed in 64 bits."""
+"""Maximum number of rows in a batch: a million such batches can be summed in 64 bits."""
 
 MAX_CELLS = 2_000_000
-"""Greatest number of (granule, window) cells in a report: what one report may cost in work and memory."""
+"""Maximum number of (granule, window) cells in a report, which limits its cost in time and memory."""
 
 
 def check_report(report: Report, job: str, stream: str) -> None:
     """Check a report that was sent to the address of ``stream`` of ``job``.
 
     Raises:
-        InvalidBodyError: when it cannot be taken; every reason is told.
+        InvalidBodyError: when it cannot be accepted; it names every reason.
     """
-    _refuse(
+    _reject(
         [
             *_address(report, job, stream),
             *_sizes(report),
@@ -57,9 +57,9 @@ def check_acknowledgement(acknowledgement: Acknowledgement) -> None:
     """Check an acknowledgement.
 
     Raises:
-        InvalidBodyError: when it cannot be taken; every reason is acknowledgement.
+        InvalidBodyError: when it cannot be accepted; it names every reason.
     """
-    _refuse(
+    _reject(
         [
             *_times({"applied_us": acknowledgement.applied_us}, MAX_TIME_US, "microseconds"),
             *_times(
@@ -72,7 +72,7 @@ def check_acknowledgement(acknowledgement: Acknowledgement) -> None:
     )
 
 
-def _refuse(errors: list[ErrorItem]) -> None:
+def _reject(errors: list[ErrorItem]) -> None:
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         raise InvalidBodyError(f"{errors[0].pointer}: {errors[0].detail}{more}", errors=tuple(errors))
@@ -95,9 +95,7 @@ def _names(names: dict[str, str]) -> Iterator[ErrorItem]:
 def _times(values: dict[str, int | None], limit: int, unit: str) -> Iterator[ErrorItem]:
     for field, value in values.items():
         if value is not None and abs(value) > limit:
-            yield ErrorItem(
-                f"/{field}", f"{value} {unit} is further from 0 than the {limit} that can be worked with"
-            )
+            yield ErrorItem(f"/{field}", f"{value} {unit} is further from 0 than the limit of {limit}")
 
 
 def _sizes(report: Report) -> Iterator[ErrorItem]:
@@ -112,15 +110,13 @@ def _sizes(report: Report) -> Iterator[ErrorItem]:
     yield from _times(us, MAX_TIME_US, "microseconds")
     yield from _times(ms, MAX_DURATION_MS, "milliseconds")
     if max(_operator_times(report.operator)) > MAX_TIME_US:
-        yield ErrorItem(
-            "/operator", f"its times exceed the {MAX_TIME_US} microseconds that can be worked with"
-        )
+        yield ErrorItem("/operator", f"its times exceed the limit of {MAX_TIME_US} microseconds")
     if report.rows > MAX_ROWS:
-        yield ErrorItem(
-            "/rows", f"{report.rows} rows in a batch are more than the {MAX_ROWS} that can be summed"
-        )
+        yield ErrorItem("/rows", f"{report.rows} rows in a batch are more than the limit of {MAX_ROWS}")
     if (report.min_event_time_us is None) != (report.max_event_time_us is None):
-        yield ErrorItem("/min_event_time_us", "least and greatest event time are both known or both null")
+        yield ErrorItem(
+            "/min_event_time_us", "the minimum and the maximum event time are both known or both null"
+        )
     elif report.min_event_time_us is not None and report.min_event_time_us > (report.max_event_time_us or 0):
         yield ErrorItem("/min_event_time_us", f"it is above max_event_time_us {report.max_event_time_us}")
     elif report.max_event_time_us is None and report.rows > report.null_rows:
@@ -134,7 +130,7 @@ def _future_rows(report: Report) -> Iterator[ErrorItem]:
         if part.future_rows > part.rows:
             yield ErrorItem(
                 f"/partitions/{index}/future_rows",
-                f"{part.future_rows} rows dated ahead are more than the partition's {part.rows}",
+                f"{part.future_rows} future-dated rows are more than the partition's {part.rows}",
             )
 
 
@@ -148,7 +144,7 @@ def _live(report: Report) -> Iterator[ErrorItem]:
         us = {f"append_delay/{name}_us": getattr(delay, f"{name}_us") for name in ("min", "mean", "max")}
         yield from _times(us, MAX_TIME_US, "microseconds")
         if not delay.min_us <= delay.mean_us <= delay.max_us:
-            yield ErrorItem("/append_delay/mean_us", "the mean is not between the least and the greatest")
+            yield ErrorItem("/append_delay/mean_us", "the mean is not between the minimum and the maximum")
 
 
 def _operator_times(operator: Operator) -> tuple[int, ...]:
@@ -164,7 +160,7 @@ def _granules(report: Report) -> Iterator[ErrorItem]:
     if cells > MAX_CELLS:
         yield ErrorItem(
             "/operator",
-            f"{cells} cells of granule and window are more than the {MAX_CELLS} a report may have",
+            f"{cells} cells of granule and window are more than the {MAX_CELLS} that a report may have",
         )
     for index, part in enumerate(report.partitions):
         edges = (part.granules[0], part.granules[-1] + 1) if part.granules else ()

@@ -1,8 +1,8 @@
-"""Counting reports by partition: many of a stream at once, since each of them touches rows by the hundred.
+"""Counts waiting reports by partition: many of a stream at once, since each touches hundreds of rows.
 
-A report's facts and its sums over all partitions are counted as it is taken. What is by partition (needs, the ledger)
-and the series are counted later from the stored reports, one after another; ``RollupRow.split_report_id`` moves in the
-same transaction, so each is counted once. Whoever reads before that adds what waits, or asks nothing by partition.
+A report's facts and its sums over all partitions are counted when it is stored. Counts by partition (needs, ledger) and
+the series follow later, from the stored reports in order. ``RollupRow.split_report_id`` moves in the same transaction,
+so each report is counted once. Readers by partition add the waiting reports themselves.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow, RollupRow
 from tidemark.controller.evidence import ledger, needs
 from tidemark.controller.evidence.series import add_to_series
-from tidemark.controller.intake.counted import COUNTED_REPORTS, Counted, CountedReports, counted_from
+from tidemark.controller.intake.report_counts import REPORT_COUNTS, ReportCounts, ReportCountsCache, counts_of
 from tidemark.controller.intake.stored_bodies import stored_report
 
 __all__ = ["MAX_REPORTS", "count_waiting"]
 
 MAX_REPORTS = 500
-"""How many reports are counted at once: some tenths of a second."""
+"""How many reports are counted at once; it takes some tenths of a second."""
 
 MAX_BODIES = 50
-"""How many bodies are read at once: each may hold megabytes."""
+"""How many bodies are read at once; each may have megabytes."""
 
 
 def count_waiting(session: Session, rollup: RollupRow) -> bool:
@@ -58,18 +58,18 @@ def count_waiting(session: Session, rollup: RollupRow) -> bool:
     return True
 
 
-def _counted(session: Session, reports: Sequence[ReportRow]) -> list[Counted]:
-    """Return what each report adds, in their order."""
-    kept: CountedReports | None = session.info.get(COUNTED_REPORTS)
-    found: dict[int, Counted] = {}
+def _counted(session: Session, reports: Sequence[ReportRow]) -> list[ReportCounts]:
+    """Return what each report adds, in the order of the reports."""
+    cache: ReportCountsCache | None = session.info.get(REPORT_COUNTS)
+    found: dict[int, ReportCounts] = {}
     for report in reports:
-        known = kept and kept.take(report.id, report.fingerprint, report.need_base_ms)
-        if known:
-            found[report.id] = known
+        cached = cache and cache.take(report.id, report.fingerprint, report.need_base_ms)
+        if cached:
+            found[report.id] = cached
     missing = {report.id: report for report in reports if report.id not in found}
     for first in range(0, len(missing), MAX_BODIES):
         some = list(missing)[first : first + MAX_BODIES]
         bodies = select(ReportBodyRow.report_id, ReportBodyRow.body).where(ReportBodyRow.report_id.in_(some))
         for report_id, body in session.execute(bodies):
-            found[report_id] = counted_from(stored_report(body), missing[report_id].need_base_ms)
+            found[report_id] = counts_of(stored_report(body), missing[report_id].need_base_ms)
     return [found[report.id] for report in reports]

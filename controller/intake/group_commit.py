@@ -1,8 +1,8 @@
-"""Writing reports: those that wait at the same time are committed together, and each is acknowledged after that.
+"""Group commit: reports that wait at the same time are stored in one transaction, and acknowledged after it.
 
-A commit costs a write to the disk, whatever it holds. One thread takes whatever reports wait, in one order for all
-replicas, and commits them at once; the longer a commit takes, the more it holds. When one of them fails, each is taken
-again by itself, so that nobody's report is refused for another one's sake.
+A commit costs one write to the disk, however much it holds. One thread takes all waiting reports, in an order that is
+the same for all replicas, and commits them together; the longer a commit takes, the more reports the next one holds.
+If one report fails, each is tried by itself, so that none is rejected because of another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from time import perf_counter
 
 from tidemark.controller.db.database import Database
-from tidemark.controller.intake.take_report import Receipt, take_report
+from tidemark.controller.intake.take_report import StoredReceipt, take_report
 from tidemark.controller.metrics.process import IntakeCounters
 from tidemark.controller.runtime.clock import Clock
 from tidemark.models.wire import Report
@@ -24,25 +24,25 @@ __all__ = ["ReportWriter"]
 _log = logging.getLogger(__name__)
 
 MAX_TOGETHER = 32
-"""How many reports are committed together at the most: what the last one of them waits for."""
+"""How many reports are committed together at most, which limits how long the last one waits."""
 
 MAX_WAY_SECONDS = 0.1
-"""How long work that can wait gives way to reports at one time at the most."""
+"""How long background work gives way to reports at most at one time."""
 
 STOP_TIMEOUT_SECONDS = 10.0
-"""How long a shutdown waits for the reports that wait."""
+"""How long a shutdown waits for the waiting reports."""
 
-Waiting = tuple[Report, "Future[Receipt]", float]
-"""A report, who waits for it, and since when by a steady clock in seconds."""
+Waiting = tuple[Report, "Future[StoredReceipt]", float]
+"""A report, the future of its receipt, and since when it waits, by a steady clock in seconds."""
 
 
 class ReportWriter:
-    """Takes reports one group after another, in a thread of its own.
+    """Stores reports, one group after another, in a thread of its own.
 
     Args:
         database: the store.
         clock: the wall time in microseconds.
-        counters: counts what is taken.
+        counters: metrics of the intake.
     """
 
     def __init__(self, database: Database, clock: Clock, counters: IntakeCounters) -> None:
@@ -59,34 +59,34 @@ class ReportWriter:
 
     @property
     def waiting(self) -> int:
-        """How many reports wait, about."""
+        """About how many reports wait."""
         return self._queue.qsize()
 
     def start(self) -> None:
-        """Start taking reports."""
+        """Start storing reports."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Take what waits and no more."""
+        """Store the waiting reports and stop."""
         self._queue.put(None)
         if self._thread.ident is not None:
             self._thread.join(STOP_TIMEOUT_SECONDS)
 
-    def take(self, report: Report) -> Future[Receipt]:
-        """Have a report taken; what comes of it is there once it is committed.
+    def take(self, report: Report) -> Future[StoredReceipt]:
+        """Queue a report; the future has its receipt once it is committed.
 
-        The future raises what ``store.intake.take_report`` raises, or what the database does.
+        The future raises what ``take_report`` or the database raises.
         """
-        future: Future[Receipt] = Future()
+        future: Future[StoredReceipt] = Future()
         self._idle.clear()
         self._queue.put((report, future, perf_counter()))
         return future
 
     def give_way(self) -> None:
-        """Wait until no report waits or is being taken, but no longer than what was done since the last call took.
+        """Wait until no report waits or is being stored, but no longer than the work since the last call took.
 
-        For the one thread whose work can wait, between the pieces of it: it shares the store's one writer and the
-        interpreter with reports. Where these never end, it gets half as far.
+        The thread that does background work calls it between two pieces of that work, because both share the store's
+        one writer and the interpreter. Under a constant load of reports, background work runs at half its speed.
         """
         self._idle.wait(min(perf_counter() - self._gave_way, MAX_WAY_SECONDS))
         self._gave_way = perf_counter()
@@ -99,7 +99,7 @@ class ReportWriter:
             each, group = self._queue.get(), []
             self._idle.clear()
             while each is not None:
-                # Who has gone away is not waited for, and needs no acknowledgement.
+                # Whose caller is gone needs no acknowledgement.
                 if each[1].set_running_or_notify_cancel():
                     group.append(each)
                 if len(group) == MAX_TOGETHER or self._queue.empty():
@@ -107,7 +107,7 @@ class ReportWriter:
                 each = self._queue.get()
             last = each is None
             if group:
-                # One order for all replicas: streams are locked in it.
+                # The same order on all replicas, because streams are locked in it.
                 self._write(sorted(group, key=_order))
         self._idle.set()
 
@@ -115,11 +115,11 @@ class ReportWriter:
         try:
             with self._counters.commit_seconds.time():
                 receipts = self._together([report for report, _, _ in waiting])
-        except Exception as error:  # noqa: BLE001 - told to whom it concerns
+        except Exception as error:  # noqa: BLE001 - the future raises it
             if len(waiting) == 1:
                 waiting[0][1].set_exception(error)
                 return
-            _log.debug("%d reports could not be taken together; each is taken by itself", len(waiting))
+            _log.debug("%d reports could not be stored together; each is tried by itself", len(waiting))
             for each in waiting:
                 self._write([each])
             return
@@ -130,7 +130,7 @@ class ReportWriter:
             if not receipt.duplicate:
                 self._counters.uncounted.labels(report.job, report.stream).inc(report.uncounted_rows)
 
-    def _together(self, reports: list[Report]) -> list[Receipt]:
+    def _together(self, reports: list[Report]) -> list[StoredReceipt]:
         with self._database.write() as session:
             return [take_report(session, report, self._clock()) for report in reports]
 

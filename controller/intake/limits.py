@@ -1,4 +1,4 @@
-"""How much a store takes: streams, and partitions of each. Every one is a row, a decision or a label for good."""
+"""Limits of a store: its streams, and the partitions of each. Each costs rows, decisions and metric labels for good."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = [
 ]
 
 LIMITS = "tidemark_limits"
-"""Key of ``Session.info`` under which a writing session has the limits."""
+"""Key of ``Session.info`` for the limits in a writing session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Greatest numbers; None for no limit."""
+    """Maximum numbers; None for no limit."""
 
     streams: int | None = None
     """Streams of all jobs."""
@@ -35,25 +35,25 @@ class Limits:
 
 
 NO_LIMITS = Limits()
-"""Takes whatever comes."""
+"""No limit at all."""
 
 
 def check_room_for_stream(session: Session) -> None:
-    """Check that one stream more can be taken.
+    """Check that the store can take one more stream.
 
     Raises:
         TooManyStreamsError: when it cannot.
     """
-    most = _limits(session).streams
-    if most is not None and session.scalars(select(func.count(StreamRow.id))).one() >= most:
+    limit = _limits(session).streams
+    if limit is not None and session.scalars(select(func.count(StreamRow.id))).one() >= limit:
         raise TooManyStreamsError(
-            f"this store takes {most:,} streams and has them; is a name made anew at each start? Else raise "
+            f"this store has its maximum of {limit:,} streams; does a job take a new name at each start? If not, raise "
             "TIDEMARK_MAX_STREAMS"
         )
 
 
 def count_of_partitions(stream: str) -> ScalarSelect[int]:
-    """Return the query for how many partitions the stream has that the parameter called ``stream`` names."""
+    """Return the query for the number of partitions of a stream, whose id is the bind parameter ``stream``."""
     return (
         select(func.count())
         .select_from(PartitionRow)
@@ -63,20 +63,20 @@ def count_of_partitions(stream: str) -> ScalarSelect[int]:
 
 
 def check_room_for_partitions(session: Session, stream_id: int, names: Collection[str], known: int) -> None:
-    """Check that a stream can take these partitions, those of its ``known`` ones included.
+    """Check that a stream, which has ``known`` partitions, can take these; they may be among the known ones.
 
     Raises:
         TooManyPartitionsError: when it cannot.
     """
-    most = _limits(session).partitions
-    if most is None or known + len(names) <= most:
+    limit = _limits(session).partitions
+    if limit is None or known + len(names) <= limit:
         return
     stored = set(session.scalars(select(PartitionRow.partition).where(PartitionRow.stream_id == stream_id)))
     new = sum(name not in stored for name in names)
-    if new and known + new > most:
+    if new and known + new > limit:
         reason = (
-            f"{new:,} new partitions beside the {known:,} known are more than the {most:,} that a stream may have; is "
-            "the partition column one of few values? Else raise TIDEMARK_MAX_PARTITIONS"
+            f"{new:,} new partitions beside the {known:,} known are more than the {limit:,} that a stream may have; "
+            "has the partition column few values? If so, raise TIDEMARK_MAX_PARTITIONS"
         )
         raise TooManyPartitionsError(f"/partitions: {reason}", errors=(ErrorItem("/partitions", reason),))
 

@@ -10,10 +10,10 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import TypeAdapter
 
 from tidemark.controller.api.bodies import ReportBody, parse_body
-from tidemark.controller.api.dependencies import CountedRefusals, TheService
+from tidemark.controller.api.dependencies import CountRejections, TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.names import StreamPath, WhichStream
-from tidemark.controller.api.raw_body import JsonBody
+from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import Receipt
 from tidemark.controller.bounds.acknowledgements import take_acknowledgement
 from tidemark.controller.decide.decider import republish
@@ -31,7 +31,7 @@ _ACKNOWLEDGEMENT = TypeAdapter(Acknowledgement)
 
 
 PARSED_AT_ONCE_BYTES = 256 * 1024
-"""Bodies up to this size are parsed between two requests, some milliseconds at the most; larger ones in a thread."""
+"""Bodies up to this size are parsed on the event loop, in some milliseconds; larger ones in a thread."""
 
 
 async def _report_of(which: WhichStream, body: JsonBody) -> Report:
@@ -51,7 +51,7 @@ def _checked_report(which: StreamPath, body: bytes) -> Report:
     operation_id="postReport",
     summary="Report a batch",
     status_code=status.HTTP_201_CREATED,
-    dependencies=[CountedRefusals],
+    dependencies=[CountRejections],
     responses=answers("Receipt", 200, 201, 400, 409, 413, 415, 422, 503),
     openapi_extra=takes("ReportBody"),
 )
@@ -61,7 +61,7 @@ async def post_report(
     service: TheService,
     response: Response,
 ) -> Receipt:
-    """Take the report of one batch, once: again with the same content it is 200 and changes nothing."""
+    """Store the report of one batch, once: a repeat with the same content gets 200 and changes nothing."""
     receipt = await asyncio.wrap_future(service.reports.take(report))
     if receipt.duplicate:
         response.status_code = status.HTTP_200_OK
@@ -90,13 +90,13 @@ def post_acknowledgement(
     service: TheService,
     response: Response,
 ) -> Receipt:
-    """Take what a run of the job really applied, once; a job may acknowledge before its first report."""
+    """Store what a run of the job really applied, once; a job may acknowledge before its first report."""
     now_us = service.clock()
     with service.database.write() as session:
         stream = lock_stream(session, which.job, which.stream, now_us)
         receipt = take_acknowledgement(session, stream.id, answer, now_us)
         if not receipt.duplicate:
-            # A job that is pinned to its ceiling is told the one that it has now.
+            # For a job pinned to its ceiling, the new ceiling is published.
             session.flush()
             republish(session, stream.id, get_policy(session, stream.id).value, now_us)
     if receipt.duplicate:

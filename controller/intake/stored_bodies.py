@@ -1,4 +1,4 @@
-"""Reports as they are stored: canonical JSON, compressed."""
+"""Bodies of reports as stored: compressed canonical JSON."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["packed", "stored_report"]
 _REPORT = TypeAdapter(Report)
 
 COMPRESSION = 1
-"""Level of zlib: the best one makes bodies a tenth smaller and takes three times as long."""
+"""Level of zlib: the highest makes bodies a tenth smaller and takes three times as long."""
 
 
 def packed(content: bytes) -> bytes:
-    """Return canonical JSON as it is stored."""
+    """Compress canonical JSON for the store."""
     return zlib.compress(content, COMPRESSION)
 
 

@@ -1,8 +1,8 @@
-"""Taking a report: the batch's facts, its ledger rows and its needs, in the caller's one transaction.
+"""Stores a report: the batch's facts, its ledger rows and its needs, in the caller's transaction.
 
-Reports may come in any order and more than once. The ledger adds up, so order does not matter to it. Needs are
-counted against a base that earlier batches make; when one of those comes late and raises it, the needs that were
-counted against too low a base are taken back and counted again, so that the result is the same in any order.
+Reports may come in any order and repeatedly. The ledger is a sum, so their order does not matter to it. Needs are
+counted against a base that earlier batches determine. When an earlier batch comes late and raises the base, the needs
+counted against the old base are subtracted and counted again, so that the result does not depend on the order.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tidemark.controller.evidence.hourly_sums import add_to_hours, move_in_hours
 from tidemark.controller.evidence.ledger import add_by_key
 from tidemark.controller.evidence.needs import add_needs, move_needs
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
-from tidemark.controller.intake.counted import NEWLY_COUNTED, Counted
-from tidemark.controller.intake.known import Known, known_of
 from tidemark.controller.intake.limits import check_room_for_partitions
+from tidemark.controller.intake.report_counts import NEW_COUNTS, ReportCounts
 from tidemark.controller.intake.stored_bodies import packed, stored_report
+from tidemark.controller.intake.stored_facts import StoredFacts, stored_facts
 from tidemark.controller.partitions.store import add_partitions, arrived_in, base_after_us
 from tidemark.controller.stream_state.live import keep_live
 from tidemark.controller.streams.store import add_event, lock_stream
@@ -35,32 +35,32 @@ from tidemark.models.ledger import judge
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.wire import Report
 
-__all__ = ["Receipt", "take_report"]
+__all__ = ["StoredReceipt", "take_report"]
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """What became of a report."""
+class StoredReceipt:
+    """Confirms that a report or an acknowledgement is stored."""
 
     received_us: int
     """When it was first received, in microseconds since the epoch."""
     duplicate: bool
-    """Whether it had been received before; then nothing was changed."""
+    """Whether it was received before; then nothing was changed."""
 
 
-def take_report(session: Session, report: Report, now_us: int) -> Receipt:
+def take_report(session: Session, report: Report, now_us: int) -> StoredReceipt:
     """Store a report and what follows from it, once.
 
-    It reads and writes past the session, so nothing may wait to be written there.
+    It bypasses the session, which may hold no unflushed changes.
 
     Raises:
         ReportConflictError: when the batch was reported before with other content; the first report stays.
-        ReportTooOldError: when reports of its time are aged out, so that it might be counted twice.
+        ReportTooOldError: when reports of its time are deleted, so that it might be counted twice.
     """
     content = canonical_json(report)
     digest = fingerprint(content)
     stream_id, registered = _locked(session, report, now_us)
-    known = known_of(session, stream_id, report)
+    known = stored_facts(session, stream_id, report)
     if known.received_us is not None:
         if known.fingerprint != digest:
             raise ReportConflictError(
@@ -68,22 +68,22 @@ def take_report(session: Session, report: Report, now_us: int) -> Receipt:
                 "the first report stays"
             )
         session.connection().execute(_COUNT_DUPLICATE, {"which": stream_id})
-        return Receipt(known.received_us, duplicate=True)
+        return StoredReceipt(known.received_us, duplicate=True)
     if report.started_us < known.reports_from_us:
         raise ReportTooOldError(
             f"/started_us: batch {report.batch_id} of query {report.query_id} started before "
-            f"{known.reports_from_us}, from when on reports are kept: whether it came before cannot be told any "
-            "more; drop it (TIDEMARK_RETENTION_REPORTS_DAYS)"
+            f"{known.reports_from_us}, and older reports are deleted: whether it came before is no longer known; "
+            "drop it (TIDEMARK_RETENTION_REPORTS_DAYS)"
         )
     if not registered:
         add_event(session, stream_id, now_us, kind="StreamRegistered", reason="its first report was received")
         session.flush()
         session.info[ANSWERS_CHANGED] = True
     _store(session, stream_id, report, known, content=content, digest=digest, now_us=now_us)
-    return Receipt(now_us, duplicate=False)
+    return StoredReceipt(now_us, duplicate=False)
 
 
-# Statements are made once: making one takes longer than running it.
+# Statements are built once: building one takes longer than running it.
 _STREAMS = cast("Table", StreamRow.__table__)
 _LOCK = (
     select(_STREAMS.c.id, _STREAMS.c.registered_us)
@@ -120,7 +120,7 @@ def _store(
     session: Session,
     stream_id: int,
     report: Report,
-    known: Known,
+    known: StoredFacts,
     *,
     content: bytes,
     digest: str,
@@ -129,7 +129,7 @@ def _store(
     cells, levels, connection = cells_of(report), known.levels, session.connection()
     judgement = judge(report, cells)
     needs = needs_against(report, late_base_ms(report.late_base_ms, known.late_max_us), cells)
-    counted = Counted(report.operator, judgement, needs.base_ms, PartitionNeeds.counted(needs))
+    counted = ReportCounts(report.operator, judgement, needs.base_ms, PartitionNeeds.counted(needs))
     facts = report_facts(report, cells, judgement, needs, now_us)
     arrived = arrived_in(report, cells)
     check_room_for_partitions(session, stream_id, arrived.names, known.partitions)
@@ -138,7 +138,7 @@ def _store(
     inserted: Any = connection.execute(_INSERT_REPORT, values)
     (report_id,) = inserted.inserted_primary_key
     connection.execute(_INSERT_BODY, {"report_id": report_id, "body": packed(content)})
-    session.info.setdefault(NEWLY_COUNTED, {})[report_id] = digest, counted
+    session.info.setdefault(NEW_COUNTS, {})[report_id] = digest, counted
     add_by_key(session, stream_id, (report.operator, judgement), known.ledger_from_us)
     add_needs(session, stream_id, levels, facts.seen_us, counted.needs)
     if facts.seen_us < levels.hours_until_us:
@@ -162,7 +162,7 @@ def _store(
     )
     totals = {f"more_{name}": getattr(facts, name) for name in _TOTALS}
     connection.execute(_COUNT, {"which": stream_id, "now": now_us, **totals})
-    # Only batches that are stored already can have been counted without it.
+    # Only batches that are stored already can have been counted against too low a base.
     later = known.last_batch is not None and known.last_batch >= report.batch_id + 2
     if later and report.max_event_time_us is not None:
         # The session may hold rows as they were before one of these statements.
@@ -208,8 +208,10 @@ def _report_values(
     }
 
 
-def _raise_later_bases(session: Session, stream_id: int, report: Report, max_ms: int, known: Known) -> None:
-    # A report whose body is aged out stays counted against the base that was known while it was there.
+def _raise_later_bases(
+    session: Session, stream_id: int, report: Report, max_ms: int, known: StoredFacts
+) -> None:
+    # A report whose body is deleted keeps the needs that it was counted with.
     too_low = session.execute(
         select(ReportRow, ReportBodyRow.body)
         .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)

@@ -1,4 +1,4 @@
-"""Setting and taking away pins: every stream that one concerns is told in the same transaction."""
+"""Sets and removes pins, and publishes to every stream that one holds in the same transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidemark.controller.decide.decider import republish, republish_under
 from tidemark.controller.errors import PinNotSetError
 from tidemark.controller.pins.store import (
     PinScope,
-    StandingPin,
+    StoredPin,
     delete_pin,
     get_pin,
     pins_in_force,
@@ -24,11 +24,11 @@ from tidemark.controller.pins.store import (
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import add_event, lock_stream
 
-__all__ = ["mend_pins", "remove_pin", "set_pin", "standing_pin"]
+__all__ = ["existing_pin", "publish_missing_pins", "remove_pin", "set_pin"]
 
 
-def standing_pin(session: Session, scope: PinScope) -> StandingPin:
-    """Return the pin that is set on just this scope.
+def existing_pin(session: Session, scope: PinScope) -> StoredPin:
+    """Return the pin on exactly this scope.
 
     Raises:
         PinNotSetError: when there is none.
@@ -39,20 +39,20 @@ def standing_pin(session: Session, scope: PinScope) -> StandingPin:
     return pin
 
 
-def set_pin(session: Session, pin: StandingPin, now_us: int) -> StandingPin:
-    """Set a pin and tell every stream that it holds; return it as it stands. An equal one is left as it is."""
+def set_pin(session: Session, pin: StoredPin, now_us: int) -> StoredPin:
+    """Set a pin, publish to every stream that it holds, and return it. An equal one is left unchanged."""
     if pin.scope.job is not None and pin.scope.stream is not None:
         lock_stream(session, pin.scope.job, pin.scope.stream, now_us)
     streams = streams_in(session, pin.scope, lock=True)
     before = get_pin(session, pin.scope)
     stored = put_pin(session, pin)
     if stored != before:
-        _tell(session, streams, before, stored, now_us)
+        _publish(session, streams, before, stored, now_us)
     return stored
 
 
-def remove_pin(session: Session, scope: PinScope, reason: str, now_us: int) -> StandingPin:
-    """Take a pin away, tell every stream that it held, and return it as it was.
+def remove_pin(session: Session, scope: PinScope, reason: str, now_us: int) -> StoredPin:
+    """Remove a pin, publish to every stream that it held, and return it as it was.
 
     Raises:
         PinNotSetError: when there is none.
@@ -61,29 +61,29 @@ def remove_pin(session: Session, scope: PinScope, reason: str, now_us: int) -> S
     before = delete_pin(session, scope)
     if before is None:
         raise _not_set(scope)
-    _tell(session, streams, before, None, now_us, why=reason)
+    _publish(session, streams, before, None, now_us, why=reason)
     return before
 
 
-def mend_pins(database: Database, now_us: int) -> int:
-    """Tell streams whose pin is not what they were told; return how many.
+def publish_missing_pins(database: Database, now_us: int) -> int:
+    """Publish to streams whose pin differs from what was published; return how many.
 
-    Those are streams that appeared under a pin of their job or of the fleet, in the very moment it was set too.
+    Such a stream appeared under a pin of its job or of the fleet, perhaps at the moment when that was set.
     """
     with database.read() as session:
-        apart = _told_otherwise(session)
-    for job, stream in apart:
+        missing = _not_published(session)
+    for job, stream in missing:
         with database.write() as session:
             row = lock_stream(session, job, stream, now_us)
             republish(session, row.id, get_policy(session, row.id).value, now_us)
-    return len(apart)
+    return len(missing)
 
 
-def _tell(
+def _publish(
     session: Session,
     streams: Sequence[StreamRow],
-    before: StandingPin | None,
-    after: StandingPin | None,
+    before: StoredPin | None,
+    after: StoredPin | None,
     now_us: int,
     *,
     why: str = "",
@@ -91,7 +91,7 @@ def _tell(
     changed = after or before
     assert changed is not None
     pins = pins_in_force(session, [(row.job, row.stream) for row in streams])
-    # A fleet is told in one go: what is written for one stream is nothing that another one reads.
+    # One flush for the whole fleet: no stream reads what is written for another.
     with session.no_autoflush:
         for row in streams:
             in_force = pins.get((row.job, row.stream))
@@ -109,11 +109,11 @@ def _tell(
             republish_under(session, row.id, get_policy(session, row.id).value, in_force, now_us)
 
 
-def _event(pin: StandingPin | None) -> str | None:
+def _event(pin: StoredPin | None) -> str | None:
     return None if pin is None else json.dumps({"scope": pin.scope.kind, "to": pin.to, "reason": pin.reason})
 
 
-def _told_otherwise(session: Session) -> list[tuple[str, str]]:
+def _not_published(session: Session) -> list[tuple[str, str]]:
     any_row = aliased(PublishedRow)
     newest = select(func.max(any_row.generation)).where(any_row.stream_id == StreamRow.id)
     found = {

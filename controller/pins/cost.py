@@ -1,4 +1,4 @@
-"""What a pin costs: the bound that it puts in force against the one in use, from the stream's own curve."""
+"""What a pin costs: its bound against the one in use, from the stream's own curve."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from tidemark.models.target import PPM
 __all__ = ["NO_REPORTS", "PinCost", "cost_of", "cost_text"]
 
 NO_REPORTS = "not known: no reports"
-"""What a pin costs a stream that nothing was reported of."""
+"""The cost of a pin for a stream without reports."""
 
 _WHAT_CLOSES = {"window": "windows close", "session": "sessions close"}
-"""By kind of operator, what a bound delays; operators without windows drop state by the watermark alone."""
+"""By kind of operator, what a bound delays. Operators without windows emit nothing at the watermark."""
 
 _WHEN = {
     "OnRestart": "; takes effect when the job next starts",
     "Restart": "; takes effect when the runner has started the job again",
 }
-"""By mode, when another bound takes effect, where that is not at once."""
+"""By mode, when another bound takes effect, unless that is at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinCost:
-    """What a pin does to one stream. None is unknown."""
+    """What a pin does to one stream; None is unknown."""
 
     text: str
     """In words."""
@@ -51,7 +51,7 @@ class PinCost:
 
 
 def cost_of(session: Session, decider: Decider, stream: StreamRow, scope: PinScope) -> PinCost:
-    """Return what the pin on ``scope``, as it was set or taken away, does to a stream."""
+    """Return what setting or removing the pin on ``scope`` does to a stream."""
     pin = pin_in_force(session, stream.job, stream.stream)
     if pin is not None and pin.scope != scope:
         return PinCost(f"stays pinned to {pin.to} {pin.why}")
@@ -84,7 +84,7 @@ def cost_of(session: Session, decider: Decider, stream: StreamRow, scope: PinSco
 
 
 def cost_text(curve: Curve, bound_ms: int, in_use_bound_ms: int, closes: str | None) -> str:
-    """Return in words what going from one bound to another costs.
+    """Describe what changing from one bound to another costs.
 
     Args:
         curve: completeness and latency by bound.
@@ -113,8 +113,8 @@ def cost_text(curve: Curve, bound_ms: int, in_use_bound_ms: int, closes: str | N
 def _latency_us(point: CurvePoint, other: CurvePoint) -> float | None:
     """Return the mean wall latency at one of two points of a curve, in microseconds; None when it is not known.
 
-    A wide bound leaves windows open at the end of what was reported, so that its latency is not measured: then it is
-    the measured one of the narrower bound and what it is wider by.
+    Under a wide bound windows are still open at the end of the reports, so its latency is not measured. Then it is the
+    measured latency of the narrower bound plus the difference of the bounds.
     """
     if point.latency_wall is None or other.latency_wall is None:
         return None

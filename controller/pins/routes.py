@@ -3,55 +3,94 @@
 from __future__ import annotations
 
 import time
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from tidemark.controller.access.authorize import ThePrincipal
-from tidemark.controller.access.principal import LOOPBACK, Principal
+from tidemark.controller.access.principal import Principal
 from tidemark.controller.api.bodies import PinBody, parse_body
 from tidemark.controller.api.cursors import Cursor, Limit, decode_cursor, encode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
-from tidemark.controller.api.names import WhichJob, WhichStream
-from tidemark.controller.api.raw_body import JsonBody
+from tidemark.controller.api.names import MAX_LENGTH, check_names
+from tidemark.controller.api.reach import in_reach
+from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import PinAnswer, PinnedStream, PinPage, PinSummary
-from tidemark.controller.api.visible import in_reach
 from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.db.tables import StreamRow
-from tidemark.controller.pins.apply import remove_pin, set_pin, standing_pin
+from tidemark.controller.errors import ErrorItem, InvalidParameterError
+from tidemark.controller.pins.apply import existing_pin, remove_pin, set_pin
 from tidemark.controller.pins.cost import PinCost, cost_of
-from tidemark.controller.pins.store import FLEET, PinScope, StandingPin, list_pins, streams_in
+from tidemark.controller.pins.store import PinScope, StoredPin, list_pins, streams_in
 from tidemark.controller.service import Service
 from tidemark.controller.stream_state.views import milliseconds
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["pins"])
-of_stream = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["pins"])
 
 _PIN = TypeAdapter(PinBody)
 
 COST_SECONDS = 5.0
-"""How long an answer may take to work out what a pin costs: whoever pulls a kill switch must not wait for figures."""
+"""How long an answer may take to compute what a pin costs: figures must not delay a kill switch."""
 
 DRY_RUN_SECONDS = 1.0
-"""The same of a dry run, which holds its streams locked meanwhile."""
+"""The same for a dry run, which holds its streams locked meanwhile."""
 
 _ABSENT = {404: "pin-not-set"}
+
+PARAMETERS = frozenset({"job", "stream", "dryRun", "reason"})
+"""Query parameters of a pin."""
+
+
+async def _scope(
+    request: Request,
+    job: Annotated[
+        str | None,
+        Query(
+            description="Name of the job; leave it out for the whole fleet.",
+            examples=["orders"],
+            json_schema_extra={"maxLength": MAX_LENGTH},
+        ),
+    ] = None,
+    stream: Annotated[
+        str | None,
+        Query(
+            description="Name of a stream of the job; leave it out for all its streams.",
+            examples=["clicks"],
+            json_schema_extra={"maxLength": MAX_LENGTH},
+        ),
+    ] = None,
+) -> PinScope:
+    """Return what a pin is on. A misspelt parameter must never widen it to the whole fleet."""
+    for name in request.query_params:
+        if name not in PARAMETERS:
+            raise _invalid(name, f"unknown here; a pin takes {', '.join(sorted(PARAMETERS))}")
+        if len(request.query_params.getlist(name)) > 1:
+            raise _invalid(name, "it is given more than once")
+    if stream is not None and job is None:
+        raise _invalid("job", "a stream is named without its job; name both, or neither for the whole fleet")
+    check_names(**{name: value for name, value in (("job", job), ("stream", stream)) if value is not None})
+    return PinScope(job, stream)
+
+
+TheScope = Annotated[PinScope, Depends(_scope)]
+"""What the query says that the pin is on."""
 
 
 @router.get("/v1/pins", operation_id="listPins", summary="List pins", responses=answers("PinPage", 422, 503))
 def list_all(
     service: TheService, principal: ThePrincipal, limit: Limit = 100, cursor: Cursor = None
 ) -> PinPage:
-    """List the pins there are in reach: the fleet's, then by job and stream."""
+    """List the pins in reach: the fleet's, then by job and stream."""
     position = decode_cursor(cursor, 2)
     with service.database.read() as session:
         pins = in_reach(
             principal,
-            lambda after, most: list_pins(session, after, most),
+            lambda after, limit: list_pins(session, after, limit),
             job=lambda pin: pin.scope.job,
             position=lambda pin: (pin.scope.job or "", pin.scope.stream or ""),
             after=None if position is None else (position[0], position[1]),
@@ -77,145 +116,72 @@ def list_all(
 
 @router.get(
     "/v1/pin",
-    operation_id="getFleetPin",
-    summary="Read the fleet's pin",
+    operation_id="getPin",
+    summary="Read a pin",
     responses=answers("PinAnswer", 404, 422, 503, kinds=_ABSENT),
 )
-def read_fleet(service: TheService, principal: ThePrincipal) -> PinAnswer:
-    """Return the pin on the whole fleet and what it does to each stream in reach."""
-    return _read(service, FLEET, principal)
+def read(scope: TheScope, service: TheService, principal: ThePrincipal) -> PinAnswer:
+    """Return the pin on just this scope, and what it does to each stream in reach.
 
-
-@router.put(
-    "/v1/pin",
-    operation_id="putFleetPin",
-    summary="Pin the fleet",
-    responses=answers("PinAnswer", 400, 413, 415, 422, 503),
-    openapi_extra=takes("PinBody"),
-)
-def write_fleet(body: JsonBody, service: TheService, dry_run: DryRun) -> PinAnswer:
-    """Hold every stream there is and will be, but for those with a pin of their own; the answer says what it costs."""
-    return _write(service, FLEET, body, dry_run=dry_run)
-
-
-@router.delete(
-    "/v1/pin",
-    operation_id="deleteFleetPin",
-    summary="Unpin the fleet",
-    responses=answers("PinAnswer", 404, 422, 503, kinds=_ABSENT),
-)
-def delete_fleet(service: TheService, dry_run: DryRun, reason: Reason) -> PinAnswer:
-    """Take the fleet's pin away; return it, and what that does to each stream."""
-    return _delete(service, FLEET, reason, dry_run=dry_run)
-
-
-@router.get(
-    "/v1/jobs/{job}/pin",
-    operation_id="getJobPin",
-    summary="Read a job's pin",
-    responses=answers("PinAnswer", 404, 422, 503, kinds=_ABSENT),
-)
-def read_job(job: WhichJob, service: TheService) -> PinAnswer:
-    """Return the pin on the job itself and what it does to each of its streams."""
-    return _read(service, PinScope(job))
-
-
-@router.put(
-    "/v1/jobs/{job}/pin",
-    operation_id="putJobPin",
-    summary="Pin a job",
-    responses=answers("PinAnswer", 400, 413, 415, 422, 503),
-    openapi_extra=takes("PinBody"),
-)
-def write_job(job: WhichJob, body: JsonBody, service: TheService, dry_run: DryRun) -> PinAnswer:
-    """Hold all streams of the job, those that appear later too; it goes before the fleet's pin."""
-    return _write(service, PinScope(job), body, dry_run=dry_run)
-
-
-@router.delete(
-    "/v1/jobs/{job}/pin",
-    operation_id="deleteJobPin",
-    summary="Unpin a job",
-    responses=answers("PinAnswer", 404, 422, 503, kinds=_ABSENT),
-)
-def delete_job(job: WhichJob, service: TheService, dry_run: DryRun, reason: Reason) -> PinAnswer:
-    """Take the job's pin away; the fleet's, if there is one, holds its streams then."""
-    return _delete(service, PinScope(job), reason, dry_run=dry_run)
-
-
-@of_stream.get(
-    "/pin",
-    operation_id="getStreamPin",
-    summary="Read a stream's pin",
-    responses=answers("PinAnswer", 404, 422, 503, kinds=_ABSENT),
-)
-def read_stream(which: WhichStream, service: TheService) -> PinAnswer:
-    """Return the pin on the stream itself; the status has the one in force."""
-    return _read(service, PinScope(which.job, which.stream))
-
-
-@of_stream.put(
-    "/pin",
-    operation_id="putStreamPin",
-    summary="Pin a stream",
-    responses=answers("PinAnswer", 400, 413, 415, 422, 503),
-    openapi_extra=takes("PinBody"),
-)
-def write_stream(which: WhichStream, body: JsonBody, service: TheService, dry_run: DryRun) -> PinAnswer:
-    """Hold the stream; it goes before its job's pin and the fleet's."""
-    return _write(service, PinScope(which.job, which.stream), body, dry_run=dry_run)
-
-
-@of_stream.delete(
-    "/pin",
-    operation_id="deleteStreamPin",
-    summary="Unpin a stream",
-    responses=answers("PinAnswer", 404, 422, 503, kinds=_ABSENT),
-)
-def delete_stream(which: WhichStream, service: TheService, dry_run: DryRun, reason: Reason) -> PinAnswer:
-    """Take the stream's pin away; its job's or the fleet's, if there is one, holds it then."""
-    return _delete(service, PinScope(which.job, which.stream), reason, dry_run=dry_run)
-
-
-router.include_router(of_stream)
-
-
-def _read(service: Service, scope: PinScope, principal: Principal = LOOPBACK) -> PinAnswer:
+    Without `job` it is the fleet's pin. The status of a stream has the pin in force.
+    """
     with service.database.read() as session:
-        return _answer(service, session, standing_pin(session, scope), principal=principal)
+        return _answer(service, session, existing_pin(session, scope), principal)
 
 
-def _write(service: Service, scope: PinScope, body: bytes, *, dry_run: bool) -> PinAnswer:
-    asked = parse_body(_PIN, body)
+@router.put(
+    "/v1/pin",
+    operation_id="putPin",
+    summary="Set a pin",
+    responses=answers("PinAnswer", 400, 413, 415, 422, 503),
+    openapi_extra=takes("PinBody"),
+)
+def write(
+    scope: TheScope, body: JsonBody, service: TheService, principal: ThePrincipal, dry_run: DryRun
+) -> PinAnswer:
+    """Hold a stream, all streams of a job, or without `job` the whole fleet; the answer says what it costs.
+
+    A pin also holds streams that appear later. The most specific one wins: the stream's, then its job's, then the
+    fleet's.
+    """
+    new = parse_body(_PIN, body)
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
-        pin = set_pin(session, StandingPin(scope, asked.to, asked.reason, now_us), now_us)
+        pin = set_pin(session, StoredPin(scope, new.to, new.reason, now_us), now_us)
         if dry_run:
-            return _answer(service, session, pin, dry_run=True)
-    return _told(service, pin)
+            return _answer(service, session, pin, principal, dry_run=True)
+    return _written(service, pin, principal)
 
 
-def _delete(service: Service, scope: PinScope, reason: str, *, dry_run: bool) -> PinAnswer:
+@router.delete(
+    "/v1/pin",
+    operation_id="deletePin",
+    summary="Take a pin away",
+    responses=answers("PinAnswer", 404, 422, 503, kinds=_ABSENT),
+)
+def delete(
+    scope: TheScope, service: TheService, principal: ThePrincipal, dry_run: DryRun, reason: Reason
+) -> PinAnswer:
+    """Take a pin away; return it, and what that does to each stream. The next wider pin, if any, holds them then."""
     with service.database.write(keep=not dry_run) as session:
         pin = remove_pin(session, scope, reason, service.clock())
         if dry_run:
-            return _answer(service, session, pin, dry_run=True)
-    return _told(service, pin)
+            return _answer(service, session, pin, principal, dry_run=True)
+    return _written(service, pin, principal)
 
 
-def _told(service: Service, pin: StandingPin) -> PinAnswer:
-    """Return the answer after a write; the pin is in force by now, whatever the figures take."""
+def _invalid(parameter: str, reason: str) -> InvalidParameterError:
+    return InvalidParameterError(f"{parameter}: {reason}", errors=(ErrorItem(parameter, reason),))
+
+
+def _written(service: Service, pin: StoredPin, principal: Principal) -> PinAnswer:
+    """Return the answer after a write; the pin is in force by now, however long the figures take."""
     with service.database.read() as session:
-        return _answer(service, session, pin)
+        return _answer(service, session, pin, principal)
 
 
 def _answer(
-    service: Service,
-    session: Session,
-    pin: StandingPin,
-    *,
-    dry_run: bool = False,
-    principal: Principal = LOOPBACK,
+    service: Service, session: Session, pin: StoredPin, principal: Principal, *, dry_run: bool = False
 ) -> PinAnswer:
     until = time.monotonic() + (DRY_RUN_SECONDS if dry_run else COST_SECONDS)
     session.flush()

@@ -17,7 +17,7 @@ from tidemark.models.wire import Pin, ScopeKind
 __all__ = [
     "FLEET",
     "PinScope",
-    "StandingPin",
+    "StoredPin",
     "delete_pin",
     "get_pin",
     "list_pins",
@@ -28,12 +28,12 @@ __all__ = [
 ]
 
 ALL = ""
-"""Stands for every job or stream in the table; no name is empty."""
+"""Means every job or stream in the table; no name is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinScope:
-    """What a pin is set on."""
+    """What a pin is on."""
 
     job: str | None = None
     """Name of the job; None for the whole fleet."""
@@ -42,18 +42,18 @@ class PinScope:
 
     @property
     def kind(self) -> ScopeKind:
-        """Which kind of scope it is."""
+        """The kind of scope."""
         if self.job is None:
             return "fleet"
         return "job" if self.stream is None else "stream"
 
     @property
     def rank(self) -> int:
-        """How specific it is: of two scopes that hold a stream, the one with the greater rank wins."""
+        """How specific it is: of two pins that hold a stream, the one of higher rank wins."""
         return (self.job is not None) + (self.stream is not None)
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Describe it in words."""
         if self.job is None:
             return "the whole fleet"
         if self.stream is None:
@@ -66,11 +66,11 @@ FLEET = PinScope()
 
 
 @dataclass(frozen=True, slots=True)
-class StandingPin:
-    """A pin as it stands."""
+class StoredPin:
+    """A pin as it is stored."""
 
     scope: PinScope
-    """What it is set on."""
+    """What it is on."""
     to: Pin
     """What jobs are held to."""
     reason: str
@@ -80,18 +80,18 @@ class StandingPin:
 
     @property
     def why(self) -> str:
-        """Whose pin it is and why it was set."""
+        """Its scope and why it was set."""
         return f"by the pin on {self.scope}: {self.reason}"
 
 
-def get_pin(session: Session, scope: PinScope) -> StandingPin | None:
-    """Return the pin that is set on just this scope; None without one."""
+def get_pin(session: Session, scope: PinScope) -> StoredPin | None:
+    """Return the pin on exactly this scope; None without one."""
     row = session.get(PinRow, _key(scope))
     return None if row is None else _pin(row)
 
 
-def put_pin(session: Session, pin: StandingPin) -> StandingPin:
-    """Set a pin in place of the one on the same scope and return it; an equal one keeps its time."""
+def put_pin(session: Session, pin: StoredPin) -> StoredPin:
+    """Set a pin, replacing the one on the same scope, and return it; an equal one keeps its time."""
     row = session.get(PinRow, _key(pin.scope))
     if row is not None and (row.held_to, row.reason) == (pin.to, pin.reason):
         return _pin(row)
@@ -112,8 +112,8 @@ def put_pin(session: Session, pin: StandingPin) -> StandingPin:
     return pin
 
 
-def delete_pin(session: Session, scope: PinScope) -> StandingPin | None:
-    """Take away the pin on just this scope and return it; None when there was none."""
+def delete_pin(session: Session, scope: PinScope) -> StoredPin | None:
+    """Remove the pin on exactly this scope and return it; None when there was none."""
     row = session.get(PinRow, _key(scope))
     if row is None:
         return None
@@ -123,45 +123,43 @@ def delete_pin(session: Session, scope: PinScope) -> StandingPin | None:
     return pin
 
 
-def list_pins(session: Session, after: tuple[str, str] | None, limit: int) -> Sequence[StandingPin]:
+def list_pins(session: Session, after: tuple[str, str] | None, limit: int) -> Sequence[StoredPin]:
     """Return up to ``limit`` pins in the order of (job, stream), those after ``after``; the fleet's comes first."""
-    wanted = select(PinRow).order_by(PinRow.job, PinRow.stream).limit(limit)
+    statement = select(PinRow).order_by(PinRow.job, PinRow.stream).limit(limit)
     if after is not None:
-        wanted = wanted.where(tuple_(PinRow.job, PinRow.stream) > after)
-    return [_pin(row) for row in session.scalars(wanted)]
+        statement = statement.where(tuple_(PinRow.job, PinRow.stream) > after)
+    return [_pin(row) for row in session.scalars(statement)]
 
 
-def pin_in_force(session: Session, job: str, stream: str) -> StandingPin | None:
-    """Return the most specific pin that holds a stream, known or not; None without one."""
+def pin_in_force(session: Session, job: str, stream: str) -> StoredPin | None:
+    """Return the most specific pin that holds a stream, which need not be known; None without one."""
     found = session.scalars(
         select(PinRow).where(PinRow.job.in_([job, ALL]), PinRow.stream.in_([stream, ALL]))
     )
     return _most_specific({(row.job, row.stream): row for row in found}, job, stream)
 
 
-def pins_in_force(
-    session: Session, streams: Collection[tuple[str, str]]
-) -> dict[tuple[str, str], StandingPin]:
-    """Return the most specific pin of each of ``streams``, by job and stream; those without one are left out."""
+def pins_in_force(session: Session, streams: Collection[tuple[str, str]]) -> dict[tuple[str, str], StoredPin]:
+    """Return the most specific pin of each of ``streams``, by job and stream; streams without one are left out."""
     if not streams:
         return {}
-    # There are few pins, so that it is cheaper to read all of them than to ask for each stream.
+    # There are few pins: reading all of them is cheaper than one query for each stream.
     rows = {(row.job, row.stream): row for row in session.scalars(select(PinRow))}
     found = {name: _most_specific(rows, *name) for name in streams} if rows else {}
     return {name: pin for name, pin in found.items() if pin is not None}
 
 
 def streams_in(session: Session, scope: PinScope, *, lock: bool) -> Sequence[StreamRow]:
-    """Return the streams of a scope that are known, in one order for all writers when they are to be locked."""
-    wanted = select(StreamRow).order_by(StreamRow.job, StreamRow.stream)
+    """Return the known streams of a scope, always in the same order, so that writers that lock them do not deadlock."""
+    statement = select(StreamRow).order_by(StreamRow.job, StreamRow.stream)
     if scope.job is not None:
-        wanted = wanted.where(StreamRow.job == scope.job)
+        statement = statement.where(StreamRow.job == scope.job)
     if scope.stream is not None:
-        wanted = wanted.where(StreamRow.stream == scope.stream)
-    return session.scalars(wanted.with_for_update() if lock else wanted).all()
+        statement = statement.where(StreamRow.stream == scope.stream)
+    return session.scalars(statement.with_for_update() if lock else statement).all()
 
 
-def _most_specific(rows: dict[tuple[str, str], PinRow], job: str, stream: str) -> StandingPin | None:
+def _most_specific(rows: dict[tuple[str, str], PinRow], job: str, stream: str) -> StoredPin | None:
     for key in ((job, stream), (job, ALL), (ALL, ALL)):
         if key in rows:
             return _pin(rows[key])
@@ -170,7 +168,7 @@ def _most_specific(rows: dict[tuple[str, str], PinRow], job: str, stream: str) -
 
 def _changed(session: Session) -> None:
     session.flush()
-    # Streams that nothing was published for yet are told of a pin too.
+    # A pin also changes the answer for streams that nothing was published for yet.
     session.info[ANSWERS_CHANGED] = True
 
 
@@ -178,6 +176,6 @@ def _key(scope: PinScope) -> tuple[str, str]:
     return scope.job or ALL, scope.stream or ALL
 
 
-def _pin(row: PinRow) -> StandingPin:
+def _pin(row: PinRow) -> StoredPin:
     scope = PinScope(row.job or None, row.stream or None)
-    return StandingPin(scope, cast("Pin", row.held_to), row.reason, row.since_us)
+    return StoredPin(scope, cast("Pin", row.held_to), row.reason, row.since_us)

@@ -6,7 +6,7 @@ from typing import cast
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.access.acting import acting
+from tidemark.controller.access.actor import current_actor
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import RolloutRow
 from tidemark.controller.errors import RolloutNotFoundError, RolloutStateError
@@ -50,7 +50,7 @@ def approve(
     if row.approved_us is not None:
         return row
     rules = _checked(session, row, "approve", share_ppm)
-    row.approved_us, row.approved_by, row.approval_reason = now_us, acting(), reason
+    row.approved_us, row.approved_by, row.approval_reason = now_us, current_actor(), reason
     add_event(
         session,
         stream_id,

@@ -19,7 +19,7 @@ from tidemark.controller.db.tables import (
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.needs import Span
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.controller.pins.store import StandingPin
+from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.rollout.failed_bounds import failures_of
 from tidemark.controller.rollout.store import (
     fleet_share,
@@ -56,7 +56,7 @@ class Rules:
     """What is asked for."""
     policy: Spec[Policy]
     """What is allowed."""
-    pin: StandingPin | None
+    pin: StoredPin | None
     """The kill switch in force; None for none."""
     share_ppm: int
     """Share of the streams that may be narrowed at once, in parts per million."""

@@ -26,7 +26,7 @@ from tidemark.controller.bounds.publication import (
 from tidemark.controller.db.tables import PublishedRow, RecommendationRow, RolloutRow, StreamRow
 from tidemark.controller.decide.stored_steps import reason_of
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.controller.pins.store import StandingPin, pin_in_force
+from tidemark.controller.pins.store import StoredPin, pin_in_force
 from tidemark.controller.rollout.facts import Rules, count_at_risk, facts_of
 from tidemark.controller.rollout.failed_bounds import envelope_failed, keep_failure
 from tidemark.controller.rollout.store import (
@@ -116,7 +116,7 @@ def republish(session: Session, stream_id: int, policy: Policy, now_us: int) -> 
 
 
 def republish_under(
-    session: Session, stream_id: int, policy: Policy, pin: StandingPin | None, now_us: int
+    session: Session, stream_id: int, policy: Policy, pin: StoredPin | None, now_us: int
 ) -> int:
     """Tell jobs what stands under ``policy``, or what a pin does; return the generation. No rollout is begun."""
     slo = get_slo(session, stream_id)
@@ -232,9 +232,7 @@ def _follow_envelope(
     _event(session, row, None, now_us)
 
 
-def _begin_with(
-    session: Session, stream_id: int, policy: Policy, pin: StandingPin | None, now_us: int
-) -> bool:
+def _begin_with(session: Session, stream_id: int, policy: Policy, pin: StoredPin | None, now_us: int) -> bool:
     """Tell a job that has no bound the one that is recommended already; return whether anything was published."""
     slo, recommended = get_slo(session, stream_id), session.get(RecommendationRow, stream_id)
     if pin is not None or policy.mode == "Off" or slo is None or recommended is None:

@@ -16,9 +16,9 @@ from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import etag
 from tidemark.controller.api.names import StreamPath, WhichStream
-from tidemark.controller.api.raw_body import JsonBody
+from tidemark.controller.api.reach import in_reach
+from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import PolicyAnswer, Rollout, RolloutDetail, RolloutPage
-from tidemark.controller.api.visible import in_reach
 from tidemark.controller.api.writes import DryRun
 from tidemark.controller.db.tables import RolloutRow, StreamRow
 from tidemark.controller.events.store import history_of

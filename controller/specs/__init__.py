@@ -1,1 +1,1 @@
-"""What operators set: the SLO and the policy of a stream."""
+"""Specifications that operators set: the SLO and the policy of a stream."""

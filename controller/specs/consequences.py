@@ -1,4 +1,4 @@
-"""What follows from a write of a specification: what the job is told from then on, and what that will do."""
+"""What follows from a write of a specification: the bound that is published from then on, and what it will do."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def consequences(session: Session, stream_id: int, *, dry_run: bool) -> schemas.
 
 
 def decide_now(service: Service, stream_id: int) -> None:
-    """Decide without waiting for the next turn, so that what is read after a write agrees with it."""
+    """Decide without waiting for the next tick, so that the next read agrees with the write."""
     try:
         service.decider.decide(stream_id, service.clock())
     except LeaseLostError as error:
         _log.warning("%s", error.detail)
         service.loop.refused.inc()
-    except Exception:  # noqa: BLE001 - what was asked for is stored; the loop tries again
+    except Exception:  # noqa: BLE001 - the write is stored; the loop tries again
         _log.exception("stream %d could not be decided after its change", stream_id)
         service.loop.failures.inc()

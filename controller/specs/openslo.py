@@ -1,7 +1,7 @@
-"""SLOs as OpenSLO v1, with the metrics that Prometheus has of them.
+"""Exports SLOs as OpenSLO v1, with queries of the Prometheus metrics.
 
-OpenSLO's own names hold small letters, digits and dashes, up to 63 of them; ours may hold anything. So a name is made
-of ours, with a digest behind it where letters were lost, and the display name is ours.
+Names in OpenSLO have lower-case letters, digits and dashes, at most 63; names of jobs and streams are free. A name is
+derived from ours, with a digest appended where characters were lost; the display name is ours.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from decimal import Decimal
 from typing import Any
 
 from tidemark.controller.api.schemas import SloAnswer
@@ -18,18 +17,18 @@ from tidemark.models.target import PPM
 __all__ = ["openslo_documents", "openslo_text"]
 
 API_VERSION = "openslo/v1"
-LONGEST_NAME = 63
+MAX_NAME_LENGTH = 63
 DIGEST_CHARACTERS = 8
 
 _MINUTE_MS = 60_000
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (_MINUTE_MS, "m"))
 
-SLICE = "1m"
-"""Length of a slice as OpenSLO wants one; ours are the windows of the job, whatever they are."""
+SLICE_LENGTH = "1m"
+"""OpenSLO requires a fixed length of a time slice; here the windows of the job are judged."""
 
 
 def openslo_documents(slos: Iterable[tuple[str, str, SloAnswer]]) -> Iterator[dict[str, Any]]:
-    """Return a Service for each job, and an SLI and an SLO for each stream, given as job, stream and SLO."""
+    """Yield a Service for each job, and an SLI and an SLO for each stream; takes (job, stream, SLO) triples."""
     found: set[str] = set()
     for job, stream, slo in slos:
         if job not in found:
@@ -40,7 +39,7 @@ def openslo_documents(slos: Iterable[tuple[str, str, SloAnswer]]) -> Iterator[di
 
 
 def openslo_text(slos: Iterable[tuple[str, str, SloAnswer]]) -> str:
-    """Return the same as YAML, one document after another."""
+    """Return the same documents as one YAML text."""
     import yaml  # noqa: PLC0415 - the other commands start fast without it
 
     return str(
@@ -63,7 +62,7 @@ def _indicator(job: str, stream: str) -> dict[str, Any]:
         "description": "(Row, key) pairs that were admitted, of those that were judged by Spark's late rule.",
         "ratioMetric": {
             "counter": True,
-            # Replicas say the same.
+            # Replicas export the same counters.
             "good": _source(f"max(tidemark_rows_admitted_total{which})"),
             "total": _source(f"max(tidemark_rows_judged_total{which})"),
         },
@@ -75,23 +74,21 @@ def _source(query: str) -> dict[str, Any]:
 
 
 def _objective(job: str, stream: str, slo: SloAnswer) -> dict[str, Any]:
-    objective: dict[str, Any] = {"displayName": "completeness", "target": float(Decimal(slo.target))}
-    reason = "Share of the rows that are admitted before their window closes."
+    objective: dict[str, Any] = {"displayName": "completeness", "target": slo.target_ppm / PPM}
+    description = "Share of the rows that are admitted before their window closes."
     method = "Occurrences"
     if slo.objective == "timeslices":
         method = "Timeslices"
         objective = {
             "displayName": "windows that are complete",
-            # OpenSLO takes no target of all of them.
+            # OpenSLO allows no target of 1.
             "target": min(slo.good_windows_ppm, PPM - 1) / PPM,
-            "timeSliceTarget": float(Decimal(slo.target)),
-            "timeSliceWindow": SLICE,
+            "timeSliceTarget": slo.target_ppm / PPM,
+            "timeSliceWindow": SLICE_LENGTH,
         }
-        reason = (
-            "Share of the windows that keep the target's share of their rows; a slice is a window of the job."
-        )
+        description = "Share of the windows that reach the target; a time slice is a window of the job."
     return {
-        "description": reason,
+        "description": description,
         "service": _name(job),
         "indicatorRef": _name(job, stream),
         "timeWindow": [{"duration": _duration(slo.window_ms), "isRolling": True}],
@@ -101,19 +98,19 @@ def _objective(job: str, stream: str, slo: SloAnswer) -> dict[str, Any]:
 
 
 def _duration(window_ms: int) -> str:
-    """Return a length of time as OpenSLO writes one, rounded to whole minutes: it knows none shorter."""
+    """Return a duration in OpenSLO's notation, rounded to whole minutes, its shortest unit."""
     whole_ms = max(round(window_ms / _MINUTE_MS), 1) * _MINUTE_MS
     return next(f"{whole_ms // unit_ms}{unit}" for unit_ms, unit in _UNITS if whole_ms % unit_ms == 0)
 
 
 def _name(*names: str) -> str:
-    wanted = "-".join(names)
-    name = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")
-    # With a dash between, two names may read as others do.
-    if name == wanted and len(name) <= LONGEST_NAME and not any("-" in each for each in names[:-1]):
+    plain = "-".join(names)
+    name = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")
+    # A dash in the first name would make the joined name ambiguous.
+    if name == plain and len(name) <= MAX_NAME_LENGTH and not any("-" in each for each in names[:-1]):
         return name
     digest = hashlib.sha256("\0".join(names).encode()).hexdigest()[:DIGEST_CHARACTERS]
-    room = LONGEST_NAME - DIGEST_CHARACTERS - 1
+    room = MAX_NAME_LENGTH - DIGEST_CHARACTERS - 1
     return f"{name[:room].strip('-')}-{digest}".strip("-")
 
 

@@ -1,40 +1,44 @@
-"""Specifications of a stream: its SLO and its policy."""
+"""Routes of a stream's SLO and policy."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api.bodies import SloBody, parse_body
+from tidemark.controller.api.bodies import parse_body
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import IfMatch, etag, precondition
 from tidemark.controller.api.names import WhichStream
-from tidemark.controller.api.raw_body import JsonBody
+from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.decide.ceiling import NO_CEILING, room_in
 from tidemark.controller.decide.decider import republish
 from tidemark.controller.decide.situation import progress_in
-from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
+from tidemark.controller.errors import ErrorItem, LiveRefusedError, SloNotSetError
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.controller.intake.checks import MAX_DURATION_MS
 from tidemark.controller.service import Service
 from tidemark.controller.specs.consequences import consequences, decide_now
-from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_policy, get_slo, put_policy, put_slo
+from tidemark.controller.specs.store import (
+    fields_of,
+    get_policy,
+    get_slo,
+    horizon_ms_of,
+    put_policy,
+    put_slo,
+)
 from tidemark.controller.stream_state.views import policy_answer, slo_answer
 from tidemark.controller.streams.store import get_stream, lock_stream
 from tidemark.models.duration import format_duration
-from tidemark.models.slo import Policy
+from tidemark.models.slo import Policy, Slo
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["specifications"])
 
-_SLO = TypeAdapter(SloBody)
+_SLO = TypeAdapter(Slo)
 _POLICY = TypeAdapter(Policy)
 
 
@@ -56,7 +60,7 @@ def read_slo(which: WhichStream, service: TheService, response: Response) -> Slo
     operation_id="putSlo",
     summary="Set the SLO",
     responses=answers("SloSet", 400, 412, 413, 415, 422, 428, 503),
-    openapi_extra=takes("SloBody"),
+    openapi_extra=takes("Slo"),
 )
 def write_slo(
     which: WhichStream,
@@ -70,20 +74,20 @@ def write_slo(
 ) -> SloSet:
     """Set the stream's SLO, whole; before its first report too. The recommendation follows at once.
 
-    The answer says what jobs are told from now on, and what that will do.
+    The answer says which bound is published from now on, and what that will do.
     """
-    slo = parse_body(_SLO, body).to_slo()
+    slo = parse_body(_SLO, body)
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
         stream_id = lock_stream(session, which.job, which.stream, now_us).id
         stored = put_slo(session, stream_id, slo, precondition(if_match), now_us, reason=reason)
         session.flush()
-        # In Live what the SLO asks for is part of what the job is told, whether or not there is evidence.
+        # In Live the published envelope holds the SLO, whether or not there is evidence.
         republish(session, stream_id, get_policy(session, stream_id).value, now_us)
         follows = _tried(service, session, stream_id, now_us) if dry_run else None
     follows = follows or _done(service, stream_id)
     response.headers["ETag"] = etag(stored.generation)
-    return SloSet(**dict(slo_answer(stored)), **dict(follows))
+    return SloSet(**fields_of(slo_answer(stored)), **vars(follows))
 
 
 @router.get(
@@ -100,15 +104,6 @@ def read_policy(which: WhichStream, service: TheService, response: Response) -> 
     return policy_answer(policy)
 
 
-async def _policy_of(body: JsonBody) -> Policy:
-    policy = parse_body(_POLICY, body)
-    for name in ("min_bound_ms", "max_bound_ms"):
-        if (getattr(policy, name) or 0) > MAX_DURATION_MS:
-            reason = f"it is above the {MAX_DURATION_MS} milliseconds that can be worked with"
-            raise InvalidBodyError(f"/{name}: {reason}", errors=(ErrorItem(f"/{name}", reason),))
-    return policy
-
-
 @router.put(
     "/policy",
     operation_id="putPolicy",
@@ -118,7 +113,7 @@ async def _policy_of(body: JsonBody) -> Policy:
 )
 def write_policy(
     which: WhichStream,
-    policy: Annotated[Policy, Depends(_policy_of)],
+    body: JsonBody,
     service: TheService,
     response: Response,
     *,
@@ -126,11 +121,13 @@ def write_policy(
     reason: Reason,
     if_match: IfMatch = None,
 ) -> PolicySet:
-    """Set the stream's policy, whole; before its first report too. What a job is told follows at once.
+    """Set the stream's policy, whole; before its first report too. The published bound follows at once.
 
-    Live is refused when the job has acknowledged that its call has no ceiling, or one below the bound in use and the
-    distance of its slowest partition. Before its first acknowledgement it is taken, and the status says how it is.
+    Live is rejected when the job has acknowledged that its call has no ceiling, or one below the bound in use and the
+    distance of its slowest partition. Before the job's first acknowledgement the policy is accepted unchecked, and the
+    status shows any conflict with the ceiling.
     """
+    policy = parse_body(_POLICY, body)
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
         stream_id = lock_stream(session, which.job, which.stream, now_us).id
@@ -144,11 +141,11 @@ def write_policy(
         follows = _tried(service, session, stream_id, now_us) if dry_run else None
     follows = follows or _done(service, stream_id)
     response.headers["ETag"] = etag(stored.generation)
-    return PolicySet(**dict(policy_answer(stored)), **dict(follows))
+    return PolicySet(**fields_of(policy_answer(stored)), **vars(follows))
 
 
 def _tried(service: Service, session: Session, stream_id: int, now_us: int) -> Consequences:
-    """Return what would follow from what ``session`` has written and will not keep."""
+    """Return what would follow from a write that ``session`` rolls back."""
     session.flush()
     service.decider.decide_within(session, stream_id, now_us)
     return consequences(session, stream_id, dry_run=True)
@@ -162,8 +159,7 @@ def _done(service: Service, stream_id: int) -> Consequences:
 
 
 def _check_ceiling(session: Session, stream_id: int, now_us: int) -> None:
-    slo = get_slo(session, stream_id)
-    horizon = horizon_of(session, stream_id, DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms)
+    horizon = horizon_of(session, stream_id, horizon_ms_of(session, stream_id))
     gap_us = None if horizon is None else progress_in(session, horizon, now_us).batch_gap_us
     room = room_in(session, stream_id, horizon, gap_us)
     if room is None:

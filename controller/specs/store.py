@@ -1,28 +1,22 @@
-"""Specifications: the SLO and the policy of a stream, each with a generation that grows with every change."""
+"""Specifications: the SLO and the policy of a stream, each with a generation that grows with every change.
+
+Each is stored whole, as versioned JSON. Columns beside it repeat only what queries filter or list by.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Generic, TypeVar, cast
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Generic, TypeVar
 
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import PolicyRow, SloRow
 from tidemark.controller.rollout.failed_bounds import carry_failures
 from tidemark.controller.streams.store import add_event
-from tidemark.models.slo import (
-    Approval,
-    Direction,
-    FreezeWindow,
-    Objective,
-    OnConflict,
-    OnNoData,
-    Policy,
-    Slo,
-)
-from tidemark.models.wire import Mode
+from tidemark.models.slo import Policy, Slo
 
 __all__ = [
     "DEFAULT_CONFIDENCE_PPM",
@@ -30,14 +24,19 @@ __all__ = [
     "DEFAULT_SHARE_PPM",
     "Precondition",
     "Spec",
+    "fields_of",
     "get_policy",
     "get_slo",
     "horizon_ms_of",
     "paused_why",
+    "policy_of",
+    "policy_values",
     "put_policy",
     "put_slo",
     "set_paused",
     "share_ppm_of",
+    "slo_of",
+    "slo_values",
 ]
 
 T = TypeVar("T")
@@ -46,10 +45,15 @@ DEFAULT_HORIZON_MS = Slo(target_ppm=1).horizon_ms
 """The horizon of a stream without an SLO, in milliseconds."""
 
 DEFAULT_CONFIDENCE_PPM = Slo(target_ppm=1).confidence_ppm
-"""The confidence that is asked for of a stream without an SLO, in parts per million."""
+"""The confidence that a stream without an SLO is judged with, in parts per million."""
 
 DEFAULT_SHARE_PPM = 990_000
-"""The share of rows that is asked about for a stream without an SLO, in parts per million."""
+"""The share of rows that a stream without an SLO is judged by, in parts per million."""
+
+SCHEMA_VERSION = 1
+"""Version of the stored JSON: it grows when a field changes its meaning; a new field with a default needs no other."""
+
+_SLO, _POLICY = TypeAdapter(Slo), TypeAdapter(Policy)
 
 Precondition = Callable[[int], None]
 """Takes the generation in the store, 0 for none, and raises when the caller expected another."""
@@ -57,10 +61,10 @@ Precondition = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Spec(Generic[T]):
-    """A specification as it stands."""
+    """A specification as it is stored."""
 
     value: T
-    """What was asked for."""
+    """The SLO or the policy."""
     generation: int
     """How often it was changed; 0 for a default that nobody set."""
     updated_us: int | None
@@ -70,21 +74,7 @@ class Spec(Generic[T]):
 def get_slo(session: Session, stream_id: int) -> Spec[Slo] | None:
     """Return the stream's SLO, None when none was set."""
     row = session.get(SloRow, stream_id)
-    if row is None:
-        return None
-    slo = Slo(
-        target_ppm=row.target_ppm,
-        latency_cap_ms=row.latency_cap_ms,
-        on_conflict=cast("OnConflict | None", row.on_conflict),
-        confidence_ppm=row.confidence_ppm,
-        horizon_ms=row.horizon_ms,
-        objective=cast("Objective", row.objective),
-        good_windows_ppm=row.good_windows_ppm,
-        window_ms=row.window_ms,
-        state_cap_rows=row.state_cap_rows,
-        worst_window_ppm=row.worst_window_ppm,
-    )
-    return Spec(slo, row.generation, row.updated_us)
+    return None if row is None else Spec(slo_of(row), row.generation, row.updated_us)
 
 
 def horizon_ms_of(session: Session, stream_id: int) -> int:
@@ -94,7 +84,7 @@ def horizon_ms_of(session: Session, stream_id: int) -> int:
 
 
 def share_ppm_of(session: Session, stream_id: int) -> int:
-    """Return the share of rows that is asked about, in parts per million: the SLO's target or the default."""
+    """Return the share of rows that the stream is judged by, in parts per million: its SLO's target or the default."""
     slo = get_slo(session, stream_id)
     return DEFAULT_SHARE_PPM if slo is None else slo.value.target_ppm
 
@@ -102,34 +92,33 @@ def share_ppm_of(session: Session, stream_id: int) -> int:
 def get_policy(session: Session, stream_id: int) -> Spec[Policy]:
     """Return the stream's policy; the default one, with generation 0, when none was set."""
     row = session.get(PolicyRow, stream_id)
-    if row is None:
-        return Spec(Policy(), 0, None)
-    policy = Policy(
-        mode=cast("Mode", row.mode),
-        min_bound_ms=row.min_bound_ms,
-        max_bound_ms=row.max_bound_ms,
-        directions=cast("tuple[Direction, ...]", tuple(row.directions.split())),
-        margin_ppm=row.margin_ppm,
-        cooldown_ms=row.cooldown_ms,
-        max_narrowings_a_day=row.max_narrowings_a_day,
-        max_narrowing_ppm=row.max_narrowing_ppm,
-        evidence_ms=row.evidence_ms,
-        evidence_windows=row.evidence_windows,
-        freeze_windows=tuple(
-            FreezeWindow(**{**found, "days": tuple(found["days"])})
-            for found in json.loads(row.freeze_windows)
-        ),
-        paused=row.paused,
-        on_no_data=cast("OnNoData", row.on_no_data),
-        approval=cast("Approval", row.approval),
-    )
-    return Spec(policy, row.generation, row.updated_us)
+    return Spec(Policy(), 0, None) if row is None else Spec(policy_of(row), row.generation, row.updated_us)
+
+
+def slo_of(row: SloRow) -> Slo:
+    """Return the SLO that a row holds."""
+    return _loaded(_SLO, row.specification)
+
+
+def policy_of(row: PolicyRow) -> Policy:
+    """Return the policy that a row holds."""
+    return _loaded(_POLICY, row.specification)
+
+
+def slo_values(slo: Slo) -> dict[str, Any]:
+    """Return the columns that hold an SLO."""
+    return {"target_ppm": slo.target_ppm, "specification": _stored(slo)}
+
+
+def policy_values(policy: Policy) -> dict[str, Any]:
+    """Return the columns that hold a policy."""
+    return {"mode": policy.mode, "paused": policy.paused, "specification": _stored(policy)}
 
 
 def put_slo(
     session: Session, stream_id: int, slo: Slo, precondition: Precondition, now_us: int, *, reason: str
 ) -> Spec[Slo]:
-    """Set the SLO of a locked stream and return it; an equal one is left as it is, whatever the caller held.
+    """Set the SLO of a locked stream and return it; an equal one changes nothing, whatever the precondition.
 
     Raises:
         Exception: whatever ``precondition`` raises.
@@ -139,15 +128,17 @@ def put_slo(
         return before
     precondition(before.generation if before else 0)
     generation = before.generation + 1 if before else 1
-    session.merge(SloRow(stream_id=stream_id, generation=generation, updated_us=now_us, **asdict(slo)))
+    session.merge(
+        SloRow(stream_id=stream_id, generation=generation, updated_us=now_us, **slo_values(slo)),
+    )
     add_event(
         session,
         stream_id,
         now_us,
         kind="SloSet",
         reason=reason,
-        before=_told(before.value if before else None),
-        after=_told(slo),
+        before=json.dumps(asdict(before.value)) if before else None,
+        after=json.dumps(asdict(slo)),
     )
     return Spec(slo, generation, now_us)
 
@@ -155,7 +146,7 @@ def put_slo(
 def put_policy(
     session: Session, stream_id: int, policy: Policy, precondition: Precondition, now_us: int, *, reason: str
 ) -> Spec[Policy]:
-    """Set the policy of a locked stream and return it; an equal one is left as it is, whatever the caller held.
+    """Set the policy of a locked stream and return it; an equal one changes nothing, whatever the precondition.
 
     Raises:
         Exception: whatever ``precondition`` raises.
@@ -172,8 +163,8 @@ def put_policy(
         now_us,
         kind="PolicySet",
         reason=reason,
-        before=_told(before.value),
-        after=_told(policy),
+        before=json.dumps(asdict(before.value)),
+        after=json.dumps(asdict(policy)),
     )
     return Spec(policy, generation, now_us)
 
@@ -185,7 +176,7 @@ def set_paused(session: Session, stream_id: int, *, paused: bool, reason: str, n
         return before
     policy, generation = replace(before.value, paused=paused), before.generation + 1
     session.merge(_policy_row(stream_id, generation, policy, now_us, reason if paused else None))
-    # Whether rollouts are paused says nothing about what failed.
+    # Pausing does not make a bound that failed worth another try.
     carry_failures(session, stream_id, before.generation, generation)
     add_event(session, stream_id, now_us, kind="Paused" if paused else "Resumed", reason=reason)
     return Spec(policy, generation, now_us)
@@ -197,18 +188,33 @@ def paused_why(session: Session, stream_id: int) -> str | None:
     return None if row is None else row.paused_why
 
 
+def fields_of(value: Slo | Policy) -> dict[str, Any]:
+    """Return the fields of a specification by name, their values as they are."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
 def _policy_row(
     stream_id: int, generation: int, policy: Policy, now_us: int, paused_why: str | None
 ) -> PolicyRow:
-    fields = {
-        **asdict(policy),
-        "directions": " ".join(policy.directions),
-        "freeze_windows": json.dumps([asdict(window) for window in policy.freeze_windows]),
-    }
     return PolicyRow(
-        stream_id=stream_id, generation=generation, updated_us=now_us, paused_why=paused_why, **fields
+        stream_id=stream_id,
+        generation=generation,
+        updated_us=now_us,
+        paused_why=paused_why,
+        **policy_values(policy),
     )
 
 
-def _told(value: Slo | Policy | None) -> str | None:
-    return None if value is None else json.dumps(asdict(value))
+def _stored(value: Slo | Policy) -> str:
+    return json.dumps({"schema_version": SCHEMA_VERSION, **asdict(value)})
+
+
+def _loaded(adapter: TypeAdapter[T], text: str) -> T:
+    document = json.loads(text)
+    version = document.pop("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ValueError(
+            f"the store holds a specification of version {version}; this release reads {SCHEMA_VERSION}: upgrade it"
+        )
+    # JSON has no tuples: strictness is for requests. A field of a newer release is none of ours.
+    return adapter.validate_python(document, strict=False, extra="ignore")

@@ -17,7 +17,7 @@ from tidemark.controller.db.tables import (
 from tidemark.controller.decide.ceiling import NO_CEILING, Room
 from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.partitions.store import FutureRows
-from tidemark.controller.pins.store import StandingPin
+from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.specs.store import Spec
 from tidemark.controller.stream_state.live import KeptLive
 from tidemark.controller.stream_state.overview_store import Skewed
@@ -89,7 +89,7 @@ class Seen:
     """What the job is told."""
     applied: AcknowledgementRow | None
     """What the job last acknowledged."""
-    pin: StandingPin | None
+    pin: StoredPin | None
     """The pin in force."""
     rollout: RolloutRow | None
     """The newest rollout."""

@@ -29,6 +29,7 @@ from tidemark.controller.db.tables import (
     StreamRow,
 )
 from tidemark.controller.decide.stored_steps import steps_of
+from tidemark.controller.specs.store import policy_of, slo_of
 from tidemark.controller.stream_state.live import KeptLive, live_of
 from tidemark.controller.stream_state.partition_standing import future_rows_by_stream
 from tidemark.models.adoption import AppliedState, has_applied
@@ -234,8 +235,10 @@ def standings(session: Session) -> list[Standing]:
         .order_by(StreamRow.job, StreamRow.stream)
     ):
         stream: StreamRow = row[0]
-        slo: SloRow | None = row[1]
-        policy: PolicyRow | None = row[2]
+        slo_row: SloRow | None = row[1]
+        policy_row: PolicyRow | None = row[2]
+        slo = None if slo_row is None else slo_of(slo_row)
+        policy = None if policy_row is None else policy_of(policy_row)
         wish: RecommendationRow | None = row[3]
         batch, acknowledged = newest.get(stream.id), applied.get(stream.id)
         said = live.get(stream.id)
@@ -244,10 +247,10 @@ def standings(session: Session) -> list[Standing]:
                 stream_id=stream.id,
                 job=stream.job,
                 stream=stream.stream,
-                mode="Off" if policy is None else cast("Mode", policy.mode),
+                mode="Off" if policy is None else policy.mode,
                 paused=policy is not None and policy.paused,
                 max_bound_ms=None if policy is None else policy.max_bound_ms,
-                objective=None if slo is None else cast("Objective", slo.objective),
+                objective=None if slo is None else slo.objective,
                 target_ppm=None if slo is None else slo.target_ppm,
                 window_ms=None if slo is None else slo.window_ms,
                 horizon_ms=None if slo is None else slo.horizon_ms,

@@ -19,10 +19,17 @@ from tidemark.controller.decide.situation import progress_in
 from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, facts, horizon_of, open_keys
 from tidemark.controller.partitions.store import FutureRows, future_rows_in
-from tidemark.controller.pins.store import StandingPin, pin_in_force
+from tidemark.controller.pins.store import StoredPin, pin_in_force
 from tidemark.controller.rollout.store import missed_rollout, newest_rollout
 from tidemark.controller.rollout.views import rollout_answer
-from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, Spec, get_policy, get_slo, paused_why
+from tidemark.controller.specs.store import (
+    DEFAULT_HORIZON_MS,
+    Spec,
+    fields_of,
+    get_policy,
+    get_slo,
+    paused_why,
+)
 from tidemark.controller.stream_state.budget import budget_of
 from tidemark.controller.stream_state.conditions import Seen, conditions_of
 from tidemark.controller.stream_state.live import KeptLive, NewestState, newest_state
@@ -33,7 +40,7 @@ from tidemark.models.horizon import HorizonFacts
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.quantile import min_samples
 from tidemark.models.slo import Policy, Slo
-from tidemark.models.target import PPM, format_target
+from tidemark.models.target import PPM
 from tidemark.models.wire import AppendDelay, BoundAnswer, BoundSource, LatencyUnknown
 
 __all__ = [
@@ -60,47 +67,13 @@ MAX_RANGES = 100
 
 def slo_answer(slo: Spec[Slo]) -> schemas.SloAnswer:
     """Return an SLO as it is answered."""
-    value = slo.value
-    return schemas.SloAnswer(
-        target=format_target(value.target_ppm),
-        target_ppm=value.target_ppm,
-        latency_cap_ms=value.latency_cap_ms,
-        on_conflict=value.on_conflict,
-        confidence_ppm=value.confidence_ppm,
-        horizon_ms=value.horizon_ms,
-        objective=value.objective,
-        good_windows_ppm=value.good_windows_ppm,
-        window_ms=value.window_ms,
-        state_cap_rows=value.state_cap_rows,
-        worst_window_ppm=value.worst_window_ppm,
-        generation=slo.generation,
-        updated_us=slo.updated_us,
-    )
+    return schemas.SloAnswer(**fields_of(slo.value), generation=slo.generation, updated_us=slo.updated_us)
 
 
 def policy_answer(policy: Spec[Policy]) -> schemas.PolicyAnswer:
     """Return a policy as it is answered."""
-    value = policy.value
     return schemas.PolicyAnswer(
-        mode=value.mode,
-        min_bound_ms=value.min_bound_ms,
-        max_bound_ms=value.max_bound_ms,
-        directions=list(value.directions),
-        margin_ppm=value.margin_ppm,
-        cooldown_ms=value.cooldown_ms,
-        max_narrowings_a_day=value.max_narrowings_a_day,
-        max_narrowing_ppm=value.max_narrowing_ppm,
-        evidence_ms=value.evidence_ms,
-        evidence_windows=value.evidence_windows,
-        freeze_windows=[
-            schemas.Freeze(days=list(window.days), from_minute=window.from_minute, to_minute=window.to_minute)
-            for window in value.freeze_windows
-        ],
-        paused=value.paused,
-        on_no_data=value.on_no_data,
-        approval=value.approval,
-        generation=policy.generation,
-        updated_us=policy.updated_us,
+        **fields_of(policy.value), generation=policy.generation, updated_us=policy.updated_us
     )
 
 
@@ -142,7 +115,7 @@ def stream_summary(session: Session, row: StreamRow) -> schemas.StreamSummary:
         stream=row.stream,
         mode=get_policy(session, row.id).value.mode,
         registered_us=row.registered_us,
-        target=None if slo is None else format_target(slo.value.target_ppm),
+        target_ppm=None if slo is None else slo.value.target_ppm,
         recommended_bound_ms=None if recommendation is None else recommendation.bound_ms,
         applied_bound_ms=None if applied is None else applied.bound_ms,
     )
@@ -332,7 +305,7 @@ def applied_answer(row: AcknowledgementRow) -> schemas.Applied:
     )
 
 
-def pin_answer(pin: StandingPin | None) -> schemas.PinInForce | None:
+def pin_answer(pin: StoredPin | None) -> schemas.PinInForce | None:
     """Return the pin in force as the status has it; None for none."""
     if pin is None:
         return None

@@ -15,10 +15,10 @@ from tidemark.controller.api.cursors import Cursor, Limit, decode_cursor, encode
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import OfJob
-from tidemark.controller.api.visible import in_reach
+from tidemark.controller.api.reach import in_reach
 from tidemark.controller.db.tables import OverviewRow
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
-from tidemark.controller.pins.store import StandingPin, pins_in_force
+from tidemark.controller.pins.store import StoredPin, pins_in_force
 from tidemark.controller.stream_state.conditions import ALERTS, WORST_FIRST
 from tidemark.controller.stream_state.overview_store import FleetRow, fleet_rows, worst_by_job
 from tidemark.controller.stream_state.views import pin_answer
@@ -107,7 +107,7 @@ def _totals(principal: Principal, worst: list[tuple[str, str | None, int]]) -> s
     )
 
 
-def _stream(row: FleetRow, pin: StandingPin | None) -> schemas.FleetStream:
+def _stream(row: FleetRow, pin: StoredPin | None) -> schemas.FleetStream:
     seen, rollout = row.overview, row.rollout
     conditions = _conditions(seen)
     return schemas.FleetStream(

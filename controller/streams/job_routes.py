@@ -15,7 +15,7 @@ from tidemark.controller.api.cursors import Cursor, decode_cursor, encode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichJob
-from tidemark.controller.api.visible import in_reach
+from tidemark.controller.api.reach import in_reach
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.pins.store import pin_in_force
 from tidemark.controller.stream_state.conditions import WORST_FIRST

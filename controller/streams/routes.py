@@ -9,8 +9,8 @@ from tidemark.controller.api.cursors import Cursor, Limit, decode_cursor, encode
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import OfJob
+from tidemark.controller.api.reach import in_reach
 from tidemark.controller.api.schemas import StreamPage
-from tidemark.controller.api.visible import in_reach
 from tidemark.controller.stream_state.views import stream_summary
 from tidemark.controller.streams.store import list_streams
 

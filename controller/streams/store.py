@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, select, tuple_
 from sqlalchemy.orm import Session
 
-from tidemark.controller.access.acting import acting
+from tidemark.controller.access.actor import current_actor
 from tidemark.controller.db.tables import EventRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import StreamNotFoundError
@@ -113,7 +113,7 @@ def add_event(
         reason_class: what the reason is an instance of; None when only the same words are the same reason.
         evidence: what it rests on; None without any.
     """
-    by = acting()
+    by = current_actor()
     last = session.scalars(
         select(EventRow).where(EventRow.stream_id == stream_id).order_by(EventRow.id.desc()).limit(1)
     ).one_or_none()

@@ -133,7 +133,7 @@ def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console:
             spark = _session(folder, kafka=chosen.kafka)
             try:
                 controller.wait_until_ready()
-                controller.put("slo", {"target": target})
+                controller.put("slo", {"target_ppm": parse_target(target)})
                 controller.put("policy", _POLICY)
                 Loop(
                     spark=spark,

@@ -96,7 +96,7 @@ def test_a_server_takes_them_after_commits_and_ends_them_with_itself(
     with Controller(database_url) as controller:
         found = controller.service.database.checkpoints
         assert found is not None
-        controller.put("/slo", {"target": "0.9"})
+        controller.put("/slo", {"target_ppm": 900_000})
         file = Path(database_url.removeprefix("sqlite:///"))
         until(lambda: _count(file, "slos"), "what was committed to leave the log")
     assert not found._thread.is_alive()

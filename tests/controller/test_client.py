@@ -49,10 +49,10 @@ def test_a_stream_from_its_first_report_to_an_adopted_bound(controller: Controll
         assert not client.send_report(report).duplicate
     assert client.send_report(REPORTS[0]).duplicate
     assert client.slo("job", "stream") is None
-    tried = client.change_slo("job", "stream", {"target": "0.9"}, dry_run=True)
+    tried = client.change_slo("job", "stream", {"target_ppm": 900_000}, dry_run=True)
     assert tried.dry_run
     assert client.slo("job", "stream") is None
-    done = client.change_slo("job", "stream", {"target": "0.9"}, reason="agreed")
+    done = client.change_slo("job", "stream", {"target_ppm": 900_000}, reason="agreed")
     assert done.recommended is not None
     assert done.recommended.bound_ms == tried.recommended.bound_ms if tried.recommended else None
     client.change_policy("job", "stream", at_once())
@@ -87,7 +87,7 @@ def test_a_stream_from_its_first_report_to_an_adopted_bound(controller: Controll
 @pytest.mark.slow
 def test_lists_are_asked_for_page_by_page(controller: Controller, client: Client) -> None:
     for number in range(205):
-        controller.http.put(f"/v1/jobs/{number:03}/pin", json={"to": "Off", "reason": "why"})
+        controller.http.put(f"/v1/pin?job={number:03}", json={"to": "Off", "reason": "why"})
     pins = client.pins()
     assert next(pins).job == "000"
     assert len(list(pins)) == 204
@@ -120,12 +120,14 @@ def test_a_pin_on_everything_has_to_be_asked_for(client: Client) -> None:
 
 def test_fields_that_are_not_named_stay_as_they_are(client: Client) -> None:
     client.change_slo(
-        "job", "stream", {"target": "0.9", "latency_cap_ms": 60_000, "on_conflict": "exceed_latency_cap"}
+        "job",
+        "stream",
+        {"target_ppm": 900_000, "latency_cap_ms": 60_000, "on_conflict": "exceed_latency_cap"},
     )
-    client.change_slo("job", "stream", {"target": "0.95"})
+    client.change_slo("job", "stream", {"target_ppm": 950_000})
     slo = client.slo("job", "stream")
     assert slo is not None
-    assert (slo.target, slo.latency_cap_ms, slo.on_conflict) == ("0.95", 60_000, "exceed_latency_cap")
+    assert (slo.target_ppm, slo.latency_cap_ms, slo.on_conflict) == (950_000, 60_000, "exceed_latency_cap")
     assert client.change_slo("job", "stream", {"latency_cap_ms": None}).latency_cap_ms is None
     client.change_policy("job", "stream", {"max_bound_ms": 5_000})
     policy = client.change_policy("job", "stream", {"min_bound_ms": 1_000})
@@ -141,14 +143,14 @@ def test_a_change_of_what_somebody_else_just_changed_raises_and_writes_nothing(
     def late(method: str, path: str, **options: Any) -> httpx.Response:
         answer = request(method, path, **options)
         if method == "GET":
-            controller.put("/slo", {"target": "0.8"})
+            controller.put("/slo", {"target_ppm": 800_000})
         return answer
 
     monkeypatch.setattr(client._transport, "request", late)
     with pytest.raises(ChangedError, match=r"somebody else changed .* try again") as error:
         client.change_slo("job", "stream", {"target": "0.7"})
     assert error.value.status == 412
-    assert controller.get("/slo").json()["target"] == "0.8"
+    assert controller.get("/slo").json()["target_ppm"] == 800_000
 
 
 # -- the watch -----------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def test_every_setting_can_stand_in_the_file(name: str, tmp_path: Path) -> None:
         ("port = ", "is not TOML"),
         ('log_format = "xml"', "log_format is 'xml'"),
         ("database_url = 5", "database_url is ***"),
-        ('proxy_addresses = "nowhere"', "'nowhere' is no address or network"),
+        ('proxy_addresses = "nowhere"', "'nowhere' is neither an address nor a network"),
         ('proxy_user_header = "X-User"', "proxy_user_header needs proxy_addresses"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_new_store_takes_each_file_as_a_token_and_an_old_one_looks_at_none(
             ("prometheus", "viewer", ("*",)),
             ("shop", "job", ("*",)),
         ]
-        controller.service.door.forget()
+        controller.service.authenticator.forget()
         answers = {
             name: controller.http.get("/v1/streams", headers=bearer(token)).status_code
             for name, token in made.items()
@@ -84,7 +84,7 @@ def test_tokens_that_have_all_ended_do_not_come_back_with_a_restart(url: str, tm
         assert take_first_tokens(database, tmp_path / "t", NOW_US) == 1
         manage_tokens.revoke(database, 1, "kim", NOW_US)
         assert take_first_tokens(database, tmp_path / "t", NOW_US) == 0
-        controller.service.door.forget()
+        controller.service.authenticator.forget()
         assert controller.http.get("/v1/streams", headers=bearer(made["root"])).status_code == 401
 
 
@@ -144,12 +144,12 @@ def test_a_file_that_holds_no_token_is_named_and_not_shown(tmp_path: Path, conte
 @pytest.mark.parametrize("name", ["a b", "a" * 65, "a:b"])
 def test_a_file_whose_name_no_holder_can_have_is_told(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(make_token("admin", bytes(SECRET_BYTES)))
-    with pytest.raises(FirstTokensError, match="its name is to be the token's"):
+    with pytest.raises(FirstTokensError, match="its name becomes the token's"):
         read_first_tokens(tmp_path)
 
 
 def test_an_empty_or_missing_folder_is_told_with_the_way_out(tmp_path: Path) -> None:
-    with pytest.raises(FirstTokensError, match=r"holds no file; put one in .*tidemark token mint"):
+    with pytest.raises(FirstTokensError, match=r"holds no file; add one for each token.*tidemark token mint"):
         read_first_tokens(tmp_path)
     with pytest.raises(FirstTokensError, match="gone cannot be read: No such file"):
         read_first_tokens(tmp_path / "gone")

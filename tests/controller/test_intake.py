@@ -77,7 +77,7 @@ def everything(controller: Controller) -> dict[str, list[Any]]:
         return {
             table.name: [tuple(row) for row in session.execute(select(table))]
             for table in Base.metadata.sorted_tables
-            # Signs of life are given beside whatever is told.
+            # Replicas record heartbeats all the time.
             if table.name != "replicas"
         }
 

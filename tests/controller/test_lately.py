@@ -60,6 +60,6 @@ def test_sums_are_those_of_the_reports_whether_they_are_counted_in_slots_or_not(
 
 
 def test_a_stream_without_reports_is_left_out(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     with controller.service.database.read() as session:
         assert lately(session, WINDOWS_S, START_US) == {}

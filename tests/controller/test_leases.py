@@ -230,7 +230,7 @@ def stored(database: Database) -> tuple[list[int | None], int, int]:
 def test_a_decision_whose_lease_was_taken_over_meanwhile_writes_nothing_and_is_counted(url: str) -> None:
     # Its own signs of life are too far apart for it to notice.
     with Controller(url, lease_seconds=3_600) as controller:
-        controller.put("/slo", {"target": "0.9"})
+        controller.put("/slo", {"target_ppm": 900_000})
         controller.put("/policy", {"mode": "OnRestart"})
         controller.report_all(REPORTS)
         service, database = controller.service, controller.service.database
@@ -316,7 +316,7 @@ def test_what_another_process_decides_is_left_to_it_by_turns_and_by_writes(url: 
         service.decider.leases.stop()
         other.keep(now=True)
         assert other.held == SHARDS
-        assert controller.put("/slo", {"target": "0.9"}).status_code == 200
+        assert controller.put("/slo", {"target_ppm": 900_000}).status_code == 200
         assert controller.status()["recommended"] is None
         tick = run_once(service.database, service.decider, service.loop, controller.clock())
         assert tick == Tick(decided=0, unchanged=1, failed=0)

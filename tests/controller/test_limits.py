@@ -113,20 +113,20 @@ def test_a_store_takes_so_many_streams_and_no_more_however_they_come(
     with Controller(url, max_streams=1) as controller:
         assert controller.report(REPORTS[0]).status_code == 201
         other = "/v1/jobs/job/streams/other"
-        for method, what, body in (
-            ("PUT", "slo", {"target": "0.9"}),
-            ("PUT", "policy", {"mode": "Off"}),
-            ("PUT", "pin", {"to": "Off", "reason": "a test"}),
-            ("POST", "reports", to_json_object(replace(REPORTS[0], stream="other"))),
+        for method, path, body in (
+            ("PUT", f"{other}/slo", {"target_ppm": 900_000}),
+            ("PUT", f"{other}/policy", {"mode": "Off"}),
+            ("PUT", "/v1/pin?job=job&stream=other", {"to": "Off", "reason": "a test"}),
+            ("POST", f"{other}/reports", to_json_object(replace(REPORTS[0], stream="other"))),
         ):
-            refused = controller.http.request(method, f"{other}/{what}", json=body)
-            assert refused.status_code == 422, what
+            refused = controller.http.request(method, path, json=body)
+            assert refused.status_code == 422, path
             assert refused.json()["type"] == "urn:tidemark:problem:too-many-streams"
             assert "TIDEMARK_MAX_STREAMS" in refused.json()["detail"]
         assert len(controller.http.get("/v1/streams").json()["streams"]) == 1
         # What is known goes on.
         assert controller.report(REPORTS[1]).status_code == 201
-        assert controller.put("/slo", {"target": "0.9"}).status_code == 200
+        assert controller.put("/slo", {"target_ppm": 900_000}).status_code == 200
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

@@ -23,14 +23,14 @@ from tidemark.models.wire import (
     to_json_object,
 )
 
-from support.controller_app import STREAM, Controller
+from support.controller_app import Controller
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import SECOND
 
 BATCHES = exponential_batches(24, 50, slow=3)
 REPORTS = query_reports(BATCHES)
-TARGET = {"target": "0.9"}
+TARGET = {"target_ppm": 900_000}
 STATE = LiveState(
     ceiling_ms=60_000,
     control_ms=START_US // 1_000,
@@ -336,16 +336,16 @@ def test_a_live_job_that_has_heard_the_newest_word_need_not_acknowledge_it(contr
     controller.put("/slo", TARGET)
     controller.put("/policy", at_once("Live"))
     assert "BoundNotAcknowledged" in conditions(controller)
-    controller.put("/pin", {"to": "Off", "reason": "INC-1"})
+    controller.http.put("/v1/pin?job=job&stream=stream", json={"to": "Off", "reason": "INC-1"})
     assert "BoundNotAcknowledged" not in conditions(controller)
     (pinned,) = [one["detail"] for one in controller.status()["conditions"] if one["type"] == "Pinned"]
     assert pinned.endswith("is published; the job has acknowledged none")
-    controller.http.delete(STREAM + "/pin")
+    controller.http.delete("/v1/pin?job=job&stream=stream")
     body = bound(controller)["generation"]
     controller.acknowledge(acknowledged(60_000, generation=body, mode="Live"))
     assert "BoundNotAcknowledged" not in conditions(controller)
     controller.clock.now_us += SECOND
-    controller.put("/slo", {"target": "0.8"})
+    controller.put("/slo", {"target_ppm": 800_000})
     assert "BoundNotAcknowledged" in conditions(controller)
     controller.report(replace(REPORTS[0], live=replace(STATE, last_contact_us=controller.clock.now_us)))
     assert "BoundNotAcknowledged" not in conditions(controller)
@@ -354,7 +354,7 @@ def test_a_live_job_that_has_heard_the_newest_word_need_not_acknowledge_it(contr
 def test_the_rows_that_a_target_takes_are_part_of_the_evidence(controller: Controller) -> None:
     controller.report(REPORTS[0])
     assert controller.status()["evidence"]["rows_needed"] is None
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     assert controller.status()["evidence"]["rows_needed"] == 299
 
 

@@ -53,7 +53,7 @@ def lines(stream: io.StringIO, event: str | None = None) -> list[dict[str, Any]]
 
 def test_a_request_is_one_line_with_what_it_was_and_who_sent_it(controller: Controller) -> None:
     token = make_token(controller, name="kim")
-    controller.put("/slo", {"target": "0.9"}, headers=bearer(token))
+    controller.put("/slo", {"target_ppm": 900_000}, headers=bearer(token))
     with captured() as stream:
         controller.get("/slo", headers={**bearer(token), "X-Request-Id": "abc-1"})
     (line,) = lines(stream, "request")
@@ -110,7 +110,7 @@ def test_every_line_of_a_request_carries_its_id_and_stream(
 
     monkeypatch.setattr(controller.service.decider, "decide", broken)
     with captured() as stream:
-        controller.put("/slo", {"target": "0.9"}, headers={"X-Request-Id": "of-this-request"})
+        controller.put("/slo", {"target_ppm": 900_000}, headers={"X-Request-Id": "of-this-request"})
     body = lines(stream)
     assert len(body) >= 2, "the failed decision, and the request"
     for line in body:
@@ -121,8 +121,8 @@ def test_every_line_of_a_request_carries_its_id_and_stream(
 def test_lines_of_the_decision_loop_carry_the_stream_and_no_request(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    controller.put("/slo", {"target": "0.9"})
-    controller.http.put("/v1/jobs/shop/streams/clicks/slo", json={"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
+    controller.http.put("/v1/jobs/shop/streams/clicks/slo", json={"target_ppm": 900_000})
 
     def broken(*_: object) -> bool:
         raise RuntimeError("cannot decide")
@@ -177,8 +177,8 @@ def test_a_token_in_a_header_never_gets_into_the_log(
 
 
 def make_first(controller: Controller) -> None:
-    controller.service.door.refresh()
-    if not controller.service.door.has_tokens:
+    controller.service.authenticator.refresh()
+    if not controller.service.authenticator.has_tokens:
         make_token(controller)
 
 
@@ -198,7 +198,9 @@ def test_a_body_never_gets_into_the_log_not_even_when_the_store_fails_on_it(cont
         connection.exec_driver_sql("DROP TABLE events")
         connection.commit()
     with captured(level=logging.DEBUG) as stream:
-        answer = controller.put("/pin", {"to": "Off", "reason": "secret-of-the-body"})
+        answer = controller.http.put(
+            "/v1/pin?job=job&stream=stream", json={"to": "Off", "reason": "secret-of-the-body"}
+        )
     assert answer.status_code == 503
     assert "no such table: events" in stream.getvalue()
     assert "secret-of-the-body" not in stream.getvalue()

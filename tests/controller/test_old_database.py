@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,13 @@ def copy_to_first(new_url: str, old_url: str) -> dict[str, int]:
                 continue
             now = Table(table.name, MetaData(), autoload_with=source)
             names = COLUMNS.get(table.name, {})
-            columns = (
-                now.c[names.get(column.name, column.name)].label(column.name) for column in table.columns
-            )
-            rows = reading.execute(select(*columns)).mappings().all()
-            writing.execute(table.insert(), [dict(row) for row in rows])
+            renamed = {names.get(column.name, column.name): column.name for column in table.columns}
+            rows = [dict(row) for row in reading.execute(select(now)).mappings()]
+            for row in rows:
+                # Most fields of an SLO and of a policy are in its JSON now.
+                row.update(json.loads(row.pop("specification", "{}")))
+            rows = [{old: row[name] for name, old in renamed.items()} for row in rows]
+            writing.execute(table.insert(), rows)
             copied[table.name] = len(rows)
             if target.dialect.name == "postgresql" and "id" in table.columns:
                 # As if the rows had got their ids there.
@@ -82,7 +85,7 @@ def told(controller: Controller) -> dict[str, Any]:
     ]
     return {
         **{name: status[name] for name in UNCHANGED},
-        "target": status["slo"]["target"],
+        "target_ppm": status["slo"]["target_ppm"],
         "recommended": status["recommended"]["bound_ms"],
         "bound": controller.get("/bound").json(),
         "points": curve["points"],
@@ -100,7 +103,7 @@ def test_a_database_of_the_first_migration_opens_with_its_data_and_goes_on(
         old_url = request.getfixturevalue("bare_postgres_url")
     new_url = f"sqlite:///{tmp_path / 'new.db'}"
     with Controller(new_url) as controller:
-        assert controller.put("/slo", {"target": "0.9"}).status_code == 200
+        assert controller.put("/slo", {"target_ppm": 900_000}).status_code == 200
         assert controller.put("/policy", at_once()).status_code == 200
         controller.report_all(REPORTS[:20])
         controller.tick()
@@ -142,7 +145,7 @@ def test_a_database_of_the_first_migration_opens_with_its_data_and_goes_on(
         while controller.service.ticker._upkeep.tick(controller.clock()):
             controller.clock.now_us += 60 * SECOND
         with Controller(f"sqlite:///{tmp_path / 'plain.db'}") as plain:
-            assert plain.put("/slo", {"target": "0.9"}).status_code == 200
+            assert plain.put("/slo", {"target_ppm": 900_000}).status_code == 200
             plain.report_all(REPORTS)
             assert controller.get("/curve").json()["points"] == plain.get("/curve").json()["points"]
             assert controller.status()["evidence"] == plain.status()["evidence"]

@@ -188,7 +188,7 @@ def test_the_same_reports_are_decided_alike_by_the_running_server_and_without_it
 
 def _slo_body(slo: Slo) -> dict[str, Any]:
     return {
-        "target": slo.target_ppm,
+        "target_ppm": slo.target_ppm,
         "latency_cap_ms": slo.latency_cap_ms,
         "on_conflict": slo.on_conflict,
         "horizon_ms": slo.horizon_ms,

@@ -55,7 +55,7 @@ def events(controller: Controller) -> list[tuple[str, int]]:
 
 
 def test_a_partition_made_skewed_is_told_everywhere_with_what_it_costs(either: Controller) -> None:
-    either.put("/slo", {"target": "0.95"})
+    either.put("/slo", {"target_ppm": 950_000})
     either.report_all(REPORTS)
     either.tick()
     either.snapshot()
@@ -88,7 +88,7 @@ def test_a_partition_made_skewed_is_told_everywhere_with_what_it_costs(either: C
 
 
 def test_partitions_that_are_alike_are_not_told(either: Controller) -> None:
-    either.put("/slo", {"target": "0.95"})
+    either.put("/slo", {"target_ppm": 950_000})
     either.report_all(FINE)
     either.snapshot()
     assert not any(row["skewed"] for row in partitions(either).values())
@@ -116,7 +116,7 @@ def test_a_stream_without_an_slo_is_looked_at_too(controller: Controller) -> Non
 def test_a_partition_heals_when_its_late_rows_have_left_the_horizon_and_that_is_told_once(
     either: Controller,
 ) -> None:
-    either.put("/slo", {"target": "0.95", "horizon_ms": 120_000})
+    either.put("/slo", {"target_ppm": 950_000, "horizon_ms": 120_000})
     either.report_all(REPORTS)
     either.snapshot()
     either.snapshot()
@@ -165,7 +165,7 @@ def test_thresholds_are_set_from_outside(database_url: str) -> None:
 
 
 def test_a_restart_and_another_process_show_what_was_seen_before(either: Controller, tmp_path: Path) -> None:
-    either.put("/slo", {"target": "0.95"})
+    either.put("/slo", {"target_ppm": 950_000})
     either.report_all(REPORTS)
     either.snapshot()
     paths = [
@@ -196,7 +196,7 @@ def test_idle_behind_and_gone_partitions_are_told_apart(controller: Controller) 
         rows += rows_of(n, ("c",)) if n < 20 else []
         rows += rows_of(n, ("d",), late_s=12)
         batches.append(rows)
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     controller.report_all(query_reports(batches, bound_ms=5_000))
     controller.snapshot()
     states = {name: row["state"] for name, row in partitions(controller).items()}
@@ -204,7 +204,7 @@ def test_idle_behind_and_gone_partitions_are_told_apart(controller: Controller) 
     (row,) = controller.http.get("/v1/fleet").json()["streams"]
     assert row["partitions"] == {"total": len(names), "idle": 1, "behind": 1, "skewed": 1, "future": 0}
     assert "PartitionsSilent" in row["alerts"]
-    controller.put("/slo", {"target": "0.9", "horizon_ms": 60_000})
+    controller.put("/slo", {"target_ppm": 900_000, "horizon_ms": 60_000})
     controller.snapshot()
     assert partitions(controller)["c"]["state"] == "Gone"
     (row,) = controller.http.get("/v1/fleet").json()["streams"]
@@ -250,7 +250,7 @@ def test_what_is_new_is_looked_at_soon_and_the_rest_once_a_minute(controller: Co
 
 def test_a_turn_ends_in_time_and_whoever_waited_longest_comes_first(controller: Controller) -> None:
     for job in "abc":
-        controller.http.put(f"/v1/jobs/{job}/streams/s/slo", json={"target": "0.9"})
+        controller.http.put(f"/v1/jobs/{job}/streams/s/slo", json={"target_ppm": 900_000})
     overviews, now_us = controller.service.overviews, controller.clock()
     looked = []
     overviews.snapshot = lambda stream_id, _: looked.append(stream_id)  # type: ignore[method-assign, assignment]
@@ -284,7 +284,7 @@ def test_a_stream_that_cannot_be_looked_at_does_not_stop_the_others(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for job in "abc":
-        controller.http.put(f"/v1/jobs/{job}/streams/s/slo", json={"target": "0.9"})
+        controller.http.put(f"/v1/jobs/{job}/streams/s/slo", json={"target_ppm": 900_000})
     overviews = controller.service.overviews
     snapshot = overviews.snapshot
 
@@ -314,7 +314,7 @@ def test_the_kept_sums_are_those_of_the_slots_wherever_the_horizon_moves(
         controller.report_all(some)
         sent += some
         horizon_ms = dice.choice([60_000, 3_600_000, 86_400_000])
-        controller.put("/slo", {"target": "0.9", "horizon_ms": horizon_ms})
+        controller.put("/slo", {"target_ppm": 900_000, "horizon_ms": horizon_ms})
         controller.snapshot()
         with controller.service.database.write() as session:
             stream_id = session.scalars(select(StreamRow.id)).one()

@@ -55,7 +55,7 @@ def test_a_database_of_the_release_before_shows_the_same_charts(
         url = request.getfixturevalue("new_postgres_url")
     with Controller(url) as controller:
         controller.clock.now_us = START_US + 4 * DAY_US
-        controller.put("/slo", {"target": "0.9"})
+        controller.put("/slo", {"target_ppm": 900_000})
         controller.report_all(REPORTS)
         run_upkeep(controller)
         before = charts(controller)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from tidemark.controller.access.roles import OPEN_PATHS, OPERATIONS, RIGHTS, ROLES, Need, Role, need_of
+from tidemark.controller.access.roles import OPEN_PATHS, OPERATIONS, RIGHTS, ROLES, Need, need_of
 
 from support.controller_app import Controller
 from support.tokens import bearer, make_token
@@ -29,14 +29,15 @@ class Asked:
             for method, operation in operations.items()
         }
 
-    def ask(self, operation: str, token: str | None, job: str = "shop-1") -> httpx.Response:
+    def ask(self, operation: str, token: str | None, query: str, job: str = "shop-1") -> httpx.Response:
         method, path = self.paths[operation]
         names = {"job": job, "stream": "s", "query_id": "q"}
         for part in path.split("{")[1:]:
             name = part.split("}")[0]
-            # Whatever else a path has: a number is a name too.
+            # Any other parameter of a path is a number.
             path = path.replace(f"{{{name}}}", names.get(name, "99999"))
-        answer: httpx.Response = self.http.request(method, path, headers=bearer(token) if token else {})
+        headers = bearer(token) if token else {}
+        answer: httpx.Response = self.http.request(method, path + query.format(job=job), headers=headers)
         return answer
 
 
@@ -46,39 +47,69 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
         yield Asked(controller)
 
 
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("operation", sorted(DECLARED))
-def test_each_role_may_do_what_the_table_says_and_is_refused_all_else(
-    asked: Asked, operation: str, role: Role
+REQUESTS = [
+    (operation, query, need.reach if named else need.without_job)
+    for operation, need in sorted(DECLARED.items())
+    for query, named in (
+        [("", True)]
+        if need.without_job is None
+        else [
+            ("", False),
+            ("?stream=s", False),
+            ("?job={job}", True),
+            ("?job={job}&stream=s", True),
+            ("?job={job}&job={job}", True),
+        ]
+    )
+]
+"""Each operation, the query that it is asked with, and what it is about then: a job, a list or the fleet."""
+
+
+def test_each_role_may_do_what_the_table_says_within_its_reach_and_nothing_else(asked: Asked) -> None:
+    wrong: list[str] = []
+    for operation, query, reach in REQUESTS:
+        for role in ROLES:
+            has_right = DECLARED[operation].right in RIGHTS[role]
+            callers = (
+                ("every job", asked.whole[role], "shop-1", has_right),
+                ("its jobs, inside", asked.scoped[role], "shop-1", has_right and reach != "fleet"),
+                ("its jobs, outside", asked.scoped[role], "bank", has_right and reach == "list"),
+            )
+            for whose, token, job, allowed in callers:
+                answer = asked.ask(operation, token, query, job)
+                if not (_was_allowed(answer) if allowed else _was_forbidden(answer)):
+                    wrong.append(f"{operation}{query} as {role} of {whose}: {allowed=}, {answer.text}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_without_a_token_nothing_is_done_and_the_answer_says_how_to_ask(asked: Asked) -> None:
+    wrong = []
+    for operation, query, _ in REQUESTS:
+        answer = asked.ask(operation, None, query)
+        found = answer.status_code, answer.headers.get("www-authenticate"), answer.json()["type"]
+        if found != (401, 'Bearer realm="tidemark"', "urn:tidemark:problem:unauthenticated"):
+            wrong.append(f"{operation}{query}: {found}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _was_allowed(answer: httpx.Response) -> bool:
+    return answer.status_code not in {401, 403, 429} and answer.status_code < 500
+
+
+def _was_forbidden(answer: httpx.Response) -> bool:
+    return (
+        answer.status_code == 403
+        and answer.json()["type"] == "urn:tidemark:problem:forbidden"
+        and 'error="insufficient_scope"' in answer.headers["www-authenticate"]
+    )
+
+
+@pytest.mark.parametrize("query", ["?job=shop-1&job=bank", "?job=bank&job=shop-1", "?job=", "?Job=shop-1"])
+@pytest.mark.parametrize("operation", ["putPin", "deletePin"])
+def test_a_pin_out_of_reach_is_forbidden_however_the_query_names_it(
+    asked: Asked, operation: str, query: str
 ) -> None:
-    answer = asked.ask(operation, asked.whole[role])
-    if DECLARED[operation].right in RIGHTS[role]:
-        assert answer.status_code not in {401, 403, 500}, answer.text
-    else:
-        assert answer.status_code == 403, answer.text
-        assert answer.json()["type"] == "urn:tidemark:problem:forbidden"
-        assert 'error="insufficient_scope"' in answer.headers["www-authenticate"]
-
-
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("operation", sorted(DECLARED))
-def test_a_token_for_some_jobs_reaches_those_and_lists_and_nothing_of_the_fleet(
-    asked: Asked, operation: str, role: Role
-) -> None:
-    need = DECLARED[operation]
-    has_right = need.right in RIGHTS[role]
-    inside = asked.ask(operation, asked.scoped[role], "shop-1").status_code
-    outside = asked.ask(operation, asked.scoped[role], "bank").status_code
-    assert (inside == 403) is not (has_right and need.reach != "fleet")
-    assert (outside == 403) is not (has_right and need.reach == "list")
-
-
-@pytest.mark.parametrize("operation", sorted(DECLARED))
-def test_without_a_token_nothing_is_done_and_the_answer_says_how_to_ask(asked: Asked, operation: str) -> None:
-    answer = asked.ask(operation, None)
-    assert answer.status_code == 401
-    assert answer.headers["www-authenticate"] == 'Bearer realm="tidemark"'
-    assert answer.json()["type"] == "urn:tidemark:problem:unauthenticated"
+    assert _was_forbidden(asked.ask(operation, asked.scoped["operator"], query))
 
 
 def test_a_job_reports_acknowledges_and_asks_for_its_bound_and_nothing_else() -> None:
@@ -129,8 +160,8 @@ def test_probes_and_the_document_are_open(asked: Asked, path: str) -> None:
     assert asked.http.get(path).status_code == 200
 
 
-def test_a_refusal_tells_nothing_of_what_there_is(asked: Asked) -> None:
-    body = {"target": "0.9"}
+def test_a_refusal_does_not_reveal_what_exists(asked: Asked) -> None:
+    body = {"target_ppm": 900_000}
     made = asked.http.put("/v1/jobs/bank/streams/s/slo", json=body, headers=bearer(asked.whole["operator"]))
     assert made.status_code == 200
     token = asked.scoped["viewer"]
@@ -141,14 +172,14 @@ def test_a_refusal_tells_nothing_of_what_there_is(asked: Asked) -> None:
     assert known.text.replace("bank", "") == unknown.text.replace("nobody", "")
 
 
-def test_a_path_that_cannot_be_is_refused_before_it_is_looked_at(asked: Asked) -> None:
+def test_permission_is_judged_before_the_rest_of_the_request(asked: Asked) -> None:
     token = asked.whole["job"]
     assert asked.http.get("/v1/streams?limit=x", headers=bearer(token)).status_code == 403
     assert asked.http.get("/v1/streams?limit=x").status_code == 401
     assert asked.http.get("/v1/streams", headers={"accept": "text/csv"}).status_code == 401
 
 
-def test_the_document_says_which_operations_want_a_token_and_whose(asked: Asked) -> None:
+def test_the_document_says_which_operations_need_a_token_and_of_which_roles(asked: Asked) -> None:
     document = asked.http.get("/openapi.json").json()
     assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
     for operations in document["paths"].values():
@@ -192,7 +223,8 @@ def listed(asked: Asked) -> Asked:
             path = f"/v1/jobs/{job}/streams/{stream}"
             assert asked.http.put(f"{path}/policy", json={"mode": "Off"}, headers=admin).is_success
             pin = {"to": "Off", "reason": "a test"}
-            assert asked.http.put(f"{path}/pin", json=pin, headers=admin).is_success
+            where = f"/v1/pin?job={job}&stream={stream}"
+            assert asked.http.put(where, json=pin, headers=admin).is_success
     assert asked.http.put("/v1/pin", json={"to": "Off", "reason": "a test"}, headers=admin).is_success
     return asked
 

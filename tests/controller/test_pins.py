@@ -1,4 +1,4 @@
-"""Pins: what a kill switch holds, who is told, and what it says it costs."""
+"""Pins: what they hold, what is published, and what they cost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from tidemark.controller.db.tables import EventRow
 from tidemark.controller.pins.cost import cost_text
-from tidemark.controller.pins.store import FLEET, StandingPin, put_pin
+from tidemark.controller.pins.store import FLEET, StoredPin, put_pin
 from tidemark.models.curve import Curve
 from tidemark.models.duration import format_about
 from tidemark.models.wire import Acknowledgement, to_json_object
@@ -25,10 +25,11 @@ from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 
 REPORTS = query_reports(exponential_batches(24, 50, slow=3))
-TARGET = {"target": "0.9"}
+TARGET = {"target_ppm": 900_000}
 OFF = {"to": "Off", "reason": "INC-1"}
 CEILING = {"to": "Ceiling", "reason": "INC-2"}
 CEILING_MS = 1_800_000
+FLEET_PIN, JOB_PIN, STREAM_PIN = "/v1/pin", "/v1/pin?job=job", "/v1/pin?job=job&stream=stream"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -58,7 +59,7 @@ def acknowledge(controller: Controller, **changes: Any) -> None:
 
 
 def recommended(controller: Controller, mode: str = "OnRestart") -> dict[str, Any]:
-    """Report, decide, and return what the job is told."""
+    """Report, decide, and return the published bound."""
     controller.put("/slo", TARGET)
     controller.put("/policy", at_once(mode))
     controller.report_all(REPORTS)
@@ -95,14 +96,14 @@ def events(controller: Controller) -> list[tuple[str, str]]:
 
 def test_a_pin_to_off_takes_the_bound_back_and_unpinning_gives_it_again(either: Controller) -> None:
     before = recommended(either)
-    pin(either, STREAM + "/pin", OFF)
+    pin(either, STREAM_PIN, OFF)
     held = bound(either)
     assert (held["mode"], held["bound_ms"], held["pin"]) == ("OnRestart", None, "Off")
     assert held["generation"] == before["generation"] + 1
     assert held["reason"] == (
         "pinned to Off (by the pin on stream 'stream' of job 'job': INC-1): the job keeps its own bound"
     )
-    unpin(either, STREAM + "/pin")
+    unpin(either, STREAM_PIN)
     after = bound(either)
     assert {**after, "generation": 0} == {**before, "generation": 0}
     assert after["generation"] == before["generation"] + 2
@@ -113,7 +114,7 @@ def test_a_pin_to_off_takes_the_bound_back_and_unpinning_gives_it_again(either: 
 def test_a_pin_to_ceiling_makes_the_acknowledged_ceiling_the_bound(controller: Controller, mode: str) -> None:
     acknowledge(controller)
     recommended(controller, mode)
-    pin(controller, STREAM + "/pin", CEILING)
+    pin(controller, STREAM_PIN, CEILING)
     held = bound(controller)
     assert (held["mode"], held["bound_ms"], held["pin"]) == (mode, CEILING_MS, "Ceiling")
     assert (held["envelope"] is not None) == (mode == "Live")
@@ -123,7 +124,7 @@ def test_a_pin_to_ceiling_without_one_is_the_jobs_own_bound_until_it_acknowledge
     controller: Controller,
 ) -> None:
     recommended(controller)
-    pin(controller, STREAM + "/pin", CEILING)
+    pin(controller, STREAM_PIN, CEILING)
     held = bound(controller)
     assert held["bound_ms"] is None
     assert held["reason"].endswith("the job has acknowledged no ceiling and keeps its own bound")
@@ -135,16 +136,16 @@ def test_a_pin_to_ceiling_without_one_is_the_jobs_own_bound_until_it_acknowledge
 def test_the_most_specific_pin_wins_and_the_next_one_holds_when_it_is_taken_away(either: Controller) -> None:
     acknowledge(either)
     recommended(either)
-    order = [("/v1/pin", OFF), ("/v1/jobs/job/pin", CEILING), (STREAM + "/pin", OFF)]
+    order = [(FLEET_PIN, OFF), (JOB_PIN, CEILING), (STREAM_PIN, OFF)]
     for path, body in order:
         pin(either, path, body)
         assert bound(either)["pin"] == body["to"]
     # A wider one that changes underneath changes nothing.
     before = bound(either)
-    pin(either, "/v1/pin", CEILING)
+    pin(either, FLEET_PIN, CEILING)
     assert bound(either) == before
-    pin(either, "/v1/pin", OFF)
-    for path, left in ((STREAM + "/pin", "Ceiling"), ("/v1/jobs/job/pin", "Off"), ("/v1/pin", None)):
+    pin(either, FLEET_PIN, OFF)
+    for path, left in ((STREAM_PIN, "Ceiling"), (JOB_PIN, "Off"), (FLEET_PIN, None)):
         unpin(either, path)
         assert bound(either)["pin"] == left
 
@@ -152,15 +153,15 @@ def test_the_most_specific_pin_wins_and_the_next_one_holds_when_it_is_taken_away
 def test_a_pin_holds_the_streams_of_its_job_and_no_others(controller: Controller) -> None:
     for job, stream in (("a", "1"), ("a", "2"), ("b", "1")):
         controller.http.put(f"/v1/jobs/{job}/streams/{stream}/policy", json=at_once())
-    pin(controller, "/v1/jobs/a/pin", OFF)
+    pin(controller, "/v1/pin?job=a", OFF)
     held = {
         name: bound(controller, f"/v1/jobs/{name[0]}/streams/{name[1]}")["pin"] for name in ("a1", "a2", "b1")
     }
     assert held == {"a1": "Off", "a2": "Off", "b1": None}
 
 
-def test_a_stream_that_appears_under_a_pin_is_held_from_its_first_question_on(either: Controller) -> None:
-    pin(either, "/v1/jobs/job/pin", OFF)
+def test_a_stream_that_appears_under_a_pin_is_held_from_its_first_request_on(either: Controller) -> None:
+    pin(either, JOB_PIN, OFF)
     unknown = either.get("/bound")
     assert (unknown.json()["generation"], unknown.json()["pin"]) == (0, "Off")
     either.report(REPORTS[0])
@@ -173,11 +174,11 @@ def test_a_stream_that_appears_under_a_pin_is_held_from_its_first_question_on(ei
     assert (bound(either)["generation"], bound(either)["pin"]) == (2, "Off")
 
 
-def test_a_pin_that_a_stream_was_not_told_of_is_told_by_the_next_turn(controller: Controller) -> None:
+def test_a_pin_that_was_not_published_is_published_at_the_next_tick(controller: Controller) -> None:
     """As when a stream appears on another replica in the very moment a pin is set."""
     controller.put("/policy", at_once())
     with controller.service.database.write() as session:
-        put_pin(session, StandingPin(FLEET, "Off", "INC-9", 1))
+        put_pin(session, StoredPin(FLEET, "Off", "INC-9", 1))
     assert bound(controller)["pin"] is None
     controller.tick()
     assert bound(controller)["pin"] == "Off"
@@ -188,9 +189,9 @@ def test_a_pin_that_a_stream_was_not_told_of_is_told_by_the_next_turn(controller
 
 def test_what_is_recommended_meanwhile_changes_nothing_for_a_pinned_job(controller: Controller) -> None:
     recommended(controller)
-    pin(controller, STREAM + "/pin", OFF)
+    pin(controller, STREAM_PIN, OFF)
     held = bound(controller)
-    controller.put("/slo", {"target": "0.5"})
+    controller.put("/slo", {"target_ppm": 500_000})
     controller.report(replace(REPORTS[-1], batch_id=40))
     controller.tick()
     assert bound(controller) == held
@@ -202,16 +203,16 @@ def test_what_is_recommended_meanwhile_changes_nothing_for_a_pinned_job(controll
 def test_the_bound_held_without_evidence_is_the_one_from_before_the_pin(controller: Controller) -> None:
     before = recommended(controller)
     acknowledge(controller)
-    pin(controller, STREAM + "/pin", CEILING)
-    controller.put("/slo", {"target": "0.999999"})
+    pin(controller, STREAM_PIN, CEILING)
+    controller.put("/slo", {"target_ppm": 999_999})
     assert controller.status()["recommended"]["bound_ms"] is None
-    unpin(controller, STREAM + "/pin")
+    unpin(controller, STREAM_PIN)
     assert bound(controller)["bound_ms"] == before["bound_ms"]
 
 
 def test_the_policy_may_change_under_a_pin_and_the_pin_still_holds(controller: Controller) -> None:
     acknowledge(controller)
-    pin(controller, STREAM + "/pin", CEILING)
+    pin(controller, STREAM_PIN, CEILING)
     for mode, held_ms in (("OnRestart", CEILING_MS), ("Off", None), ("Live", CEILING_MS)):
         controller.put("/policy", at_once(mode))
         body = bound(controller)
@@ -224,9 +225,9 @@ def test_the_policy_may_change_under_a_pin_and_the_pin_still_holds(controller: C
 @pytest.mark.parametrize(
     ("path", "scope", "job", "stream"),
     [
-        ("/v1/pin", "fleet", None, None),
-        ("/v1/jobs/job/pin", "job", "job", None),
-        (STREAM + "/pin", "stream", "job", "stream"),
+        (FLEET_PIN, "fleet", None, None),
+        (JOB_PIN, "job", "job", None),
+        (STREAM_PIN, "stream", "job", "stream"),
     ],
 )
 def test_a_pin_is_set_read_listed_and_taken_away(
@@ -257,29 +258,58 @@ def test_a_pin_is_set_read_listed_and_taken_away(
     ],
     ids=str,
 )
-def test_a_pin_without_a_reason_or_a_place_to_go_to_is_refused(
+def test_a_pin_without_a_reason_or_a_bound_is_rejected(
     controller: Controller, body: dict[str, Any], pointer: str
 ) -> None:
-    answer = controller.http.put("/v1/pin", json=body)
+    answer = controller.http.put(FLEET_PIN, json=body)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == pointer
     assert controller.http.get("/v1/pins").json()["pins"] == []
 
 
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+@pytest.mark.parametrize(
+    ("query", "parameter", "sentence"),
+    [
+        (
+            "stream=stream",
+            "job",
+            "a stream is named without its job; name both, or neither for the whole fleet",
+        ),
+        ("job=", "job", "a name has 1 to 200 characters, this one 0"),
+        ("job=job&stream=", "stream", "a name has 1 to 200 characters, this one 0"),
+        ("job=a%2Fb", "job", "a name cannot contain a slash"),
+        ("jobs=job", "jobs", "unknown here; a pin takes dryRun, job, reason, stream"),
+        ("job=job&job=other", "job", "it is given more than once"),
+    ],
+)
+def test_a_query_that_does_not_say_what_the_pin_is_on_is_rejected(
+    controller: Controller, method: str, query: str, parameter: str, sentence: str
+) -> None:
+    pin(controller, FLEET_PIN, OFF)
+    answer = controller.http.request(method, f"/v1/pin?{query}", json=CEILING if method == "PUT" else None)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == parameter
+    assert error["detail"].startswith(sentence)
+    (kept,) = controller.http.get("/v1/pins").json()["pins"]
+    assert (kept["scope"], kept["to"]) == ("fleet", "Off")
+
+
 def test_the_same_pin_again_changes_nothing_and_another_reason_is_another_pin(controller: Controller) -> None:
     recommended(controller)
-    pin(controller, STREAM + "/pin", OFF)
+    pin(controller, STREAM_PIN, OFF)
     first, count = bound(controller), len(events(controller))
     controller.clock.now_us += 1_000
-    assert pin(controller, STREAM + "/pin", OFF)["since_us"] == controller.clock.now_us - 1_000
+    assert pin(controller, STREAM_PIN, OFF)["since_us"] == controller.clock.now_us - 1_000
     assert (bound(controller), len(events(controller))) == (first, count)
-    pin(controller, STREAM + "/pin", {**OFF, "reason": "INC-3"})
+    pin(controller, STREAM_PIN, {**OFF, "reason": "INC-3"})
     assert "INC-3" in bound(controller)["reason"]
     assert bound(controller)["generation"] == first["generation"] + 1
 
 
 def test_pins_are_paged_with_the_fleets_first(controller: Controller) -> None:
-    for path in (STREAM + "/pin", "/v1/jobs/a/pin", "/v1/pin"):
+    for path in (STREAM_PIN, "/v1/pin?job=a", FLEET_PIN):
         pin(controller, path, OFF)
     names: list[tuple[str | None, str | None]] = []
     cursor: str | None = None
@@ -296,8 +326,8 @@ def test_pins_are_paged_with_the_fleets_first(controller: Controller) -> None:
 def test_setting_and_taking_away_are_events_of_every_stream_concerned(controller: Controller) -> None:
     recommended(controller)
     already = len(events(controller))
-    pin(controller, "/v1/pin", OFF)
-    unpin(controller, "/v1/pin")
+    pin(controller, FLEET_PIN, OFF)
+    unpin(controller, FLEET_PIN)
     body = events(controller)[already:]
     assert [kind for kind, _ in body] == ["PinSet", "BoundPublished", "PinRemoved", "BoundPublished"]
     assert body[0][1] == "by the pin on the whole fleet: INC-1"
@@ -306,7 +336,7 @@ def test_setting_and_taking_away_are_events_of_every_stream_concerned(controller
 def test_the_status_shows_the_pin_in_force_with_its_scope_and_reason(controller: Controller) -> None:
     controller.report(REPORTS[0])
     assert controller.status()["pin"] is None
-    pin(controller, "/v1/jobs/job/pin", CEILING)
+    pin(controller, JOB_PIN, CEILING)
     status = controller.status()
     assert status["pin"] == {
         "to": "Ceiling",
@@ -324,7 +354,7 @@ def test_the_status_shows_the_pin_in_force_with_its_scope_and_reason(controller:
 def test_a_pin_says_what_it_costs_by_the_streams_own_curve(controller: Controller) -> None:
     acknowledge(controller)
     recommended(controller)
-    (body,) = pin(controller, STREAM + "/pin", CEILING)["streams"]
+    (body,) = pin(controller, STREAM_PIN, CEILING)["streams"]
     exact = controller.get("/curve", params={"bound_ms": [5_000, CEILING_MS]}).json()["points"]
     assert (body["bound_ms"], body["in_use_bound_ms"]) == (CEILING_MS, 5_000)
     assert body["completeness_ppm"] == exact[1]["completeness_ppm"] == 1_000_000
@@ -341,29 +371,29 @@ def test_a_pin_says_what_it_costs_by_the_streams_own_curve(controller: Controlle
 
 def test_taking_it_away_says_what_that_costs(controller: Controller) -> None:
     acknowledge(controller)
-    told_ms = recommended(controller)["bound_ms"]
-    pin(controller, STREAM + "/pin", CEILING)
+    published_ms = recommended(controller)["bound_ms"]
+    pin(controller, STREAM_PIN, CEILING)
     controller.report(replace(REPORTS[-1], batch_id=40, bound_ms=CEILING_MS, generation=3))
-    (body,) = unpin(controller, STREAM + "/pin")["streams"]
-    assert (body["bound_ms"], body["in_use_bound_ms"]) == (told_ms, CEILING_MS)
+    (body,) = unpin(controller, STREAM_PIN)["streams"]
+    assert (body["bound_ms"], body["in_use_bound_ms"]) == (published_ms, CEILING_MS)
     assert "earlier than at 30 min" in body["text"]
 
 
 def test_what_is_not_known_is_said_to_be_unknown(controller: Controller) -> None:
     controller.put("/slo", TARGET)
-    (body,) = pin(controller, "/v1/pin", OFF)["streams"]
+    (body,) = pin(controller, FLEET_PIN, OFF)["streams"]
     assert body["text"] == "job/stream: not known: no reports"
     assert (body["bound_ms"], body["completeness_ppm"]) == (None, None)
     # It runs with a bound of the controller's, and never said its own.
     controller.report(replace(REPORTS[0], generation=1))
-    (body,) = controller.http.get("/v1/pin").json()["streams"]
+    (body,) = controller.http.get(FLEET_PIN).json()["streams"]
     assert body["text"] == "job/stream: not known: the job never ran with its own bound"
 
 
 def test_a_stream_with_a_pin_of_its_own_stays_there_and_says_so(controller: Controller) -> None:
     controller.report(REPORTS[0])
-    pin(controller, STREAM + "/pin", CEILING)
-    (body,) = pin(controller, "/v1/pin", OFF)["streams"]
+    pin(controller, STREAM_PIN, CEILING)
+    (body,) = pin(controller, FLEET_PIN, OFF)["streams"]
     assert body["text"] == (
         "job/stream: stays pinned to Ceiling by the pin on stream 'stream' of job 'job': INC-2"
     )
@@ -376,7 +406,7 @@ def test_the_pin_holds_before_its_cost_is_worked_out_and_that_has_a_limit(
         report = replace(REPORTS[0], job=job, stream="s")
         controller.http.post(f"/v1/jobs/{job}/streams/s/reports", json=to_json_object(report))
     monkeypatch.setattr("tidemark.controller.pins.routes.COST_SECONDS", -1.0)
-    body = pin(controller, "/v1/pin", OFF)
+    body = pin(controller, FLEET_PIN, OFF)
     assert (len(body["streams"]), body["more_streams"]) == (1, 2)
     assert [bound(controller, f"/v1/jobs/{job}/streams/s")["pin"] for job in "abc"] == ["Off"] * 3
 
@@ -408,5 +438,5 @@ def test_a_cost_in_words_names_both_bounds_and_what_they_do() -> None:
 def test_a_pin_answers_without_floats(controller: Controller) -> None:
     acknowledge(controller)
     recommended(controller)
-    text = controller.http.put(STREAM + "/pin", json=CEILING).text
+    text = controller.http.put(STREAM_PIN, json=CEILING).text
     json.loads(text, parse_float=lambda number: pytest.fail(f"an answer has the float {number}"))

@@ -63,9 +63,9 @@ def of(controller: Controller, body: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def publish(controller: Controller, reports: list[Report], target: str = "0.99") -> dict[str, Any]:
+def publish(controller: Controller, reports: list[Report], target_ppm: int = 990_000) -> dict[str, Any]:
     """Report, decide, and return what a job is body."""
-    controller.put("/slo", {"target": target})
+    controller.put("/slo", {"target_ppm": target_ppm})
     controller.put("/policy", POLICY)
     controller.report_all(reports)
     controller.tick()
@@ -141,17 +141,17 @@ def test_a_published_bound_is_predicted_and_scored_by_the_rows_that_met_it_in_ef
 def test_on_stationary_streams_the_median_error_of_predicted_completeness_is_at_most_a_tenth_of_a_point(
     tmp_path: Path,
 ) -> None:
-    errors: dict[str, list[float]] = {}
-    for target in ("0.99", "0.95"):
+    errors: dict[int, list[float]] = {}
+    for target_ppm in (990_000, 950_000):
         for seed in range(5):
             batches = exponential_batches(220, 300, seed=1_000 + seed)
             learnt = query_reports(batches[:100])
-            with Controller(f"sqlite:///{tmp_path / f'{target} {seed}.db'}") as controller:
-                body = publish(controller, learnt, target)
+            with Controller(f"sqlite:///{tmp_path / f'{target_ppm} {seed}.db'}") as controller:
+                body = publish(controller, learnt, target_ppm)
                 run_with(controller, body, batches[100:], learnt)
                 scored = of(controller, body)
             assert scored["min_ppm"] <= scored["completeness_ppm"] <= scored["max_ppm"]
-            errors.setdefault(target, []).append(scored["realised"]["error_ppm"] / 10_000)
+            errors.setdefault(target_ppm, []).append(scored["realised"]["error_ppm"] / 10_000)
     print(f"errors of predicted completeness in points: {errors}")
     assert median(abs(error) for of_target in errors.values() for error in of_target) <= 0.1
 
@@ -221,7 +221,7 @@ def test_an_unknown_stream_has_no_predictions_and_one_that_is_only_watched_neith
 ) -> None:
     answer = controller.get("/predictions")
     assert (answer.status_code, answer.json()["instance"]) == (404, STREAM + "/predictions")
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     controller.report_all(LEARNT)
     controller.tick()
     assert predictions(controller) == []
@@ -230,7 +230,7 @@ def test_an_unknown_stream_has_no_predictions_and_one_that_is_only_watched_neith
 
 
 def test_without_a_recommended_bound_there_is_no_transition(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.999999"})
+    controller.put("/slo", {"target_ppm": 999_999})
     controller.report_all(LEARNT)
     controller.tick()
     assert controller.status()["transition"] is None
@@ -239,7 +239,7 @@ def test_without_a_recommended_bound_there_is_no_transition(controller: Controll
 def test_a_narrowing_says_how_many_windows_close_at_once(controller: Controller) -> None:
     """A bound of 60 s over windows of 10 s: the ledger knows the windows between the two watermarks."""
     wide = query_reports(exponential_batches(160, 20), bound_ms=60_000)
-    publish(controller, wide, "0.9")
+    publish(controller, wide, 900_000)
     body = controller.status()["transition"]
     watermark_us, base_us = wide[-1].watermark_ms * 1_000, START_US + 159 * 1_000_000
     closing = range(watermark_us // 10_000_000 + 1, (base_us - body["bound_ms"] * 1_000) // 10_000_000 + 1)
@@ -302,7 +302,7 @@ def test_a_silent_stream_is_held_and_said_and_narrowed_when_it_is_back(controlle
     controller.report_all(WIDE[:-1])
     assert detail(controller, "NoRecentReport") is None
     controller.clock.now_us += 11_000_000
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     assert controller.status()["recommended"]["bound_ms"] == 60_000
     assert step(controller, "no data") == (
         "no report for 11 s, where 1 s between batches is typical: the bound in use, 60 s, is not narrowed"
@@ -319,7 +319,7 @@ def test_a_silent_stream_is_held_and_said_and_narrowed_when_it_is_back(controlle
 def test_what_a_person_rolls_out_has_the_prediction_that_is_kept_of_it(controller: Controller) -> None:
     """One prediction: a rollout without any must not stand beside one that is listed and scored."""
     controller.report_all(WIDE)
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     controller.tick()
     controller.put("/policy", POLICY)
 
@@ -336,7 +336,7 @@ def test_silence_of_a_stream_that_is_paused_is_told_with_the_pause_and_is_no_ala
     controller: Controller,
 ) -> None:
     controller.report_all(WIDE)
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     controller.http.post(STREAM + ":pause", json={"reason": "ended on purpose"})
     controller.clock.now_us += 11_000_000
     controller.snapshot()
@@ -352,7 +352,7 @@ def test_silence_of_a_stream_that_is_paused_is_told_with_the_pause_and_is_no_ala
 
 
 def test_a_partition_that_falls_silent_holds_every_narrowing_and_is_said(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     three = [[row for row in batch if row[0] != "3"] for batch in BATCHES[60:75]]
     controller.report_all(WIDE)
     controller.report_all(restarted_reports(WIDE, three, bound_ms=60_000, generation=None))
@@ -365,7 +365,7 @@ def test_a_partition_that_falls_silent_holds_every_narrowing_and_is_said(control
 
 
 def test_a_replay_at_twice_the_clock_narrows_nothing(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     controller.report_all(query_reports(BATCHES[:60], bound_ms=60_000, interval_us=500_000))
     controller.tick()
     assert controller.status()["recommended"]["bound_ms"] == 60_000
@@ -385,7 +385,7 @@ def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_sl
     ]
     reports = query_reports(late, bound_ms=90_000)
     asked: list[tuple[int, int]] = []
-    slo = {"target": "0.99", "horizon_ms": 60_000}
+    slo = {"target_ppm": 990_000, "horizon_ms": 60_000}
     controller.put("/slo", slo)
     controller.put("/policy", at_once("Off"))
     for first in range(0, 480, 30):
@@ -413,7 +413,7 @@ def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_sl
 def test_where_no_bound_fits_the_chain_and_the_condition_say_how_it_is_resolved(
     controller: Controller, on_conflict: str | None, body: str
 ) -> None:
-    controller.put("/slo", {"target": "0.99", "latency_cap_ms": 6_000, "on_conflict": on_conflict})
+    controller.put("/slo", {"target_ppm": 990_000, "latency_cap_ms": 6_000, "on_conflict": on_conflict})
     controller.report_all(LEARNT)
     controller.tick()
     condition = detail(controller, "ConstraintsConflict")

@@ -66,7 +66,7 @@ def send(client: httpx.Client, number: int) -> int:
 @pytest.mark.slow
 def test_an_acknowledged_report_survives_kill_9_and_a_clean_stop_ends_in_time(tmp_path: Path) -> None:
     with serving(tmp_path) as (process, client):
-        client.put(STREAM + "/slo", json={"target": "0.5"})
+        client.put(STREAM + "/slo", json={"target_ppm": 500_000})
         client.put(STREAM + "/policy", json=at_once())
         assert [send(client, number) for number in range(5)] == [201] * 5
         until(lambda: (client.get(STREAM).json()["recommended"] or {}).get("current"), "a decision")

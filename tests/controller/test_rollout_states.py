@@ -30,7 +30,7 @@ from support.policies import at_once
 from support.rolled_job import RolledJob
 
 REASON = "INC-1"
-TARGETS = ("0.8", "0.9", "0.95")
+TARGETS = (800_000, 900_000, 950_000)
 POLICIES: tuple[dict[str, Any], ...] = (
     {"mode": "Off"},
     {"mode": "OnRestart"},
@@ -56,7 +56,7 @@ class Rollouts(RuleBasedStateMachine):
         super().__init__()
         self.job = RolledJob(self.controller, bound_ms=60_000, job=f"job-{uuid4().hex}")
         self.generation = 0
-        self.job.put("slo", {"target": "0.9", "horizon_ms": 600_000})
+        self.job.put("slo", {"target_ppm": 900_000, "horizon_ms": 600_000})
         self.job.put("policy", at_once())
         self.job.run(8, 30.0, rows=20, tick=False)
 
@@ -78,9 +78,9 @@ class Rollouts(RuleBasedStateMachine):
     def a_tick_is_taken(self) -> None:
         self.controller.tick()
 
-    @rule(share=st.sampled_from(TARGETS))
-    def the_slo_is_set(self, share: str) -> None:
-        self.job.put("slo", {"target": share, "horizon_ms": 600_000})
+    @rule(target_ppm=st.sampled_from(TARGETS))
+    def the_slo_is_set(self, target_ppm: int) -> None:
+        self.job.put("slo", {"target_ppm": target_ppm, "horizon_ms": 600_000})
 
     @rule(policy=st.sampled_from(POLICIES))
     def the_policy_is_set(self, policy: dict[str, Any]) -> None:
@@ -92,12 +92,12 @@ class Rollouts(RuleBasedStateMachine):
 
     @rule(to=st.sampled_from(["Off", "Ceiling"]))
     def it_is_pinned(self, to: str) -> None:
-        answer = self.controller.http.put(self.job.path + "/pin", json={"to": to, "reason": REASON})
+        answer = self.controller.http.put(self.job.pin_url, json={"to": to, "reason": REASON})
         assert answer.status_code == 200
 
     @rule()
     def it_is_unpinned(self) -> None:
-        assert self.controller.http.delete(self.job.path + "/pin").status_code in {200, 404}
+        assert self.controller.http.delete(self.job.pin_url).status_code in {200, 404}
 
     @precondition(lambda self: self.job.rollouts())
     @rule(act=st.sampled_from(["approve", "discard", "rollback"]), which=st.integers(0, 2))

@@ -20,9 +20,9 @@ from support.streams import SECOND
 
 pytestmark = pytest.mark.slow
 
-STRICT = {"target": "0.95"}
-LOOSE = {"target": "0.8"}
-STRICTER = {"target": "0.999"}
+STRICT = {"target_ppm": 950_000}
+LOOSE = {"target_ppm": 800_000}
+STRICTER = {"target_ppm": 999_000}
 HOUR = 3_600
 UNDER_WAY = {"Published", "Acknowledged", "Effective"}
 
@@ -160,7 +160,7 @@ def test_a_narrowing_that_failed_is_tried_again_when_the_slo_changes_and_not_whe
     job.act(":resume")
     job.run(2, 30.0)
     assert job.rollout()["held_by"] == "FailedBefore"
-    job.put("slo", {"target": "0.81"})
+    job.put("slo", {"target_ppm": 810_000})
     assert job.rollout()["state"] == "Published"
 
 
@@ -278,13 +278,13 @@ def test_paused_holds_everything_until_it_is_resumed_and_says_why(either: Contro
 
 def test_the_dwell_lies_between_two_narrowings(controller: Controller) -> None:
     job = settled(controller)
-    job.put("slo", {"target": "0.85"})
+    job.put("slo", {"target_ppm": 850_000})
     job.restart()
     job.run(60, 30.0, tick=False)
     controller.tick()
     assert job.rollout()["state"] == "Verified"
     narrowed_us = job.rollout()["published_us"]
-    job.put("slo", {"target": "0.7"})
+    job.put("slo", {"target_ppm": 700_000})
     held = job.rollout()
     assert (held["state"], held["held_by"]) == ("Recommended", "Cooldown")
     controller.clock.now_us = narrowed_us + HOUR * SECOND
@@ -409,14 +409,14 @@ def test_a_pin_holds_a_rollout_where_it_is_and_it_goes_on_afterwards(either: Con
     job = settled(either)
     job.put("slo", LOOSE)
     under_way = job.rollout()
-    either.http.put(job.path + "/pin", json={"to": "Off", "reason": "INC-5"})
+    either.http.put(job.pin_url, json={"to": "Off", "reason": "INC-5"})
     assert job.told()["bound_ms"] is None
     job.wait(30 * 24 * HOUR)
     either.tick()
     held = job.rollout()
     assert (held["state"], held["held_by"]) == ("Published", "Pinned")
     assert "INC-5" in held["reason"]
-    either.http.delete(job.path + "/pin")
+    either.http.delete(job.pin_url)
     assert job.told()["bound_ms"] == under_way["to_bound_ms"]
     either.tick()
     going_on = job.rollout()
@@ -450,8 +450,8 @@ def test_a_job_whose_reports_stopped_finds_what_the_policy_says(
 def test_every_published_bound_belongs_to_a_rollout_a_pin_or_a_write(controller: Controller) -> None:
     job = settled(controller, cooldown_ms=0)
     job.put("slo", LOOSE)
-    controller.http.put(job.path + "/pin", json={"to": "Off", "reason": "INC-5"})
-    controller.http.delete(job.path + "/pin")
+    controller.http.put(job.pin_url, json={"to": "Off", "reason": "INC-5"})
+    controller.http.delete(job.pin_url)
     job.act(f"/rollouts/{job.rollout()['id']}:rollback")
     job.put("policy", at_once(min_bound_ms=50_000))
     with controller.service.database.read() as session:
@@ -483,7 +483,7 @@ def live_job(controller: Controller) -> RolledJob:
 
 def test_in_live_a_change_of_the_envelope_is_rolled_and_verified(either: Controller) -> None:
     job = live_job(either)
-    job.put("slo", {"target": "0.9"})
+    job.put("slo", {"target_ppm": 900_000})
     (one,) = [rollout for rollout in job.rollouts() if rollout["cause"] == "Operator"]
     assert (one["state"], one["direction"]) == ("Published", "Narrow")
     assert (one["from_envelope"]["target_ppm"], one["to_envelope"]["target_ppm"]) == (950_000, 900_000)
@@ -496,7 +496,7 @@ def test_in_live_a_change_of_the_envelope_is_rolled_and_verified(either: Control
 def test_in_live_an_envelope_that_loses_too_much_goes_back_and_is_not_told_again(either: Controller) -> None:
     job = live_job(either)
     before = job.told()["envelope"]
-    job.put("slo", {"target": "0.9"})
+    job.put("slo", {"target_ppm": 900_000})
     failing = job.rollout()["id"]
     job.run(2, 30.0)
     # As when the fast policy closes windows far too early: most rows are late.
@@ -506,7 +506,7 @@ def test_in_live_an_envelope_that_loses_too_much_goes_back_and_is_not_told_again
     assert job.told()["envelope"] == before
     job.run(2, 30.0)
     assert job.told()["envelope"] == before
-    job.put("slo", {"target": "0.91"})
+    job.put("slo", {"target_ppm": 910_000})
     assert job.told()["envelope"]["target_ppm"] == 910_000
 
 
@@ -515,7 +515,7 @@ def test_in_live_an_envelope_that_loses_too_much_goes_back_and_is_not_told_again
 
 def test_the_budget_counts_rows_over_the_slos_window(controller: Controller) -> None:
     job = RolledJob(controller, bound_ms=5_000)
-    job.put("slo", {"target": "0.9", "window_ms": 60_000})
+    job.put("slo", {"target_ppm": 900_000, "window_ms": 60_000})
     job.run(40, 30.0, tick=False)
     budget = job.status()["budget"]
     assert budget["counted"] < 40 * 60
@@ -528,7 +528,7 @@ def test_the_budget_counts_rows_over_the_slos_window(controller: Controller) -> 
 
 def test_under_timeslices_the_budget_counts_windows_and_the_bound_is_felt_for(controller: Controller) -> None:
     job = RolledJob(controller, bound_ms=10_000)
-    job.put("slo", {"target": "0.9", "objective": "timeslices", "good_windows_ppm": 900_000})
+    job.put("slo", {"target_ppm": 900_000, "objective": "timeslices", "good_windows_ppm": 900_000})
     job.put("policy", at_once())
     job.run(40, 30.0, tick=False)
     controller.tick()
@@ -547,7 +547,7 @@ def test_under_timeslices_the_budget_counts_windows_and_the_bound_is_felt_for(co
 
 def test_the_worst_window_below_its_floor_asks_for_more(controller: Controller) -> None:
     job = RolledJob(controller, bound_ms=10_000)
-    job.put("slo", {"target": "0.5", "worst_window_ppm": 990_000})
+    job.put("slo", {"target_ppm": 500_000, "worst_window_ppm": 990_000})
     job.run(40, 30.0, tick=False)
     controller.tick()
     (body,) = [step for step in job.status()["recommended"]["steps"] if step["name"] == "worst window"]

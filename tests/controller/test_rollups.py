@@ -78,7 +78,7 @@ def spread_reports(seed: int, count: int, days: int) -> list[Report]:
 
 
 class Store:
-    """A store, two replicas that look after it, and what has been told to it."""
+    """A store, two replicas that run its upkeep, and the reports sent to it."""
 
     def __init__(self, url: str, retention: Retention) -> None:
         self.database = Database(url)
@@ -374,7 +374,7 @@ def test_a_change_on_one_replica_reaches_a_long_poll_on_another_within_its_secon
     new_postgres_url: str,
 ) -> None:
     with Controller(new_postgres_url) as one, Controller(new_postgres_url) as other:
-        assert one.put("/slo", {"target": "0.9"}).status_code == 200
+        assert one.put("/slo", {"target_ppm": 900_000}).status_code == 200
         held = one.get("/bound").headers["etag"]
         answers: list[Any] = []
         asked = {"If-None-Match": held, "Prefer": "wait=60"}

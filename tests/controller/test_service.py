@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 import tidemark.controller
 from tidemark.controller.api import schemas
-from tidemark.controller.api.bodies import PinBody, ReasonBody, ReportBody, SloBody, TokenBody
+from tidemark.controller.api.bodies import PinBody, ReasonBody, ReportBody, TokenBody
 from tidemark.controller.api.examples import EXAMPLES, KIND_EXAMPLES, PROBLEM_EXAMPLES
 from tidemark.controller.api.openapi import as_text
 from tidemark.controller.db.database import Database
@@ -26,7 +26,7 @@ from tidemark.controller.db.tables import Base
 from tidemark.controller.intake.checks import check_report
 from tidemark.controller.metrics.names import HELP
 from tidemark.controller.settings import Settings
-from tidemark.models.slo import Policy
+from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 
 from support.controller_app import STREAM, Controller
@@ -66,7 +66,7 @@ def test_every_error_is_a_problem_document(
 
 @pytest.mark.parametrize("name", ["%20a", "a%0Ab", "%2E%2E", "a%00", "x" * 201])
 def test_a_name_that_cannot_be_part_of_a_path_is_refused(controller: Controller, name: str) -> None:
-    answer = controller.http.put(f"/v1/jobs/{name}/streams/s/slo", json={"target": "0.9"})
+    answer = controller.http.put(f"/v1/jobs/{name}/streams/s/slo", json={"target_ppm": 900_000})
     assert answer.status_code in {404, 422}
     assert answer.headers["content-type"] == "application/problem+json"
     assert controller.http.get("/v1/streams").json()["streams"] == []
@@ -80,7 +80,7 @@ def test_a_slash_in_a_name_is_refused_with_a_sentence_even_encoded(controller: C
 
 def test_what_is_done_to_a_stream_is_no_part_of_its_name(controller: Controller) -> None:
     for act in ("pause", "resume"):
-        answer = controller.http.put(f"/v1/jobs/j/streams/s:{act}/slo", json={"target": "0.9"})
+        answer = controller.http.put(f"/v1/jobs/j/streams/s:{act}/slo", json={"target_ppm": 900_000})
         assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "stream")
         body = controller.http.get(f"/v1/jobs/j/streams/s:{act}")
         assert (body.status_code, body.headers["allow"]) == (405, "POST")
@@ -107,7 +107,7 @@ def test_a_method_that_a_path_does_not_know_is_answered_with_all_that_it_knows(
 
 def test_names_with_spaces_and_other_scripts_are_handled(controller: Controller) -> None:
     path = "/v1/jobs/Bestellungen%20%C3%A4/streams/%E6%B5%81%3F%23"
-    assert controller.http.put(path + "/slo", json={"target": "0.9"}).status_code == 200
+    assert controller.http.put(path + "/slo", json={"target_ppm": 900_000}).status_code == 200
     status = controller.http.get(path).json()
     assert (status["job"], status["stream"]) == ("Bestellungen ä", "流?#")
 
@@ -145,7 +145,7 @@ def test_a_service_that_is_well_says_so_and_why_when_asked(controller: Controlle
     assert controller.http.get("/livez").json() == {"status": "ok", "checks": None}
     checks = controller.http.get("/readyz?verbose").json()["checks"]
     assert [(check["name"], check["ok"]) for check in checks] == [("store", True)]
-    assert "migration 0011" in checks[0]["detail"]
+    assert "migration 0012" in checks[0]["detail"]
 
 
 def test_a_loop_without_progress_is_not_alive(controller: Controller) -> None:
@@ -177,7 +177,7 @@ def samples(controller: Controller) -> dict[str, float]:
 
 
 def test_the_metrics_say_what_the_store_holds_in_base_units(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     controller.put("/policy", at_once(min_bound_ms=6_000))
     controller.report_all(report for report in REPORTS if report.batch_id != 7)
     controller.report(REPORTS[0])
@@ -287,7 +287,7 @@ def test_every_body_and_answer_has_an_example_and_every_route_its_problems(docum
 def test_every_example_is_valid(name: str) -> None:
     kinds: dict[str, Any] = {
         "ReportBody": ReportBody,
-        "SloBody": SloBody,
+        "Slo": Slo,
         "PinBody": PinBody,
         "ReasonBody": ReasonBody,
         "TokenBody": TokenBody,
@@ -317,7 +317,7 @@ def test_answers_have_no_floats(controller: Controller) -> None:
     def refuse(number: str) -> None:
         pytest.fail(f"an answer has the float {number}")
 
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     controller.report_all(REPORTS)
     controller.tick()
     for path in ("", "/slo", "/policy", "/bound", "/curve", "/partitions", "/predictions"):
@@ -337,7 +337,7 @@ def test_the_migrations_make_exactly_the_tables_of_the_code(controller: Controll
 
 def test_a_database_is_opened_again_with_its_data(database_url: str) -> None:
     with Controller(database_url) as first:
-        first.put("/slo", {"target": "0.9"})
+        first.put("/slo", {"target_ppm": 900_000})
         first.put("/policy", at_once())
         first.report_all(REPORTS)
         first.tick()

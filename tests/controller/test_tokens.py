@@ -54,8 +54,8 @@ def status_with(controller: Controller, token: str) -> int:
 
 def age_cache(controller: Controller) -> None:
     """Let what the controller knows of the tokens be as old as it may get."""
-    door = controller.service.door
-    door._known = replace(door._known, read_at=door._known.read_at - CACHE_SECONDS)
+    authenticator = controller.service.authenticator
+    authenticator._cache = replace(authenticator._cache, read_at=authenticator._cache.read_at - CACHE_SECONDS)
 
 
 def test_a_token_is_shown_once_and_only_its_digest_is_kept(store: Controller) -> None:
@@ -96,7 +96,7 @@ def test_from_the_first_token_on_nobody_gets_in_without_one(store: Controller) -
     token = post(store, {"name": "root", "role": "admin"}).json()["token"]
     assert store.http.get("/v1/streams").status_code == 401
     assert status_with(store, token) == 200
-    # Also when the last one has ended: an end must not open the door.
+    # Also when the last one has ended: an expired token must not open access.
     assert store.http.delete("/v1/tokens/1", headers=bearer(token)).status_code == 200
     assert store.http.get("/v1/streams").status_code == 401
 
@@ -104,7 +104,7 @@ def test_from_the_first_token_on_nobody_gets_in_without_one(store: Controller) -
 def test_without_a_token_a_page_of_another_site_reaches_nothing_by_a_name_of_its_own(
     store: Controller,
 ) -> None:
-    """A browser on this machine sends what it is told to; the name it was told stands in the request."""
+    """A foreign page can make a local browser send requests; the host name in them gives it away."""
     foreign = {"Host": "evil.example:8642"}
     assert store.http.get("/v1/streams", headers=foreign).status_code == 401
     assert store.http.get("/v1/streams", headers={"Host": "localhost:8642"}).status_code == 200
@@ -139,7 +139,7 @@ def test_a_token_of_another_controller_is_401_and_costs_the_store_nothing(
 
     good = make_token(controller)
     assert status_with(controller, good) == 200
-    monkeypatch.setattr(controller.service.door, "_read", lambda: pytest.fail("the store was asked"))
+    monkeypatch.setattr(controller.service.authenticator, "_read", lambda: pytest.fail("the store was asked"))
     other = any_token("admin", bytes(32))
     answer = controller.http.get("/v1/streams", headers=bearer(other))
     assert answer.status_code == 401
@@ -174,7 +174,9 @@ def test_a_token_whose_digest_merely_begins_alike_is_refused(controller: Control
         row = session.scalars(select(TokenRow)).one()
         row.digest = digest[:16] + "0" * 48
     age_cache(controller)
-    controller.service.door._known = replace(controller.service.door._known, version=(-1, -1))
+    controller.service.authenticator._cache = replace(
+        controller.service.authenticator._cache, version=(-1, -1)
+    )
     assert status_with(controller, token) == 401
 
 
@@ -196,7 +198,7 @@ def test_rotation_two_of_a_name_are_good_until_the_first_is_revoked(store: Contr
     assert [status_with(store, made["token"]) for made in (first, found)] == [200, 200]
     third = store.http.post(f"/v1/tokens/{found['id']}:rotate", headers=headers)
     assert third.status_code == 409
-    assert "two tokens of the name 'shop' live already; revoke one" in third.json()["detail"]
+    assert "two tokens of the name 'shop' are valid already; revoke one" in third.json()["detail"]
     assert post(store, body, admin).status_code == 409
     assert store.http.delete(f"/v1/tokens/{first['id']}", headers=headers).json()["live"] is False
     assert [status_with(store, made["token"]) for made in (first, found)] == [401, 200]
@@ -324,7 +326,7 @@ def test_use_is_noted_to_the_hour_and_not_at_each_request(
         return found
 
     assert used() is None
-    # Noted with the next look at the store.
+    # Recorded with the next read of the store.
     assert used() == begun
     writes: list[dict[int, int]] = []
 
@@ -357,8 +359,8 @@ def test_tokens_are_known_for_a_while_when_the_store_is_gone_and_then_it_is_503(
     monkeypatch.setattr(controller.service.database, "read", gone)
     age_cache(controller)
     assert controller.http.get("/metrics", headers=bearer(token)).status_code == 200
-    door = controller.service.door
-    door._known = replace(door._known, read_at=door._known.read_at - STALE_SECONDS)
+    authenticator = controller.service.authenticator
+    authenticator._cache = replace(authenticator._cache, read_at=authenticator._cache.read_at - STALE_SECONDS)
     answer = controller.http.get("/metrics", headers=bearer(token))
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:tidemark:problem:store-unavailable")
 

@@ -23,7 +23,7 @@ def conditions(job: RolledJob) -> dict[str, str]:
 def verified(controller: Controller, *, own_ms: int = 60_000) -> RolledJob:
     """Return a job whose first bound, for a target of 0.95 and delays up to 30 s, is verified."""
     job = RolledJob(controller, bound_ms=own_ms)
-    job.put("slo", {"target": "0.95"})
+    job.put("slo", {"target_ppm": 950_000})
     job.put("policy", at_once())
     job.run(40, 30.0, tick=False)
     controller.tick()
@@ -43,7 +43,7 @@ def test_a_bound_is_not_verified_before_the_watermark_has_closed_windows_under_i
     """The run of the issue: in the first minute no window ends, so no row can be late, and then too many are."""
     job = RolledJob(controller)
     job.operator = tumbling("1 minute")
-    job.put("slo", {"target": "0.99"})
+    job.put("slo", {"target_ppm": 990_000})
     job.put("policy", at_once())
     job.run(60, 10.0, rows=200, tick=False)
     controller.tick()
@@ -73,7 +73,7 @@ def test_a_rollout_has_the_prediction_that_is_scored_and_its_verdict_speaks_of_i
 ) -> None:
     """Also where a write of the policy begins it, with what was recommended before."""
     job = RolledJob(controller)
-    job.put("slo", {"target": "0.95"})
+    job.put("slo", {"target_ppm": 950_000})
     job.run(40, 30.0, tick=False)
     controller.tick()
     job.put("policy", at_once())
@@ -156,7 +156,7 @@ def test_what_a_person_wrote_since_is_not_undone_when_a_verified_narrowing_turns
 def test_another_slo_does_not_condemn_what_was_verified_by_the_one_before(controller: Controller) -> None:
     job = verified(controller)
     job.put("policy", at_once(directions=["Narrow"]))
-    job.put("slo", {"target": "0.9999"})
+    job.put("slo", {"target_ppm": 999_900})
     job.run(30, 30.0, tick=False)
     controller.tick()
     assert job.rollout()["state"] == "Verified"
@@ -170,7 +170,7 @@ def watched_job(controller: Controller) -> RolledJob:
     """Return a job with a bound of ten minutes and a batch each half minute, under the default policy."""
     job = RolledJob(controller, bound_ms=600_000)
     job.interval_us = 30 * SECOND
-    job.put("slo", {"target": "0.95"})
+    job.put("slo", {"target_ppm": 950_000})
     job.put("policy", {"mode": "OnRestart"})
     return job
 
@@ -249,17 +249,17 @@ def test_narrowings_follow_each_other_by_the_dwell_however_little_the_job_took_u
 ) -> None:
     """Each would be the first that the job is told: nobody takes them up, or they go back."""
     job = RolledJob(controller, bound_ms=600_000)
-    job.put("slo", {"target": "0.95"})
+    job.put("slo", {"target_ppm": 950_000})
     job.put("policy", at_once())
     job.run(40, 30.0, tick=False)
     controller.tick()
-    for share in ("0.9", "0.85", "0.8", "0.75"):
-        job.put("slo", {"target": share})
+    for target_ppm in (900_000, 850_000, 800_000, 750_000):
+        job.put("slo", {"target_ppm": target_ppm})
         job.run(6, 30.0)
     (published,) = job.rollouts()
     assert published["state"] == "Published"
     job.act(f"/rollouts/{published['id']}:rollback")
-    job.put("slo", {"target": "0.7"})
+    job.put("slo", {"target_ppm": 700_000})
     again = job.rollout()
     assert (again["first"], again["state"], again["held_by"]) == (True, "Recommended", "Cooldown")
     assert job.told()["bound_ms"] is None
@@ -269,12 +269,12 @@ def test_a_narrowing_that_nobody_took_up_gives_way_at_once_to_one_that_narrows_l
     controller: Controller,
 ) -> None:
     job = RolledJob(controller, bound_ms=600_000)
-    job.put("slo", {"target": "0.8"})
+    job.put("slo", {"target_ppm": 800_000})
     job.put("policy", at_once())
     job.run(40, 30.0, tick=False)
     controller.tick()
     narrow = job.rollout()
-    job.put("slo", {"target": "0.95"})
+    job.put("slo", {"target_ppm": 950_000})
     wider = job.rollout()
     assert (wider["state"], wider["direction"]) == ("Published", "Narrow")
     assert wider["to_bound_ms"] == job.told()["bound_ms"] > narrow["to_bound_ms"]

@@ -146,7 +146,7 @@ REPLACE = {"If-Match": "*"}
 CHANGES: dict[str, tuple[str, str, Any]] = {
     "mode": ("PUT", "/policy", {"mode": "OnRestart"}),
     "envelope": ("PUT", "/policy", {"mode": "Live", "max_bound_ms": 9}),
-    "pin": ("PUT", "/pin", PIN),
+    "pin": ("PUT", "/v1/pin?job=job&stream=stream", PIN),
     "first report": ("POST", "/reports", to_json_object(REPORTS[0])),
 }
 
@@ -163,7 +163,9 @@ def test_a_change_in_this_process_ends_the_wait_at_once(url: str, change: str) -
         await here.waiting(1)
         await until_async(lambda: here.service.watch.polls, "the first question")
         method, path, body = CHANGES[change]
-        done = await here.http.request(method, STREAM + path, json=body, headers=REPLACE)
+        done = await here.http.request(
+            method, path if path.startswith("/v1") else STREAM + path, json=body, headers=REPLACE
+        )
         assert done.is_success, done.text
         async with asyncio.timeout(PATIENCE_S):
             answer = await held

@@ -220,7 +220,7 @@ def test_the_objectives_are_set_by_its_own_commands(tmp_path: Path) -> None:
             name: controller.http.get(f"/v1/jobs/demo/streams/events/{name}", headers=headers).json()
             for name in ("slo", "policy")
         }
-        assert (asked["slo"]["target"], asked["policy"]["mode"]) == ("0.995", "Restart")
+        assert (asked["slo"]["target_ppm"], asked["policy"]["mode"]) == (995_000, "Restart")
 
 
 def test_promtool_and_amtool_take_what_they_are_given() -> None:

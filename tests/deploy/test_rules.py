@@ -261,7 +261,7 @@ def test_what_is_wrong_fires_and_nothing_else_on_what_a_controller_exposes(tmp_p
         go_on(1)
         for job in jobs:
             # The horizon is short, so that a partition that is mended is not held against it for long.
-            body = {"target": "0.99", "horizon_ms": 600_000}
+            body = {"target_ppm": 990_000, "horizon_ms": 600_000}
             assert controller.http.put(f"/v1/jobs/{job.job}/streams/stream/slo", json=body).is_success
         healthy = go_on(9)
         skewed.slow_s[2], stopped.stopped, burst.late_share = 200, True, 0.6

@@ -98,7 +98,7 @@ def test_a_new_bound_ends_the_job_with_75_and_the_loop_starts_it_with_that_bound
             start_new_session=True,
         )
     try:
-        controller.put("slo", {"target": "0.90"})
+        controller.put("slo", {"target_ppm": 900_000})
         feed_until(lambda: (controller.get().get("evidence") or {}).get("rows", 0) > 300, "300 rows")
         controller.put("policy", at_once("Restart"))
         feed_until(

@@ -51,7 +51,7 @@ TRIGGERS_US = (3 * SECOND, 12 * SECOND)
 """The second one for a machine that is too busy for the first."""
 WINDOW = tumbling("15 seconds")
 PARTITIONS = 8
-TARGET = "0.99"
+TARGET_PPM = 990_000
 
 
 def _bursts(path: Path, seconds: int, rate: int = 100) -> None:
@@ -98,7 +98,7 @@ def _controller(folder: Path) -> Iterator[ControllerProcess]:
     process = ControllerProcess(folder, "shop", "clicks")
     try:
         process.wait_until_ready()
-        process.put("slo", {"target": TARGET})
+        process.put("slo", {"target_ppm": TARGET_PPM})
         process.put("policy", at_once("Live"))
         yield process
     finally:

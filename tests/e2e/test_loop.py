@@ -82,7 +82,7 @@ def test_a_job_takes_the_recommended_bound_at_its_next_start_and_says_so(
     assert status["mode"] == "Off", "a stream's first report registers it in mode Off"
     assert status["applied"]["source"] == "job"
 
-    controller.put("slo", {"target": "0.90"})
+    controller.put("slo", {"target_ppm": 900_000})
     job.run("0 seconds", [_steady(14, 6)])
     status = controller.get()
     assert status["applied"]["bound_ms"] == 0, "in mode Off the job keeps its own bound"

@@ -52,7 +52,7 @@ def test_a_running_job_takes_what_is_recommended_between_two_batches(
     thread.start()
     try:
         until(lambda: len(job.output) >= 12 or codes, "twelve batches")
-        controller.put("slo", {"target": "0.90"})
+        controller.put("slo", {"target_ppm": 900_000})
         until(
             lambda: (controller.get().get("recommended") or {}).get("current"),
             "a decision",

@@ -39,10 +39,12 @@ from tidemark.controller.db.tables import (
 from tidemark.controller.evidence.blocks import cells_of
 from tidemark.controller.intake.canonical_json import canonical_json
 from tidemark.controller.intake.stored_bodies import packed
+from tidemark.controller.specs.store import policy_values, slo_values
 from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
 from tidemark.models.operators import tumbling
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.sketch import Sketch
+from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import PartitionCounts, Report
 
 __all__ = ["END_US", "Filling", "fill", "stream_name"]
@@ -402,16 +404,9 @@ def _sums(
 
 
 def _specified(session: Session, stream_id: int, at_us: int) -> None:
-    slo = {
-        "generation": 1,
-        "target_ppm": 990_000,
-        "confidence_ppm": 950_000,
-        "horizon_ms": DAY_US // 1_000,
-        "updated_us": at_us,
-    }
-    _put(session, SloRow, [{"stream_id": stream_id, **slo}])
-    policy = {"generation": 1, "mode": "Off", "min_bound_ms": 0, "updated_us": at_us}
-    _put(session, PolicyRow, [{"stream_id": stream_id, **policy}])
+    first = {"stream_id": stream_id, "generation": 1, "updated_us": at_us}
+    _put(session, SloRow, [{**first, **slo_values(Slo(target_ppm=990_000))}])
+    _put(session, PolicyRow, [{**first, **policy_values(Policy())}])
     _put(
         session,
         PublishedRow,

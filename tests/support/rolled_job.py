@@ -39,6 +39,7 @@ class RolledJob:
     ) -> None:
         self.controller = controller
         self.path = f"/v1/jobs/{job}/streams/stream"
+        self.pin_url = f"/v1/pin?job={job}&stream=stream"
         self.job = job
         self.own_ms = self.bound_ms = bound_ms
         self.generation: int | None = None

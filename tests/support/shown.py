@@ -54,7 +54,7 @@ def report_half_an_hour(controller: Controller) -> RolledJob:
         if batch % 10 == 9:
             controller.tick()
         if batch == 40:
-            job.put("slo", {"target": "0.98", "latency_cap_ms": 120_000})
+            job.put("slo", {"target_ppm": 980_000, "latency_cap_ms": 120_000})
             job.put("policy", at_once())
             job.restart()
         if batch in {60, 160}:

@@ -25,12 +25,12 @@ def make_token(
 ) -> str:
     """Make a token and return it; an admin's is made before when it would be the first."""
     service = controller.service
-    service.door.refresh()
-    if not service.door.has_tokens and (role != "admin" or jobs):
+    service.authenticator.refresh()
+    if not service.authenticator.has_tokens and (role != "admin" or jobs):
         make_token(controller, name="the-first")
     new = NewToken(name or f"{role}-{next(_numbers)}", Grant(role, jobs or ("*",)), lifetime_us)
     made = manage_tokens.make(service.database, new, "the test", controller.clock())
-    service.door.forget()
+    service.authenticator.forget()
     return made.token
 
 

@@ -48,7 +48,7 @@ def whole_controller(database_url: str, **settings: Any) -> Iterator[Controller]
     with Controller(database_url, **settings) as controller:
         job = RolledJob(controller)
         run_partitions(job, 2)
-        controller.put("/slo", {"target": "0.99"})
+        controller.put("/slo", {"target_ppm": 990_000})
         controller.put("/policy", at_once(max_bound_ms=600_000))
         run_partitions(job, 30, slow=3)
         job.restart()

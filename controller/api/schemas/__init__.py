@@ -1,4 +1,4 @@
-"""What the controller answers: closed objects, whole numbers with their unit in the name, null for the unknown."""
+"""Answers of the API: closed objects, whole numbers with their unit in the name, null for unknown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemark.controller.api.schemas.charts import (
     HistorySlot,
 )
 from tidemark.controller.api.schemas.conditions import Condition, ConditionType
-from tidemark.controller.api.schemas.curve import Curve, CurveBasis, CurvePoint, Operating
+from tidemark.controller.api.schemas.curve import CurveAnswer, CurveBasis, CurvePointAnswer, Operating
 from tidemark.controller.api.schemas.events import Event, EventEvidence, EventPage
 from tidemark.controller.api.schemas.evidence import (
     Budget,
@@ -58,7 +58,6 @@ from tidemark.controller.api.schemas.rollouts import (
 )
 from tidemark.controller.api.schemas.specs import (
     Consequences,
-    Freeze,
     PolicyAnswer,
     PolicySet,
     SloAnswer,
@@ -80,9 +79,9 @@ __all__ = [
     "Condition",
     "ConditionType",
     "Consequences",
-    "Curve",
+    "CurveAnswer",
     "CurveBasis",
-    "CurvePoint",
+    "CurvePointAnswer",
     "Event",
     "EventEvidence",
     "EventPage",
@@ -93,7 +92,6 @@ __all__ = [
     "FleetRollout",
     "FleetStream",
     "FleetTotals",
-    "Freeze",
     "Health",
     "HealthCheck",
     "Heatmap",

@@ -1,4 +1,4 @@
-"""A stream over time: its history and the heat map of its partitions."""
+"""A stream over time: its history, and the heat map of its partitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Heatmap", "HeatmapCell", "HeatmapPartition", "History", "HistoryRoll
 
 
 class HistorySlot(Answer):
-    """One slot of a series. Without a batch everything but what the job was told is null: a gap, not a zero."""
+    """One slot of a series. Without a batch everything but the published bound is null: a gap, not a zero."""
 
     from_us: int
     """Its start, in microseconds since the epoch."""
@@ -19,27 +19,27 @@ class HistorySlot(Answer):
     pairs: int | None
     """(Row, key) pairs that were judged."""
     late_min: int | None
-    """Pairs that were late for sure."""
+    """Pairs that were certainly late."""
     late_max: int | None
     """Pairs that may have been late."""
     unjudged_rows: int | None
     """Rows whose fate is unknown."""
     future_rows: int | None
-    """Rows dated ahead of the clock."""
+    """Future-dated rows."""
     in_use_bound_ms: int | None
     """The bound in the plan of its newest batch, in milliseconds."""
     effective_bound_ms: int | None
-    """How far the watermark really trailed then, in milliseconds."""
+    """How far the watermark really trailed the base then, in milliseconds."""
     published_bound_ms: int | None
-    """The bound that the job was told at its end, in milliseconds; null for none, and in time to come."""
+    """The bound published at its end, in milliseconds; null for none, and for the future."""
     need_p50_ms: int | None
-    """What half of its pairs needed at the most, in milliseconds."""
+    """The bound that half of its pairs needed at most, in milliseconds."""
     need_p90_ms: int | None
-    """What 90 % needed."""
+    """The bound that 90 % needed at most."""
     need_target_ms: int | None
-    """What ``target_ppm`` of them needed."""
+    """The bound that ``target_ppm`` of them needed at most."""
     need_max_ms: int | None
-    """What all needed."""
+    """The greatest need."""
 
 
 class HistoryRollout(Answer):
@@ -48,17 +48,17 @@ class HistoryRollout(Answer):
     id: int
     """Its number."""
     state: State
-    """Where it is."""
+    """Its state."""
     from_bound_ms: int | None
-    """The bound told before it, in milliseconds; null: the job kept its own."""
+    """The bound published before it, in milliseconds; null: the job kept its own."""
     to_bound_ms: int | None
-    """The bound that it tells, in milliseconds; null: the job keeps its own."""
+    """The bound that it publishes, in milliseconds; null: the job keeps its own."""
     published_us: int | None
-    """When jobs were told, in microseconds since the epoch."""
+    """When it was published, in microseconds since the epoch."""
     effective_us: int | None
     """When the watermark first followed it, in microseconds since the epoch; null before it."""
     ended_us: int | None
-    """When it was verified or ended otherwise, in microseconds since the epoch; null while it is open."""
+    """When it ended, verified or not, in microseconds since the epoch; null while it is open."""
 
 
 class History(Answer):
@@ -75,37 +75,37 @@ class History(Answer):
     slot_us: int
     """Width of a slot, in microseconds."""
     target_ppm: int
-    """The share that ``need_target_ms`` is about, in parts per million: the SLO's target, or 99 % without an SLO."""
+    """The share of ``need_target_ms``, in parts per million: the SLO's target, or 99 % without an SLO."""
     slots: list[HistorySlot]
     """All slots of the span, in order."""
     rollouts: list[HistoryRollout]
-    """Rollouts that were published, took effect or ended in the span, the newest first; 200 at the most."""
+    """Rollouts that were published, took effect or ended in the span, the newest first; at most 200."""
 
 
 class HeatmapCell(Answer):
     """What a partition needed in a slot."""
 
     need_ms: int
-    """The bound that admits ``share_ppm`` of its pairs, in milliseconds; 0 when they need none."""
+    """The bound that admits ``share_ppm`` of its pairs, in milliseconds; 0 when none is needed."""
     pairs: int
-    """(Row, key) pairs of it with a known need."""
+    """Its (row, key) pairs with a known need."""
 
 
 class HeatmapPartition(Answer):
-    """One partition of a map."""
+    """One partition of a heat map."""
 
     partition: str
     """Its name."""
     state: PartitionState | None
-    """How it was getting on when the stream was looked at last; null before that."""
+    """Its state in the last snapshot of the stream; null before the first."""
     skewed: bool
-    """Whether it was skewed then."""
+    """Whether it was skewed in that snapshot."""
     future: bool
-    """Whether rows of it in the span, or after it, were dated ahead of the clock."""
+    """Whether it had future-dated rows in the span or after it."""
     costs_ms: int | None
-    """By how much the bound would have fallen without it then, in milliseconds; null when that is not known."""
+    """By how much the bound would have fallen without it, in milliseconds; null when it is not known."""
     cells: list[HeatmapCell | None]
-    """One for each slot; null where nothing of it was seen."""
+    """One for each slot; null where it had no rows."""
 
 
 class Heatmap(Answer):
@@ -124,10 +124,10 @@ class Heatmap(Answer):
     slots: list[int]
     """Starts of the slots, in microseconds since the epoch."""
     share_ppm: int
-    """The share that needs are about, in parts per million. Slots of the past keep the share that was asked then."""
+    """The share of pairs that the needs admit, in parts per million: the SLO's target, or 99 % without an SLO."""
     bound_ms: int | None
-    """The bound in use, in milliseconds, in Live how far the watermark trails; null when it is not known."""
+    """The bound in use, in milliseconds; in Live how far the watermark trails; null when it is not known."""
     total: int
     """How many partitions may have rows in the span."""
     partitions: list[HeatmapPartition]
-    """Those that cost most, first."""
+    """The partitions, the most costly first."""

@@ -1,4 +1,4 @@
-"""Whether the service is well."""
+"""Health of the service."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class HealthCheck(Answer):
 
 
 class Health(Answer):
-    """The service is well."""
+    """The service is healthy."""
 
     status: Literal["ok"]
-    """Always ok: otherwise the answer is a problem document with status 503."""
+    """Always ok: an unhealthy service answers a problem document with status 503."""
     checks: list[HealthCheck] | None = None
-    """What was checked, when asked for by ?verbose."""
+    """What was checked, with ?verbose."""

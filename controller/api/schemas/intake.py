@@ -1,4 +1,4 @@
-"""What jobs sent: receipts and acknowledgements."""
+"""What jobs send: receipts and acknowledgements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["AcknowledgementFacts", "AcknowledgementPage", "Applied", "Receipt"]
 
 
 class Receipt(Answer):
-    """What became of a report or an acknowledgement: it is in the store."""
+    """Confirms that a report or an acknowledgement is stored."""
 
     job: str
     """Name of the job."""
@@ -18,11 +18,11 @@ class Receipt(Answer):
     received_us: int
     """When it was first received, in microseconds since the epoch."""
     duplicate: bool
-    """Whether it had been received before; then nothing was changed."""
+    """Whether it was received before; then nothing was changed."""
 
 
 class Applied(Answer):
-    """What the job last said it applied."""
+    """The job's last acknowledgement."""
 
     bound_ms: int
     """The bound in the plan, in milliseconds."""
@@ -44,7 +44,7 @@ class AcknowledgementFacts(Applied):
     """An acknowledgement as it was received."""
 
     mode: Mode
-    """The mode that the job took the stream to be in."""
+    """The stream's mode as the job knew it."""
     received_us: int
     """When it came, in microseconds since the epoch."""
 

@@ -1,4 +1,4 @@
-"""Kill switches."""
+"""Pins: kill switches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["PinAnswer", "PinInForce", "PinPage", "PinSummary", "PinnedStream"]
 
 
 class PinInForce(Answer):
-    """The kill switch that holds a stream: of those that do, the most specific."""
+    """The pin that holds a stream: of several, the most specific."""
 
     to: Pin
     """What the job is held to: its own bound (Off), or its ceiling alone (Ceiling)."""
@@ -41,7 +41,7 @@ class PinnedStream(Answer):
 
 
 class PinSummary(Answer):
-    """A kill switch."""
+    """A pin."""
 
     scope: ScopeKind
     """What it is set on: one stream, all streams of a job, or the whole fleet."""
@@ -58,14 +58,14 @@ class PinSummary(Answer):
 
 
 class PinAnswer(PinSummary):
-    """A kill switch and what it does."""
+    """A pin and what it does."""
 
     streams: list[PinnedStream]
-    """What it does to the streams that are known, by job and stream; after a removal, what that does."""
+    """What it does to the known streams, by job and stream; after a removal, what the removal does."""
     more_streams: int
-    """Streams for which that was not worked out, because it would have taken too long."""
+    """Streams left out because computing the figures would have taken too long."""
     dry_run: bool
-    """Whether it was only tried: then nothing was changed, and this is what it would do."""
+    """Whether it was a dry run: then nothing was changed, and this is what the write would do."""
 
 
 class PinPage(Answer):

@@ -1,4 +1,4 @@
-"""Problems, as RFC 9457 has them."""
+"""Problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Problem", "ProblemItem"]
 
 
 class ProblemItem(Answer):
-    """One thing that is wrong with a request."""
+    """One error in a request."""
 
     pointer: str
     """JSON pointer into the body (empty: the whole body), or the name of a parameter."""
@@ -20,16 +20,16 @@ class Problem(Answer):
     """A problem document (RFC 9457)."""
 
     type: str
-    """Stable name of the kind of problem, a URI; about:blank when the status says it all."""
+    """Stable name of the kind of problem, a URI; about:blank when the status says everything."""
     title: str
     """The kind of problem in a few words."""
     status: int
     """HTTP status."""
     detail: str
-    """What was wrong this time."""
+    """What went wrong this time."""
     instance: str | None = None
     """Path of the request."""
     errors: list[ProblemItem] | None = None
-    """What is wrong where; missing when it is not about a part of the request."""
+    """Errors by place; missing when none is about a part of the request."""
     known_versions: list[int] | None = None
-    """Schema versions that this release reads; only where an unknown one is the problem."""
+    """Schema versions that this release reads; only for an unknown version."""

@@ -2,112 +2,70 @@
 
 from __future__ import annotations
 
-from tidemark.controller.api.schemas.answer import Answer
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 from tidemark.controller.api.schemas.bounds import Published
 from tidemark.controller.api.schemas.predictions import Transition
 from tidemark.controller.api.schemas.recommended import Recommended
-from tidemark.models.slo import Approval, Day, Direction, Objective, OnConflict, OnNoData
-from tidemark.models.wire import Mode
+from tidemark.models.slo import Policy, Slo
+from tidemark.models.wire import STRICT
 
-__all__ = ["Consequences", "Freeze", "PolicyAnswer", "PolicySet", "SloAnswer", "SloSet"]
+__all__ = ["Consequences", "PolicyAnswer", "PolicySet", "SloAnswer", "SloSet"]
+
+ANSWERED: dict[str, Any] = {**STRICT, "json_schema_serialization_defaults_required": True}
+"""How the document describes these classes: an answer has every field."""
 
 
-class SloAnswer(Answer):
-    """The SLO of a stream as it stands."""
+@dataclass(frozen=True, kw_only=True)
+class SloAnswer(Slo):
+    """The stream's SLO."""
 
-    target: str
-    """Share of (row, window) pairs to be admitted, as the shortest decimal string."""
-    target_ppm: int
-    """The same in parts per million."""
-    latency_cap_ms: int | None
-    """Greatest mean emit latency allowed, in milliseconds; null for no cap."""
-    on_conflict: OnConflict | None
-    """Which constraint gives way when no bound meets all; null: none."""
-    confidence_ppm: int
-    """Confidence with which the target must be certified, in parts per million."""
-    horizon_ms: int
-    """How far back evidence counts, in milliseconds."""
-    objective: Objective
-    """occurrences: the target is a share of all rows; timeslices: a share of the windows must reach it, each."""
-    good_windows_ppm: int
-    """Under timeslices: share of the windows that must reach the target, in parts per million."""
-    window_ms: int
-    """Rolling window over which the budget counts, in milliseconds."""
-    state_cap_rows: int | None
-    """Most rows of state allowed; null for no cap."""
-    worst_window_ppm: int | None
-    """Least completeness that every single window must keep, in parts per million; null for no floor."""
+    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
+
     generation: int
     """How often the SLO was changed; also its ETag."""
     updated_us: int | None
     """When it was last changed, in microseconds since the epoch."""
 
 
-class Freeze(Answer):
-    """Minutes of a week, in UTC, in which nothing is narrowed."""
+@dataclass(frozen=True, kw_only=True)
+class PolicyAnswer(Policy):
+    """The stream's policy."""
 
-    days: list[Day]
-    """Days of the week."""
-    from_minute: int
-    """First minute of the day, 0 being midnight UTC."""
-    to_minute: int
-    """Minute of the day at which it ends, itself not in it."""
+    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
 
-
-class PolicyAnswer(Answer):
-    """The policy of a stream as it stands."""
-
-    mode: Mode
-    """Off watches only; OnRestart gives the job its bound when it next starts; Restart has the runner start it again;
-    Live steers it without a restart."""
-    min_bound_ms: int
-    """The bound is never narrower than this, in milliseconds."""
-    max_bound_ms: int | None
-    """The bound is never wider than this, in milliseconds; null for no limit."""
-    directions: list[Direction]
-    """Which ways the bound may be changed."""
-    margin_ppm: int
-    """What is added to the bound that rows ask for, as a share of it, in parts per million."""
-    cooldown_ms: int
-    """Least time between two published narrowings, in milliseconds."""
-    max_narrowings_a_day: int | None
-    """Most narrowings that are published within any 24 hours; null for no limit."""
-    max_narrowing_ppm: int | None
-    """Most by which one rollout narrows, as a share of the bound in use, in parts per million; null for no limit."""
-    evidence_ms: int
-    """Event time that reports must cover before a stream's first narrowing, in milliseconds; 0 for none."""
-    evidence_windows: int
-    """Windows of event time that they must cover before it; 0 for none."""
-    freeze_windows: list[Freeze]
-    """When nothing is narrowed, in UTC."""
-    paused: bool
-    """Whether nothing new is rolled."""
-    on_no_data: OnNoData
-    """What a job whose reports stopped is told: hold the bound, the greatest bound, or its own."""
-    approval: Approval
-    """Which rollouts wait for a person: none, the first of the stream, those that narrow, or all."""
     generation: int
     """How often the policy was changed, 0 for the default; also its ETag."""
     updated_us: int | None
     """When it was last changed, in microseconds since the epoch; null for the default."""
 
 
-class Consequences(Answer):
-    """What follows from a write for what the job is told."""
+@dataclass(frozen=True, kw_only=True)
+class Consequences:
+    """What a write changes for the job."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
 
     dry_run: bool
-    """Whether the write was only tried: then nothing was changed, and this is what would follow."""
+    """Whether it was a dry run: then nothing was changed, and this is what would follow."""
     recommended: Recommended | None
     """The recommendation after it; null while there is none."""
     transition: Transition | None
-    """What going from the bound in use to the recommended one will do; null without a recommended bound."""
+    """What the change from the bound in use to the recommended one will do; null without a recommended bound."""
     published: Published
-    """What a job that asks is told after it."""
+    """What is published to the job after it."""
 
 
-class SloSet(Consequences, SloAnswer):
+@dataclass(frozen=True, kw_only=True)
+class SloSet(SloAnswer, Consequences):
     """The SLO as it was set, and what follows."""
 
+    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
 
-class PolicySet(Consequences, PolicyAnswer):
+
+@dataclass(frozen=True, kw_only=True)
+class PolicySet(PolicyAnswer, Consequences):
     """The policy as it was set, and what follows."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED

@@ -74,8 +74,8 @@ class StreamSummary(Answer):
     """Its mode."""
     registered_us: int | None
     """When its first report came, in microseconds since the epoch; null while it is only expected."""
-    target: str | None
-    """Its completeness target as a decimal string; null without an SLO."""
+    target_ppm: int | None
+    """Its completeness target, in parts per million; null without an SLO."""
     recommended_bound_ms: int | None
     """The bound recommended, in milliseconds; null when there is none."""
     applied_bound_ms: int | None

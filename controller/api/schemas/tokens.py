@@ -1,4 +1,4 @@
-"""Tokens, never their text but once."""
+"""Tokens; their text is shown only once."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ __all__ = ["TokenAnswer", "TokenMade", "TokenPage"]
 
 
 class TokenAnswer(Answer):
-    """What is known of a token; the token itself is not."""
+    """Metadata of a token, without its text."""
 
     id: int
     """Its number."""
     name: str
-    """Name of whoever holds it; two tokens of a name may live at once."""
+    """Name of its holder; two tokens of one name may be valid at once."""
     role: Role
     """Its role."""
     jobs: list[str]
-    """Patterns on the names of the jobs that it reaches; * stands for any characters."""
+    """Patterns of job names that it is limited to; * stands for any characters."""
     live: bool
-    """Whether it is good now."""
+    """Whether it is valid now."""
     created_us: int
     """When it was made, in microseconds since the epoch."""
     created_by: str
     """Who made it."""
     expires_us: int | None
-    """When it ends by itself, in microseconds since the epoch; null for never."""
+    """When it expires, in microseconds since the epoch; null for never."""
     last_used_us: int | None
-    """When it was last used, to the hour, in microseconds since the epoch; null when that is not known."""
+    """When it was last used, to the hour, in microseconds since the epoch; null when it is not known."""
     revoked_us: int | None
-    """When it was revoked, in microseconds since the epoch; null when it was not."""
+    """When it was revoked, in microseconds since the epoch; null if it was not."""
     revoked_by: str | None
     """Who revoked it."""
 
 
 class TokenMade(TokenAnswer):
-    """A token that was just made."""
+    """A new token."""
 
     token: str
-    """The token itself: it is shown here and never again."""
+    """The token itself, shown here and never again."""
 
 
 class TokenPage(Answer):

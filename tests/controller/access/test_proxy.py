@@ -66,7 +66,7 @@ def test_no_user_two_users_or_an_odd_one_is_nobody(users: list[str]) -> None:
 
 @pytest.mark.parametrize("text", ["10.1.0.0/33", "proxy.local", "10.1.0.1/16"])
 def test_what_is_no_address_is_refused_by_name(text: str) -> None:
-    with pytest.raises(ValueError, match="is no address or network"):
+    with pytest.raises(ValueError, match="is neither an address nor a network"):
         parse_networks(text)
 
 

@@ -50,7 +50,7 @@ def tick(controller: Controller, minutes: float = 0) -> int:
 def skew(controller: Controller) -> RolledJob:
     """Report a stream in which partition 2 is skewed."""
     job = RolledJob(controller, bound_ms=120_000)
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     run_partitions(job, 30, slow=2)
     controller.snapshot()
     return job
@@ -106,7 +106,7 @@ def test_a_skewed_partition_is_told_in_alertmanagers_form_and_told_to_be_over(
         assert alert["fingerprint"] == fingerprint_of(tuple(labels.items()))
         assert "tidemark_notifications_firing 1.0" in controller.http.get("/metrics").text
         # Mended: a horizon later nothing of it is left.
-        controller.put("/slo", {"target": "0.99", "horizon_ms": 60_000})
+        controller.put("/slo", {"target_ppm": 990_000, "horizon_ms": 60_000})
         job.at_us = controller.clock.now_us
         run_partitions(job, 40)
         controller.snapshot()
@@ -132,7 +132,7 @@ def test_a_restart_tells_nothing_twice_and_still_tells_the_end(url: str, webhook
         assert names(webhook) == [FIRING]
         job.controller = controller
         job.at_us = controller.clock.now_us
-        controller.put("/slo", {"target": "0.99", "horizon_ms": 60_000})
+        controller.put("/slo", {"target_ppm": 990_000, "horizon_ms": 60_000})
         run_partitions(job, 40)
         controller.snapshot()
         assert tick(controller) == 1
@@ -212,7 +212,7 @@ def test_a_stopped_job_is_told_and_a_paused_stream_is_not(database_url: str, web
 @pytest.mark.slow
 def test_a_burst_of_late_rows_pages(url: str, webhook: Webhook) -> None:
     with notified(url, webhook) as controller:
-        controller.put("/slo", {"target": "0.99"})
+        controller.put("/slo", {"target_ppm": 990_000})
         job = RolledJob(controller, bound_ms=5_000)
         run_partitions(job, 20)
         assert tick(controller) == 0

@@ -52,13 +52,15 @@ TODAY = {"from_us": START_US, "to_us": START_US + 100 * SLOT_US}
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
-    """A stream with all of the reports, decided, looked at, and looked after."""
+    """A stream with all of the reports, with a decision, a snapshot and upkeep done."""
     url = f"sqlite:///{tmp_path_factory.mktemp('charts') / 'tidemark.db'}"
     if request.param == "postgresql":
         url = request.getfixturevalue("module_postgres_url")
     with Controller(url) as controller:
         controller.clock.now_us = START_US + 4 * DAY_US
-        controller.put("/slo", {"target": "0.9", "latency_cap_ms": 864_000_000, "horizon_ms": 4 * 86_400_000})
+        controller.put(
+            "/slo", {"target_ppm": 900_000, "latency_cap_ms": 864_000_000, "horizon_ms": 4 * 86_400_000}
+        )
         controller.put("/policy", at_once(max_bound_ms=600_000))
         controller.report_all(REPORTS)
         controller.tick()
@@ -74,7 +76,7 @@ def run_upkeep(controller: Controller) -> None:
     assert finished
 
 
-def told(controller: Controller, path: str, **params: Any) -> dict[str, Any]:
+def answer(controller: Controller, path: str, **params: Any) -> dict[str, Any]:
     answer = controller.get(path, params=params)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
@@ -86,7 +88,9 @@ def told(controller: Controller, path: str, **params: Any) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_slot_without_a_batch_is_a_gap_and_not_a_zero(seen: Controller) -> None:
-    found = told(seen, "/history", from_us=START_US + 3 * DAY_US, to_us=START_US + 3 * DAY_US + 10 * SLOT_US)
+    found = answer(
+        seen, "/history", from_us=START_US + 3 * DAY_US, to_us=START_US + 3 * DAY_US + 10 * SLOT_US
+    )
     assert found["slot_us"] == SLOT_US
     assert [slot["from_us"] for slot in found["slots"]] == [
         START_US + 3 * DAY_US + n * SLOT_US for n in range(10)
@@ -105,14 +109,14 @@ def test_a_slot_without_a_batch_is_a_gap_and_not_a_zero(seen: Controller) -> Non
 
 
 def tally_of(controller: Controller, report: Report) -> int:
-    page = told(controller, "/reports", limit=1_000)["reports"]
+    page = answer(controller, "/reports", limit=1_000)["reports"]
     late: int = next(row["late_max"] for row in page if row["batch_id"] == report.batch_id)
     return late
 
 
 @pytest.mark.parametrize("points", [2, 7, 60, 300, 2_000])
 def test_no_row_is_lost_or_counted_twice_whatever_the_width_of_slots(seen: Controller, points: int) -> None:
-    found = told(seen, "/history", from_us=START_US, to_us=START_US + 4 * DAY_US, points=points)
+    found = answer(seen, "/history", from_us=START_US, to_us=START_US + 4 * DAY_US, points=points)
     assert len(found["slots"]) <= points
     assert found["slots"][0]["from_us"] <= START_US
     assert sum(slot["rows"] or 0 for slot in found["slots"]) == sum(report.rows for report in REPORTS)
@@ -123,19 +127,19 @@ def test_no_row_is_lost_or_counted_twice_whatever_the_width_of_slots(seen: Contr
 
 def test_reports_that_are_not_counted_yet_are_in_it(controller: Controller) -> None:
     controller.report_all(REPORTS[:20])
-    before = told(controller, "/history", **TODAY, points=200)
+    before = answer(controller, "/history", **TODAY, points=200)
     assert sum(slot["rows"] or 0 for slot in before["slots"]) == sum(report.rows for report in REPORTS[:20])
-    heat = told(controller, "/heatmap", **TODAY)
+    heat = answer(controller, "/heatmap", **TODAY)
     controller.snapshot()
     run_upkeep(controller)
-    assert told(controller, "/history", **TODAY, points=200) == before
-    again = told(controller, "/heatmap", **TODAY)
+    assert answer(controller, "/history", **TODAY, points=200) == before
+    again = answer(controller, "/heatmap", **TODAY)
     assert cells_of(again) == cells_of(heat)
 
 
 def test_the_bound_told_and_the_rollout_are_in_their_time(seen: Controller) -> None:
     now_us = seen.clock()
-    found = told(seen, "/history", from_us=now_us - HOUR_US, to_us=now_us + HOUR_US, points=24)
+    found = answer(seen, "/history", from_us=now_us - HOUR_US, to_us=now_us + HOUR_US, points=24)
     published = seen.status()["published"]["bound_ms"]
     assert published is not None
     for slot in found["slots"]:
@@ -143,13 +147,13 @@ def test_the_bound_told_and_the_rollout_are_in_their_time(seen: Controller) -> N
         assert slot["published_bound_ms"] == (published if after else None)
     (rollout,) = found["rollouts"]
     assert (rollout["to_bound_ms"], rollout["published_us"]) == (published, now_us)
-    assert told(seen, "/history", **TODAY)["rollouts"] == []
+    assert answer(seen, "/history", **TODAY)["rollouts"] == []
 
 
 def test_the_share_is_that_of_the_slo_or_99_percent(seen: Controller, controller: Controller) -> None:
-    assert told(seen, "/history")["target_ppm"] == 900_000
+    assert answer(seen, "/history")["target_ppm"] == 900_000
     controller.report_all(REPORTS[:3])
-    assert told(controller, "/history")["target_ppm"] == 990_000
+    assert answer(controller, "/history")["target_ppm"] == 990_000
 
 
 # -- the heat map --------------------------------------------------------------------------------------------------
@@ -160,7 +164,7 @@ def cells_of(heat: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_most_costly_partition_comes_first_and_what_was_not_seen_is_null(seen: Controller) -> None:
-    heat = told(seen, "/heatmap", from_us=START_US + 3 * DAY_US, to_us=START_US + 3 * DAY_US + HOUR_US)
+    heat = answer(seen, "/heatmap", from_us=START_US + 3 * DAY_US, to_us=START_US + 3 * DAY_US + HOUR_US)
     assert (heat["slot_us"], len(heat["slots"]), heat["total"]) == (SLOT_US, 60, 4)
     first = heat["partitions"][0]
     assert (first["partition"], first["skewed"]) == ("slow", True)
@@ -185,11 +189,11 @@ def test_every_pair_is_in_one_cell_whatever_the_width_of_slots(
     seen: Controller, span_us: int, slots: int, slot_us: int
 ) -> None:
     to_us = START_US + 3 * DAY_US + HOUR_US
-    heat = told(seen, "/heatmap", from_us=max(to_us - span_us, 0), to_us=to_us, slots=slots)
+    heat = answer(seen, "/heatmap", from_us=max(to_us - span_us, 0), to_us=to_us, slots=slots)
     assert heat["slot_us"] == slot_us
     assert len(heat["slots"]) <= slots
     counted = sum(cell["pairs"] for row in heat["partitions"] for cell in row["cells"] if cell is not None)
-    history = told(seen, "/history", from_us=heat["from_us"], to_us=heat["to_us"], points=2_000)
+    history = answer(seen, "/history", from_us=heat["from_us"], to_us=heat["to_us"], points=2_000)
     known = sum(slot["rows"] or 0 for slot in history["slots"])
     # The first two batches met a filter that knew nothing: their rows have no needs.
     early = sum(report.rows for report in REPORTS[:2]) if heat["from_us"] <= START_US else 0
@@ -197,14 +201,14 @@ def test_every_pair_is_in_one_cell_whatever_the_width_of_slots(
 
 
 def test_only_as_many_partitions_as_are_asked_for_are_told_and_how_many_there_are(seen: Controller) -> None:
-    heat = told(seen, "/heatmap", limit=1)
+    heat = answer(seen, "/heatmap", limit=1)
     assert [row["partition"] for row in heat["partitions"]] == ["slow"]
     assert heat["total"] == 4
 
 
 def test_the_bound_beside_the_cells_is_the_one_in_use(seen: Controller) -> None:
     """The rows need some 40 s, and the job runs with 20 s."""
-    assert told(seen, "/heatmap")["bound_ms"] == told(seen, "")["in_use_bound_ms"] == 20_000
+    assert answer(seen, "/heatmap")["bound_ms"] == answer(seen, "")["in_use_bound_ms"] == 20_000
 
 
 @pytest.mark.parametrize(
@@ -220,22 +224,22 @@ def test_when_the_target_changes_the_cells_are_about_the_new_one_whatever_was_ke
 ) -> None:
     span = {"from_us": START_US, "to_us": START_US + span_us, "slots": slots}
 
-    def filled(of: Controller, target: str) -> dict[str, Any]:
+    def filled(of: Controller, target_ppm: int) -> dict[str, Any]:
         of.clock.now_us = START_US + 4 * DAY_US
-        of.put("/slo", {"target": target})
+        of.put("/slo", {"target_ppm": target_ppm})
         of.report_all(reports(spread)[:batches])
         run_upkeep(of)
         of.snapshot()
-        return told(of, "/heatmap", **span)
+        return answer(of, "/heatmap", **span)
 
     with Controller(f"sqlite:///{tmp_path / 'other.db'}") as other:
-        wanted = filled(other, "0.5")
+        wanted = filled(other, 500_000)
     with Controller(f"sqlite:///{tmp_path / 'tidemark.db'}") as controller:
-        before = filled(controller, "0.9")
-        controller.put("/slo", {"target": "0.5"})
-        at_once = told(controller, "/heatmap", **span)
+        before = filled(controller, 900_000)
+        controller.put("/slo", {"target_ppm": 500_000})
+        at_once = answer(controller, "/heatmap", **span)
         run_upkeep(controller)
-        kept = told(controller, "/heatmap", **span)
+        kept = answer(controller, "/heatmap", **span)
         with controller.service.database.read() as session:
             shares = set(session.scalars(select(NeedBlockRow.share_ppm)))
 
@@ -250,11 +254,11 @@ def test_a_report_that_comes_late_is_in_the_cells_of_its_time(controller: Contro
     controller.snapshot()
     run_upkeep(controller)
     span = {"from_us": START_US, "to_us": START_US + DAY_US, "slots": 24}
-    before = told(controller, "/heatmap", **span)
+    before = answer(controller, "/heatmap", **span)
     controller.report(late)
     controller.snapshot()
     run_upkeep(controller)
-    after = told(controller, "/heatmap", **span)
+    after = answer(controller, "/heatmap", **span)
     for row, old in zip(after["partitions"], before["partitions"], strict=True):
         assert row["cells"][0]["pairs"] == old["cells"][0]["pairs"] + 40
         assert row["cells"][1:] == old["cells"][1:]
@@ -264,7 +268,7 @@ def test_a_report_that_comes_late_is_in_the_cells_of_its_time(controller: Contro
 
 
 def test_the_curve_carries_what_a_chart_of_it_needs(seen: Controller) -> None:
-    curve = told(seen, "/curve")
+    curve = answer(seen, "/curve")
     status = seen.status()
     assert (curve["target_ppm"], curve["latency_cap_ms"], curve["state_cap_rows"]) == (
         900_000,
@@ -291,42 +295,42 @@ def test_the_curve_carries_what_a_chart_of_it_needs(seen: Controller) -> None:
 
 def test_without_an_slo_the_curve_judges_nothing(controller: Controller) -> None:
     controller.report_all(REPORTS[:10])
-    curve = told(controller, "/curve")
+    curve = answer(controller, "/curve")
     assert curve["target_ppm"] is None
     assert {point["meets_all"] for point in curve["points"]} == {None}
 
 
 @pytest.mark.parametrize("bound_ms", [0, 5_000, 20_000, 60_000, 600_001, 10**12])
 def test_a_preview_agrees_with_the_curve_and_says_it_in_words(seen: Controller, bound_ms: int) -> None:
-    found = told(seen, "/preview", bound_ms=bound_ms)
-    (point,) = told(seen, "/curve", bound_ms=bound_ms)["points"]
+    found = answer(seen, "/preview", bound_ms=bound_ms)
+    (point,) = answer(seen, "/curve", bound_ms=bound_ms)["points"]
     for name in ("completeness_min_ppm", "completeness_max_ppm", "latency_wall_ms", "state_rows", "rows"):
         assert found[name] == point[name], name
     assert found["meets_target"] is (bound_ms >= 60_000)
     assert ("meets the target of 90 %" in found["text"]) is found["meets_target"]
     assert found["beyond_evidence"] is (bound_ms >= 60_000)
     assert ("no row needed more than" in found["text"]) is found["beyond_evidence"]
-    assert ("greatest bound" in found["text"]) is (bound_ms > 600_000)
+    assert ("maximum bound" in found["text"]) is (bound_ms > 600_000)
     assert (found["transition"] is None) is (bound_ms == 20_000)
     assert found["late_a_day"] >= 0
 
 
 def test_a_preview_of_a_stream_without_reports_says_so(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.9"})
-    found = told(controller, "/preview", bound_ms=1_000)
+    controller.put("/slo", {"target_ppm": 900_000})
+    found = answer(controller, "/preview", bound_ms=1_000)
     assert (found["rows"], found["completeness_ppm"], found["meets_target"]) == (0, None, None)
-    assert "no report came" in found["text"]
+    assert "there are no reports" in found["text"]
 
 
 def test_a_preview_follows_new_reports_and_a_new_slo(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     controller.report_all(REPORTS[:10])
-    before = told(controller, "/preview", bound_ms=20_000)
+    before = answer(controller, "/preview", bound_ms=20_000)
     assert before["meets_target"] is False
     controller.report_all(REPORTS[10:20])
-    assert told(controller, "/preview", bound_ms=20_000)["rows"] > before["rows"]
-    controller.put("/slo", {"target": "0.5"})
-    assert told(controller, "/preview", bound_ms=20_000)["meets_target"] is True
+    assert answer(controller, "/preview", bound_ms=20_000)["rows"] > before["rows"]
+    controller.put("/slo", {"target_ppm": 500_000})
+    assert answer(controller, "/preview", bound_ms=20_000)["meets_target"] is True
 
 
 # -- what cannot be answered ---------------------------------------------------------------------------------------
@@ -334,8 +338,8 @@ def test_a_preview_follows_new_reports_and_a_new_slo(controller: Controller) -> 
 
 @pytest.mark.parametrize("path", ["/history", "/heatmap"])
 def test_a_stream_without_reports_has_slots_and_nothing_in_them(controller: Controller, path: str) -> None:
-    controller.put("/slo", {"target": "0.9"})
-    found = told(controller, path)
+    controller.put("/slo", {"target_ppm": 900_000})
+    found = answer(controller, path)
     assert found["slots"]
     if path == "/heatmap":
         assert (found["total"], found["partitions"], found["bound_ms"]) == (0, [], None)
@@ -369,5 +373,5 @@ def test_a_span_that_is_none_is_refused(seen: Controller, path: str, params: dic
 @pytest.mark.parametrize("span_us", [1, 10**17])
 def test_a_span_of_any_length_has_a_bounded_answer(seen: Controller, span_us: int) -> None:
     for path, most in (("/history", 300), ("/heatmap", 168)):
-        found = told(seen, path, from_us=START_US, to_us=START_US + span_us)
+        found = answer(seen, path, from_us=START_US, to_us=START_US + span_us)
         assert 1 <= len(found["slots"]) <= most

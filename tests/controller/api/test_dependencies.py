@@ -23,7 +23,7 @@ def test_no_dependency_of_a_route_is_run_in_a_thread(
 
     monkeypatch.setattr(fastapi.dependencies.utils, "run_in_threadpool", noted)
     controller.report_all(query_reports(exponential_batches(2, 40)))
-    assert controller.put("/slo", {"target": "0.9"}).status_code == 200
+    assert controller.put("/slo", {"target_ppm": 900_000}).status_code == 200
     assert controller.put("/policy", {"mode": "Off"}).status_code == 200
     for path in ("/bound", "/slo", "/policy", "/events", "/curve", "/partitions"):
         assert controller.get(path).status_code == 200, path

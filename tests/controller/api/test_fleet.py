@@ -32,7 +32,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with Controller(url) as controller:
         for job, stream in NAMES:
             path = f"/v1/jobs/{job}/streams/{stream}"
-            assert controller.http.put(f"{path}/slo", json={"target": "0.9"}).status_code == 200
+            assert controller.http.put(f"{path}/slo", json={"target_ppm": 900_000}).status_code == 200
             mean_s = SLOW.get((job, stream))
             if mean_s is not None:
                 for report in query_reports(exponential_batches(30, 60, mean_s)):
@@ -126,7 +126,7 @@ def test_what_is_not_known_is_null_and_not_zero(fleet: Controller) -> None:
 
 
 def test_a_stream_that_nobody_has_looked_at_is_there_all_the_same(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     (row,) = page(controller)["streams"]
     assert (row["updated_us"], row["worst"], row["provisional"]) == (None, None, True)
     assert page(controller)["totals"] == {"streams": 1, "worst": [{"type": None, "streams": 1}]}
@@ -163,13 +163,13 @@ def test_only_one_job_can_be_asked_for(fleet: Controller) -> None:
 
 def test_a_token_for_some_jobs_sees_those_and_their_totals_only(controller: Controller) -> None:
     for job, stream in NAMES:
-        controller.http.put(f"/v1/jobs/{job}/streams/{stream}/slo", json={"target": "0.9"})
+        controller.http.put(f"/v1/jobs/{job}/streams/{stream}/slo", json={"target_ppm": 900_000})
     controller.snapshot()
     _, made = (
         manage_tokens.make(controller.service.database, new, "the test", controller.clock())
         for new in (NewToken("admin", Grant("admin")), NewToken("some", Grant("viewer", ("shop-*",))))
     )
-    controller.service.door.forget()
+    controller.service.authenticator.forget()
     headers = {"Authorization": f"Bearer {made.token}"}
     for limit in (1, 2, 100):
         found: list[dict[str, Any]] = []
@@ -195,7 +195,7 @@ def test_a_cursor_of_something_else_is_refused(fleet: Controller, cursor: str) -
 
 
 def test_pins_pauses_and_rollouts_show_at_once_without_a_look(controller: Controller, tmp_path: Path) -> None:
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     controller.put("/policy", at_once())
     controller.report_all(query_reports(exponential_batches(24, 50, slow=3)))
     controller.snapshot()

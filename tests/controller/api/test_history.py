@@ -54,7 +54,7 @@ def test_jobs_are_listed_with_their_modes_and_the_worst_of_their_conditions(eith
             path = f"/v1/jobs/{job}/streams/{stream}"
             mode = "OnRestart" if stream == "x" else "Off"
             assert either.http.put(f"{path}/policy", json={"mode": mode}).status_code == 200
-    assert either.http.put("/v1/jobs/b/streams/x/pin", json={"to": "Off", "reason": "why"}).is_success
+    assert either.http.put("/v1/pin?job=b&stream=x", json={"to": "Off", "reason": "why"}).is_success
     jobs = pages(either, "/v1/jobs", "jobs")
     assert [job["job"] for job in jobs] == ["a", "b", "c"]
     assert jobs[0]["streams"] == 2
@@ -70,7 +70,7 @@ def test_a_job_has_the_conditions_of_all_its_streams_and_the_pin_on_all_of_it(ei
     assert either.http.get("/v1/jobs/job").json()["pin"] is None
     either.http.put("/v1/pin", json={"to": "Ceiling", "reason": "fleet"})
     assert either.http.get("/v1/jobs/job").json()["pin"]["scope"] == "fleet"
-    either.http.put("/v1/jobs/job/pin", json={"to": "Off", "reason": "INC-1"})
+    either.http.put("/v1/pin?job=job", json={"to": "Off", "reason": "INC-1"})
     body = either.http.get("/v1/jobs/job").json()
     assert (body["pin"]["scope"], body["pin"]["reason"]) == ("job", "INC-1")
     assert [condition["type"] for condition in body["conditions"]][-1] == "NoSlo"
@@ -156,6 +156,6 @@ def test_lists_of_an_unknown_stream_are_404_and_foreign_cursors_422(
     controller: Controller, path: str
 ) -> None:
     assert controller.get(f"/{path}").status_code == 404
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     for cursor in ("x", "WyJhIl0", "WyJhIiwiYiJd", "WyI5OTk5OTk5OTk5OTk5OTk5OTk5IiwiMSJd"):
         assert controller.get(f"/{path}?cursor={cursor}").status_code == 422, cursor

@@ -72,7 +72,7 @@ def controller_with_data(url: str) -> Iterator[tuple[Controller, str]]:
         for report in query_reports(exponential_batches(30, 40)):
             sent = to_json_object(replace(report, job="orders", stream="clicks"))
             assert controller.http.post(f"{PATH}/reports", json=sent).status_code == 201
-        assert controller.http.put(f"{PATH}/slo", json={"target": "0.9"}).status_code == 200
+        assert controller.http.put(f"{PATH}/slo", json={"target_ppm": 900_000}).status_code == 200
         assert controller.http.put(f"{PATH}/policy", json={"mode": "OnRestart"}).status_code == 200
         controller.tick()
         new = NewToken("schemathesis", Grant("admin"), None)

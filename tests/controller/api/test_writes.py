@@ -16,9 +16,10 @@ from support.controller_app import STREAM, Controller
 from support.reports import exponential_batches, query_reports
 
 REPORTS = query_reports(exponential_batches(60, 40, slow=3))
-TARGET = {"target": "0.9"}
+TARGET = {"target_ppm": 900_000}
+PIN = "/v1/pin?job=job&stream=stream"
 BODIES: dict[str, list[Any]] = {
-    "slo": [{"target": "0.9"}, {"target": "0.8"}, {"target": "0.7"}],
+    "slo": [{"target_ppm": 900_000}, {"target_ppm": 800_000}, {"target_ppm": 700_000}],
     "policy": [{"min_bound_ms": number} for number in (1, 2, 3)],
 }
 
@@ -35,7 +36,12 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controlle
 def put(controller: Controller, path: str, body: Any, **headers: str) -> Any:
     """PUT without looking first."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return controller.http.put(STREAM + path, json=body, headers=named)
+    return controller.http.put(url(path), json=body, headers=named)
+
+
+def url(path: str) -> str:
+    """Return a path of the stream; its pin is a resource of its own."""
+    return path.replace("/pin", PIN, 1) if path.startswith("/pin") else STREAM + path
 
 
 def everything(controller: Controller) -> dict[str, list[tuple[Any, ...]]]:
@@ -103,7 +109,8 @@ def test_two_who_read_the_same_version_do_not_both_win(either: Controller) -> No
     with ThreadPoolExecutor(6) as pool:
         body = list(
             pool.map(
-                lambda n: put(either, "/slo", {"target": f"0.5{n}"}, If_Match='"1"').status_code, range(6)
+                lambda n: put(either, "/slo", {"target_ppm": 500_000 + n}, If_Match='"1"').status_code,
+                range(6),
             )
         )
     assert sorted(body) == [200, 412, 412, 412, 412, 412]
@@ -115,11 +122,11 @@ def test_two_who_read_the_same_version_do_not_both_win(either: Controller) -> No
 def test_the_reason_of_a_write_is_in_its_event(either: Controller) -> None:
     put(either, "/slo?reason=agreed+with+finance", TARGET)
     put(either, "/policy", {"min_bound_ms": 1})
-    put(either, "/slo?reason=%20", {"target": "0.8"}, If_Match='"1"')
+    put(either, "/slo?reason=%20", {"target_ppm": 800_000}, If_Match='"1"')
     assert reasons(either, "SloSet") == ["agreed with finance", "no reason given"]
     assert reasons(either, "PolicySet") == ["no reason given"]
     put(either, "/pin", {"to": "Off", "reason": "INC-1"})
-    assert either.http.delete(STREAM + "/pin?reason=INC-1+is+over").status_code == 200
+    assert either.http.delete(PIN + "&reason=INC-1+is+over").status_code == 200
     (body,) = reasons(either, "PinRemoved")
     assert body.startswith("INC-1 is over; it was set by the pin on stream 'stream' of job 'job': INC-1")
 
@@ -139,7 +146,7 @@ def test_a_pin_for_a_reason_that_cannot_be_stored_is_refused(either: Controller)
 # -- dry runs ------------------------------------------------------------------------------------------------------
 
 ATTEMPTS: list[tuple[str, str, Any, dict[str, str]]] = [
-    ("PUT", "/slo", {"target": "0.99"}, {"If-Match": '"1"'}),
+    ("PUT", "/slo", {"target_ppm": 990_000}, {"If-Match": '"1"'}),
     ("PUT", "/policy", {"mode": "OnRestart"}, {}),
     ("PUT", "/pin", {"to": "Off", "reason": "why"}, {}),
     ("DELETE", "/pin", None, {}),
@@ -158,9 +165,9 @@ def test_a_dry_run_answers_as_the_write_does_and_changes_nothing(either: Control
     before = everything(either)
 
     def ask(query: str) -> Any:
-        return either.http.request(method, STREAM + path + query, json=body, headers=headers)
+        return either.http.request(method, url(path) + query, json=body, headers=headers)
 
-    tried = ask("?dryRun=All")
+    tried = ask("&dryRun=All" if path == "/pin" else "?dryRun=All")
     assert tried.status_code == 200, tried.text
     assert everything(either) == before
     done = ask("")
@@ -208,12 +215,12 @@ def test_a_dry_run_says_what_would_be_recommended_published_and_what_it_would_co
     either.tick()
     held = either.get("/slo").headers["etag"]
     answer = either.http.put(
-        STREAM + "/slo?dryRun=All", json={"target": "0.5"}, headers={"If-Match": held}
+        STREAM + "/slo?dryRun=All", json={"target_ppm": 500_000}, headers={"If-Match": held}
     ).json()
     assert answer["recommended"]["bound_ms"] < either.status()["recommended"]["bound_ms"]
     assert answer["transition"]["bound_ms"] == answer["recommended"]["bound_ms"]
-    assert "of the rows will be admitted" in answer["transition"]["text"]
-    assert either.get("/slo").json()["target"] == "0.9"
+    assert "of the rows will be kept" in answer["transition"]["text"]
+    assert either.get("/slo").json()["target_ppm"] == 900_000
 
 
 def test_a_dry_run_makes_no_stream_and_wakes_nobody(either: Controller) -> None:
@@ -221,16 +228,16 @@ def test_a_dry_run_makes_no_stream_and_wakes_nobody(either: Controller) -> None:
     either.service.database.when_answers_change(lambda: body.append(None))
     assert put(either, "/slo?dryRun=All", TARGET).status_code == 200
     assert put(either, "/policy?dryRun=All", {"mode": "OnRestart"}).json()["published"]["generation"] == 1
-    assert put(either, "/pin?dryRun=All", {"to": "Off", "reason": "why"}).status_code == 200
+    assert put(either, "/pin&dryRun=All", {"to": "Off", "reason": "why"}).status_code == 200
     assert either.get().status_code == 404
     assert body == []
 
 
 def test_a_dry_run_is_refused_as_the_write_is(controller: Controller) -> None:
     put(controller, "/slo", TARGET)
-    assert put(controller, "/slo?dryRun=All", {"target": "2"}).status_code == 422
-    assert put(controller, "/slo?dryRun=All", {"target": "0.8"}).status_code == 428
-    assert controller.http.delete(STREAM + "/pin?dryRun=All").status_code == 404
+    assert put(controller, "/slo?dryRun=All", {"target_ppm": 2_000_000}).status_code == 422
+    assert put(controller, "/slo?dryRun=All", {"target_ppm": 800_000}).status_code == 428
+    assert controller.http.delete(PIN + "&dryRun=All").status_code == 404
 
 
 @pytest.mark.parametrize("value", ["all", "true", "", "None"])

@@ -94,7 +94,7 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
         ),
     }
 
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     controller.put("/policy", at_once())
     controller.tick()
     assert missing(doctor()) == {
@@ -127,7 +127,7 @@ def test_programs_get_the_same_findings_as_people(controller: Controller, doctor
         "next": START,
     }
     controller.report_all(REPORTS[:6])
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     result, people = doctor("job", "--json"), doctor("job")
     found = json.loads(result.stdout)["findings"]
     assert (result.exit_code, people.exit_code) == (1, 1)
@@ -138,7 +138,7 @@ def test_programs_get_the_same_findings_as_people(controller: Controller, doctor
 
 def test_every_stream_of_a_job_is_looked_at(controller: Controller, doctor: Doctor) -> None:
     for job, stream in (("job", "b"), ("job", "a"), ("other", "c")):
-        controller.http.put(f"/v1/jobs/{job}/streams/{stream}/slo", json={"target": "0.9"})
+        controller.http.put(f"/v1/jobs/{job}/streams/{stream}/slo", json={"target_ppm": 900_000})
     result = doctor("job")
     assert [line for line in result.stdout.splitlines() if not line.startswith(" ")] == ["job/a", "job/b"]
     assert result.exit_code == 1
@@ -156,7 +156,7 @@ def test_every_stream_of_a_job_is_looked_at(controller: Controller, doctor: Doct
 def test_what_a_job_has_to_do_for_a_bound_depends_on_the_mode(
     controller: Controller, doctor: Doctor, mode: str, step: str
 ) -> None:
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     controller.put("/policy", at_once(mode))
     controller.report_all(REPORTS)
     controller.tick()
@@ -185,7 +185,7 @@ def far_ahead(counts: tuple[PartitionCounts, ...]) -> tuple[PartitionCounts, ...
 def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_are_each_said_with_a_step(
     controller: Controller, doctor: Doctor
 ) -> None:
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     controller.put("/policy", at_once("Live"))
     acknowledge(controller, mode="Live", generation=2, ceiling_ms=60_000)
     three = [[row for row in batch if row[0] != "3"] for batch in BATCHES[40:]]
@@ -193,7 +193,7 @@ def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_are_each_sai
     after[-1] = replace(after[-1], partitions=far_ahead(after[-1].partitions), live=LIVE)
     controller.report_all([report for report in [*REPORTS, *after] if report.batch_id not in {7, 8}])
     controller.tick()
-    controller.http.put("/v1/jobs/job/pin", json={"to": "Ceiling", "reason": "INC-1"})
+    controller.http.put("/v1/pin?job=job", json={"to": "Ceiling", "reason": "INC-1"})
     found = missing(doctor())
     partitions = "tidemark partitions job stream --url URL"
     expected = {

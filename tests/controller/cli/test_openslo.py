@@ -118,7 +118,6 @@ def check(document: dict[str, Any]) -> None:
 
 def slo(**changes: Any) -> SloAnswer:
     fields: dict[str, Any] = {
-        "target": "0.995",
         "target_ppm": 995_000,
         "latency_cap_ms": None,
         "on_conflict": None,
@@ -144,7 +143,7 @@ def one(kind: str, job: str = "shop", stream: str = "clicks", **changes: Any) ->
 
 
 def test_the_command_prints_the_slos_of_the_controller(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.995"})
+    controller.put("/slo", {"target_ppm": 995_000})
     with served(controller.app) as url:
         done = CliRunner().invoke(app, ["slo", "export", "--format", "openslo", "--url", url])
         other = CliRunner().invoke(app, ["slo", "export", "job", "other", "--url", url])

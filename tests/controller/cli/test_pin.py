@@ -85,8 +85,8 @@ def test_a_pin_is_set_listed_and_taken_away_and_says_what_it_costs(
     [
         (("--fleet",), "/v1/pin", "the whole fleet"),
         (("--job", "a b/c"), None, ""),
-        (("--job", "a b"), "/v1/jobs/a%20b/pin", "job a b"),
-        (("--job", "a b", "--stream", "c?"), "/v1/jobs/a%20b/streams/c%3F/pin", "a b/c?"),
+        (("--job", "a b"), "/v1/pin?job=a%20b", "job a b"),
+        (("--job", "a b", "--stream", "c?"), "/v1/pin?job=a%20b&stream=c%3F", "a b/c?"),
     ],
 )
 def test_options_say_what_is_pinned(
@@ -138,7 +138,7 @@ def test_the_whole_fleet_is_pinned_when_asked_for_and_a_dry_run_of_it_changes_no
 @pytest.mark.slow
 def test_more_pins_than_a_page_are_all_listed(controller: Controller, tidemark: Tidemark) -> None:
     for number in range(102):
-        controller.http.put(f"/v1/jobs/{number:03}/pin", json={"to": "Off", "reason": "why"})
+        controller.http.put(f"/v1/pin?job={number:03}", json={"to": "Off", "reason": "why"})
     assert len(said(tidemark("pins"))) == 102
 
 

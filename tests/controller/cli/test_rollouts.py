@@ -39,7 +39,7 @@ def job(controller: Controller) -> Iterator[HttpJob]:
     controller.clock.now_us = START_US
     path = "/v1/jobs/shop/streams/clicks"
     with served(controller.app) as url, Client(url, token="") as client:
-        controller.http.put(f"{path}/slo", json={"target": "0.99"})
+        controller.http.put(f"{path}/slo", json={"target_ppm": 990_000})
         controller.http.put(f"{path}/policy", json=at_once(approval="all"))
         made = HttpJob(controller, client)
         made.start()

@@ -73,8 +73,8 @@ def test_an_slo_is_set_changed_field_by_field_and_shown(controller: Controller, 
     )
     slo = document(tidemark("slo", "get", "job", "stream", "--json"))
     assert slo == controller.get("/slo").json()
-    assert (slo["target"], slo["latency_cap_ms"], slo["on_conflict"]) == (
-        "0.9",
+    assert (slo["target_ppm"], slo["latency_cap_ms"], slo["on_conflict"]) == (
+        900_000,
         900_000,
         "exceed_latency_cap",
     )
@@ -95,7 +95,7 @@ def test_an_slo_is_set_changed_field_by_field_and_shown(controller: Controller, 
     assert lines[0] == "target        0.9 (90 % of the rows)"
     assert "horizon       12 h" in lines
     (listed,) = document(tidemark("slo", "list", "--json"))["streams"]
-    assert listed["target"] == "0.9"
+    assert listed["target_ppm"] == 900_000
     assert "job/stream" in said(tidemark("slo", "list", "job"))[1]
     assert said(tidemark("slo", "list", "other")) == ["there are no streams yet"]
 
@@ -123,7 +123,7 @@ def test_a_dry_run_says_what_would_follow_and_sets_nothing(
         (("--target", "0.9", "--horizon", "0.0001 s"), 2, "--horizon '0.0001 s' is finer than a millisecond"),
         (("--target", "0.9", "--confidence", "x"), 2, "--confidence 'x' is not a decimal share"),
         (("--target", "0.9", "--state-cap", "-1"), 2, "--state-cap '-1' is not a whole number"),
-        (("--confidence", "0.9"), 1, "/target"),
+        (("--confidence", "0.9"), 1, "/target_ppm"),
     ],
     ids=str,
 )
@@ -248,7 +248,7 @@ def test_a_share_and_a_number_read_back_to_the_last_part(number: int) -> None:
 
 @pytest.mark.slow
 def test_the_status_shows_the_fleet_a_job_or_a_stream(controller: Controller, tidemark: Tidemark) -> None:
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     controller.put("/policy", at_once())
     controller.report_all(REPORTS)
     controller.tick()

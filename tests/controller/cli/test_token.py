@@ -145,7 +145,7 @@ def test_a_job_reports_and_asks_with_its_token_and_takes_up_a_rotated_one_withou
     with pytest.raises(TokenRefused, match="out of reach"):
         client.bound("other", "stream")
     controller.http.delete("/v1/tokens/2", headers=bearer(make_token(controller)))
-    with pytest.raises(TokenRefused, match="not good"):
+    with pytest.raises(TokenRefused, match="not valid"):
         client.report(REPORTS[1])
     file.write_text(make_token(controller, "job", "j*b"))
     client.report(REPORTS[1])

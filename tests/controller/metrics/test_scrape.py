@@ -132,7 +132,7 @@ def test_the_gap_between_batches_is_the_mean_of_the_newest(controller: Controlle
 
 
 def test_a_stream_that_is_only_expected_has_unknowns_left_out_and_not_zero(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     samples = scraped(controller)
     assert value(samples, "tidemark_reports_received_total") == 0
     assert value(samples, "tidemark_slo_target_ratio") == 0.99
@@ -146,7 +146,7 @@ def test_a_stream_that_is_only_expected_has_unknowns_left_out_and_not_zero(contr
 def test_a_bound_is_adopted_once_the_job_says_so(controller: Controller) -> None:
     job = RolledJob(controller)
     run_partitions(job, 2)
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     controller.put("/policy", at_once("Restart"))
     run_partitions(job, 20)
     assert value(scraped(controller), "tidemark_bound_adopted") == 0
@@ -158,7 +158,7 @@ def test_a_bound_is_adopted_once_the_job_says_so(controller: Controller) -> None
 
 def test_a_bound_at_the_policys_greatest_is_saturated(controller: Controller) -> None:
     job = RolledJob(controller)
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     run_partitions(job, 20, slow=1)
     assert value(scraped(controller), "tidemark_bound_saturated") == 0
     controller.put("/policy", at_once("Off", max_bound_ms=10_000))
@@ -172,7 +172,7 @@ def test_a_bound_at_the_policys_greatest_is_saturated(controller: Controller) ->
 
 def test_a_conflict_of_target_and_cap_is_a_metric(controller: Controller) -> None:
     job = RolledJob(controller)
-    controller.put("/slo", {"target": "0.99", "latency_cap_ms": 5_000})
+    controller.put("/slo", {"target_ppm": 990_000, "latency_cap_ms": 5_000})
     run_partitions(job, 30, slow=1)
     assert value(scraped(controller), "tidemark_constraints_conflict") == 1
     assert "ConstraintsConflict" in str(controller.status()["conditions"])
@@ -180,7 +180,7 @@ def test_a_conflict_of_target_and_cap_is_a_metric(controller: Controller) -> Non
 
 def test_a_slow_partition_is_skewed_and_costs_and_the_others_do_not(controller: Controller) -> None:
     job = RolledJob(controller, bound_ms=120_000)
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     run_partitions(job, 30, slow=2)
     controller.snapshot()
     samples = scraped(controller)
@@ -198,7 +198,7 @@ def test_a_slow_partition_is_skewed_and_costs_and_the_others_do_not(controller: 
 )
 def test_nobody_is_skewed_among(controller: Controller, what: str, partitions: int, slow: int | None) -> None:
     job = RolledJob(controller, bound_ms=600_000)
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     run_partitions(job, 30, partitions=partitions, slow=slow)
     if slow is None:
         rows = [(str(n), job.at_us - (60 + n) * 1_000_000 - k) for n in range(4) for k in range(200)]
@@ -210,7 +210,7 @@ def test_nobody_is_skewed_among(controller: Controller, what: str, partitions: i
 
 def test_a_partition_of_ten_rows_is_not_skewed(controller: Controller) -> None:
     job = RolledJob(controller, bound_ms=600_000)
-    controller.put("/slo", {"target": "0.99"})
+    controller.put("/slo", {"target_ppm": 990_000})
     run_partitions(job, 10)
     job.report([("ten", job.at_us - 60_000_000) for _ in range(10)])
     run_partitions(job, 2)
@@ -231,7 +231,7 @@ def test_partitions_are_capped_with_the_skewed_ones_first_and_the_rest_is_counte
     database_url: str, most: int, exposed: int, left_out: int
 ) -> None:
     with Controller(database_url, metrics_partitions=most) as controller:
-        controller.put("/slo", {"target": "0.99"})
+        controller.put("/slo", {"target_ppm": 990_000})
         run_partitions(RolledJob(controller, bound_ms=120_000), 30, slow=2)
         controller.snapshot()
         samples = scraped(controller)

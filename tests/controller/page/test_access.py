@@ -12,7 +12,7 @@ from support.tokens import make_token
 
 def _two_jobs(controller: Controller) -> None:
     for job in ("shop", "bank"):
-        controller.http.put(f"/v1/jobs/{job}/streams/clicks/slo", json={"target": "0.99"})
+        controller.http.put(f"/v1/jobs/{job}/streams/clicks/slo", json={"target_ppm": 990_000})
 
 
 def test_without_tokens_none_is_asked_for(browser: Browser, controller: Controller) -> None:
@@ -55,10 +55,10 @@ def test_a_bad_token_gets_a_message(browser: Browser, controller: Controller) ->
         watched.open()
         page.get_by_label("Token").fill(token[:-3])
         page.keyboard.press("Enter")
-        expect(page.get_by_role("alert")).to_contain_text("cut short or mistyped")
+        expect(page.get_by_role("alert")).to_contain_text("cut off or mistyped")
         page.get_by_label("Token").fill("tidemark")
         page.keyboard.press("Enter")
-        expect(page.get_by_role("alert")).to_contain_text("no token of Tidemark's")
+        expect(page.get_by_role("alert")).to_contain_text("not a Tidemark token")
         page.get_by_label("Token").fill(token)
         page.keyboard.press("Enter")
         expect(page.get_by_text("No stream is known yet")).to_be_visible()

@@ -24,7 +24,7 @@ def job(controller: Controller) -> RolledJob:
     """Return a job with an SLO, whose first rollout waits for approval."""
     job = RolledJob(controller, bound_ms=60_000)
     job.run(2, 1.0, tick=False)
-    job.put("slo", {"target": "0.99"})
+    job.put("slo", {"target_ppm": 990_000})
     job.put("policy", at_once(approval="all"))
     job.restart()
     job.run(40, 3.0, tick=False)

@@ -41,7 +41,8 @@ def test_a_row_shows_the_mode_bounds_completeness_and_budget(browser: Browser, s
 def test_hostile_names_are_shown_as_text(browser: Browser, controller: Controller) -> None:
     for name in HOSTILE:
         answer = controller.http.put(
-            f"/v1/jobs/{quote(name, safe='')}/streams/{quote(name, safe='')}/slo", json={"target": "0.99"}
+            f"/v1/jobs/{quote(name, safe='')}/streams/{quote(name, safe='')}/slo",
+            json={"target_ppm": 990_000},
         )
         assert answer.status_code == 200, answer.text
     with served(controller.app) as url, watched_page(browser, url) as watched:
@@ -63,7 +64,7 @@ def test_the_keyboard_alone_filters_finds_and_opens_a_stream(
     browser: Browser, controller: Controller
 ) -> None:
     for number in range(30):
-        controller.http.put(f"/v1/jobs/shop/streams/s{number:02d}/slo", json={"target": "0.99"})
+        controller.http.put(f"/v1/jobs/shop/streams/s{number:02d}/slo", json={"target_ppm": 990_000})
     with served(controller.app) as url, watched_page(browser, url) as watched:
         watched.open()
         page = watched.page
@@ -93,7 +94,7 @@ def test_five_hundred_streams_are_there_at_once(
 ) -> None:
     for number in range(500):
         controller.http.put(
-            f"/v1/jobs/job-{number // 10:02d}/streams/{number:03d}/slo", json={"target": "0.99"}
+            f"/v1/jobs/job-{number // 10:02d}/streams/{number:03d}/slo", json={"target_ppm": 990_000}
         )
     with served(controller.app) as url, watched_page(browser, url) as watched:
         page, asked = watched.page, []

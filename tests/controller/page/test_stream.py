@@ -147,7 +147,7 @@ def test_new_figures_do_not_move_the_bound_under_the_hand(browser: Browser, show
         dragged = slider_ms(page)
         assert dragged > wanted
         shown.job.put(
-            "slo", {"target": "0.97" if shown.job.status()["slo"]["target_ppm"] == 980_000 else "0.98"}
+            "slo", {"target_ppm": 970_000 if shown.job.status()["slo"]["target_ppm"] == 980_000 else 980_000}
         )
         with page.expect_response(re.compile(r"/curve$")):
             page.keyboard.press("r")

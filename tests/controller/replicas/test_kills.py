@@ -346,7 +346,7 @@ def test_nothing_is_lost_or_doubled_when_replicas_and_their_store_are_killed_and
     reports = all_reports()
     for stream in reports:
         path = f"{replicas[0].url}/v1/jobs/job/streams/{stream}"
-        assert httpx.put(f"{path}/slo", json={"target": "0.9"}, timeout=PATIENCE_S).is_success
+        assert httpx.put(f"{path}/slo", json={"target_ppm": 900_000}, timeout=PATIENCE_S).is_success
         assert httpx.put(f"{path}/policy", json=at_once(), timeout=PATIENCE_S).is_success
 
     clients = [Client(replicas, body, seed) for seed, body in enumerate(reports.values())]

@@ -21,7 +21,7 @@ from tidemark.controller.db.tables import (
     ReportRow,
     SeriesRow,
 )
-from tidemark.controller.intake.counted import Counted, CountedReports, counted_from
+from tidemark.controller.intake.report_counts import ReportCounts, ReportCountsCache, counts_of
 from tidemark.controller.intake.take_report import take_report
 from tidemark.models.operators import Operator, row_level, sliding, tumbling
 from tidemark.models.wire import Report
@@ -70,7 +70,7 @@ def test_what_is_kept_and_what_is_read_again_count_the_same(
     for some in (batches[:5], batches[5:]):
         for database in stores:
             take(database, some)
-        forgets.counted = CountedReports()
+        forgets.counted = ReportCountsCache()
         assert (kept(keeps), kept(forgets)) == (len(some), 0)
         for database in stores:
             count_by_partition(database)
@@ -91,7 +91,7 @@ def test_what_was_counted_against_too_low_a_base_is_read_again(stores: tuple[Dat
         rows = session.execute(select(ReportRow.id, ReportRow.need_base_ms)).all()
     moved = [report_id for report_id, base in rows if keeps.counted._held[report_id][1].base_ms != base]
     assert moved
-    forgets.counted = CountedReports()
+    forgets.counted = ReportCountsCache()
     for database in stores:
         count_by_partition(database)
     assert tables(keeps) == tables(forgets)
@@ -123,7 +123,7 @@ def test_what_an_earlier_release_had_in_the_ledger_is_not_added_again(
         command.downgrade(_migrations(connection), "0007")
         connection.commit()
     database.migrate()
-    database.counted = CountedReports()
+    database.counted = ReportCountsCache()
     take(database, reports[5:])
     count_by_partition(database)
     with database.read() as session:
@@ -144,12 +144,12 @@ def test_what_an_earlier_release_had_in_the_ledger_is_not_added_again(
     assert sum(row.rows for row in keys) == sum(len(batch) for batch in exponential_batches(9, 60))
 
 
-def counted(number: int) -> Counted:
-    return counted_from(report_of([("p", number)], tumbling("10s"), late_watermark_ms=0), number)
+def counted(number: int) -> ReportCounts:
+    return counts_of(report_of([("p", number)], tumbling("10s"), late_watermark_ms=0), number)
 
 
 def test_what_is_kept_is_of_one_report_and_one_base_and_taken_once() -> None:
-    reports = CountedReports()
+    reports = ReportCountsCache()
     reports.add({1: ("digest", counted(5)), 2: ("digest", counted(5)), 3: ("digest", counted(5))})
     assert reports.take(1, "digest", 5) is not None
     assert reports.take(1, "digest", 5) is None
@@ -160,7 +160,7 @@ def test_what_is_kept_is_of_one_report_and_one_base_and_taken_once() -> None:
 
 def test_what_came_first_goes_first_when_too_much_is_kept() -> None:
     size = counted(0).size
-    reports = CountedReports(max_bytes=3 * size)
+    reports = ReportCountsCache(max_bytes=3 * size)
     for number in range(10):
         reports.add({number: ("digest", counted(number))})
     assert [reports.take(number, "digest", number) is not None for number in range(10)] == [False] * 7 + [

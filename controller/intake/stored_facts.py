@@ -1,6 +1,6 @@
-"""What the store holds of a stream that a report is taken by, read in one statement, past the session.
+"""What the store knows about a report's stream, query and batch, read in one statement that bypasses the session.
 
-Loading rows as objects and writing their changes back costs more than all that is counted of a report.
+Loading rows as objects and writing their changes back would cost more than counting the report.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from tidemark.controller.intake.limits import count_of_partitions
 from tidemark.models.need_slots import Levels
 from tidemark.models.wire import Report
 
-__all__ = ["Known", "known_of"]
+__all__ = ["StoredFacts", "stored_facts"]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of a stream, a query of it and a batch of that."""
+class StoredFacts:
+    """What the store knows about a stream, one of its queries, and a batch of that."""
 
     received_us: int | None
     """When the batch was received before; None when it was not."""
     fingerprint: str | None
-    """The digest of what was received then."""
+    """The digest of the report received then."""
     reports_from_us: int
-    """Reports of batches that started before are gone."""
+    """Reports of batches that started earlier are deleted."""
     ledger_from_us: int | None
-    """Keys below are gone from the ledger; None while all are there."""
+    """Keys below are deleted from the ledger; None while none is."""
     levels: Levels
     """How far the stream's slots have been rolled up."""
     split_report_id: int
@@ -38,15 +38,15 @@ class Known:
     last_batch: int | None
     """Greatest id of the query's batches; None without any."""
     late_max_us: int | None
-    """Greatest event time of the batches that its late filter knew."""
+    """Greatest event time of the batches that its late filter had seen."""
     before_max_us: int | None
     """Greatest event time of all batches before it."""
     partitions: int
-    """How many partitions the stream has."""
+    """Number of the stream's partitions."""
 
 
-# Made once: making it takes longer than running it.
-_KNOWN = (
+# Built once: building it takes longer than running it.
+_FACTS = (
     select(
         ReportRow.received_us,
         ReportRow.fingerprint,
@@ -77,13 +77,13 @@ _KNOWN = (
 )
 
 
-def known_of(session: Session, stream_id: int, report: Report) -> Known:
-    """Return what is known of the batch of ``report``; its stream is there and locked."""
+def stored_facts(session: Session, stream_id: int, report: Report) -> StoredFacts:
+    """Return what the store knows about the batch of ``report``; its stream exists and is locked."""
     late, before = report.batch_id - 2, report.batch_id - 1
     row = (
         session.connection()
         .execute(
-            _KNOWN,
+            _FACTS,
             {
                 "stream": stream_id,
                 "query": report.query_id,
@@ -95,7 +95,7 @@ def known_of(session: Session, stream_id: int, report: Report) -> Known:
         .one()
     )
     gone = row.gone_batch, row.gone_max_event_time_us
-    return Known(
+    return StoredFacts(
         received_us=row.received_us,
         fingerprint=row.fingerprint,
         reports_from_us=row.reports_from_us or 0,

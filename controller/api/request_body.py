@@ -1,7 +1,7 @@
-"""Reading a request's body: JSON by its Content-Type, perhaps gzip, never more than the settings allow.
+"""Reads a request's body: JSON by its Content-Type, optionally gzip, up to the limit of the settings.
 
-The limit holds for the bytes sent and for the bytes after decompression, which stops as soon as it is passed: a small
-body that swells to gigabytes is refused after the limit's worth of work.
+The limit applies to the bytes sent and to the decompressed bytes. Decompression stops at the limit, so a small body
+that expands to gigabytes is rejected early.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidemark.controller.errors import BodyTooLargeError, MalformedBodyError, Un
 __all__ = ["JsonBody", "gunzip"]
 
 GZIP_WINDOW = 16 + zlib.MAX_WBITS
-"""Tells zlib to expect a gzip header."""
+"""Makes zlib expect a gzip header."""
 
 
 async def _json_body(request: Request, service: TheService) -> bytes:
@@ -35,24 +35,24 @@ async def _json_body(request: Request, service: TheService) -> bytes:
 
 
 JsonBody = Annotated[bytes, Depends(_json_body)]
-"""The body's JSON text, decompressed."""
+"""The body's JSON, decompressed."""
 
 
 def int_or_zero(text: str | None) -> int:
-    """Return the whole number that a header holds, 0 when it holds none."""
+    """Return the whole number in a header, 0 when there is none."""
     return int(text) if text is not None and text.isascii() and text.isdecimal() else 0
 
 
 def gunzip(data: bytes, limit: int) -> bytes:
-    """Return what ``data`` decompresses to.
+    """Decompress ``data``.
 
     Raises:
-        MalformedBodyError: when it is not one whole gzip member.
+        MalformedBodyError: when it is not exactly one complete gzip member.
         BodyTooLargeError: when the result is larger than ``limit`` bytes.
     """
     stream = zlib.decompressobj(GZIP_WINDOW)
     try:
-        # One byte more than allowed shows that there is more.
+        # One byte above the limit shows that there is more.
         result = stream.decompress(data, limit + 1)
     except zlib.error as error:
         raise MalformedBodyError(f"the body says Content-Encoding: gzip but is not: {error}") from None

@@ -1,4 +1,4 @@
-"""Pages of lists that show a caller only what is in its reach."""
+"""Pages of lists that hold only what is in the caller's reach."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = TypeVar("Row")
 Position = TypeVar("Position")
 
 BATCH = 500
-"""Rows read at a time by somebody who does not see all of them."""
+"""Rows read at a time for a caller that does not see all of them."""
 
 
 def in_reach(
@@ -28,12 +28,12 @@ def in_reach(
     """Return up to ``limit`` rows that ``principal`` may see, in the order of the list.
 
     Args:
-        principal: who asks.
-        fetch: returns up to so many rows after a position.
-        job: the job that a row is about; None for what is about all of them, which everybody sees.
-        position: where a row stands in the list.
+        principal: the caller.
+        fetch: takes a position and a limit; returns the rows after it.
+        job: the job that a row is about; None for rows about all jobs, which everybody sees.
+        position: the position of a row in the list.
         after: where the page begins.
-        limit: greatest number of rows.
+        limit: maximum number of rows.
     """
     if principal.sees_all:
         return list(fetch(after, limit))

@@ -1,0 +1,156 @@
+"""Examples of streams, jobs and the fleet, and of the service's health."""
+
+from __future__ import annotations
+
+from tidemark.controller.api.examples.bounds import PUBLISHED, RECOMMENDED, STATUS_TRANSITION
+from tidemark.controller.api.examples.charts import SKEW, SKEW_TEXT
+from tidemark.controller.api.examples.common import JOB, QUERY, QUERY_RUN, STARTED_US, Example, page
+from tidemark.controller.api.examples.rollouts import ROLLOUT
+from tidemark.controller.api.examples.specs import EXAMPLES as SPECS
+
+__all__ = ["EXAMPLES"]
+
+_CONDITION = {
+    "type": "CoverageGap",
+    "detail": "2 batches were never reported: completeness is unknown there",
+}
+_JOB_CONDITION = {**_CONDITION, "stream": "clicks"}
+
+_JOB_SUMMARY = {
+    "job": "orders",
+    "streams": 2,
+    "modes": [{"mode": "OnRestart", "streams": 2}],
+    "worst": _JOB_CONDITION,
+}
+
+EXAMPLES: dict[str, Example] = {
+    "FleetPage": {
+        "streams": [
+            {
+                **JOB,
+                "mode": "OnRestart",
+                "paused": False,
+                "pin": None,
+                "target_ppm": 995_000,
+                "completeness_min_ppm": 996_310,
+                "completeness_max_ppm": 996_310,
+                "provisional": True,
+                "window_min_ppm": 996_098,
+                "window_max_ppm": 996_102,
+                "budget_remaining_ppm": 219_600,
+                "recommended_bound_ms": 600_000,
+                "published_bound_ms": 600_000,
+                "applied_bound_ms": 600_000,
+                "in_use_bound_ms": 600_000,
+                "effective_bound_ms": 601_000,
+                "rollout": {"id": 12, "state": "Effective", "held_by": None},
+                "worst": {"type": "PartitionSkewed", "detail": SKEW_TEXT},
+                "alerts": ["PartitionSkewed"],
+                "partitions": {"total": 64, "idle": 0, "behind": 0, "skewed": 1, "future": 0},
+                "skewed": SKEW,
+                "last_batch_us": STARTED_US,
+                "updated_us": STARTED_US + 15_000_000,
+            }
+        ],
+        "totals": {
+            "streams": 2,
+            "worst": [{"type": "PartitionSkewed", "streams": 1}, {"type": None, "streams": 1}],
+        },
+        "next_cursor": None,
+    },
+    "StreamPage": {
+        "streams": [
+            {
+                **JOB,
+                "mode": "OnRestart",
+                "registered_us": STARTED_US,
+                "target_ppm": 995_000,
+                "recommended_bound_ms": 600_000,
+                "applied_bound_ms": 600_000,
+            }
+        ],
+        "next_cursor": None,
+    },
+    "JobPage": page("jobs", _JOB_SUMMARY),
+    "JobStatus": {**_JOB_SUMMARY, "pin": None, "conditions": [_JOB_CONDITION], "more_conditions": 0},
+    "StreamStatus": {
+        **JOB,
+        "mode": "OnRestart",
+        "registered_us": STARTED_US,
+        "slo": SPECS["SloAnswer"],
+        "recommended": RECOMMENDED,
+        "transition": STATUS_TRANSITION,
+        "published": PUBLISHED,
+        "applied": {
+            **QUERY_RUN,
+            "bound_ms": 300_000,
+            "generation": None,
+            "source": "job",
+            "applied_us": STARTED_US,
+            "ceiling_ms": None,
+        },
+        "in_use_bound_ms": 300_000,
+        "effective_bound_ms": 300_000,
+        "pin": None,
+        "live": None,
+        "append_delay": {
+            "rows": 1_200,
+            "min_ms": 2,
+            "mean_ms": 840,
+            "max_ms": 109_000,
+            "by_broker": True,
+        },
+        "evidence": {
+            "rows": 120_000,
+            "rows_needed": 598,
+            "unknown_rows": 0,
+            "early_rows": 300,
+            "batches": 400,
+            "missing_batches": 2,
+            "partitions": 16,
+            "horizon_ms": 86_400_000,
+            "from_us": STARTED_US,
+            "to_us": STARTED_US + 400_000_000,
+        },
+        "coverage": [
+            {
+                "query_id": QUERY,
+                "first": 0,
+                "last": 401,
+                "missing_batches": 2,
+                "missing": [{"first": 211, "last": 212}],
+            }
+        ],
+        "completeness": {
+            "rows": 120_300,
+            "late_min": 1_805,
+            "late_max": 1_805,
+            "unjudged_rows": 0,
+            "missing_batches": 2,
+            "min_ppm": 984_995,
+            "max_ppm": 984_995,
+            "exact": False,
+            "provisional": True,
+        },
+        "budget": {
+            "objective": "occurrences",
+            "window_ms": 2_592_000_000,
+            "from_us": STARTED_US,
+            "counted": 120_300,
+            "bad_min": 448,
+            "bad_max": 448,
+            "min_ppm": 996_275,
+            "max_ppm": 996_275,
+            "allowed": 601,
+            "remaining_ppm": 254_575,
+            "missing_batches": 2,
+            "provisional": True,
+        },
+        "rollout": ROLLOUT,
+        "conditions": [_CONDITION],
+    },
+    "Health": {
+        "status": "ok",
+        "checks": [{"name": "loop", "ok": True, "detail": "12 ticks, the last one ended 2 s ago"}],
+    },
+}
