@@ -185,17 +185,15 @@ _CONSEQUENCES = {
     "published": _PUBLISHED,
 }
 
-_CONDITION = {
-    "type": "CoverageGap",
-    "detail": "2 batches were never reported: completeness is unknown there",
-    "stream": "clicks",
-}
+_GAP = {"type": "CoverageGap", "severity": "warning", "title": "Batches missing"}
+_SKEW = {"type": "PartitionSkewed", "severity": "warning", "title": "Skewed partition"}
+_CONDITION = {**_GAP, "detail": "2 batches were never reported: completeness is unknown there"}
 
 _JOB_SUMMARY = {
     "job": "orders",
     "streams": 2,
     "modes": [{"mode": "OnRestart", "streams": 2}],
-    "worst": _CONDITION,
+    "worst": {**_GAP, "stream": "clicks"},
 }
 
 _REPORT_FACTS = {
@@ -351,6 +349,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             {
                 **_JOB,
                 "mode": "OnRestart",
+                "registered_us": _STARTED_US,
                 "paused": False,
                 "pin": None,
                 "target_ppm": 995_000,
@@ -366,7 +365,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
                 "in_use_bound_ms": 600_000,
                 "effective_bound_ms": 601_000,
                 "rollout": {"id": 12, "state": "Effective", "held_by": None},
-                "worst": {"type": "PartitionSkewed", "detail": _SKEW_TEXT},
+                "worst": _SKEW,
                 "alerts": ["PartitionSkewed"],
                 "partitions": {"total": 64, "idle": 0, "behind": 0, "skewed": 1, "future": 0},
                 "skewed": {
@@ -381,25 +380,20 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         ],
         "totals": {
             "streams": 2,
-            "worst": [{"type": "PartitionSkewed", "streams": 1}, {"type": None, "streams": 1}],
+            "worst": [
+                {**_SKEW, "streams": 1},
+                {"type": None, "severity": "ok", "title": "No condition", "streams": 1},
+            ],
         },
         "next_cursor": None,
     },
-    "StreamPage": {
-        "streams": [
-            {
-                **_JOB,
-                "mode": "OnRestart",
-                "registered_us": _STARTED_US,
-                "target": "0.995",
-                "recommended_bound_ms": 600_000,
-                "applied_bound_ms": 600_000,
-            }
-        ],
-        "next_cursor": None,
-    },
     "JobPage": {"jobs": [_JOB_SUMMARY], "next_cursor": None},
-    "JobStatus": {**_JOB_SUMMARY, "pin": None, "conditions": [_CONDITION], "more_conditions": 0},
+    "JobStatus": {
+        **_JOB_SUMMARY,
+        "pin": None,
+        "conditions": [{**_CONDITION, "stream": "clicks"}],
+        "more_conditions": 0,
+    },
     "ReportPage": {"reports": [_REPORT_FACTS], "next_cursor": "WyIxNzY3MjI1NjAwMDAwMDAwIiwgIjE3Il0"},
     "ReportDetail": {
         **_REPORT_FACTS,
@@ -509,12 +503,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             "provisional": True,
         },
         "rollout": _ROLLOUT,
-        "conditions": [
-            {
-                "type": "CoverageGap",
-                "detail": "2 batches were never reported: completeness is unknown there",
-            }
-        ],
+        "conditions": [_CONDITION],
     },
     "Curve": {
         **_JOB,

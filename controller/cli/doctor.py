@@ -19,6 +19,7 @@ from tidemark.controller.cli.remote import (
     TokenFileOption,
     UrlOption,
     connect,
+    streams_by_name,
 )
 from tidemark.controller.client.errors import CannotAskError, RefusedError, TokenRefusedError
 
@@ -70,7 +71,7 @@ def register(app: typer.Typer) -> None:
 def _examine(tidemark: Client, job: str, stream: str | None) -> list[tuple[str | None, Finding]]:
     """Return what is found, each with the stream that it is about; None for the job."""
     tidemark.ready()
-    names = [result.stream for result in tidemark.streams(job)] if stream is None else [stream]
+    names = [row.stream for row in streams_by_name(tidemark, job)] if stream is None else [stream]
     found: list[tuple[str | None, Finding]] = [(None, Finding(f"the controller at {tidemark.url} answers"))]
     if not names:
         start = Place.of(tidemark, job, "").start()

@@ -13,6 +13,7 @@ from tidemark.controller.cli.fail import fail, refused
 from tidemark.controller.client.errors import ClientError, TokenRefusedError, UnreachableError
 
 if TYPE_CHECKING:
+    from tidemark.controller.api.schemas import FleetStream
     from tidemark.controller.client.client import Client
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "asking",
     "connect",
     "one_line_answers",
+    "streams_by_name",
 ]
 
 DEFAULT_URL = "http://127.0.0.1:8642"
@@ -78,6 +80,11 @@ def asking(url: str, token_file: Path | None) -> Iterator[Client]:
     """Open the client of a controller; whatever goes wrong ends the command as ``one_line_answers`` says."""
     with one_line_answers(), connect(url, token_file) as client:
         yield client
+
+
+def streams_by_name(tidemark: Client, job: str | None) -> list[FleetStream]:
+    """Return the streams of a job, or of the whole fleet, by job and stream."""
+    return sorted(tidemark.fleet(job), key=lambda row: (row.job, row.stream))
 
 
 @contextmanager

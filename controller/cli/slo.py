@@ -20,6 +20,7 @@ from tidemark.controller.cli.remote import (
     TokenFileOption,
     UrlOption,
     asking,
+    streams_by_name,
 )
 from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, share, table, told
 from tidemark.models.plural import plural
@@ -129,13 +130,13 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """List the streams with their targets."""
         with asking(url, token_file) as tidemark:
-            found = list(tidemark.streams(job))
+            found = streams_by_name(tidemark, job)
         if json:
             return as_json(found, "streams")
         rows = [
             (
                 f"{row.job}/{row.stream}",
-                row.target or "-",
+                share(row.target_ppm),
                 row.mode,
                 bound(row.recommended_bound_ms),
                 bound(row.applied_bound_ms),
@@ -160,7 +161,8 @@ def register(app: typer.Typer) -> None:
 
         assert form == "openslo"
         with asking(url, token_file) as tidemark:
-            named = [(row.job, row.stream) for row in tidemark.streams(job) if stream in {None, row.stream}]
+            rows = streams_by_name(tidemark, job)
+            named = [(row.job, row.stream) for row in rows if stream in {None, row.stream}]
             found = [(*name, set_) for name in named if (set_ := tidemark.slo(*name)) is not None]
         if not found:
             refused("no SLO is set there; `tidemark slo set JOB STREAM --target 0.99` sets one")

@@ -3,7 +3,7 @@
     >>> from tidemark.controller.client.client import Client
     >>> with Client("http://tidemark:8642", token_file=Path("/run/secrets/tidemark")) as tidemark:
     ...     tidemark.change_slo("shop", "clicks", {"target": "0.995"}, reason="agreed with the finance team")
-    ...     for stream in tidemark.streams("shop"):
+    ...     for stream in tidemark.fleet("shop"):
     ...         print(stream.stream, stream.recommended_bound_ms)
 
 Answers are the classes of ``tidemark.controller.api.schemas``, checked; fields that a newer controller adds are passed
@@ -147,9 +147,9 @@ class Client:
         """Return what is known of a job."""
         return self._get(stream_path(job), schemas.JobStatus)
 
-    def streams(self, job: str | None = None) -> Iterator[schemas.StreamSummary]:
-        """Return the streams of a job, or all of them, by job and stream."""
-        return self._items("/v1/streams", "streams", schemas.StreamSummary, {"job": job})
+    def fleet(self, job: str | None = None) -> Iterator[schemas.FleetStream]:
+        """Return the streams of a job, or all of them, those with the smallest budget left first."""
+        return self._items("/v1/fleet", "streams", schemas.FleetStream, {"job": job})
 
     def status(self, job: str, stream: str) -> schemas.StreamStatus:
         """Return all that is known of a stream."""

@@ -14,7 +14,7 @@ from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.schemas import EventPage
 from tidemark.controller.api.visible import in_reach
 from tidemark.controller.events.store import list_events
-from tidemark.controller.rollout.views import event_answer
+from tidemark.controller.events.views import event_answer
 from tidemark.controller.streams.store import get_stream
 
 __all__ = ["router"]

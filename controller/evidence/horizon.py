@@ -15,13 +15,13 @@ from sqlalchemy.orm import Session, aliased
 from tidemark.controller.db.tables import LedgerKeyRow, PartitionRow, QueryRow, ReportRow
 from tidemark.controller.evidence.hourly_sums import sums_in
 from tidemark.controller.evidence.needs import Span
+from tidemark.controller.reports.store import newest_report
 from tidemark.models.curve import Emissions
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.horizon import STEP_COLUMNS, UNKNOWN, Facts, emission_steps, facts_of, horizon_from_us
 from tidemark.models.late_base import effective_bound_ms, late_base_ms
 
 __all__ = [
-    "NEWEST_FIRST",
     "Horizon",
     "base_before_ms",
     "effective_bound_of",
@@ -67,15 +67,9 @@ def newest_report_id(session: Session, stream_id: int) -> int:
     return session.scalars(select(func.max(ReportRow.id)).where(ReportRow.stream_id == stream_id)).one() or 0
 
 
-NEWEST_FIRST = (ReportRow.seen_us.desc(), ReportRow.batch_id.desc(), ReportRow.query_id.desc())
-"""The order of reports in which the newest batch comes first."""
-
-
 def horizon_of(session: Session, stream_id: int, horizon_ms: int) -> Horizon | None:
     """Return the stream's horizon of ``horizon_ms``; None without reports."""
-    newest = session.scalars(
-        select(ReportRow).where(ReportRow.stream_id == stream_id).order_by(*NEWEST_FIRST).limit(1)
-    ).one_or_none()
+    newest = newest_report(session, stream_id)
     if newest is None:
         return None
     return Horizon(stream_id, horizon_from_us(newest.seen_us, horizon_ms), newest)

@@ -17,6 +17,7 @@ from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.names import WhichJob, WhichStream
 from tidemark.controller.api.raw_body import JsonBody
 from tidemark.controller.api.schemas import PinAnswer, PinnedStream, PinPage, PinSummary
+from tidemark.controller.api.units import milliseconds
 from tidemark.controller.api.visible import in_reach
 from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.db.tables import StreamRow
@@ -24,7 +25,6 @@ from tidemark.controller.pins.apply import remove_pin, set_pin, standing_pin
 from tidemark.controller.pins.cost import PinCost, cost_of
 from tidemark.controller.pins.store import FLEET, PinScope, StandingPin, list_pins, streams_in
 from tidemark.controller.service import Service
-from tidemark.controller.stream_state.views import milliseconds
 
 __all__ = ["router"]
 

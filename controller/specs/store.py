@@ -33,11 +33,12 @@ __all__ = [
     "get_policy",
     "get_slo",
     "horizon_ms_of",
-    "paused_why",
+    "policy_of",
     "put_policy",
     "put_slo",
     "set_paused",
     "share_ppm_of",
+    "slo_of",
 ]
 
 T = TypeVar("T")
@@ -70,8 +71,11 @@ class Spec(Generic[T]):
 def get_slo(session: Session, stream_id: int) -> Spec[Slo] | None:
     """Return the stream's SLO, None when none was set."""
     row = session.get(SloRow, stream_id)
-    if row is None:
-        return None
+    return None if row is None else slo_of(row)
+
+
+def slo_of(row: SloRow) -> Spec[Slo]:
+    """Return an SLO from its row."""
     slo = Slo(
         target_ppm=row.target_ppm,
         latency_cap_ms=row.latency_cap_ms,
@@ -101,7 +105,11 @@ def share_ppm_of(session: Session, stream_id: int) -> int:
 
 def get_policy(session: Session, stream_id: int) -> Spec[Policy]:
     """Return the stream's policy; the default one, with generation 0, when none was set."""
-    row = session.get(PolicyRow, stream_id)
+    return policy_of(session.get(PolicyRow, stream_id))
+
+
+def policy_of(row: PolicyRow | None) -> Spec[Policy]:
+    """Return a policy from its row; the default one, with generation 0, without a row."""
     if row is None:
         return Spec(Policy(), 0, None)
     policy = Policy(
@@ -189,12 +197,6 @@ def set_paused(session: Session, stream_id: int, *, paused: bool, reason: str, n
     carry_failures(session, stream_id, before.generation, generation)
     add_event(session, stream_id, now_us, kind="Paused" if paused else "Resumed", reason=reason)
     return Spec(policy, generation, now_us)
-
-
-def paused_why(session: Session, stream_id: int) -> str | None:
-    """Return why the stream was paused; None when it is not, or when the policy was set so."""
-    row = session.get(PolicyRow, stream_id)
-    return None if row is None else row.paused_why
 
 
 def _policy_row(

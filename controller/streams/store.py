@@ -1,11 +1,10 @@
-"""Streams: finding, creating, locking and listing them, and the events that happened to them."""
+"""Streams: finding, creating and locking them, and writing down events."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, select, tuple_
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.access.acting import acting
@@ -14,11 +13,11 @@ from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import StreamNotFoundError
 from tidemark.controller.intake.limits import check_room_for_stream
 
-__all__ = ["Evidence", "add_event", "find_stream", "get_stream", "list_streams", "lock_stream"]
+__all__ = ["EventBasis", "add_event", "find_stream", "get_stream", "lock_stream"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class EventBasis:
     """What a change rests on."""
 
     rollout_id: int | None = None
@@ -74,18 +73,6 @@ def lock_stream(session: Session, job: str, stream: str, now_us: int) -> StreamR
     return session.scalars(_LOCKED, named).one()
 
 
-def list_streams(
-    session: Session, after: tuple[str, str] | None, limit: int, job: str | None = None
-) -> Sequence[StreamRow]:
-    """Return up to ``limit`` streams in the order of (job, stream), those after ``after``, or of one ``job``."""
-    wanted = select(StreamRow).order_by(StreamRow.job, StreamRow.stream).limit(limit)
-    if job is not None:
-        wanted = wanted.where(StreamRow.job == job)
-    if after is not None:
-        wanted = wanted.where(tuple_(StreamRow.job, StreamRow.stream) > after)
-    return session.scalars(wanted).all()
-
-
 def add_event(
     session: Session,
     stream_id: int,
@@ -96,7 +83,7 @@ def add_event(
     before: str | None = None,
     after: str | None = None,
     reason_class: str | None = None,
-    evidence: Evidence | None = None,
+    evidence: EventBasis | None = None,
 ) -> None:
     """Write down a change: what it was, why, and the value before and after; who asked for it is noted.
 

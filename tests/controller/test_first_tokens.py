@@ -63,7 +63,7 @@ def test_a_new_store_takes_each_file_as_a_token_and_an_old_one_looks_at_none(
         ]
         controller.service.door.forget()
         answers = {
-            name: controller.http.get("/v1/streams", headers=bearer(token)).status_code
+            name: controller.http.get("/v1/fleet", headers=bearer(token)).status_code
             for name, token in made.items()
         }
         assert answers == {"root": 200, "prometheus": 200, "shop": 403}
@@ -85,7 +85,7 @@ def test_tokens_that_have_all_ended_do_not_come_back_with_a_restart(url: str, tm
         manage_tokens.revoke(database, 1, "kim", NOW_US)
         assert take_first_tokens(database, tmp_path / "t", NOW_US) == 0
         controller.service.door.forget()
-        assert controller.http.get("/v1/streams", headers=bearer(made["root"])).status_code == 401
+        assert controller.http.get("/v1/fleet", headers=bearer(made["root"])).status_code == 401
 
 
 @pytest.mark.slow

@@ -277,7 +277,7 @@ def test_two_hundred_who_wait_hold_no_connection_and_stop_nobody_else(url: str) 
         await until_async(lambda: not pool.checkedout(), "all connections")  # type: ignore[attr-defined]  # both pools have it
         polls, began = here.service.watch.polls, time.monotonic()
         async with asyncio.timeout(PATIENCE_S):
-            served = await asyncio.gather(*(here.http.get("/v1/streams") for _ in range(50)))
+            served = await asyncio.gather(*(here.http.get("/v1/fleet") for _ in range(50)))
         assert {answer.status_code for answer in served} == {200}
         await here.asked(1)
         # One question for all of them, about once a second.
@@ -305,7 +305,7 @@ def test_when_nobody_waits_the_store_is_asked_nothing(tmp_path: Path) -> None:
         await until_async(lambda: not watch._somebody.is_set(), "the last question to end")
         polls = watch.polls
         for _ in range(20):
-            await here.http.get("/v1/streams")
+            await here.http.get("/v1/fleet")
         assert watch.polls == polls > 0
 
     play(f"sqlite:///{tmp_path / 't.db'}", story)

@@ -129,7 +129,10 @@ def test_a_stream_that_nobody_has_looked_at_is_there_all_the_same(controller: Co
     controller.put("/slo", {"target": "0.9"})
     (row,) = page(controller)["streams"]
     assert (row["updated_us"], row["worst"], row["provisional"]) == (None, None, True)
-    assert page(controller)["totals"] == {"streams": 1, "worst": [{"type": None, "streams": 1}]}
+    assert page(controller)["totals"] == {
+        "streams": 1,
+        "worst": [{"type": None, "severity": "ok", "title": "No condition", "streams": 1}],
+    }
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5])
@@ -176,7 +179,12 @@ def test_a_token_for_some_jobs_sees_those_and_their_totals_only(controller: Cont
         cursor: str | None = None
         while cursor is not None or not found:
             body = page(controller, headers, cursor, limit=limit)
-            assert body["totals"] == {"streams": 4, "worst": [{"type": "NoReportYet", "streams": 4}]}
+            assert body["totals"] == {
+                "streams": 4,
+                "worst": [
+                    {"type": "NoReportYet", "severity": "info", "title": "No report yet", "streams": 4}
+                ],
+            }
             found += body["streams"]
             cursor = body["next_cursor"]
             if cursor is None:

@@ -273,7 +273,7 @@ def test_each_step_is_timed(controller: Controller) -> None:
     samples = scraped(controller)
     counts = {
         step: samples[f"tidemark_{step}_duration_seconds_count"][0][1]
-        for step in ("report", "commit", "turn", "upkeep", "scrape")
+        for step in ("report", "commit", "tick", "upkeep", "scrape")
     }
     assert counts["report"] == 5
     assert counts["turn"] >= counts["upkeep"] >= 1

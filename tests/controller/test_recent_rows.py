@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tidemark.controller.db.tables import ReportRow
-from tidemark.controller.stream_state.recent_rows import QUARTER_US, lately
+from tidemark.controller.stream_state.recent_rows import QUARTER_US, load_recent_rows
 
 from support.controller_app import Controller
 from support.reports import START_US, exponential_batches, query_reports
@@ -41,7 +41,7 @@ def test_sums_are_those_of_the_reports_whether_they_are_counted_in_slots_or_not(
         controller.report_all(reports[looked:])
         now_us = controller.clock.now_us
         with controller.service.database.read() as session:
-            ((_, found),) = lately(session, WINDOWS_S, now_us).items()
+            ((_, found),) = load_recent_rows(session, WINDOWS_S, now_us).items()
             rows = session.query(ReportRow).all()
     for window_s, counted in found.by_window_s.items():
         start_us = now_us - window_s * SECOND
@@ -62,4 +62,4 @@ def test_sums_are_those_of_the_reports_whether_they_are_counted_in_slots_or_not(
 def test_a_stream_without_reports_is_left_out(controller: Controller) -> None:
     controller.put("/slo", {"target": "0.99"})
     with controller.service.database.read() as session:
-        assert lately(session, WINDOWS_S, START_US) == {}
+        assert load_recent_rows(session, WINDOWS_S, START_US) == {}
