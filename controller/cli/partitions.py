@@ -1,4 +1,4 @@
-"""``tidemark partitions``: how the partitions of a stream are, and what each does to the bound."""
+"""``tidemark partitions``: the state of a stream's partitions, and what each does to the bound."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Show how the partitions of a stream are, those that cost most latency first."""
+        """Show the partitions of a stream, those that cost most latency first."""
         with asking(url, token_file) as tidemark:
             found = sorted(tidemark.partitions(job, stream), key=_most_costly)
         if json:
@@ -65,5 +65,5 @@ def _most_costly(row: Partition) -> tuple[bool, int, str]:
 
 
 def _state(row: Partition) -> str:
-    marks = [*(["skewed"] if row.skewed else []), *(["dated ahead"] if row.future else [])]
+    marks = [*(["skewed"] if row.skewed else []), *(["future-dated"] if row.future else [])]
     return ", ".join([row.state, *marks])

@@ -77,7 +77,7 @@ def bound(controller: Controller) -> dict[str, Any]:
 
 
 def with_future(report: Report, partition: str, rows: int) -> Report:
-    """The report with ``rows`` of a partition's dated ahead of the clock."""
+    """The report with ``rows`` of a partition future-dated."""
     parts = tuple(
         replace(part, future_rows=rows) if part.partition == partition else part for part in report.partitions
     )
@@ -317,7 +317,7 @@ def test_rows_dated_ahead_are_counted_by_partition_and_said_while_they_are_in_th
     early = [with_future(report, "1", 2) for report in REPORTS[:2]]
     either.report_all([*early, *(with_future(report, "2", 1) for report in REPORTS[2:3]), *REPORTS[3:]])
     body = conditions(either)["FutureRows"]
-    assert body.startswith("5 rows were dated ahead of the clock and set back to it, in partitions '1', '2'")
+    assert body.startswith("5 rows were future-dated and set back to the clock, in partitions '1', '2'")
     page = either.get("/partitions").json()["partitions"]
     assert {part["partition"]: part["future_rows"] for part in page} == {"0": 0, "1": 4, "2": 1, "3": 0}
     # A report of a day later leaves them behind; the totals stay.

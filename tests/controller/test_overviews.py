@@ -293,7 +293,7 @@ def test_a_stream_that_cannot_be_looked_at_does_not_stop_the_others(
             raise RuntimeError("planted")
         snapshot(stream_id, now_us)
 
-    monkeypatch.setattr(overviews, "look", broken)
+    monkeypatch.setattr(overviews, "snapshot", broken)
     assert overviews.tick(controller.clock()) == 2
 
 

@@ -113,7 +113,7 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     result = doctor("job")
     assert missing(result) == {}
     assert fine(result)[0] == "the controller at URL answers"
-    assert "the SLO asks for 0.99 of the rows at a confidence of 0.95" in fine(result)
+    assert "the SLO requires 0.99 of the rows at a confidence of 0.95" in fine(result)
     assert "there is enough evidence: 1,520 rows, and 299 are needed" in fine(result)
 
 
@@ -199,7 +199,7 @@ def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_are_each_sai
     expected = {
         "2 batches were never reported": "the newest are batches 7 to 8; they stay unknown",
         "1 partition that used to report is silent": partitions,
-        "1 row was dated ahead of the clock": partitions,
+        "1 row was future-dated and set back to the clock": partitions,
         "the watermark trails the stream by 90% of the ceiling, 60 s": f"see what is behind: {partitions}",
         "the job is held to its ceiling alone by the pin on job 'job': INC-1": (
             "tidemark unpin --job job --url URL"
