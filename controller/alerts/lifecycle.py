@@ -67,7 +67,7 @@ def advance(
             alarm = replace(alarm, starts_us=now_us)
         after[key] = alarm
     for key, alarm in alarms.items():
-        # Nobody need hear of the end of what nobody heard of.
+        # The end of what was never notified is not notified either.
         if key not in holds and alarm.notified_us is not None:
             after[key] = alarm if alarm.ended_us is not None else replace(alarm, ended_us=now_us)
     return after, [due for key, alarm in sorted(after.items()) for due in _due(key, alarm, now_us, repeat_us)]

@@ -51,7 +51,7 @@ def list_all(
     with service.database.read() as session:
         pairs = in_reach(
             principal,
-            lambda position, most: list_events(session, position, most, kind=kind),
+            lambda position, limit: list_events(session, position, limit, kind=kind),
             job=lambda pair: pair[1].job,
             position=lambda pair: pair[0].id,
             after=before,

@@ -9,7 +9,7 @@ __all__ = ["event_answer"]
 
 
 def event_answer(row: EventRow, stream: StreamRow) -> schemas.Event:
-    """Return an event as it is answered."""
+    """Return an event as the API answers it."""
     return schemas.Event(
         id=row.id,
         job=stream.job,

@@ -1,4 +1,4 @@
-"""Partitions of a stream: how far each is behind and what its rows need, so that a slow one stands out."""
+"""Partitions of a stream: how far behind each is and what its rows need, so that a slow one stands out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 def list_all(
     which: WhichStream, service: TheService, limit: Limit = 100, cursor: Cursor = None
 ) -> PartitionPage:
-    """List the stream's partitions by name, each with what it does to the bound."""
+    """List the stream's partitions by name, each with its effect on the bound."""
     position = decode_cursor(cursor, 1)
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
@@ -69,7 +69,7 @@ def _partition(row: PartitionRow, max_us: int | None, snapshot: PartitionSnapsho
     costs_ms = None if effect is None else effect.costs_ms
     without_ms = None if effect is None else effect.without_ms
     text = None
-    # Skewed is what was found at the last look, which tells events and alerts; the figures are as of now.
+    # Skewed is as of the newest snapshot, on which events and alerts rest; the figures are as of now.
     if row.skewed and costs_ms is not None and without_ms is not None:
         text = skew_text(row.partition, costs_ms, without_ms)
     return Partition(

@@ -1,4 +1,4 @@
-"""What the newest report said of live control and of the delay with which rows were appended to the source."""
+"""What the newest report says about live control, the append delay and the operator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidemark.models.wire import AppendDelay, LiveState, Pin, Report
 __all__ = ["KeptLive", "NewestState", "keep_live", "newest_state", "state_in", "working_bound_ms"]
 
 NAMES_KEPT = 100
-"""How many names of partitions are kept of each list, the first by name; all of them are counted."""
+"""How many names of partitions are kept in each list, the first ones by name; all are counted."""
 
 REASON_CHARACTERS = 1_000
 """How much of the fast policy's reason is kept."""
@@ -25,7 +25,7 @@ REASON_CHARACTERS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptLive:
-    """What is kept of ``LiveState``: the same, with lists of bounded length."""
+    """What is kept of ``LiveState``: the same with shorter lists."""
 
     ceiling_ms: int
     control_ms: int | None
@@ -43,7 +43,7 @@ class KeptLive:
 
 @dataclass(frozen=True, slots=True)
 class NewestState:
-    """What the newest report said."""
+    """What the newest report says beside the counts."""
 
     live: KeptLive | None = None
     """What the fast policy did; None when the job does not run in Live."""
@@ -54,7 +54,7 @@ class NewestState:
 
 
 def keep_live(session: Session, stream_id: int, report_id: int, report: Report) -> None:
-    """Keep what ``report`` said, unless a newer one is stored already."""
+    """Keep what ``report`` says, unless a newer one is stored already."""
     if report.live is None and report.append_delay is None and report.contradiction is None:
         return
     newest = session.connection().execute(_NEWEST, {"stream": stream_id}).scalar_one()
@@ -74,18 +74,18 @@ def keep_live(session: Session, stream_id: int, report_id: int, report: Report) 
     )
 
 
-# Made once: making it takes longer than running it.
+# Built once: that takes longer than running it.
 _NEWEST = select(newest_report_query()).where(StreamRow.id == bindparam("stream"))
 
 
 def newest_state(session: Session, newest: ReportRow) -> NewestState:
-    """Return what the newest report said; what an older one said is past."""
+    """Return what the newest report says; what an older one said is past."""
     row = session.get(LiveRow, newest.stream_id)
     return state_in(None if row is None or row.report_id != newest.id else row)
 
 
 def state_in(row: LiveRow | None) -> NewestState:
-    """Return what is kept of the newest report; ``row`` is None when it said nothing of this."""
+    """Return what is kept of the newest report; ``row`` is None when it says none of this."""
     if row is None:
         return NewestState()
     return NewestState(

@@ -169,7 +169,7 @@ def _newest(row: _Row, report: ReportRow) -> NewestBatch:
 
 
 def _mean_gap_us(row: _Row, seen_us: int) -> int | None:
-    """Return the mean time between the newest batches: since the one so many back, or since the first."""
+    """Return the mean time between the newest batches, ``RECENT_BATCHES`` of them or all there are."""
     since_us, gaps = row.recent_us, RECENT_BATCHES
     if since_us is None:
         since_us, gaps = row.first_us, row.stream.reports - 1
@@ -197,7 +197,7 @@ def _stored_base_us() -> ScalarSelect[int | None]:
 
 
 def _seen_us(batch: int) -> ScalarSelect[int | None]:
-    """Return the query for the trigger time of one batch: so many before the newest one; -1 for the first one."""
+    """Return the query for the trigger time of the batch that many before the newest one; -1 for the first batch."""
     report = aliased(ReportRow)
     wanted = select(report.seen_us).where(report.stream_id == StreamRow.id).limit(1)
     wanted = (
@@ -274,13 +274,13 @@ def _statement() -> Select[*tuple[Any, ...]]:
             ),
         )
         .outerjoin(ReportRow, ReportRow.id == newest_report_query())
-        # What an older report said is past.
+        # What an older report says is past.
         .outerjoin(LiveRow, and_(LiveRow.stream_id == of_stream, LiveRow.report_id == ReportRow.id))
         .outerjoin(QueryRow, and_(QueryRow.stream_id == of_stream, QueryRow.query_id == ReportRow.query_id))
         .order_by(StreamRow.job, StreamRow.stream)
     )
 
 
-# Made once: making them takes longer than running them for one stream.
+# Built once: that takes longer than running them for one stream.
 _STATES = _statement()
 _SOME_STATES = _STATES.where(StreamRow.id.in_(bindparam("ids", expanding=True)))

@@ -1,7 +1,7 @@
 """Taking snapshots of streams: what lists, charts and alerts show of each, computed now and then and kept in the store.
 
-A snapshot counts by partition what waits, finds what each partition does to the bound and which conditions hold, and is
-written under the stream's lease. Streams with something new get one soon, the others once a minute, because some
+A snapshot counts by partition what waits, finds each partition's effect on the bound and the conditions that hold, and
+is written under the stream's lease. Streams with something new get one soon, the others once a minute, because some
 conditions come with time alone.
 """
 

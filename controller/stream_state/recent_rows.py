@@ -130,7 +130,7 @@ def _add(into: list[int], judged: int, late: int) -> None:
 
 
 def _watermarks(session: Session, until_us: int) -> dict[int, int | None]:
-    """Return by stream the watermark that its newest batch up to ``until_us`` ended with; None for none yet."""
+    """Return by stream the watermark after its newest batch up to ``until_us``; None while there is none."""
     rows = session.execute(
         select(StreamRow.id, ReportRow.watermark_ms).join(
             ReportRow, ReportRow.id == newest_report_query(until_us)

@@ -1,4 +1,4 @@
-"""Snapshots of a stream's partitions: the state of each, and what it does to the bound."""
+"""Snapshots of a stream's partitions: the state of each, and its effect on the bound."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PartitionSnapshot:
     """One partition. None is unknown."""
 
     state: PartitionState
-    """How it is getting on."""
+    """Its state."""
     future: bool
     """Whether future-dated rows of it came within the horizon."""
     pairs: int
@@ -34,7 +34,7 @@ class PartitionSnapshot:
     need_ms: int | None
     """The bound that admits the share of them, in milliseconds; may be negative."""
     effect: Effect | None
-    """What it does to the bound; None without any pair."""
+    """Its effect on the bound; None without any pair."""
     skewed: bool
     """Whether it is skewed."""
 
@@ -115,7 +115,7 @@ def take_snapshot(
 def state_of(
     row: PartitionRow, horizon: Horizon, live: KeptLive | None, batch_gap_us: int | None
 ) -> PartitionState:
-    """Return how a partition is getting on."""
+    """Return the state of a partition."""
     if row.last_seen_us < horizon.from_us:
         return "Gone"
     if live is not None and row.partition in live.behind:

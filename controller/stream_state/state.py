@@ -231,7 +231,7 @@ class HorizonState:
     facts: Facts
     """The sums over them."""
     progress: Progress
-    """How the stream has been getting on."""
+    """Its pace, gaps and silences."""
     skew: Skew | None
     """How far apart its partitions are."""
     future: FutureRows

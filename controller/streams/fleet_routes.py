@@ -54,7 +54,7 @@ def list_all(
     with service.database.read() as session:
         rows = in_reach(
             principal,
-            lambda position, most: fleet_page(session, position, most, job),
+            lambda position, limit: fleet_page(session, position, limit, job),
             job=lambda row: row.job,
             position=_place,
             after=after,

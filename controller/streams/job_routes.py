@@ -50,7 +50,7 @@ def list_all(
     with service.database.read() as session:
         names = in_reach(
             principal,
-            lambda after, most: list_jobs(session, after, most),
+            lambda after, limit: list_jobs(session, after, limit),
             job=lambda name: name,
             position=lambda name: name,
             after=None if position is None else position[0],

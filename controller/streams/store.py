@@ -49,7 +49,7 @@ def get_stream(session: Session, job: str, stream: str) -> StreamRow:
     return row
 
 
-# Made once: making it takes longer than running it.
+# Built once: that takes longer than running it.
 _LOCKED = (
     select(StreamRow)
     .where(StreamRow.job == bindparam("job"), StreamRow.stream == bindparam("stream"))
@@ -58,13 +58,13 @@ _LOCKED = (
 
 
 def lock_stream(session: Session, job: str, stream: str, now_us: int) -> StreamRow:
-    """Return the stream for writing, making it when it is new; others who want to write to it wait for the commit."""
+    """Return the stream for writing, creating it when it is new; other writers wait for the commit."""
     named = {"job": job, "stream": stream}
     found = session.scalars(_LOCKED, named).one_or_none()
     if found is not None:
         return found
     check_room_for_stream(session)
-    # Another process may make it at the same time: then this waits for its commit and does nothing.
+    # Another process may create it at the same time: then this waits for its commit and does nothing.
     session.execute(
         insert_into(session, StreamRow)
         .values(job=job, stream=stream, created_us=now_us)
@@ -85,9 +85,9 @@ def add_event(
     reason_class: str | None = None,
     evidence: EventBasis | None = None,
 ) -> None:
-    """Write down a change: what it was, why, and the value before and after; who asked for it is noted.
+    """Write down a change: what it was, why, who asked for it, and the value before and after.
 
-    The same change for the same reason, straight after the one before, is counted there.
+    The same change for the same reason, directly after the one before, only adds to its count.
 
     Args:
         session: the session.

@@ -190,7 +190,7 @@ def test_the_metrics_say_what_the_store_holds_in_base_units(controller: Controll
     assert found["tidemark_reports_received_total"] == 11
     assert found["tidemark_reports_duplicate_total"] == 1
     for kind in ("malformed-body", "invalid-body", "unsupported-media-type"):
-        assert found[f"tidemark_reports_refused_total[{kind}]"] == 1
+        assert found[f"tidemark_reports_rejected_total[{kind}]"] == 1
     assert found["tidemark_rows_judged_total"] == 440
     assert found["tidemark_rows_admitted_total"] == 440 - status["completeness"]["late_max"]
     assert found["tidemark_bound_in_use_seconds"] == 5
