@@ -45,7 +45,7 @@ def test_sums_are_those_of_the_reports_whether_they_are_counted_in_slots_or_not(
             rows = session.query(ReportRow).all()
     for window_s, counted in found.by_window_s.items():
         start_us = now_us - window_s * SECOND
-        # What is in slots is told from the edge of the minute or the hour on.
+        # Slots count from the edge of the minute or the hour on.
         widest_us = start_us - (3_600 if window_s > 21_600 else 60) * SECOND
         narrow = [row for row in rows if row.seen_us >= start_us]
         wide = [row for row in rows if row.seen_us >= widest_us]

@@ -91,7 +91,7 @@ def stream_state(**changes: Any) -> StreamState:
         "applied": AcknowledgementRow(
             generation=facts["applied_generation"],
             bound_ms=facts["applied_bound_ms"],
-            mode="OnRestart",
+            mode=facts["mode"],
             ceiling_ms=facts["ceiling_ms"],
             **name,
         ),

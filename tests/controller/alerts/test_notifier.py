@@ -118,7 +118,7 @@ def test_a_skewed_partition_and_its_end_are_notified_in_alertmanagers_form(
 
 
 @pytest.mark.slow
-def test_a_restart_tells_nothing_twice_and_still_tells_the_end(url: str, webhook: Webhook) -> None:
+def test_a_restart_repeats_no_notification_and_still_sends_the_end(url: str, webhook: Webhook) -> None:
     with notified(url, webhook) as controller:
         job = skew(controller)
         tick(controller)
@@ -171,7 +171,9 @@ def _share(shards: int, *controllers: Controller) -> None:
 
 
 @pytest.mark.slow
-def test_of_two_replicas_one_tells_and_the_other_goes_on_when_it_is_gone(url: str, webhook: Webhook) -> None:
+def test_of_two_replicas_one_notifies_and_the_other_continues_when_it_is_gone(
+    url: str, webhook: Webhook
+) -> None:
     # A lease longer than the test: a message is sent twice when its lease is lost meanwhile.
     with notified(url, webhook, lease_seconds=3_600) as first:
         skew(first)
