@@ -11,10 +11,9 @@ from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.schemas import Partition, PartitionPage
 from tidemark.controller.db.tables import PartitionRow
 from tidemark.controller.decide.situation import progress_in
-from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.partitions.store import last_event_time_us, list_partitions
-from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo, share_ppm_of
-from tidemark.controller.stream_state.live import newest_state
+from tidemark.controller.specs.store import DEFAULT_SHARE_PPM
+from tidemark.controller.stream_state.load import load_state
 from tidemark.controller.stream_state.snapshots import PartitionSnapshot, take_snapshot
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.skew import skew_text
@@ -37,8 +36,8 @@ def list_all(
     position = decode_cursor(cursor, 1)
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
-        slo = get_slo(session, stream_id)
-        horizon = horizon_of(session, stream_id, DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms)
+        state = load_state(session, stream_id)
+        horizon = state.horizon
         rows = list_partitions(session, stream_id, None if position is None else position[0], limit + 1)
         page = rows[:limit]
         snapshot = None
@@ -46,19 +45,18 @@ def list_all(
             snapshot = take_snapshot(
                 session,
                 horizon,
-                None if slo is None else slo.value,
-                live=newest_state(session, horizon.newest).live,
+                None if state.slo is None else state.slo.value,
+                live=state.live,
                 batch_gap_us=progress_in(session, horizon, service.clock()).batch_gap_us,
                 rule=service.overviews.rule,
             )
         max_us = last_event_time_us(session, stream_id)
-        share_ppm = share_ppm_of(session, stream_id)
         return PartitionPage(
             partitions=[
                 _partition(row, max_us, None if snapshot is None else snapshot.partitions.get(row.partition))
                 for row in page
             ],
-            share_ppm=share_ppm,
+            share_ppm=DEFAULT_SHARE_PPM if state.slo is None else state.slo.value.target_ppm,
             bound_ms=None if snapshot is None else snapshot.bound_ms,
             next_cursor=encode_cursor(page[-1].partition) if len(rows) > limit else None,
         )

@@ -81,12 +81,13 @@ def test_a_stream_alone_reads_as_it_does_among_all_and_as_each_subject_says(eith
         assert (state.horizon, state.newest.report) == (horizon, horizon.newest)
         assert state.newest.driver == newest_state(session, horizon.newest)
         assert state.newest.effective_bound_ms == effective_bound_of(session, horizon.newest)
-        assert state.applied is last_acknowledgement(session, state.id) is not None
-        assert state.applied.run_id == "b"
+        assert state.applied is not None
+        assert (state.applied, state.applied.run_id) == (last_acknowledgement(session, state.id), "b")
         assert state.published is last_published(session, state.id)
         assert state.unpinned is last_published(session, state.id, pinned=False)
         assert state.published is not state.unpinned
-        assert state.rollout is newest_rollout(session, state.id) is not None
+        assert state.rollout is not None
+        assert state.rollout is newest_rollout(session, state.id)
         assert state.pin == pin_in_force(session, "job", "stream")
         assert state.overview is not None
         assert (expected.newest, expected.published, expected.applied, expected.pin) == (None,) * 4
