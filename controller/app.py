@@ -31,14 +31,12 @@ from tidemark.controller.settings import Settings
 from tidemark.controller.specs import routes as spec_routes
 from tidemark.controller.stream_state import routes as status_routes
 from tidemark.controller.streams import fleet_routes, job_routes
-from tidemark.controller.streams import routes as stream_routes
 
 __all__ = ["create_app"]
 
 RESOURCES = (
     fleet_routes,
     job_routes,
-    stream_routes,
     status_routes,
     spec_routes,
     pin_routes,

@@ -66,7 +66,6 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "listJobs": _LIST,
         "getJob": _READ,
         "listFleet": _LIST,
-        "listStreams": _LIST,
         "getStream": _READ,
         "getSlo": _READ,
         "putSlo": _OPERATE,

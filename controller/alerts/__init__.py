@@ -1,1 +1,1 @@
-"""Alerts: what they are called and when they hold, and a notifier for those who have no Prometheus."""
+"""Alerts: their names, when they hold, and a notifier for those who have no Prometheus."""

@@ -1,6 +1,6 @@
-"""The life of an alert: it holds, it has held for long enough and is told, told again, and told to be over.
+"""The life of an alert: it holds; it has held for long enough and somebody is notified, again after a while; it ends.
 
-A pure state machine. What was told is remembered only once it was delivered, so that what was lost is told again.
+A pure state machine. A notification counts only once it is delivered, so that a lost one is sent again.
 """
 
 from __future__ import annotations
@@ -9,85 +9,85 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tidemark.controller.alerts.findings import Finding
+from tidemark.controller.alerts.rules import ActiveAlert
 
-__all__ = ["Alarm", "Key", "News", "advance", "told"]
+__all__ = ["Alarm", "Key", "Notification", "advance", "delivered"]
 
 Key = tuple[tuple[str, str], ...]
-"""All labels of an alert, by name: one alert has one."""
+"""All labels of an alert, by name: they identify it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """One alert that holds, or has until it is told that it is over."""
+    """An alert that holds, or whose end somebody is still to be notified of."""
 
-    finding: Finding
-    """What holds, as it was found last."""
+    active: ActiveAlert
+    """What holds, as of the newest check."""
     since_us: int
     """Since when it holds."""
     starts_us: int | None = None
     """When it had held for long enough; None before that."""
-    told_us: int | None = None
-    """When it was last delivered that it fires; None when it never was."""
+    notified_us: int | None = None
+    """When a notification that it fires was last delivered; None for never."""
     ended_us: int | None = None
-    """When it was over; None while it holds."""
+    """When it ended; None while it holds."""
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """Something to tell."""
+class Notification:
+    """A notification that is due."""
 
     key: Key
     """Of which alert."""
     status: Literal["firing", "resolved"]
-    """What it is now."""
+    """What the alert is now."""
     alarm: Alarm
     """All of it."""
 
 
 def advance(
-    alarms: Mapping[Key, Alarm], found: Iterable[Finding], now_us: int, repeat_us: int
-) -> tuple[dict[Key, Alarm], list[News]]:
-    """Return how things stand and what is to be told.
+    alarms: Mapping[Key, Alarm], found: Iterable[ActiveAlert], now_us: int, repeat_us: int
+) -> tuple[dict[Key, Alarm], list[Notification]]:
+    """Return the alarms as of now, and the notifications that are due.
 
     Args:
-        alarms: how things stood.
-        found: what holds now.
+        alarms: the alarms before.
+        found: the alerts that hold now.
         now_us: the time, in microseconds; it should not go back.
-        repeat_us: after how long what still fires is told again, in microseconds.
+        repeat_us: after how long a notification of what still fires is repeated, in microseconds.
     """
-    holds = {finding.labels: finding for finding in found}
+    holds = {active.labels: active for active in found}
     after: dict[Key, Alarm] = {}
-    for key, finding in holds.items():
+    for key, active in holds.items():
         before = alarms.get(key)
         if before is None:
-            before = Alarm(finding=finding, since_us=now_us)
-        alarm = replace(before, finding=finding, ended_us=None)
-        if alarm.starts_us is None and now_us - alarm.since_us >= finding.alert.hold_us:
+            before = Alarm(active=active, since_us=now_us)
+        alarm = replace(before, active=active, ended_us=None)
+        if alarm.starts_us is None and now_us - alarm.since_us >= active.alert.hold_us:
             alarm = replace(alarm, starts_us=now_us)
         after[key] = alarm
     for key, alarm in alarms.items():
-        # What nobody was told of need not be taken back.
-        if key not in holds and alarm.told_us is not None:
+        # The end of what was never notified is not notified either.
+        if key not in holds and alarm.notified_us is not None:
             after[key] = alarm if alarm.ended_us is not None else replace(alarm, ended_us=now_us)
-    return after, [
-        news for key, alarm in sorted(after.items()) for news in _news(key, alarm, now_us, repeat_us)
-    ]
+    return after, [due for key, alarm in sorted(after.items()) for due in _due(key, alarm, now_us, repeat_us)]
 
 
-def _news(key: Key, alarm: Alarm, now_us: int, repeat_us: int) -> list[News]:
+def _due(key: Key, alarm: Alarm, now_us: int, repeat_us: int) -> list[Notification]:
     if alarm.ended_us is not None:
-        return [News(key, "resolved", alarm)]
-    due = alarm.told_us is None or now_us - alarm.told_us >= repeat_us
-    return [News(key, "firing", alarm)] if alarm.starts_us is not None and due else []
+        return [Notification(key, "resolved", alarm)]
+    due = alarm.notified_us is None or now_us - alarm.notified_us >= repeat_us
+    return [Notification(key, "firing", alarm)] if alarm.starts_us is not None and due else []
 
 
-def told(alarms: Mapping[Key, Alarm], delivered: Iterable[News], now_us: int) -> dict[Key, Alarm]:
-    """Return how things stand once ``delivered`` was delivered, at ``now_us``."""
+def delivered(
+    alarms: Mapping[Key, Alarm], notifications: Iterable[Notification], now_us: int
+) -> dict[Key, Alarm]:
+    """Return the alarms once ``notifications`` were delivered, at ``now_us``."""
     after = dict(alarms)
-    for news in delivered:
-        if news.status == "resolved":
-            after.pop(news.key, None)
-        elif news.key in after:
-            after[news.key] = replace(after[news.key], told_us=now_us)
+    for notification in notifications:
+        if notification.status == "resolved":
+            after.pop(notification.key, None)
+        elif notification.key in after:
+            after[notification.key] = replace(after[notification.key], notified_us=now_us)
     return after

@@ -1,4 +1,4 @@
-"""Messages in the form of Alertmanager's webhook, version 4: what reads one of those reads ours."""
+"""Messages in the form of Alertmanager's webhook, version 4: a receiver for that form takes ours too."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-from tidemark.controller.alerts.lifecycle import Key, News
+from tidemark.controller.alerts.lifecycle import Key, Notification
 
 __all__ = ["RECEIVER", "fingerprint_of", "messages"]
 
 RECEIVER = "tidemark"
-"""Who is told, as the messages name it."""
+"""Name of the receiver in the messages."""
 
 _NO_TIME = "0001-01-01T00:00:00Z"
-"""How the form writes that something has not ended."""
+"""How the form writes that something has not begun or ended."""
 
 _FNV_OFFSET, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, 2**64 - 1
 
 
-def messages(news: Sequence[News], runbooks: str, address: str) -> list[tuple[dict[str, Any], list[News]]]:
-    """Return one message for each name of an alert, with what it tells.
+def messages(
+    notifications: Sequence[Notification], runbooks: str, address: str
+) -> list[tuple[dict[str, Any], list[Notification]]]:
+    """Return one message for each name of an alert, with its notifications.
 
     Args:
-        news: what is to be notified.
-        runbooks: what stands before the name of a runbook's file in ``runbook_url``.
-        address: where the controller is to be found by a browser.
+        notifications: what is due.
+        runbooks: prefix of the name of a runbook's file in ``runbook_url``.
+        address: where a browser finds the controller.
     """
-    by_name = sorted(news, key=lambda each: (_name(each), each.key))
+    by_name = sorted(notifications, key=lambda each: (_name(each), each.key))
     return [
         (_message(name, found, runbooks, address), found)
         for name, found in ((name, list(each)) for name, each in groupby(by_name, key=_name))
@@ -44,17 +46,17 @@ def fingerprint_of(key: Key) -> str:
     return f"{value:016x}"
 
 
-def _name(news: News) -> str:
-    return news.alarm.finding.alert.name
+def _name(notification: Notification) -> str:
+    return notification.alarm.active.alert.name
 
 
-def _message(name: str, news: Sequence[News], runbooks: str, address: str) -> dict[str, Any]:
-    alerts = [_alert(each, runbooks, address) for each in news]
+def _message(name: str, notifications: Sequence[Notification], runbooks: str, address: str) -> dict[str, Any]:
+    alerts = [_alert(each, runbooks, address) for each in notifications]
     return {
         "version": "4",
         "groupKey": f'{{}}:{{alertname="{name}"}}',
         "truncatedAlerts": 0,
-        "status": "firing" if any(each.status == "firing" for each in news) else "resolved",
+        "status": "firing" if any(each.status == "firing" for each in notifications) else "resolved",
         "receiver": RECEIVER,
         "groupLabels": {"alertname": name},
         "commonLabels": _common([alert["labels"] for alert in alerts]),
@@ -64,21 +66,21 @@ def _message(name: str, news: Sequence[News], runbooks: str, address: str) -> di
     }
 
 
-def _alert(news: News, runbooks: str, address: str) -> dict[str, Any]:
-    alarm = news.alarm
-    finding = alarm.finding
+def _alert(notification: Notification, runbooks: str, address: str) -> dict[str, Any]:
+    alarm = notification.alarm
+    active = alarm.active
     return {
-        "status": news.status,
-        "labels": dict(news.key),
+        "status": notification.status,
+        "labels": dict(notification.key),
         "annotations": {
-            "summary": finding.summary,
-            "description": finding.description,
-            "runbook_url": f"{runbooks.rstrip('/')}/{finding.alert.name}.md",
+            "summary": active.summary,
+            "description": active.description,
+            "runbook_url": f"{runbooks.rstrip('/')}/{active.alert.name}.md",
         },
         "startsAt": _NO_TIME if alarm.starts_us is None else _moment(alarm.starts_us),
         "endsAt": _NO_TIME if alarm.ended_us is None else _moment(alarm.ended_us),
         "generatorURL": address,
-        "fingerprint": fingerprint_of(news.key),
+        "fingerprint": fingerprint_of(notification.key),
     }
 
 

@@ -1,8 +1,8 @@
-"""The notifier: tells a webhook which alerts fire, for those who have no Prometheus.
+"""The notifier: notifies a webhook of alerts that fire, for those who have no Prometheus.
 
-It judges in a thread of its own, so that neither the decision loop nor a request ever waits for a receiver. Each stream
-is the business of the replica that holds its lease. What was delivered is written into the decision log, from which a
-restart and another replica go on: nothing is told twice but what was delivered and could not be written down.
+It checks in a thread of its own, so that neither the decision loop nor a request ever waits for a receiver. The replica
+that holds the lease of a stream does so for it. Delivered notifications are written into the decision log, from which a
+restart and another replica continue: none is repeated unless it was delivered and could not be written down.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from tidemark.controller.alerts.findings import Finding, findings
-from tidemark.controller.alerts.lifecycle import Alarm, Key, News, advance, told
+from tidemark.controller.alerts.lifecycle import Alarm, Key, Notification, advance, delivered
 from tidemark.controller.alerts.message import messages
 from tidemark.controller.alerts.receiver import NotDelivered, Receiver
-from tidemark.controller.alerts.store import FIRING, RESOLVED, ToldAlarm, alarms_told, write_told
+from tidemark.controller.alerts.rules import ActiveAlert, active_alerts
+from tidemark.controller.alerts.store import FIRING, RESOLVED, NotifiedAlert, notified_alerts, write_notified
 from tidemark.controller.alerts.table import ALERTS, Alert
 from tidemark.controller.db.database import Database
 from tidemark.controller.errors import LeaseLostError
@@ -27,54 +27,54 @@ from tidemark.controller.metrics.process import NotifyCounters
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.replicas.lease_store import Lease, confirm
 from tidemark.controller.runtime.clock import Clock
-from tidemark.controller.stream_state.partition_standing import partition_standings
-from tidemark.controller.stream_state.recent_rows import UNKNOWN_LATELY, lately
-from tidemark.controller.stream_state.standing import standings
+from tidemark.controller.stream_state.load import load_states
+from tidemark.controller.stream_state.partition_summaries import load_partitions
+from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, load_recent_rows
 
-__all__ = ["Notifier", "Words"]
+__all__ = ["MessageLinks", "Notifier"]
 
 _log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_SECONDS = 15.0
-"""How long a shutdown waits for the message that is under way."""
+"""How long a shutdown waits for the message that is being sent."""
 
 REMEMBERED_US = 30 * 86_400_000_000
-"""How far back the decision log is read for what was told, in microseconds."""
+"""How far back the decision log is read for notifications, in microseconds."""
 
 LONGEST_PAUSE_US = 900_000_000
-"""Longest time that nothing is sent after messages could not be delivered, in microseconds."""
+"""Maximum time without an attempt after messages could not be delivered, in microseconds."""
 
 WINDOWS_S = tuple(
     {length for alert in ALERTS for burn in alert.burns for length in (burn.long_s, burn.short_s)}
 )
-"""Lengths of the windows that budgets are judged over, in seconds."""
+"""Lengths of the windows over which budgets burn, in seconds."""
 
 _BY_NAME: dict[tuple[str, str], Alert] = {(alert.name, alert.severity): alert for alert in ALERTS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """What messages say beside what is the case."""
+class MessageLinks:
+    """Addresses in messages."""
 
     runbooks: str
-    """What stands before the name of a runbook's file."""
+    """Prefix of the name of a runbook's file."""
     address: str
     """Where a browser finds the controller."""
 
 
 class Notifier:
-    """Judges and tells.
+    """Checks the alerts of streams and sends notifications.
 
     Args:
         database: the store.
         leases: which streams are this process's.
-        receiver: who is told.
-        words: what messages say beside what is the case.
+        receiver: takes the messages.
+        links: addresses in messages.
         counters: counts messages.
         clock: the wall time in microseconds.
-        stop: set when it is to stop; whoever waits meanwhile waits for it.
-        every_seconds: time between two turns, in seconds.
-        repeat_seconds: after how long what still fires is told again, in seconds.
+        stop: set when it is to stop; pauses end with it.
+        every_seconds: time between two ticks, in seconds.
+        repeat_seconds: after how long a notification of what still fires is repeated, in seconds.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Notifier:
         leases: LeaseKeeper,
         receiver: Receiver,
         *,
-        words: Words,
+        links: MessageLinks,
         counters: NotifyCounters,
         clock: Clock,
         stop: threading.Event,
@@ -93,7 +93,7 @@ class Notifier:
         self._database = database
         self._leases = leases
         self._receiver = receiver
-        self._words = words
+        self._links = links
         self._counters = counters
         self._clock = clock
         self._every_seconds = every_seconds
@@ -107,37 +107,37 @@ class Notifier:
 
     @property
     def firing(self) -> int:
-        """How many alerts this process has told of that are not over."""
+        """How many alerts that this process has notified of still hold."""
         return sum(
-            alarm.told_us is not None and alarm.ended_us is None
+            alarm.notified_us is not None and alarm.ended_us is None
             for alarms in list(self._alarms.values())
             for alarm in list(alarms.values())
         )
 
     def start(self) -> None:
-        """Begin to judge and tell."""
+        """Begin to check and notify."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the message under way end, and tell no more."""
+        """Let the message that is being sent end, and send no more."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(STOP_TIMEOUT_SECONDS)
         self._receiver.close()
 
     def tick(self, now_us: int) -> int:
-        """Judge every stream of this process once and tell what is to be told; return how many messages went out.
+        """Check every stream of this process once and send what is due; return how many messages were delivered.
 
         Raises:
-            sqlalchemy.exc.SQLAlchemyError: when the store does not answer; then nothing is known and nothing told.
+            sqlalchemy.exc.SQLAlchemyError: when the store does not answer; then nothing is sent.
         """
-        due = self._judge(now_us)
+        due = self._check(now_us)
         if not due or now_us < self._silent_until_us:
             return 0
-        of_stream = {news.key: stream_id for stream_id, some in due.items() for news in some}
+        of_stream = {one.key: stream_id for stream_id, some in due.items() for one in some}
         sent = 0
-        every = [news for some in due.values() for news in some]
-        for message, news in messages(every, self._words.runbooks, self._words.address):
+        every = [one for some in due.values() for one in some]
+        for message, notifications in messages(every, self._links.runbooks, self._links.address):
             if self._stop.is_set():
                 break
             try:
@@ -145,42 +145,42 @@ class Notifier:
             except NotDelivered as error:
                 self._counters.failed.inc()
                 self._pause(now_us)
-                _log.warning(
-                    "%s of %d alerts not told: %s", news[0].alarm.finding.alert.name, len(news), error
-                )
+                name = notifications[0].alarm.active.alert.name
+                _log.warning("%s of %d alerts not delivered: %s", name, len(notifications), error)
                 break
             self._failed = 0
             self._counters.sent.inc()
             sent += 1
-            self._remember(news, of_stream, now_us)
+            self._remember(notifications, of_stream, now_us)
         return sent
 
-    def _judge(self, now_us: int) -> dict[int, list[News]]:
-        """Bring what is known up to date and return by stream what is to be told."""
+    def _check(self, now_us: int) -> dict[int, list[Notification]]:
+        """Bring the alarms up to date and return by stream the notifications that are due."""
         with self._database.read() as session:
             mine = [
-                (stream, lease)
-                for stream in standings(session)
-                if (lease := self._leases.lease_of(stream.stream_id)) is not None
+                (state, lease)
+                for state in load_states(session)
+                if (lease := self._leases.lease_of(state.id)) is not None
             ]
-            # What another replica, or this one in a former life, has told of a stream that is new here.
-            new = [one.stream_id for one, lease in mine if self._under.get(one.stream_id) != lease]
-            remembered = list(alarms_told(session, new, now_us - REMEMBERED_US)) if new else []
-            partitions = partition_standings(session)
-            sums = lately(session, WINDOWS_S, now_us)
-        self._under = {stream.stream_id: lease for stream, lease in mine}
+            # What another replica, or this one before a restart, has notified of a stream that is new here.
+            new = [state.id for state, lease in mine if self._under.get(state.id) != lease]
+            remembered = list(notified_alerts(session, new, now_us - REMEMBERED_US)) if new else []
+            partitions = load_partitions(session)
+            recent = load_recent_rows(session, WINDOWS_S, now_us)
+        self._under = {state.id: lease for state, lease in mine}
         self._take_over(new, remembered)
         due = {}
-        for stream, _ in mine:
-            number = stream.stream_id
-            found = findings(stream, partitions.get(number, ()), sums.get(number, UNKNOWN_LATELY), now_us)
-            self._alarms[number], news = advance(self._alarms[number], found, now_us, self._repeat_us)
-            if news:
-                due[number] = news
+        for state, _ in mine:
+            number = state.id
+            rows = recent.get(number, NO_RECENT_ROWS)
+            active = active_alerts(state, partitions.get(number, ()), rows, now_us)
+            self._alarms[number], some = advance(self._alarms[number], active, now_us, self._repeat_us)
+            if some:
+                due[number] = some
         return due
 
-    def _take_over(self, new: Iterable[int], remembered: Iterable[ToldAlarm]) -> None:
-        """Forget the streams that another replica has by now, and go on where it, or a former life, left off."""
+    def _take_over(self, new: Iterable[int], remembered: Iterable[NotifiedAlert]) -> None:
+        """Forget the streams that another replica decides by now, and continue those that are new here."""
         self._alarms = {number: self._alarms.get(number, {}) for number in self._under}
         for number in new:
             self._alarms[number] = {}
@@ -189,34 +189,36 @@ class Notifier:
             alert = _BY_NAME.get((labels["alertname"], labels["severity"]))
             if alert is not None:
                 self._alarms[alarm.stream_id][alarm.labels] = Alarm(
-                    finding=Finding(alert, alarm.labels, alarm.value),
+                    active=ActiveAlert(alert, alarm.labels, alarm.value),
                     since_us=alarm.starts_us,
                     starts_us=alarm.starts_us,
-                    told_us=alarm.told_us,
+                    notified_us=alarm.notified_us,
                 )
 
-    def _remember(self, delivered: Iterable[News], of_stream: Mapping[Key, int], now_us: int) -> None:
-        by_stream: defaultdict[int, list[News]] = defaultdict(list)
-        for news in delivered:
-            by_stream[of_stream[news.key]].append(news)
+    def _remember(
+        self, notifications: Iterable[Notification], of_stream: Mapping[Key, int], now_us: int
+    ) -> None:
+        by_stream: defaultdict[int, list[Notification]] = defaultdict(list)
+        for notification in notifications:
+            by_stream[of_stream[notification.key]].append(notification)
         for number, some in by_stream.items():
-            self._alarms[number] = told(self._alarms[number], some, now_us)
+            self._alarms[number] = delivered(self._alarms[number], some, now_us)
             try:
                 self._write(number, some, now_us)
             except LeaseLostError as error:
-                _log.warning("%s; what was told here may be told there again", error.detail)
+                _log.warning("%s; what was notified here may be notified there again", error.detail)
             except SQLAlchemyError:
-                _log.exception("what was told of stream %d could not be written down", number)
+                _log.exception("the notifications on stream %d could not be written down", number)
 
-    def _write(self, stream_id: int, some: Iterable[News], now_us: int) -> None:
+    def _write(self, stream_id: int, some: Iterable[Notification], now_us: int) -> None:
         with self._database.write() as session:
-            for news in some:
-                alarm = news.alarm
-                told_of = ToldAlarm(
-                    stream_id, news.key, alarm.starts_us or now_us, now_us, alarm.finding.value
+            for notification in some:
+                alarm = notification.alarm
+                notified = NotifiedAlert(
+                    stream_id, notification.key, alarm.starts_us or now_us, now_us, alarm.active.value
                 )
-                kind = FIRING if news.status == "firing" else RESOLVED
-                write_told(session, told_of, kind=kind, summary=alarm.finding.summary)
+                kind = FIRING if notification.status == "firing" else RESOLVED
+                write_notified(session, notified, kind=kind, summary=alarm.active.summary)
             session.flush()
             confirm(session, stream_id, self._under[stream_id])
 
@@ -226,9 +228,9 @@ class Notifier:
         self._failed += 1
 
     def _run(self) -> None:
-        # The first turn comes late: leases are taken and streams looked at by then.
+        # The first tick comes late: by then leases are taken and snapshots are there.
         while not self._stop.wait(self._every_seconds):
             try:
                 self.tick(self._clock())
-            except Exception:  # noqa: BLE001 - the next turn tries again
-                _log.exception("alerts could not be judged; the next turn tries again")
+            except Exception:  # noqa: BLE001 - the next tick tries again
+                _log.exception("alerts could not be checked; the next tick tries again")

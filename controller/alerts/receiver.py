@@ -1,4 +1,4 @@
-"""Whom the notifier tells: one address, over HTTP, with a token if it wants one."""
+"""The receiver of notifications: one address, over HTTP, with a token if it wants one."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TIMEOUT_SECONDS = 10.0
 """How long one attempt may take."""
 
 ATTEMPTS = 4
-"""How often a message is sent at the most, before the next turn of the notifier begins anew."""
+"""How often a message is sent at most, before the next tick of the notifier begins anew."""
 
 LONGEST_PAUSE_SECONDS = 10.0
-"""Longest pause between two of these."""
+"""Maximum pause between two of these."""
 
 
 class NotDelivered(Exception):
@@ -29,14 +29,14 @@ class NotDelivered(Exception):
 
 
 class _Again(NotDelivered):
-    """The same message may be taken if it is sent once more."""
+    """The message may be taken when it is sent again."""
 
 
 class Receiver:
     """Sends messages. Not safe to share between threads.
 
     Args:
-        url: where to. It is never logged: with many receivers, who knows it may write to them.
+        url: where to. It is never logged: with many receivers, whoever knows it may write to them.
         token_file: file that holds a bearer token, read for each message; None for none.
         sleep: waits for some seconds between two attempts.
     """
@@ -50,7 +50,7 @@ class Receiver:
             stop=stop_after_attempt(ATTEMPTS),
             wait=wait_exponential(max=LONGEST_PAUSE_SECONDS),
             sleep=sleep,
-            before_sleep=_tell,
+            before_sleep=_log_again,
             reraise=True,
         )
 
@@ -82,7 +82,7 @@ class Receiver:
             )
 
 
-def _tell(state: RetryCallState) -> None:
+def _log_again(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome is not None else None
     _log.info("%s; it is tried again", error)
 

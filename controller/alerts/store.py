@@ -1,4 +1,4 @@
-"""What was told of alerts, in the decision log: so a restart, or another replica, tells nothing twice."""
+"""Delivered notifications, in the decision log: so neither a restart nor another replica repeats one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import EventRow, StreamRow
 from tidemark.controller.streams.store import add_event, lock_stream
 
-__all__ = ["FIRING", "RESOLVED", "ToldAlarm", "alarms_told", "write_told"]
+__all__ = ["FIRING", "RESOLVED", "NotifiedAlert", "notified_alerts", "write_notified"]
 
 FIRING: Literal["AlertFiring"] = "AlertFiring"
 RESOLVED: Literal["AlertResolved"] = "AlertResolved"
@@ -21,8 +21,8 @@ RESOLVED: Literal["AlertResolved"] = "AlertResolved"
 
 
 @dataclass(frozen=True, slots=True)
-class ToldAlarm:
-    """An alert that somebody was told of and that was not told to be over."""
+class NotifiedAlert:
+    """An alert whose beginning was notified and whose end was not."""
 
     stream_id: int
     """Of which stream."""
@@ -30,32 +30,32 @@ class ToldAlarm:
     """All its labels, by name."""
     starts_us: int
     """When it began to fire."""
-    told_us: int
-    """When it was told last."""
+    notified_us: int
+    """When it was last notified."""
     value: str
     """What it was about, for people."""
 
 
-def write_told(
-    session: Session, told_alarm: ToldAlarm, *, kind: Literal["AlertFiring", "AlertResolved"], summary: str
+def write_notified(
+    session: Session, notified: NotifiedAlert, *, kind: Literal["AlertFiring", "AlertResolved"], summary: str
 ) -> None:
-    """Write down that an alert was notified, at ``told_alarm.told_us``."""
-    stream = session.get_one(StreamRow, told_alarm.stream_id)
-    lock_stream(session, stream.job, stream.stream, told_alarm.told_us)
+    """Write down that an alert was notified, at ``notified.notified_us``."""
+    stream = session.get_one(StreamRow, notified.stream_id)
+    lock_stream(session, stream.job, stream.stream, notified.notified_us)
     add_event(
         session,
-        told_alarm.stream_id,
-        told_alarm.told_us,
+        notified.stream_id,
+        notified.notified_us,
         kind=kind,
         reason=summary,
         after=json.dumps(
-            {"labels": dict(told_alarm.labels), "starts_us": told_alarm.starts_us, "value": told_alarm.value}
+            {"labels": dict(notified.labels), "starts_us": notified.starts_us, "value": notified.value}
         ),
     )
 
 
-def alarms_told(session: Session, stream_ids: Collection[int], since_us: int) -> Iterator[ToldAlarm]:
-    """Return the alerts of streams that were told to fire since then and not to be over."""
+def notified_alerts(session: Session, stream_ids: Collection[int], since_us: int) -> Iterator[NotifiedAlert]:
+    """Return the alerts of streams whose beginning was notified since then and whose end was not."""
     rows = session.execute(
         select(EventRow.stream_id, EventRow.kind, EventRow.after, EventRow.at_us, EventRow.last_us)
         .where(
@@ -65,12 +65,12 @@ def alarms_told(session: Session, stream_ids: Collection[int], since_us: int) ->
         )
         .order_by(EventRow.id)
     )
-    newest: dict[tuple[int, tuple[tuple[str, str], ...]], ToldAlarm | None] = {}
+    newest: dict[tuple[int, tuple[tuple[str, str], ...]], NotifiedAlert | None] = {}
     for stream_id, kind, after, at_us, last_us in rows:
         found = json.loads(after or "{}")
         labels = tuple(sorted(found["labels"].items()))
         newest[stream_id, labels] = (
-            ToldAlarm(stream_id, labels, found["starts_us"], last_us or at_us, found["value"])
+            NotifiedAlert(stream_id, labels, found["starts_us"], last_us or at_us, found["value"])
             if kind == FIRING
             else None
         )

@@ -1,7 +1,7 @@
 """The alerts: one table for the notifier, for Prometheus' rules and for the README.
 
-``deploy/prometheus/rules/tidemark-alerts.yaml`` says the same in PromQL, and a test holds the two together: names,
-severities, labels, how long each must hold, and the words.
+``deploy/prometheus/rules/tidemark-alerts.yaml`` says the same in PromQL. A test compares names, severities, labels, how
+long each must hold, and the texts.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = [
     "SPENT",
     "STANDS_STILL",
     "Alert",
+    "AlertSeverity",
     "Burn",
-    "Severity",
 ]
 
-Severity = Literal["page", "ticket"]
-"""page wakes somebody, ticket waits for the morning."""
+AlertSeverity = Literal["page", "ticket"]
+"""page wakes somebody; ticket waits for the morning."""
 
 MINUTE_US = 60_000_000
 STREAM = ("spark_job", "stream")
@@ -38,7 +38,7 @@ PARTITION = (*STREAM, "partition")
 SLOTH = ("sloth_id", "sloth_service", "sloth_severity", "sloth_slo")
 
 MIN_LATE_ROWS = 10
-"""Rows that must have been late before a budget's alert says so: nobody is woken for three rows."""
+"""Minimum number of late rows for an alert on a budget: nobody is woken for three rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class Burn:
     """A pair of windows over which the budget burns too fast."""
 
     long_s: int
-    """The long window, in seconds: says that it matters."""
+    """The long window, in seconds: it shows that enough is lost to matter."""
     short_s: int
-    """The short one: says that it still goes on."""
+    """The short one, in seconds: it shows that the loss goes on."""
     budget_ppm: int
-    """Share of the whole budget that may go in the long window, in parts per million."""
+    """Share of the whole budget that may be used up in the long window, in parts per million."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,22 +59,22 @@ class Alert:
 
     name: str
     """Its name."""
-    severity: Severity
+    severity: AlertSeverity
     """How urgent it is."""
     hold_us: int
-    """How long it must hold before it is told, in microseconds."""
+    """How long it must hold before it fires, in microseconds."""
     labels: tuple[str, ...]
     """Its labels beside ``alertname`` and ``severity``."""
     summary: str
     """What is the case, with the labels in braces."""
     description: str
-    """More of it, with the labels and ``{value}`` in braces."""
+    """The same at length, with the labels and ``{value}`` in braces."""
     meaning: str
     """What it means, for a table."""
     burns: tuple[Burn, ...] = ()
-    """Of a budget: pairs of windows, any of which is enough."""
+    """For a budget: pairs of windows, any of which is enough."""
     notified: bool = True
-    """Whether the notifier tells it; what concerns the controller itself, only somebody else can tell."""
+    """Whether the notifier sends it; a controller cannot notify anybody of its own failure."""
 
 
 BURN_PAGE = Alert(
@@ -96,7 +96,7 @@ BURN_TICKET = Alert(
     hold_us=15 * MINUTE_US,
     labels=(*SLOTH, *STREAM),
     summary="{spark_job}/{stream} loses more rows than its SLO allows",
-    description="{value} of the rows came too late to be counted, more than the budget bears if it goes on.",
+    description="{value} of the rows came too late to be counted, more than the budget allows if it goes on.",
     meaning="rows are lost at a pace that takes 10 % of the budget in a day or in three",
     burns=(Burn(86_400, 7_200, 100_000), Burn(259_200, 21_600, 100_000)),
 )
@@ -152,7 +152,7 @@ NOT_ADOPTED = Alert(
     severity="ticket",
     hold_us=5 * MINUTE_US,
     labels=STREAM,
-    summary="{spark_job}/{stream} does not use the bound that it is told",
+    summary="{spark_job}/{stream} does not use the published bound",
     description="The bound was published {value} ago and the job has not acknowledged it.",
     meaning="a bound is not acknowledged after half an hour, or a week in `OnRestart`; not while the stream is paused",
 )
@@ -164,10 +164,10 @@ SATURATED = Alert(
     labels=STREAM,
     summary="The bound of {spark_job}/{stream} cannot grow as far as its rows need",
     description=(
-        "The policy's greatest bound holds it or, in Live, the watermark trails by nearly the whole ceiling. Rows "
+        "The policy's maximum bound holds it or, in Live, the watermark trails by nearly the whole ceiling. Rows "
         "beyond that are lost."
     ),
-    meaning="the policy's greatest bound, or the ceiling, is too little for the rows for half an hour",
+    meaning="the policy's maximum bound, or the ceiling, is too small for the rows for half an hour",
 )
 
 CONFLICT = Alert(
@@ -177,8 +177,8 @@ CONFLICT = Alert(
     labels=STREAM,
     summary="The SLO of {spark_job}/{stream} and a cap cannot both hold",
     description=(
-        "The bound that keeps the target has a latency or a state above its cap. Which yields is what the SLO says; "
-        "where it says nothing, the bound in use is held."
+        "The bound that meets the target has a latency or a state above its cap. The SLO says which of the two may be "
+        "missed; where it says nothing, the bound in use is held."
     ),
     meaning="the target and a cap cannot both be met, for half an hour",
 )
@@ -200,12 +200,12 @@ FUTURE_ROWS = Alert(
     severity="ticket",
     hold_us=0,
     labels=STREAM,
-    summary="{spark_job}/{stream} gets rows that are dated ahead of the clock",
+    summary="{spark_job}/{stream} gets future-dated rows",
     description=(
-        "{value} rows in a quarter of an hour were dated ahead of the clock. Outside of Live one of them drops every "
-        "honest row after it."
+        "{value} rows in a quarter of an hour were dated ahead of the clock. Outside of Live one of them makes every "
+        "honest row after it late."
     ),
-    meaning="rows of the last quarter of an hour were dated ahead of the clock",
+    meaning="future-dated rows came in the last quarter of an hour",
 )
 
 OVERFLOW = Alert(
@@ -215,10 +215,10 @@ OVERFLOW = Alert(
     labels=STREAM,
     summary="{spark_job}/{stream} cannot count all of its rows",
     description=(
-        "The fate of {value} rows in a quarter of an hour is unknown: the job's tap had no room for their partitions "
-        "and times."
+        "Of {value} rows in a quarter of an hour it is unknown whether they were late: the job's tap had no room for "
+        "their partitions and times."
     ),
-    meaning="the job's tap had no room to count some rows, so that their fate is unknown",
+    meaning="the job's tap had no room to count some rows, so that it is unknown whether they were late",
 )
 
 ALERTS: tuple[Alert, ...] = (
@@ -241,10 +241,10 @@ ALERTS: tuple[Alert, ...] = (
         labels=("instance", "job"),
         summary="The decision loop of a Tidemark controller stands still",
         description=(
-            "{instance} has taken no turn for {value}. The streams that it holds are not decided; jobs keep the bounds "
-            "that they have."
+            "{instance} has finished no tick for {value}. The streams that it holds get no decisions; jobs keep the "
+            "bounds that they have."
         ),
-        meaning="a replica's decision loop has taken no turn for a minute and three ticks",
+        meaning="a replica's decision loop has finished no tick for a minute and three intervals",
         notified=False,
     ),
     Alert(

@@ -6,7 +6,7 @@ from threading import Event
 
 from prometheus_client import CollectorRegistry
 
-from tidemark.controller.alerts.notifier import Notifier, Words
+from tidemark.controller.alerts.notifier import MessageLinks, Notifier
 from tidemark.controller.alerts.receiver import Receiver
 from tidemark.controller.db.database import Database
 from tidemark.controller.metrics.process import NotifyCounters, measure
@@ -20,7 +20,7 @@ __all__ = ["make_notifier"]
 def make_notifier(
     settings: Settings, database: Database, leases: LeaseKeeper, registry: CollectorRegistry, clock: Clock
 ) -> Notifier | None:
-    """Return the notifier, not started; None when the settings name nobody to tell."""
+    """Return the notifier, not started; None when the settings name no receiver."""
     counters = NotifyCounters(registry)
     notifier = None
     if settings.notify_url is not None:
@@ -33,7 +33,7 @@ def make_notifier(
             database,
             leases,
             Receiver(settings.notify_url, settings.notify_token_file, sleep),
-            words=Words(runbooks=settings.runbooks_url, address=settings.public_url),
+            links=MessageLinks(runbooks=settings.runbooks_url, address=settings.public_url),
             counters=counters,
             clock=clock,
             stop=stop,

@@ -26,7 +26,7 @@ async def _count_rejections(service: TheService) -> AsyncIterator[None]:
     try:
         yield
     except TidemarkError as error:
-        service.intake.refused.labels(error.kind).inc()
+        service.intake.rejected.labels(error.kind).inc()
         raise
 
 

@@ -43,7 +43,6 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.PolicySet, "serialization"),
     (schemas.Receipt, "serialization"),
     (schemas.StreamStatus, "serialization"),
-    (schemas.StreamPage, "serialization"),
     (schemas.JobPage, "serialization"),
     (schemas.JobStatus, "serialization"),
     (schemas.ReportPage, "serialization"),

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from sqlalchemy import select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy import ScalarSelect, select, tuple_
+from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.db.tables import AcknowledgementRow, ReportRow
+from tidemark.controller.db.tables import AcknowledgementRow, ReportRow, StreamRow
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
 from tidemark.controller.intake.take_report import StoredReceipt
 from tidemark.models.wire import Acknowledgement
 
-__all__ = ["last_acknowledgement", "list_acknowledgements", "own_bound_ms", "take_acknowledgement"]
+__all__ = [
+    "last_acknowledgement",
+    "list_acknowledgements",
+    "newest_acknowledgement_query",
+    "own_bound_ms",
+    "take_acknowledgement",
+]
 
 
 def take_acknowledgement(
@@ -38,12 +44,20 @@ def take_acknowledgement(
 
 def last_acknowledgement(session: Session, stream_id: int) -> AcknowledgementRow | None:
     """Return the acknowledgement of the run that applied its bound last, None without any."""
-    return session.scalars(
-        select(AcknowledgementRow)
-        .where(AcknowledgementRow.stream_id == stream_id)
-        .order_by(AcknowledgementRow.applied_us.desc(), AcknowledgementRow.id.desc())
+    return next(iter(list_acknowledgements(session, stream_id, None, 1)), None)
+
+
+def newest_acknowledgement_query() -> ScalarSelect[int]:
+    """Return the query for the id of that acknowledgement, as a part of a statement on ``StreamRow``."""
+    row = aliased(AcknowledgementRow)
+    return (
+        select(row.id)
+        .where(row.stream_id == StreamRow.id)
+        .order_by(row.applied_us.desc(), row.id.desc())
         .limit(1)
-    ).one_or_none()
+        .correlate(StreamRow)
+        .scalar_subquery()
+    )
 
 
 def list_acknowledgements(

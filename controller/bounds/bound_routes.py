@@ -13,9 +13,9 @@ from tidemark.controller.api.etags import IfNoneMatch, etag, is_current
 from tidemark.controller.api.names import StreamPath, WhichStream
 from tidemark.controller.api.prefer import Prefer, wait_seconds
 from tidemark.controller.bounds.publication import version_of
+from tidemark.controller.bounds.views import bound_answer
 from tidemark.controller.errors import TooManyPollsError
 from tidemark.controller.service import Service
-from tidemark.controller.stream_state.views import bound_answer
 from tidemark.controller.streams.store import find_stream
 from tidemark.models.wire import BoundAnswer
 

@@ -19,8 +19,8 @@ from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.bounds.acknowledgements import list_acknowledgements
 from tidemark.controller.bounds.publication import answer_of, list_published
+from tidemark.controller.bounds.views import applied_answer
 from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow
-from tidemark.controller.stream_state.views import applied_answer
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.wire import Mode
 

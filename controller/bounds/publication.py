@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast
 
-from sqlalchemy import func, select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy import ScalarSelect, func, select, tuple_
+from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.database import ANSWERS_CHANGED
 from tidemark.controller.db.tables import PublishedRow, StreamRow
@@ -33,6 +33,7 @@ __all__ = [
     "envelope_for",
     "last_published",
     "list_published",
+    "newest_generation_query",
     "publish",
     "version_of",
     "versions",
@@ -163,6 +164,19 @@ def last_published(session: Session, stream_id: int, *, pinned: bool = True) -> 
     return session.scalars(wanted.order_by(PublishedRow.generation.desc()).limit(1)).one_or_none()
 
 
+def newest_generation_query(*, pinned: bool = True) -> ScalarSelect[int | None]:
+    """Return the query for the generation published last, as a part of a statement on ``StreamRow``.
+
+    Args:
+        pinned: whether what was published under a pin counts.
+    """
+    row = aliased(PublishedRow)
+    wanted = select(func.max(row.generation)).where(row.stream_id == StreamRow.id)
+    if not pinned:
+        wanted = wanted.where(row.pin.is_(None))
+    return wanted.correlate(StreamRow).scalar_subquery()
+
+
 def list_published(
     session: Session, stream_id: int, before: int | None, limit: int
 ) -> Sequence[PublishedRow]:
@@ -262,9 +276,7 @@ def version_of(generation: int, *, reported: bool, pin: Pin | None) -> str:
 
 def versions(session: Session, streams: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Return the version of what each of ``streams``, by job and stream, is told; unknown streams have one too."""
-    newest = (
-        select(func.max(PublishedRow.generation)).where(PublishedRow.stream_id == StreamRow.id)
-    ).scalar_subquery()
+    newest = newest_generation_query()
     wanted = select(StreamRow.job, StreamRow.stream, StreamRow.registered_us, newest).where(
         tuple_(StreamRow.job, StreamRow.stream).in_(streams)
     )

@@ -13,6 +13,8 @@ from tidemark.controller.api import schemas
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.units import share_ppm
+from tidemark.controller.charts.latency import latency_answer
 from tidemark.controller.charts.what_if import WhatIf, outcome_at
 from tidemark.controller.db.tables import RecommendationRow
 from tidemark.controller.decide.decider import Basis, in_use_bound_ms
@@ -20,7 +22,6 @@ from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, ho
 from tidemark.controller.evidence.past import past_of
 from tidemark.controller.intake.checks import MAX_DURATION_MS, MAX_TIME_US
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
-from tidemark.controller.stream_state.views import latency_answer, share_ppm
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.curve import Curve
 from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM

@@ -10,11 +10,12 @@ from tidemark.controller.api import schemas
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.units import milliseconds, share_ppm
 from tidemark.controller.bounds.acknowledgements import last_acknowledgement
+from tidemark.controller.charts.latency import latency_answer
 from tidemark.controller.charts.what_if import BoundOutcome, WhatIf, outcome_at
 from tidemark.controller.intake.checks import MAX_DURATION_MS
 from tidemark.controller.specs.store import get_policy
-from tidemark.controller.stream_state.views import latency_answer, milliseconds, share_ppm
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.choice import percent_of
 from tidemark.models.curve import Curve

@@ -1,4 +1,4 @@
-"""What is fine and what is missing about a stream, from its status alone, each with the next command to run."""
+"""What is fine and what is missing about a stream, from its status alone, with the next command for each."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tidemark.models.target import PPM
 if TYPE_CHECKING:
     from tidemark.controller.client.client import Client
 
-__all__ = ["Finding", "Place", "checkup"]
+__all__ = ["Check", "Place", "checkup"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
+class Check:
+    """One thing that was checked."""
 
     text: str
-    """What was found, in words."""
+    """The result, in words."""
     step: str | None = None
     """What to do next; None when it is fine."""
 
@@ -52,23 +52,23 @@ class Place:
 
     @classmethod
     def of(cls, client: Client, job: str, stream: str) -> Place:
-        """Return the place of a stream that the controller of ``client`` is asked about."""
+        """Return the place of a stream on the controller of ``client``."""
         return cls(client.url, job, stream, client.token_file, client.has_token)
 
     def curl(self, what: str = "") -> str:
-        """Return the command that reads a part of the stream."""
+        """Return the command that reads a part of what is known of the stream."""
         where = shlex.quote(self.url + stream_path(self.job, self.stream) + what)
         return " ".join(["curl", *self._token(), where])
 
     def tidemark(self, command: str, *options: str) -> str:
-        """Return a command of ours, with the address and the token."""
+        """Return a tidemark command, with the address and the token."""
         given = [*options, "--url", self.url]
         if self.token_file is not None:
             given += ["--token-file", str(self.token_file)]
         return " ".join(["tidemark", command, *map(shlex.quote, given)])
 
     def start(self) -> str:
-        """Return the command that starts the job, as far as it is ours to know."""
+        """Return the command that starts the job, as far as it is known."""
         confs = {"spark.tidemark.job": self.job, "spark.tidemark.controller.url": self.url}
         found = " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in confs.items())
         return f"spark-submit {found} ..."
@@ -79,14 +79,14 @@ class Place:
         return [f'-H "Authorization: Bearer ${TOKEN_VARIABLE}"'] if self.token_in_environment else []
 
 
-def checkup(status: Mapping[str, Any], place: Place) -> list[Finding]:
-    """Return what is found of a stream, in the order in which it has to be mended.
+def checkup(status: Mapping[str, Any], place: Place) -> list[Check]:
+    """Return the checks of a stream, in the order in which to mend what is missing.
 
     Args:
         status: its status, as the controller answers it.
         place: where it is.
     """
-    return list(_Checkup(status, place).findings())
+    return list(_Checkup(status, place).checks())
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class _Checkup:
     status: Mapping[str, Any]
     place: Place
 
-    def findings(self) -> Iterator[Finding]:
+    def checks(self) -> Iterator[Check]:
         missing = {condition["type"]: condition["detail"] for condition in self.status["conditions"]}
         yield from self._reports(missing)
         yield from self._slo(missing)
@@ -102,76 +102,71 @@ class _Checkup:
         yield from self._fine_unless(missing, "Pinned", "it is not pinned")
         yield from self._fine_unless(missing, "CoverageGap", "every batch was reported")
         yield from self._fine_unless(missing, "PartitionsSilent", "no partition has fallen silent")
-        yield from self._fine_unless(missing, "PartitionSkewed", "no partition holds the others up")
-        yield from self._fine_unless(missing, "FutureRows", "no rows were dated ahead of the clock")
-        rolling = missing.pop("Rolling", None)
-        if rolling is not None:
-            yield Finding(rolling)
+        yield from self._fine_unless(missing, "PartitionSkewed", "no partition is skewed")
+        yield from self._fine_unless(missing, "FutureRows", "no rows were future-dated")
         # What is left: rarer conditions, and those of a newer controller.
+        severities = {one["type"]: one.get("severity") for one in self.status["conditions"]}
         for kind, detail in missing.items():
-            yield Finding(detail, self._step(kind))
+            yield Check(detail, None if severities[kind] == "ok" else self._step(kind))
 
-    def _reports(self, missing: dict[str, str]) -> Iterator[Finding]:
+    def _reports(self, missing: dict[str, str]) -> Iterator[Check]:
         evidence = self.status["evidence"]
         for kind in ("NoReportYet", "NoRecentReport"):
             if kind in missing:
-                yield Finding(missing.pop(kind), self._step(kind))
+                yield Check(missing.pop(kind), self._step(kind))
                 return
-        yield Finding(
+        yield Check(
             f"reports {'came' if 'Paused' in missing else 'come'}: {plural(evidence['batches'], 'batch', 'batches')}, "
             f"{plural(evidence['partitions'], 'partition')}, {plural(evidence['rows'], 'row')} with a known need"
         )
 
-    def _slo(self, missing: dict[str, str]) -> Iterator[Finding]:
+    def _slo(self, missing: dict[str, str]) -> Iterator[Check]:
         slo, evidence = self.status["slo"], self.status["evidence"]
         if slo is None:
-            yield Finding(missing.pop("NoSlo", "no SLO is set"), self._step("NoSlo"))
+            yield Check(missing.pop("NoSlo", "no SLO is set"), self._step("NoSlo"))
             return
-        yield Finding(
-            f"the SLO asks for {slo['target_ppm'] / PPM:g} of the rows at a confidence of "
-            f"{slo['confidence_ppm'] / PPM:g}"
+        yield Check(
+            f"the SLO requires {slo['target']} of the rows at a confidence of {slo['confidence_ppm'] / PPM:g}"
         )
         rows, needed = evidence["rows"], evidence.get("rows_needed")
         found = missing.pop("NotEnoughEvidence", None)
         if needed is not None and rows < needed:
-            yield Finding(
-                f"not enough evidence: {rows:,} of {needed:,} rows", self._step("NotEnoughEvidence")
-            )
+            yield Check(f"not enough evidence: {rows:,} of {needed:,} rows", self._step("NotEnoughEvidence"))
             return
         if found is not None:
-            yield Finding(found, self._step("NotEnoughEvidence"))
+            yield Check(found, self._step("NotEnoughEvidence"))
             return
-        yield Finding(f"there is enough evidence: {plural(rows, 'row')}, and {needed or 0:,} are needed")
+        yield Check(f"there is enough evidence: {plural(rows, 'row')}, and {needed or 0:,} are needed")
         recommended = self.status["recommended"]
         if recommended is not None and recommended["bound_ms"] is not None:
-            yield Finding(f"recommended is a bound of {_bound(recommended['bound_ms'])}")
+            yield Check(f"the recommended bound is {_bound(recommended['bound_ms'])}")
 
-    def _mode(self, missing: dict[str, str]) -> Iterator[Finding]:
+    def _mode(self, missing: dict[str, str]) -> Iterator[Check]:
         mode = self.status["mode"]
         if mode == "Off":
-            yield Finding(
+            yield Check(
                 "the mode is Off: Tidemark only watches, and the job keeps its own bound", self._step("Off")
             )
             return
-        yield Finding(f"the mode is {mode}")
+        yield Check(f"the mode is {mode}")
         for kind in ("LiveWithoutCeiling", "SkewBeyondCeiling"):
             if kind in missing:
-                yield Finding(missing.pop(kind), self._step(kind))
+                yield Check(missing.pop(kind), self._step(kind))
         found = missing.pop("BoundNotAcknowledged", None)
         if found is not None:
-            yield Finding(found, self._step(f"BoundNotAcknowledged in {mode}"))
+            yield Check(found, self._step(f"BoundNotAcknowledged in {mode}"))
         elif not {"Pinned", "Paused"} & missing.keys() and (
             (applied := self.status["applied"]) is not None and applied["generation"] is not None
         ):
-            yield Finding(f"the job has taken it up: it acknowledged {_bound(applied['bound_ms'])}")
+            yield Check(f"the job has taken it up: it acknowledged {_bound(applied['bound_ms'])}")
         live = self.status.get("live")
         if live is not None:
             used = f"the watermark trails by {live['ceiling_used_ppm'] / PPM:.0%} of the ceiling"
             yield from self._fine_unless(missing, "CeilingNear", f"{used}, {_bound(live['ceiling_ms'])}")
 
-    def _fine_unless(self, missing: dict[str, str], kind: str, fine: str) -> Iterator[Finding]:
+    def _fine_unless(self, missing: dict[str, str], kind: str, fine: str) -> Iterator[Check]:
         found = missing.pop(kind, None)
-        yield Finding(fine) if found is None else Finding(found, self._step(kind))
+        yield Check(fine) if found is None else Check(found, self._step(kind))
 
     def _step(self, kind: str) -> str:
         step = STEPS.get(kind)
@@ -202,14 +197,14 @@ def _partitions(place: Place) -> str:
     return place.tidemark("partitions", place.job, place.stream)
 
 
-def _held(place: Place, what: str) -> str:
+def _rollouts(place: Place, what: str) -> str:
     return f"{what}: {place.tidemark('rollouts', place.job, place.stream, '--all')}"
 
 
 def _approve(status: Mapping[str, Any], place: Place) -> str:
     rollout = status.get("rollout") or {}
     if rollout.get("state") != "AwaitingApproval":
-        return _held(place, "let it wait, or change what holds it")
+        return _rollouts(place, "let it wait, or change what holds it")
     return place.tidemark("approve", str(rollout["id"]), "--reason", "...")
 
 
@@ -224,7 +219,7 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         f"let the job run, then {place.tidemark('doctor', place.job, place.stream)}"
     ),
     "ConstraintsConflict": lambda _, place: (
-        "say what gives way, or raise the cap: "
+        "say which of the two may be missed, or raise the cap: "
         + place.tidemark("slo set", place.job, place.stream, "--on-conflict", "...")
     ),
     "Off": lambda _, place: place.tidemark("policy set", place.job, place.stream, "--mode", "OnRestart"),
@@ -245,27 +240,29 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     **dict.fromkeys(
         ("SkewBeyondCeiling", "CeilingNear"),
         lambda _, place: (
-            f"see what is behind: {_partitions(place)}; else give the job's call a greater ceiling= and start "
+            f"see what is behind: {_partitions(place)}; else give the job's call a larger ceiling= and start "
             f"it again: {place.start()}"
         ),
     ),
     "Pinned": _unpin,
     "Paused": lambda _, place: place.tidemark("resume", place.job, place.stream, "--reason", "..."),
     "RolloutHeld": _approve,
-    "TargetMissed": lambda _, place: _held(place, "see what came of it, and what is recommended now"),
-    "RolledBack": lambda _, place: _held(place, "see why, and whether the SLO or the policy should change"),
+    "TargetMissed": lambda _, place: _rollouts(place, "see its outcome, and what is recommended now"),
+    "RolledBack": lambda _, place: _rollouts(
+        place, "see why, and whether the SLO or the policy should change"
+    ),
     "CoverageGap": _gaps,
     **dict.fromkeys(
         ("PartitionsSilent", "PartitionSkewed", "FutureRows"), lambda _, place: _partitions(place)
     ),
     "RowsNotCounted": lambda _, place: (
-        f"give the job's call a greater max_keys= and start it again: {place.start()}"
+        f"give the job's call a larger max_keys= and start it again: {place.start()}"
     ),
     "OperatorContradicted": lambda _, place: (
         f"declare the operator that the query has, as the driver's log says, and start it again: {place.start()}"
     ),
     "NeedsUnknown": lambda _, place: (
-        f"it passes with the horizon; see which batches are missing: {place.curl()}"
+        f"this ends when those rows leave the horizon; see which batches are missing: {place.curl()}"
     ),
 }
-"""By what is missing, what to do next."""
+"""What to do next, by what is missing."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.controller.api.paths import stream_path
-from tidemark.controller.cli.checkup import Finding, Place, checkup
+from tidemark.controller.cli.checkup import Check, Place, checkup
 from tidemark.controller.cli.fail import fail_usage
 from tidemark.controller.cli.remote import (
     DEFAULT_URL,
@@ -19,6 +19,7 @@ from tidemark.controller.cli.remote import (
     TokenFileOption,
     UrlOption,
     connect,
+    streams_by_name,
 )
 from tidemark.controller.client.errors import (
     ControllerUnusableError,
@@ -71,39 +72,39 @@ def register(app: typer.Typer) -> None:
             typer.echo(dumps({"findings": [dict(zip(fields, row, strict=True)) for row in rows]}, indent=2))
         else:
             _show(job, found)
-        if not all(finding.fine for _, finding in found):
+        if not all(check.fine for _, check in found):
             raise typer.Exit(SOMETHING_MISSING)
 
 
-def _examine(tidemark: Client, job: str, stream: str | None) -> list[tuple[str | None, Finding]]:
-    """Return the findings, each with its stream; None for findings about the job."""
+def _examine(tidemark: Client, job: str, stream: str | None) -> list[tuple[str | None, Check]]:
+    """Return the checks, each with its stream; None for checks of the job."""
     tidemark.ready()
-    names = [result.stream for result in tidemark.streams(job)] if stream is None else [stream]
-    found: list[tuple[str | None, Finding]] = [(None, Finding(f"the controller at {tidemark.url} answers"))]
+    names = [row.stream for row in streams_by_name(tidemark, job)] if stream is None else [stream]
+    found: list[tuple[str | None, Check]] = [(None, Check(f"the controller at {tidemark.url} answers"))]
     if not names:
         start = Place.of(tidemark, job, "").start()
-        found.append((None, Finding(f"nothing is known of job {job}: no report has come", start)))
+        found.append((None, Check(f"nothing is known of job {job}: no report has come", start)))
     for name in names:
-        found += [(name, finding) for finding in _snapshot(tidemark, Place.of(tidemark, job, name))]
+        found += [(name, check) for check in _check_stream(tidemark, Place.of(tidemark, job, name))]
     return found
 
 
-def _snapshot(tidemark: Client, place: Place) -> list[Finding]:
+def _check_stream(tidemark: Client, place: Place) -> list[Check]:
     try:
         # Unchecked, so that conditions of a newer controller are shown too.
         status = tidemark.request("GET", stream_path(place.job, place.stream))
     except RequestRejectedError as error:
         if not error.kind.endswith(":stream-not-found"):
             raise
-        return [Finding("nothing is known of it: no report has come", place.start())]
+        return [Check("nothing is known of it: no report has come", place.start())]
     return checkup(status, place)
 
 
-def _show(job: str, found: Iterable[tuple[str | None, Finding]]) -> None:
-    for stream, findings in groupby(found, key=itemgetter(0)):
+def _show(job: str, found: Iterable[tuple[str | None, Check]]) -> None:
+    for stream, checks in groupby(found, key=itemgetter(0)):
         if stream is not None:
             typer.echo(f"{job}/{stream}")
-        for _, finding in findings:
-            typer.echo(f"  {'ok     ' if finding.fine else 'missing'}  {finding.text}")
-            if finding.step is not None:
-                typer.echo(f"           next: {finding.step}")
+        for _, check in checks:
+            typer.echo(f"  {'ok     ' if check.fine else 'missing'}  {check.text}")
+            if check.step is not None:
+                typer.echo(f"           next: {check.step}")

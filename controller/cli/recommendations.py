@@ -15,6 +15,7 @@ from tidemark.controller.cli.remote import (
     TokenFileOption,
     UrlOption,
     open_client,
+    streams_by_name,
 )
 from tidemark.controller.cli.show import as_json, bound, rollout_line, table
 
@@ -66,7 +67,7 @@ def _statuses(tidemark: Client, job: str | None, stream: str | None) -> Iterator
     if job is not None and stream is not None:
         yield tidemark.status(job, stream)
         return
-    for row in tidemark.streams(job):
+    for row in streams_by_name(tidemark, job):
         yield tidemark.status(row.job, row.stream)
 
 

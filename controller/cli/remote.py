@@ -14,6 +14,7 @@ from tidemark.controller.client.address import DEFAULT_URL, TOKEN_VARIABLE, URL_
 from tidemark.controller.client.errors import ClientError, TokenRejectedError, UnreachableError
 
 if TYPE_CHECKING:
+    from tidemark.controller.api.schemas import FleetStream
     from tidemark.controller.client.client import Client
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "client_errors_in_one_line",
     "connect",
     "open_client",
+    "streams_by_name",
 ]
 
 ATTEMPTS = 2
@@ -75,6 +77,11 @@ def open_client(url: str, token_file: Path | None) -> Iterator[Client]:
     """Open the client of a controller; a failure ends the command as in ``client_errors_in_one_line``."""
     with client_errors_in_one_line(), connect(url, token_file) as client:
         yield client
+
+
+def streams_by_name(tidemark: Client, job: str | None) -> list[FleetStream]:
+    """Return the streams of a job, or of the whole fleet, by job and stream."""
+    return sorted(tidemark.fleet(job), key=lambda row: (row.job, row.stream))
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from tidemark.controller.cli.remote import (
     TokenFileOption,
     UrlOption,
     open_client,
+    streams_by_name,
 )
 from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, share, show_facts, table
 from tidemark.models.plural import plural
@@ -158,7 +159,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """List the streams with their targets and bounds."""
         with open_client(url, token_file) as tidemark:
-            found = list(tidemark.streams(job))
+            found = streams_by_name(tidemark, job)
         if json:
             return as_json(found, "streams")
         rows = [
@@ -197,7 +198,8 @@ def register(app: typer.Typer) -> None:
 
         assert form == "openslo"
         with open_client(url, token_file) as tidemark:
-            named = [(row.job, row.stream) for row in tidemark.streams(job) if stream in {None, row.stream}]
+            rows = streams_by_name(tidemark, job)
+            named = [(row.job, row.stream) for row in rows if stream in {None, row.stream}]
             found = [(*name, set_) for name in named if (set_ := tidemark.slo(*name)) is not None]
         if not found:
             fail_request("no such stream has an SLO; `tidemark slo set JOB STREAM --target 0.99` sets one")

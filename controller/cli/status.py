@@ -14,6 +14,7 @@ from tidemark.controller.cli.remote import (
     TokenFileOption,
     UrlOption,
     open_client,
+    streams_by_name,
 )
 from tidemark.controller.cli.show import (
     as_json,
@@ -36,10 +37,10 @@ if TYPE_CHECKING:
         Budget,
         Completeness,
         Evidence,
+        FleetStream,
         JobStatus,
         JobSummary,
         StreamStatus,
-        StreamSummary,
     )
 
 __all__ = ["register"]
@@ -64,7 +65,7 @@ def register(app: typer.Typer) -> None:
                 return as_json(jobs, "jobs") if json else _show_jobs(jobs)
             if stream is None:
                 found = tidemark.job(job)
-                return as_json(found) if json else _show_job(found, tidemark.streams(job))
+                return as_json(found) if json else _show_job(found, streams_by_name(tidemark, job))
             one = tidemark.status(job, stream)
             return as_json(one) if json else _show_stream(one)
 
@@ -82,7 +83,7 @@ def _show_jobs(jobs: list[JobSummary]) -> None:
     table(("job", "streams", "modes", "worst"), rows, "there are no jobs yet: none has reported")
 
 
-def _show_job(job: JobStatus, streams: Iterable[StreamSummary]) -> None:
+def _show_job(job: JobStatus, streams: Iterable[FleetStream]) -> None:
     rows = [
         (
             row.stream,

@@ -72,9 +72,9 @@ class Client(BaseClient):
         """Return the state of a job."""
         return self._get(stream_path(job), schemas.JobStatus)
 
-    def streams(self, job: str | None = None) -> Iterator[schemas.StreamSummary]:
-        """Return the streams of a job, or all of them, by job and stream."""
-        return self._items("/v1/streams", "streams", schemas.StreamSummary, {"job": job})
+    def fleet(self, job: str | None = None) -> Iterator[schemas.FleetStream]:
+        """Return the streams of a job, or all of them, those with the smallest budget left first."""
+        return self._items("/v1/fleet", "streams", schemas.FleetStream, {"job": job})
 
     def status(self, job: str, stream: str) -> schemas.StreamStatus:
         """Return the whole state of a stream."""

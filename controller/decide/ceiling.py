@@ -9,16 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy.orm import Session
-
-from tidemark.controller.bounds.acknowledgements import last_acknowledgement
-from tidemark.controller.bounds.publication import last_published
-from tidemark.controller.evidence.horizon import Horizon
-from tidemark.controller.partitions.store import skew_in
-from tidemark.controller.stream_state.live import newest_state
 from tidemark.models.duration import format_about, format_duration
 
-__all__ = ["NO_CEILING", "Room", "room_in"]
+__all__ = ["NO_CEILING", "Room"]
 
 NO_CEILING = "the job's call has no ceiling="
 """Why a job cannot run in Live."""
@@ -55,34 +48,6 @@ class Room:
             return reason
         behind = f"{_about(self.skew_ms)} by which partition {self.partition!r} is behind"
         return f"{_about(self.needed_ms)}: {reason} and {behind}"
-
-
-def room_in(
-    session: Session, stream_id: int, horizon: Horizon | None, batch_gap_us: int | None
-) -> Room | None:
-    """Return what is known of a stream's ceiling; None while the job has acknowledged nothing.
-
-    Args:
-        session: the session.
-        stream_id: the stream.
-        horizon: its batches; None without reports.
-        batch_gap_us: its typical gap between batches, in microseconds; None when it is not known.
-    """
-    applied = last_acknowledgement(session, stream_id)
-    if applied is None:
-        return None
-    if horizon is None:
-        return Room(applied.ceiling_ms, applied.bound_ms)
-    live = newest_state(session, horizon.newest).live
-    bound_ms = horizon.newest.bound_ms
-    if live is not None and bound_ms >= live.ceiling_ms:
-        # The plan of a live run holds its ceiling; what partitions keep to is what was published.
-        published = last_published(session, stream_id, pinned=False)
-        bound_ms = 0 if published is None else published.bound_ms or 0
-    skew = skew_in(session, horizon, batch_gap_us)
-    if skew is None:
-        return Room(applied.ceiling_ms, bound_ms)
-    return Room(applied.ceiling_ms, bound_ms, -(-skew.behind_us // 1_000), skew.partition)
 
 
 def _about(duration_ms: int) -> str:

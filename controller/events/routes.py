@@ -14,7 +14,7 @@ from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.reach import in_reach
 from tidemark.controller.api.schemas import EventPage
 from tidemark.controller.events.store import list_events
-from tidemark.controller.rollout.views import event_answer
+from tidemark.controller.events.views import event_answer
 from tidemark.controller.streams.store import get_stream
 
 __all__ = ["router"]
@@ -51,7 +51,7 @@ def list_all(
     with service.database.read() as session:
         pairs = in_reach(
             principal,
-            lambda position, most: list_events(session, position, most, kind=kind),
+            lambda position, limit: list_events(session, position, limit, kind=kind),
             job=lambda pair: pair[1].job,
             position=lambda pair: pair[0].id,
             after=before,

@@ -24,7 +24,7 @@ def list_events(
 
     Args:
         session: the session.
-        before_id: only those with a lesser id; None for all.
+        before_id: only those with a smaller id; None for all.
         limit: how many.
         stream_id: only those of this stream; None for all.
         kind: only those of this kind; None for all.
@@ -41,7 +41,7 @@ def list_events(
 
 
 def history_of(session: Session, stream_id: int, rollout_id: int, limit: int) -> Sequence[EventRow]:
-    """Return up to ``limit`` events of a rollout, the first one first."""
+    """Return up to ``limit`` events of a rollout, the oldest first."""
     return session.scalars(
         select(EventRow)
         .where(EventRow.stream_id == stream_id, EventRow.rollout_id == rollout_id)

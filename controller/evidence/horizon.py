@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session, aliased
 from tidemark.controller.db.tables import LedgerKeyRow, PartitionRow, QueryRow, ReportRow
 from tidemark.controller.evidence.hourly_sums import sums_in
 from tidemark.controller.evidence.needs import Span
+from tidemark.controller.reports.store import newest_report
 from tidemark.models.curve import Emissions
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.horizon import (
@@ -28,7 +29,6 @@ from tidemark.models.horizon import (
 from tidemark.models.late_base import effective_bound_ms, late_base_ms
 
 __all__ = [
-    "NEWEST_FIRST",
     "Horizon",
     "base_before_ms",
     "effective_bound_of",
@@ -80,9 +80,7 @@ NEWEST_FIRST = (ReportRow.seen_us.desc(), ReportRow.batch_id.desc(), ReportRow.q
 
 def horizon_of(session: Session, stream_id: int, horizon_ms: int) -> Horizon | None:
     """Return the stream's horizon of ``horizon_ms``; None without reports."""
-    newest = session.scalars(
-        select(ReportRow).where(ReportRow.stream_id == stream_id).order_by(*NEWEST_FIRST).limit(1)
-    ).one_or_none()
+    newest = newest_report(session, stream_id)
     if newest is None:
         return None
     return Horizon(stream_id, horizon_from_us(newest.seen_us, horizon_ms), newest)

@@ -11,6 +11,7 @@ from tidemark.controller.db.tables import ReportRow, RollupRow
 from tidemark.controller.evidence.horizon import emissions_in
 from tidemark.controller.evidence.hourly_sums import Sums, sums_in
 from tidemark.controller.evidence.needs import Span, levels_of, needs_in
+from tidemark.controller.reports.store import NEWEST_FIRST
 from tidemark.models.curve import Curve
 
 __all__ = ["Past", "past_of"]
@@ -42,10 +43,7 @@ def past_of(session: Session, stream_id: int, from_us: int, until_us: int) -> Pa
         start_us = max(start_us, rollup.needs_from_us)
     span = Span(stream_id, start_us, max(start_us, end_us))
     newest = session.scalars(
-        select(ReportRow)
-        .where(*span.reports)
-        .order_by(ReportRow.seen_us.desc(), ReportRow.batch_id.desc(), ReportRow.query_id.desc())
-        .limit(1)
+        select(ReportRow).where(*span.reports).order_by(*NEWEST_FIRST).limit(1)
     ).one_or_none()
     whole = rollup is None or start_us >= rollup.reports_from_us
     emissions = emissions_in(session, span, newest) if newest is not None and whole else None

@@ -1,4 +1,4 @@
-"""What the store says of each partition, as text.
+"""The metrics of each partition, as text.
 
 Partitions are the many: 500 streams of 64 have 160,000 samples. The client library takes a second of the processor for
 these, because it formats the labels of each sample anew; here they are formatted once a partition.
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from tidemark.controller.metrics.names import HELP, PARTITION
-from tidemark.controller.stream_state.partition_standing import PartitionStanding
+from tidemark.controller.stream_state.partition_summaries import PartitionSummary
 
 __all__ = ["partition_lines"]
 
 
-def _is(standing: PartitionStanding, state: str) -> int | None:
-    return None if standing.state is None else int(standing.state == state)
+def _is(partition: PartitionSummary, state: str) -> int | None:
+    return None if partition.state is None else int(partition.state == state)
 
 
-_VALUES: tuple[tuple[str, str, Callable[[PartitionStanding], int | float | None]], ...] = (
+_VALUES: tuple[tuple[str, str, Callable[[PartitionSummary], int | float | None]], ...] = (
     ("tidemark_partition_skewed", "gauge", lambda each: int(each.skewed)),
     (
         "tidemark_partition_skew_cost_seconds",
@@ -31,13 +31,13 @@ _VALUES: tuple[tuple[str, str, Callable[[PartitionStanding], int | float | None]
 )
 
 
-def partition_lines(partitions: Iterable[tuple[str, str, PartitionStanding]]) -> Iterator[str]:
-    """Return lines of the text format for partitions, given as job, stream and how each stands."""
-    labelled = [(_labels(job, stream, standing.partition), standing) for job, stream, standing in partitions]
+def partition_lines(partitions: Iterable[tuple[str, str, PartitionSummary]]) -> Iterator[str]:
+    """Return lines of the text format for partitions, given as (job, stream, partition)."""
+    labelled = [(_labels(job, stream, each.partition), each) for job, stream, each in partitions]
     for name, kind, value_of in _VALUES:
         yield f"# HELP {name} {_escaped(HELP[name])}\n# TYPE {name} {kind}\n"
-        for labels, standing in labelled:
-            value = value_of(standing)
+        for labels, partition in labelled:
+            value = value_of(partition)
             if value is not None:
                 yield f"{name}{labels} {value!r}\n"
 

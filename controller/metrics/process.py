@@ -1,4 +1,4 @@
-"""What this process counts as it goes."""
+"""What this process counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidemark.controller.metrics.names import HELP, LABELS
 
 __all__ = ["IntakeCounters", "LoopCounters", "NotifyCounters", "measure", "scrape_seconds"]
 
-# From a small stream's millisecond to a day of minutes merged on a busy machine.
+# From a millisecond, for a small stream, to a day of minutes merged on a busy machine.
 DURATION_BUCKETS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
 
@@ -30,10 +30,10 @@ class IntakeCounters:
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.refused = _counter("tidemark_reports_refused_total", registry)
-        """By ``type``, the problem type."""
+        self.rejected = _counter("tidemark_reports_rejected_total", registry)
+        """Rejected reports, by ``type``, the problem type."""
         self.uncounted = _counter("tidemark_rows_uncounted_total", registry)
-        """By stream, rows that reports could not count. There are never more streams than the store takes."""
+        """Rows that reports could not count, by stream. The store limits how many streams there are."""
         self.seconds = _durations("tidemark_report_duration_seconds", registry)
         """Times from taking a report to its commit."""
         self.commit_seconds = _durations("tidemark_commit_duration_seconds", registry)
@@ -51,13 +51,13 @@ class LoopCounters:
         self.decisions = _counter("tidemark_decisions_total", registry)
         """Decisions made."""
         self.failures = _counter("tidemark_decision_failures_total", registry)
-        """Decisions or turns that failed."""
+        """Decisions or ticks that failed."""
         self.refused = _counter("tidemark_decisions_refused_total", registry)
-        """Decisions that were not written because another process had taken the stream over."""
+        """Decisions that were not written because another process had taken over the stream."""
         self.seconds = _durations("tidemark_decision_duration_seconds", registry)
         """Durations of decisions."""
         self.tick_duration_seconds = _durations("tidemark_tick_duration_seconds", registry)
-        """Durations of turns."""
+        """Durations of ticks."""
         self.upkeep_seconds = _durations("tidemark_upkeep_duration_seconds", registry)
         """Durations of upkeep."""
 
@@ -73,7 +73,7 @@ class NotifyCounters:
         self.sent = _counter("tidemark_notifications_total", registry)
         """Messages delivered."""
         self.failed = _counter("tidemark_notification_failures_total", registry)
-        """Messages given up."""
+        """Messages dropped."""
 
 
 def scrape_seconds(registry: CollectorRegistry) -> Histogram:
@@ -82,5 +82,5 @@ def scrape_seconds(registry: CollectorRegistry) -> Histogram:
 
 
 def measure(registry: CollectorRegistry, name: str, read: Callable[[], float]) -> None:
-    """Expose the gauge ``name``, as ``read`` says at each scrape."""
+    """Expose the gauge ``name`` with the value that ``read`` returns at each scrape."""
     Gauge(name, HELP[name], registry=registry).set_function(read)

@@ -1,4 +1,4 @@
-"""One scrape: the store is read once, let go, and then written out beside what this process counted."""
+"""One scrape: the store is read once and let go; then all is written out, with what this process counted."""
 
 from __future__ import annotations
 
@@ -14,19 +14,24 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tidemark.controller.db.database import Database
 from tidemark.controller.metrics.names import HELP
+from tidemark.controller.metrics.needs import load_needs
 from tidemark.controller.metrics.partitions import partition_lines
 from tidemark.controller.metrics.process import scrape_seconds
 from tidemark.controller.metrics.streams import stream_families
-from tidemark.controller.stream_state.partition_standing import PartitionStanding, partition_standings
-from tidemark.controller.stream_state.standing import Standing, rollouts_by_state, standings
+from tidemark.controller.rollout.store import rollouts_by_state
+from tidemark.controller.stream_state.load import load_states
+from tidemark.controller.stream_state.partition_summaries import PartitionSummary, load_partitions
+from tidemark.controller.stream_state.state import StreamState
+from tidemark.models.sketch import Sketch
 
 __all__ = ["Scrape"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    streams: Sequence[Standing]
-    partitions: Mapping[int, Sequence[PartitionStanding]]
+    streams: Sequence[StreamState]
+    partitions: Mapping[int, Sequence[PartitionSummary]]
+    needs: Mapping[int, Sketch]
     rollouts: Mapping[str, int]
 
 
@@ -44,7 +49,7 @@ class Scrape:
     Args:
         database: the store.
         registry: what this process counts.
-        max_partitions: partitions of a stream that have series of their own, at the most.
+        max_partitions: how many partitions of a stream have series of their own, at most.
     """
 
     def __init__(self, database: Database, registry: CollectorRegistry, max_partitions: int) -> None:
@@ -54,7 +59,7 @@ class Scrape:
         self._seconds = scrape_seconds(registry)
 
     def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format; those of streams are missing when the store is away."""
+        """Return all metrics in Prometheus' text format; without a store, those of streams are missing."""
         begun = perf_counter()
         text = generate_latest(self._registry) + self._of_the_store()
         self._seconds.observe(perf_counter() - begun)
@@ -70,27 +75,32 @@ class Scrape:
             _one("tidemark_store_up", 1),
             _one("tidemark_streams", len(read.streams)),
             _one("tidemark_partitions_not_exposed", left_out),
-            *stream_families(read.streams, read.partitions, read.rollouts),
+            *stream_families(read.streams, read.partitions, read.needs, read.rollouts),
         ]
         return generate_latest(_Families(families)) + "".join(partition_lines(exposed)).encode()
 
     def _read(self) -> _Read:
         with self._database.read() as session:
-            return _Read(standings(session), partition_standings(session), rollouts_by_state(session))
+            return _Read(
+                load_states(session),
+                load_partitions(session),
+                load_needs(session),
+                rollouts_by_state(session),
+            )
 
 
 def _one(name: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, HELP[name], value=value)
 
 
-def _most_notable(read: _Read, most: int) -> tuple[list[tuple[str, str, PartitionStanding]], int]:
+def _most_notable(read: _Read, limit: int) -> tuple[list[tuple[str, str, PartitionSummary]], int]:
     """Return the partitions to expose, by stream the most notable first, and how many are left out."""
-    exposed: list[tuple[str, str, PartitionStanding]] = []
+    exposed: list[tuple[str, str, PartitionSummary]] = []
     left_out = 0
     for stream in read.streams:
-        partitions = read.partitions.get(stream.stream_id, ())
-        if len(partitions) > most:
-            left_out += len(partitions) - most
-            partitions = sorted(partitions, key=lambda each: each.notable)[:most]
-        exposed.extend((stream.job, stream.stream, each) for each in partitions)
+        partitions = read.partitions.get(stream.id, ())
+        if len(partitions) > limit:
+            left_out += len(partitions) - limit
+            partitions = sorted(partitions, key=lambda each: each.notable)[:limit]
+        exposed.extend((stream.row.job, stream.row.stream, each) for each in partitions)
     return exposed, left_out

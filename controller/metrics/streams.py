@@ -1,4 +1,4 @@
-"""What the store says of each stream, as families of metrics."""
+"""The metrics of each stream, from its state."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from tidemark.controller.db.tables import PredictionRow
 from tidemark.controller.metrics.names import HELP, LABELS, OF_STREAMS
-from tidemark.controller.stream_state.partition_standing import PartitionStanding
-from tidemark.controller.stream_state.standing import Newest, Standing, Told
+from tidemark.controller.stream_state.partition_summaries import PartitionSummary
+from tidemark.controller.stream_state.state import NewestBatch, StreamState
+from tidemark.models.sketch import Sketch
 from tidemark.models.target import PPM
 
 __all__ = ["QUANTILES", "stream_families"]
@@ -18,31 +20,32 @@ QUANTILES = (0.5, 0.9, 0.99, 0.999, 1.0)
 
 
 def stream_families(
-    streams: Iterable[Standing],
-    partitions: Mapping[int, Sequence[PartitionStanding]],
+    streams: Iterable[StreamState],
+    partitions: Mapping[int, Sequence[PartitionSummary]],
+    needs: Mapping[int, Sketch],
     rollouts: Mapping[str, int],
 ) -> Iterator[Metric]:
-    """Return what is exposed of ``streams``, of their ``partitions`` in numbers, and of ``rollouts`` by state."""
+    """Return the metrics of ``streams``, with their partitions and needs, and of ``rollouts`` by state."""
     families = {name: _family(name) for name in OF_STREAMS}
-    info, state = _family("tidemark_stream_info"), _family("tidemark_rollout_state")
+    info, rollout_state = _family("tidemark_stream_info"), _family("tidemark_rollout_state")
     # The text format keeps the label `quantile` for summaries.
-    needs = Metric("tidemark_need_seconds", HELP["tidemark_need_seconds"], "summary")
-    for stream in streams:
-        labels = (stream.job, stream.stream)
-        values = {**_values(stream), **_counts(partitions.get(stream.stream_id, ()))}
+    quantiles = Metric("tidemark_need_seconds", HELP["tidemark_need_seconds"], "summary")
+    for state in streams:
+        labels = (state.row.job, state.row.stream)
+        values = {**_values(state), **_counts(partitions.get(state.id, ()))}
         for name, value in values.items():
             if value is not None:
                 families[name].add_metric(labels, value)
-        info.add_metric((*labels, stream.mode, stream.objective or ""), 1)
-        if stream.rollout is not None:
-            state.add_metric((*labels, stream.rollout), 1)
-        for quantile, need_s in _needs(stream):
+        info.add_metric((*labels, state.mode, "" if state.slo is None else state.slo.value.objective), 1)
+        if state.rollout is not None:
+            rollout_state.add_metric((*labels, state.rollout.state), 1)
+        for quantile, need_s in _needs(needs.get(state.id)):
             named = dict(zip(LABELS["tidemark_need_seconds"], (*labels, format(quantile, "g")), strict=True))
-            needs.add_sample(needs.name, named, need_s)
+            quantiles.add_sample(quantiles.name, named, need_s)
     count = _family("tidemark_rollouts")
     for name, number in sorted(rollouts.items()):
         count.add_metric((name,), number)
-    yield from (*families.values(), info, needs, state, count)
+    yield from (*families.values(), info, quantiles, rollout_state, count)
 
 
 def _family(name: str) -> CounterMetricFamily | GaugeMetricFamily:
@@ -51,85 +54,91 @@ def _family(name: str) -> CounterMetricFamily | GaugeMetricFamily:
     return GaugeMetricFamily(name, HELP[name], labels=LABELS[name])
 
 
-def _values(stream: Standing) -> dict[str, float | None]:
-    wish = stream.wish
+def _values(state: StreamState) -> dict[str, float | None]:
+    row, applied, policy = state.row, state.applied, state.policy.value
+    slo = None if state.slo is None else state.slo.value
+    recommended = state.recommendation
     return {
-        "tidemark_paused": stream.paused,
-        "tidemark_reports_received_total": stream.reports,
-        "tidemark_reports_duplicate_total": stream.duplicates,
-        "tidemark_rows_judged_total": stream.pairs,
-        "tidemark_rows_admitted_total": stream.pairs - stream.late_max,
-        "tidemark_rows_unjudged_total": stream.unjudged_rows,
-        "tidemark_rows_future_total": stream.future_rows,
-        "tidemark_missing_batches": stream.missing_batches,
-        "tidemark_slo_target_ratio": _ratio(stream.target_ppm),
-        "tidemark_slo_window_seconds": _seconds(stream.window_ms),
-        "tidemark_budget_remaining_ratio": _ratio(stream.remaining_ppm),
-        "tidemark_constraints_conflict": None if wish is None else wish.conflict,
-        "tidemark_bound_required_seconds": None if wish is None else _seconds(wish.wanted_ms),
-        "tidemark_bound_recommended_seconds": None if wish is None else _seconds(wish.bound_ms),
-        "tidemark_bound_applied_seconds": _seconds(stream.applied_bound_ms),
-        "tidemark_bound_max_seconds": _seconds(stream.max_bound_ms),
-        "tidemark_bound_ceiling_seconds": _seconds(stream.ceiling_ms),
+        "tidemark_paused": state.paused,
+        "tidemark_reports_received_total": row.reports,
+        "tidemark_reports_duplicate_total": row.duplicates,
+        "tidemark_rows_judged_total": row.pairs,
+        "tidemark_rows_admitted_total": row.pairs - row.late_max,
+        "tidemark_rows_unjudged_total": row.unjudged_rows,
+        "tidemark_rows_future_total": state.future_rows,
+        "tidemark_missing_batches": state.missing_batches,
+        "tidemark_slo_target_ratio": None if slo is None else _ratio(slo.target_ppm),
+        "tidemark_slo_window_seconds": None if slo is None else _seconds(slo.window_ms),
+        "tidemark_budget_remaining_ratio": None
+        if state.overview is None
+        else _ratio(state.overview.remaining_ppm),
+        "tidemark_constraints_conflict": None if recommended is None else recommended.conflict,
+        "tidemark_bound_required_seconds": _seconds(state.required_ms),
+        "tidemark_bound_recommended_seconds": None if recommended is None else _seconds(recommended.bound_ms),
+        "tidemark_bound_applied_seconds": None if applied is None else _seconds(applied.bound_ms),
+        "tidemark_bound_max_seconds": _seconds(policy.max_bound_ms),
+        "tidemark_bound_ceiling_seconds": None if applied is None else _seconds(applied.ceiling_ms),
         "tidemark_bound_ceiling_used_ratio": None
-        if stream.live is None
-        else _ratio(stream.live.ceiling_used_ppm),
-        "tidemark_bound_saturated": stream.saturated,
-        "tidemark_bound_adopted": stream.adopted,
-        "tidemark_generation_acknowledged": stream.applied_generation,
-        **_of_newest(stream.newest),
-        **_of_told(stream.told),
-        **_predicted(stream),
+        if state.live is None
+        else _ratio(state.live.ceiling_used_ppm),
+        "tidemark_bound_saturated": state.saturated,
+        "tidemark_bound_adopted": state.adopted,
+        "tidemark_generation_acknowledged": None if applied is None else applied.generation,
+        **_of_newest(state.newest),
+        **_published(state),
+        **_predicted(state.prediction),
     }
 
 
-def _of_newest(batch: Newest | None) -> dict[str, float | None]:
-    if batch is None:
+def _of_newest(newest: NewestBatch | None) -> dict[str, float | None]:
+    if newest is None:
         return {}
-    watermark_s = None if batch.watermark_ms is None else batch.watermark_ms / 1_000
+    report = newest.report
+    watermark_s = _seconds(newest.watermark_ms)
     return {
-        "tidemark_dropped_reports": batch.dropped_reports,
-        "tidemark_last_batch_timestamp_seconds": batch.started_us / 1e6,
-        "tidemark_last_report_timestamp_seconds": batch.received_us / 1e6,
-        "tidemark_batch_gap_seconds": None if batch.gap_us is None else batch.gap_us / 1e6,
+        "tidemark_dropped_reports": report.dropped_reports,
+        "tidemark_last_batch_timestamp_seconds": report.started_us / 1e6,
+        "tidemark_last_report_timestamp_seconds": report.received_us / 1e6,
+        "tidemark_batch_gap_seconds": None if newest.gap_us is None else newest.gap_us / 1e6,
         "tidemark_watermark_timestamp_seconds": watermark_s,
-        "tidemark_event_time_timestamp_seconds": _seconds(batch.base_ms),
-        "tidemark_watermark_lag_seconds": None if watermark_s is None else batch.ended_us / 1e6 - watermark_s,
-        "tidemark_state_rows": batch.state_rows,
-        "tidemark_state_bytes": batch.state_bytes,
-        "tidemark_bound_in_use_seconds": batch.bound_ms / 1_000,
-        "tidemark_bound_effective_seconds": _seconds(batch.effective_bound_ms),
+        "tidemark_event_time_timestamp_seconds": _seconds(newest.base_ms),
+        "tidemark_watermark_lag_seconds": None
+        if watermark_s is None
+        else newest.ended_us / 1e6 - watermark_s,
+        "tidemark_state_rows": report.state_rows,
+        "tidemark_state_bytes": report.state_bytes,
+        "tidemark_bound_in_use_seconds": report.bound_ms / 1_000,
+        "tidemark_bound_effective_seconds": _seconds(newest.effective_bound_ms),
     }
 
 
-def _of_told(answer: Told | None) -> dict[str, float | None]:
-    if answer is None:
+def _published(state: StreamState) -> dict[str, float | None]:
+    published = state.published
+    if published is None:
         return {"tidemark_generation": 0}
     changed = None
-    if answer.bound_ms is not None and answer.before_ms:
-        changed = answer.bound_ms / answer.before_ms - 1
+    if published.bound_ms is not None and state.previous_bound_ms:
+        changed = published.bound_ms / state.previous_bound_ms - 1
     return {
-        "tidemark_generation": answer.generation,
-        "tidemark_bound_published_seconds": _seconds(answer.bound_ms),
-        "tidemark_bound_published_timestamp_seconds": answer.published_us / 1e6,
+        "tidemark_generation": published.generation,
+        "tidemark_bound_published_seconds": _seconds(published.bound_ms),
+        "tidemark_bound_published_timestamp_seconds": published.published_us / 1e6,
         "tidemark_bound_change_ratio": changed,
     }
 
 
-def _predicted(stream: Standing) -> dict[str, float | None]:
-    found = stream.predicted
-    if found is None:
+def _predicted(prediction: PredictionRow | None) -> dict[str, float | None]:
+    if prediction is None:
         return {}
+    rows, error_ppm = prediction.rows, prediction.error_ppm
     return {
-        "tidemark_completeness_predicted_ratio": (found.rows - found.late) / found.rows
-        if found.rows
-        else None,
-        "tidemark_completeness_realised_ratio": _ratio(found.realised_ppm),
-        "tidemark_prediction_error_ratio": None if found.error_ppm is None else abs(found.error_ppm) / PPM,
+        "tidemark_completeness_predicted_ratio": (rows - prediction.late) / rows if rows else None,
+        "tidemark_completeness_realised_ratio": _ratio(prediction.realised_ppm),
+        "tidemark_prediction_error_ratio": None if error_ppm is None else abs(error_ppm) / PPM,
     }
 
 
-def _counts(partitions: Sequence[PartitionStanding]) -> dict[str, float]:
+def _counts(partitions: Sequence[PartitionSummary]) -> dict[str, float]:
     return {
         "tidemark_partitions": len(partitions),
         "tidemark_partitions_skewed": sum(each.skewed for each in partitions),
@@ -138,12 +147,12 @@ def _counts(partitions: Sequence[PartitionStanding]) -> dict[str, float]:
     }
 
 
-def _needs(stream: Standing) -> Iterator[tuple[float, float]]:
-    if stream.needs is None:
+def _needs(needs: Sketch | None) -> Iterator[tuple[float, float]]:
+    if needs is None:
         return
-    pairs = round(stream.needs.weight)
+    pairs = round(needs.weight)
     for quantile in QUANTILES:
-        need_us = stream.needs.value_at_rank(-(-round(quantile * PPM) * pairs // PPM))
+        need_us = needs.value_at_rank(-(-round(quantile * PPM) * pairs // PPM))
         if need_us is not None:
             yield quantile, need_us / 1e6
 

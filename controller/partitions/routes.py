@@ -1,4 +1,4 @@
-"""Partitions of a stream: how far each is behind and what its rows need, so that a slow one stands out."""
+"""Partitions of a stream: how far behind each is and what its rows need, so that a slow one stands out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.schemas import Partition, PartitionPage
 from tidemark.controller.db.tables import PartitionRow
 from tidemark.controller.decide.situation import progress_in
-from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.partitions.store import last_event_time_us, list_partitions
-from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo, share_ppm_of
-from tidemark.controller.stream_state.live import newest_state
+from tidemark.controller.specs.store import DEFAULT_SHARE_PPM
+from tidemark.controller.stream_state.load import load_state
 from tidemark.controller.stream_state.snapshots import PartitionSnapshot, take_snapshot
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.skew import skew_text
@@ -33,12 +32,12 @@ router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 def list_all(
     which: WhichStream, service: TheService, limit: Limit = 100, cursor: Cursor = None
 ) -> PartitionPage:
-    """List the stream's partitions by name, each with what it does to the bound."""
+    """List the stream's partitions by name, each with its effect on the bound."""
     position = decode_cursor(cursor, 1)
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
-        slo = get_slo(session, stream_id)
-        horizon = horizon_of(session, stream_id, DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms)
+        state = load_state(session, stream_id)
+        horizon = state.horizon
         rows = list_partitions(session, stream_id, None if position is None else position[0], limit + 1)
         page = rows[:limit]
         snapshot = None
@@ -46,19 +45,18 @@ def list_all(
             snapshot = take_snapshot(
                 session,
                 horizon,
-                None if slo is None else slo.value,
-                live=newest_state(session, horizon.newest).live,
+                None if state.slo is None else state.slo.value,
+                live=state.live,
                 batch_gap_us=progress_in(session, horizon, service.clock()).batch_gap_us,
                 rule=service.overviews.rule,
             )
         max_us = last_event_time_us(session, stream_id)
-        share_ppm = share_ppm_of(session, stream_id)
         return PartitionPage(
             partitions=[
                 _partition(row, max_us, None if snapshot is None else snapshot.partitions.get(row.partition))
                 for row in page
             ],
-            share_ppm=share_ppm,
+            share_ppm=DEFAULT_SHARE_PPM if state.slo is None else state.slo.value.target_ppm,
             bound_ms=None if snapshot is None else snapshot.bound_ms,
             next_cursor=encode_cursor(page[-1].partition) if len(rows) > limit else None,
         )
@@ -69,7 +67,7 @@ def _partition(row: PartitionRow, max_us: int | None, snapshot: PartitionSnapsho
     costs_ms = None if effect is None else effect.costs_ms
     without_ms = None if effect is None else effect.without_ms
     text = None
-    # Skewed is what was found at the last look, which tells events and alerts; the figures are as of now.
+    # Skewed is as of the newest snapshot, on which events and alerts rest; the figures are as of now.
     if row.skewed and costs_ms is not None and without_ms is not None:
         text = skew_text(row.partition, costs_ms, without_ms)
     return Partition(

@@ -1,4 +1,4 @@
-"""Partitions of a stream: what each report adds to them, page by page, and what they say of the stream as a whole."""
+"""Partitions of a stream: what each report adds to them, lists of them, and what follows for the stream as a whole."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class Skew:
     partition: str
     """The partition that is furthest behind."""
     behind_us: int
-    """How far behind the stream's greatest event time it was when it was last heard, in microseconds."""
+    """How far behind the stream's maximum event time it was when it was last seen, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class FutureRows:
-    """Rows over a horizon that were dated ahead of the clock."""
+    """Future-dated rows over a horizon."""
 
     rows: int
     """How many."""
     partitions: tuple[str, ...]
-    """Which partitions they are of, by name."""
+    """Their partitions, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class Arrived:
     rows: list[int]
     """Counted rows of each."""
     last_event_time_us: list[int]
-    """Greatest event time of each in microseconds, to the granule."""
+    """Maximum event time of each in microseconds, to the granule."""
     future_rows: list[int]
-    """Rows of each that were dated ahead of the clock."""
+    """Future-dated rows of each."""
 
 
 def arrived_in(report: Report, cells: ReportCells) -> Arrived:
@@ -93,7 +93,7 @@ def add_partitions(session: Session, stream_id: int, arrived: Arrived, seen_us: 
         stream_id: the stream.
         arrived: what it held.
         seen_us: when it was seen.
-        base_us: the stream's greatest event time after it, in microseconds.
+        base_us: the stream's maximum event time after it, in microseconds.
     """
     upsert_many(
         session,
@@ -139,9 +139,9 @@ def _changes(new: Excluded) -> dict[str, ColumnElement[Any]]:
 
 
 def base_after_us(report: Report, before_ms: int | None) -> int:
-    """Return the stream's greatest event time after a batch, in microseconds.
+    """Return the stream's maximum event time after a batch, in microseconds.
 
-    Not beyond the end of the batch: what is dated ahead of the clock must not make every honest partition look late.
+    It is capped at the end of the batch: future-dated rows must not make every honest partition look late.
 
     Args:
         report: the batch's report.
@@ -169,16 +169,16 @@ def list_partitions(
 
 
 def last_event_time_us(session: Session, stream_id: int) -> int | None:
-    """Return the greatest event time of all partitions in microseconds, None without any."""
+    """Return the maximum event time of all partitions in microseconds, None without any."""
     return session.scalars(
         select(func.max(PartitionRow.last_event_time_us)).where(PartitionRow.stream_id == stream_id)
     ).one()
 
 
 def skew_in(session: Session, horizon: Horizon, batch_gap_us: int | None) -> Skew | None:
-    """Return how far apart the partitions are that are still heard of; None when that is not known.
+    """Return how far apart the partitions are that are not silent; None when that is unknown.
 
-    Each counts with its distance when it was last heard, which does not grow while it is idle.
+    Each counts with its distance when it was last seen, which does not grow while it is idle.
 
     Args:
         session: the session.
@@ -208,7 +208,7 @@ def skew_in(session: Session, horizon: Horizon, batch_gap_us: int | None) -> Ske
 
 
 def future_rows_in(session: Session, horizon: Horizon) -> FutureRows:
-    """Return the rows over the horizon that were dated ahead of the clock."""
+    """Return the future-dated rows over the horizon."""
     rows = session.scalars(select(func.sum(ReportRow.future_rows)).where(*horizon.batches)).one()
     if not rows:
         return FutureRows(0, ())

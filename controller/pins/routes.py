@@ -19,6 +19,7 @@ from tidemark.controller.api.names import MAX_LENGTH, check_names
 from tidemark.controller.api.reach import in_reach
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import PinAnswer, PinnedStream, PinPage, PinSummary
+from tidemark.controller.api.units import milliseconds
 from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
@@ -26,7 +27,6 @@ from tidemark.controller.pins.apply import existing_pin, remove_pin, set_pin
 from tidemark.controller.pins.cost import PinCost, cost_of
 from tidemark.controller.pins.store import PinScope, StoredPin, list_pins, streams_in
 from tidemark.controller.service import Service
-from tidemark.controller.stream_state.views import milliseconds
 
 __all__ = ["router"]
 

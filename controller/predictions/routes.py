@@ -9,9 +9,9 @@ from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.schemas import Prediction, PredictionPage, Realised
+from tidemark.controller.api.units import milliseconds, share_ppm
 from tidemark.controller.db.tables import PredictionRow
 from tidemark.controller.predictions.store import list_predictions
-from tidemark.controller.stream_state.views import milliseconds, share_ppm
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.defaults import PREDICTION_MIN_ROWS
 

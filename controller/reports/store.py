@@ -1,18 +1,47 @@
-"""Reports as they are stored: listed, and one at a time."""
+"""Stored reports: a list of them, one of them, and the newest one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, ScalarSelect, select, tuple_
+from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportNotFoundError
 from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.models.wire import Report
 
-__all__ = ["body_of", "get_report", "list_reports"]
+__all__ = ["NEWEST_FIRST", "body_of", "get_report", "list_reports", "newest_report", "newest_report_query"]
+
+
+def _newest_first(report: type[ReportRow]) -> tuple[ColumnElement[Any], ...]:
+    return report.seen_us.desc(), report.batch_id.desc(), report.query_id.desc()
+
+
+NEWEST_FIRST = _newest_first(ReportRow)
+"""The order of reports in which the newest batch comes first."""
+
+
+def newest_report(session: Session, stream_id: int) -> ReportRow | None:
+    """Return the report of a stream's newest batch; None without any."""
+    return session.scalars(
+        select(ReportRow).where(ReportRow.stream_id == stream_id).order_by(*NEWEST_FIRST).limit(1)
+    ).one_or_none()
+
+
+def newest_report_query(until_us: int | None = None) -> ScalarSelect[int]:
+    """Return the query for the id of that report, as a part of a statement on ``StreamRow``.
+
+    Args:
+        until_us: only batches up to then count, in microseconds; None for all.
+    """
+    report = aliased(ReportRow)
+    wanted = select(report.id).where(report.stream_id == StreamRow.id)
+    if until_us is not None:
+        wanted = wanted.where(report.seen_us <= until_us)
+    return wanted.order_by(*_newest_first(report)).limit(1).correlate(StreamRow).scalar_subquery()
 
 
 def list_reports(

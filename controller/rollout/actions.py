@@ -13,7 +13,7 @@ from tidemark.controller.errors import RolloutNotFoundError, RolloutStateError
 from tidemark.controller.rollout.facts import Rules
 from tidemark.controller.rollout.rolling import advance_rollout, apply_move, rules_of
 from tidemark.controller.rollout.store import find_rollout
-from tidemark.controller.streams.store import Evidence, add_event
+from tidemark.controller.streams.store import EventBasis, add_event
 from tidemark.models.rollout.facts import Move
 from tidemark.models.rollout.machine import allowed
 from tidemark.models.rollout.states import Act, State
@@ -57,7 +57,7 @@ def approve(
         now_us,
         kind="RolloutApproved",
         reason=reason,
-        evidence=Evidence(rollout_id=row.id),
+        evidence=EventBasis(rollout_id=row.id),
     )
     session.flush()
     advance_rollout(session, stream_id, rules, now_us)

@@ -38,7 +38,7 @@ from tidemark.controller.rollout.store import (
     standing_rollout,
 )
 from tidemark.controller.specs.store import Spec, get_policy, get_slo
-from tidemark.controller.streams.store import Evidence, add_event
+from tidemark.controller.streams.store import EventBasis, add_event
 from tidemark.models.rollout.facts import Cause, Move
 from tidemark.models.rollout.gate import at_gate, needs_approval
 from tidemark.models.rollout.machine import advance, restores_previous
@@ -576,7 +576,7 @@ def _event(
         before=None if before is None else json.dumps(_told(row, before)),
         after=json.dumps(_told(row, row.state)),
         reason_class=reason_class,
-        evidence=Evidence(
+        evidence=EventBasis(
             rollout_id=row.id, rows=row.judged_rows or row.rows, report_id=row.report_id or None
         ),
     )

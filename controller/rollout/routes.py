@@ -22,13 +22,14 @@ from tidemark.controller.api.schemas import PolicyAnswer, Rollout, RolloutDetail
 from tidemark.controller.api.writes import DryRun
 from tidemark.controller.db.tables import RolloutRow, StreamRow
 from tidemark.controller.events.store import history_of
+from tidemark.controller.events.views import event_answer
 from tidemark.controller.rollout.actions import approve, discard, get_rollout, roll_back
 from tidemark.controller.rollout.store import list_rollouts
-from tidemark.controller.rollout.views import event_answer, rollout_answer
+from tidemark.controller.rollout.views import rollout_answer
 from tidemark.controller.service import Service
 from tidemark.controller.specs.consequences import decide_now
 from tidemark.controller.specs.store import set_paused
-from tidemark.controller.stream_state.views import policy_answer
+from tidemark.controller.specs.views import policy_answer
 from tidemark.controller.streams.store import get_stream, lock_stream
 from tidemark.models.rollout.states import State
 

@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import cast
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, ScalarSelect, and_, func, or_, select
+from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.bounds.publication import last_published
-from tidemark.controller.db.tables import PolicyRow, RolloutRow
+from tidemark.controller.db.tables import PolicyRow, PublishedRow, RolloutRow, StreamRow
 from tidemark.models.rollout.facts import Cause, Rollout
 from tidemark.models.rollout.states import OPEN, UNDER_WAY, State
 from tidemark.models.slo import Direction
@@ -24,12 +24,14 @@ __all__ = [
     "find_rollout",
     "fleet_share",
     "list_rollouts",
-    "missed_rollout",
+    "missed_rollout_query",
     "model_of",
     "narrowed_us",
     "newest_rollout",
+    "newest_rollout_query",
     "open_rollout",
     "published_before",
+    "rollouts_by_state",
     "set_predicted",
     "standing_rollout",
     "unanswered_us",
@@ -105,19 +107,28 @@ def standing_rollout(session: Session, stream_id: int) -> RolloutRow | None:
     ).one_or_none()
 
 
-def missed_rollout(session: Session, stream_id: int) -> RolloutRow | None:
-    """Return the rollout that missed its target after it was verified, while its bound is the published one."""
-    found = last_published(session, stream_id, pinned=False)
-    if found is None:
-        return None
-    stands = and_(RolloutRow.state == "Verified", RolloutRow.generation == found.generation)
-    undone = and_(RolloutRow.state == "RolledBack", RolloutRow.id == found.rollout_id)
-    return session.scalars(
-        select(RolloutRow)
-        .where(RolloutRow.stream_id == stream_id, RolloutRow.missed_us.is_not(None), or_(stands, undone))
-        .order_by(RolloutRow.id.desc())
-        .limit(1)
-    ).one_or_none()
+def newest_rollout_query() -> ScalarSelect[int | None]:
+    """Return the query for the id of the newest rollout, as a part of a statement on ``StreamRow``."""
+    row = aliased(RolloutRow)
+    wanted = select(func.max(row.id)).where(row.stream_id == StreamRow.id)
+    return wanted.correlate(StreamRow).scalar_subquery()
+
+
+def missed_rollout_query(published: type[PublishedRow]) -> ScalarSelect[int | None]:
+    """Return the query for the id of the rollout that missed its target after it was verified, if any.
+
+    Args:
+        published: what is published but for a pin, in the statement that the query becomes a part of.
+    """
+    row = aliased(RolloutRow)
+    stands = and_(row.state == "Verified", row.generation == published.generation)
+    undone = and_(row.state == "RolledBack", row.id == published.rollout_id)
+    return (
+        select(func.max(row.id))
+        .where(row.stream_id == published.stream_id, row.missed_us.is_not(None), or_(stands, undone))
+        .correlate(published)
+        .scalar_subquery()
+    )
 
 
 def published_before(session: Session, stream_id: int) -> bool:
@@ -171,6 +182,11 @@ def list_rollouts(
     if before_id is not None:
         wanted = wanted.where(RolloutRow.id < before_id)
     return session.scalars(wanted).all()
+
+
+def rollouts_by_state(session: Session) -> dict[str, int]:
+    """Return how many rollouts are in each state; states without any are left out."""
+    return dict(session.execute(select(RolloutRow.state, func.count()).group_by(RolloutRow.state)).all())
 
 
 def narrowed_us(session: Session, stream_id: int, since_us: int, to_ms: int | None) -> tuple[int, ...]:

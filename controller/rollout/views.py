@@ -1,11 +1,11 @@
-"""From rollouts and events as the store holds them to what the controller answers."""
+"""Rollouts as the API answers them."""
 
 from __future__ import annotations
 
 from typing import cast
 
 from tidemark.controller.api import schemas
-from tidemark.controller.db.tables import EventRow, RolloutRow, StreamRow
+from tidemark.controller.db.tables import RolloutRow, StreamRow
 from tidemark.controller.rollout.store import envelope_of
 from tidemark.models.rollout.facts import Cause, Gate
 from tidemark.models.rollout.machine import allowed
@@ -13,7 +13,7 @@ from tidemark.models.rollout.states import State
 from tidemark.models.slo import Direction
 from tidemark.models.wire import Mode
 
-__all__ = ["event_answer", "rollout_answer"]
+__all__ = ["rollout_answer"]
 
 
 def rollout_answer(row: RolloutRow, stream: StreamRow) -> schemas.Rollout:
@@ -69,21 +69,3 @@ def _approved(row: RolloutRow) -> schemas.Approved | None:
     if row.approved_us is None:
         return None
     return schemas.Approved(at_us=row.approved_us, by=row.approved_by, reason=row.approval_reason or "")
-
-
-def event_answer(row: EventRow, stream: StreamRow) -> schemas.Event:
-    """Return an event as it is answered."""
-    return schemas.Event(
-        id=row.id,
-        job=stream.job,
-        stream=stream.stream,
-        at_us=row.at_us,
-        last_us=row.at_us if row.last_us is None else row.last_us,
-        count=row.count,
-        kind=row.kind,
-        reason=row.reason,
-        by=row.by,
-        before=row.before,
-        after=row.after,
-        evidence=schemas.EventEvidence(rows=row.rows, newest_report=row.report_id, rollout=row.rollout_id),
-    )

@@ -8,15 +8,11 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.api import schemas
 from tidemark.controller.bounds.publication import last_published
+from tidemark.controller.bounds.views import bound_answer, published_answer
 from tidemark.controller.db.tables import RecommendationRow, StreamRow
+from tidemark.controller.decide.views import recommended_answer, transition_answer
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.service import Service
-from tidemark.controller.stream_state.views import (
-    bound_answer,
-    published_answer,
-    recommended_answer,
-    transition_answer,
-)
 
 __all__ = ["consequences", "decide_now"]
 

@@ -14,22 +14,20 @@ from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.api.writes import DryRun, Reason
-from tidemark.controller.decide.ceiling import NO_CEILING, room_in
+from tidemark.controller.decide.ceiling import NO_CEILING
 from tidemark.controller.decide.decider import republish
-from tidemark.controller.decide.situation import progress_in
 from tidemark.controller.errors import ErrorItem, LiveRefusedError, SloNotSetError
-from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.service import Service
 from tidemark.controller.specs.consequences import consequences, decide_now
 from tidemark.controller.specs.store import (
     fields_of,
     get_policy,
     get_slo,
-    horizon_ms_of,
     put_policy,
     put_slo,
 )
-from tidemark.controller.stream_state.views import policy_answer, slo_answer
+from tidemark.controller.specs.views import policy_answer, slo_answer
+from tidemark.controller.stream_state.load import load_room, load_state
 from tidemark.controller.streams.store import get_stream, lock_stream
 from tidemark.models.duration import format_duration
 from tidemark.models.slo import Policy, Slo
@@ -159,9 +157,7 @@ def _done(service: Service, stream_id: int) -> Consequences:
 
 
 def _check_ceiling(session: Session, stream_id: int, now_us: int) -> None:
-    horizon = horizon_of(session, stream_id, horizon_ms_of(session, stream_id))
-    gap_us = None if horizon is None else progress_in(session, horizon, now_us).batch_gap_us
-    room = room_in(session, stream_id, horizon, gap_us)
+    room = load_room(session, load_state(session, stream_id), now_us)
     if room is None:
         return
     if room.ceiling_ms is None:

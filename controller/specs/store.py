@@ -74,7 +74,7 @@ class Spec(Generic[T]):
 def get_slo(session: Session, stream_id: int) -> Spec[Slo] | None:
     """Return the stream's SLO, None when none was set."""
     row = session.get(SloRow, stream_id)
-    return None if row is None else Spec(slo_of(row), row.generation, row.updated_us)
+    return None if row is None else slo_of(row)
 
 
 def horizon_ms_of(session: Session, stream_id: int) -> int:
@@ -91,18 +91,19 @@ def share_ppm_of(session: Session, stream_id: int) -> int:
 
 def get_policy(session: Session, stream_id: int) -> Spec[Policy]:
     """Return the stream's policy; the default one, with generation 0, when none was set."""
-    row = session.get(PolicyRow, stream_id)
-    return Spec(Policy(), 0, None) if row is None else Spec(policy_of(row), row.generation, row.updated_us)
+    return policy_of(session.get(PolicyRow, stream_id))
 
 
-def slo_of(row: SloRow) -> Slo:
+def slo_of(row: SloRow) -> Spec[Slo]:
     """Return the SLO that a row holds."""
-    return _loaded(_SLO, row.specification)
+    return Spec(_loaded(_SLO, row.specification), row.generation, row.updated_us)
 
 
-def policy_of(row: PolicyRow) -> Policy:
-    """Return the policy that a row holds."""
-    return _loaded(_POLICY, row.specification)
+def policy_of(row: PolicyRow | None) -> Spec[Policy]:
+    """Return the policy that a row holds; the default one, with generation 0, without a row."""
+    if row is None:
+        return Spec(Policy(), 0, None)
+    return Spec(_loaded(_POLICY, row.specification), row.generation, row.updated_us)
 
 
 def slo_values(slo: Slo) -> dict[str, Any]:

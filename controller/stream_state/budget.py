@@ -1,4 +1,4 @@
-"""The budget of a stream: what its SLO left to lose over the SLO's window, and what of it is lost."""
+"""The budget of a stream: how much may be lost over the SLO's window, and how much is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Spent", "budget_of", "spent_in"]
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What counts for a budget, and what of it was bad."""
+    """What counts for a budget, and how much of it was bad."""
 
     counted: int
     """(Row, key) pairs that arrived, or windows that the watermark has passed."""
@@ -32,12 +32,12 @@ class Spent:
 
     @property
     def min_ppm(self) -> int | None:
-        """Share that was good at the least, rounded down; None of nothing."""
+        """Minimum share that was good, rounded down; None when nothing counts."""
         return (self.counted - self.bad_max) * PPM // self.counted if self.counted else None
 
     @property
     def max_ppm(self) -> int | None:
-        """Share that was good at the most; None of nothing."""
+        """Maximum share that was good; None when nothing counts."""
         return (self.counted - self.bad_min) * PPM // self.counted if self.counted else None
 
     @property
@@ -47,7 +47,7 @@ class Spent:
 
     @property
     def remaining_ppm(self) -> int | None:
-        """What is left of that at the least; negative when overdrawn, None when nothing may be bad."""
+        """Minimum share of that which is left; negative when overdrawn, None when nothing may be bad."""
         return (self.allowed - self.bad_max) * PPM // self.allowed if self.allowed else None
 
 

@@ -1,4 +1,4 @@
-"""What the newest report said of live control and of the delay with which rows were appended to the source."""
+"""What the newest report says about live control, the append delay and the operator."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import LiveRow, ReportRow
+from tidemark.controller.db.tables import LiveRow, ReportRow, StreamRow
 from tidemark.controller.db.upsert import upsert_many
-from tidemark.controller.evidence.horizon import NEWEST_FIRST, effective_bound_of
+from tidemark.controller.evidence.horizon import effective_bound_of
+from tidemark.controller.reports.store import newest_report_query
 from tidemark.models.wire import AppendDelay, LiveState, Pin, Report
 
-__all__ = ["KeptLive", "NewestState", "keep_live", "live_of", "newest_state", "working_bound_ms"]
+__all__ = ["KeptLive", "NewestState", "keep_live", "newest_state", "state_in", "working_bound_ms"]
 
 NAMES_KEPT = 100
-"""How many names of partitions are kept of each list, the first by name; all of them are counted."""
+"""How many names of partitions are kept in each list, the first ones by name; all are counted."""
 
 REASON_CHARACTERS = 1_000
 """How much of the fast policy's reason is kept."""
@@ -24,7 +25,7 @@ REASON_CHARACTERS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptLive:
-    """What is kept of ``LiveState``: the same, with lists of bounded length."""
+    """What is kept of ``LiveState``: the same with shorter lists."""
 
     ceiling_ms: int
     control_ms: int | None
@@ -42,7 +43,7 @@ class KeptLive:
 
 @dataclass(frozen=True, slots=True)
 class NewestState:
-    """What the newest report said."""
+    """What the newest report says beside the counts."""
 
     live: KeptLive | None = None
     """What the fast policy did; None when the job does not run in Live."""
@@ -53,7 +54,7 @@ class NewestState:
 
 
 def keep_live(session: Session, stream_id: int, report_id: int, report: Report) -> None:
-    """Keep what ``report`` said, unless a newer one is stored already."""
+    """Keep what ``report`` says, unless a newer one is stored already."""
     if report.live is None and report.append_delay is None and report.contradiction is None:
         return
     newest = session.connection().execute(_NEWEST, {"stream": stream_id}).scalar_one()
@@ -73,19 +74,22 @@ def keep_live(session: Session, stream_id: int, report_id: int, report: Report) 
     )
 
 
-# Made once: making it takes longer than running it.
-_NEWEST = (
-    select(ReportRow.id).where(ReportRow.stream_id == bindparam("stream")).order_by(*NEWEST_FIRST).limit(1)
-)
+# Built once: that takes longer than running it.
+_NEWEST = select(newest_report_query()).where(StreamRow.id == bindparam("stream"))
 
 
 def newest_state(session: Session, newest: ReportRow) -> NewestState:
-    """Return what the newest report said; what an older one said is past."""
+    """Return what the newest report says; what an older one said is past."""
     row = session.get(LiveRow, newest.stream_id)
-    if row is None or row.report_id != newest.id:
+    return state_in(None if row is None or row.report_id != newest.id else row)
+
+
+def state_in(row: LiveRow | None) -> NewestState:
+    """Return what is kept of the newest report; ``row`` is None when it says none of this."""
+    if row is None:
         return NewestState()
     return NewestState(
-        None if row.live is None else live_of(row.live),
+        None if row.live is None else _live_of(row.live),
         None if row.append_delay is None else AppendDelay(**json.loads(row.append_delay)),
         row.contradiction,
     )
@@ -106,7 +110,7 @@ def _kept(live: LiveState) -> KeptLive:
     )
 
 
-def live_of(text: str) -> KeptLive:
+def _live_of(text: str) -> KeptLive:
     """Return what was kept as JSON."""
     found = json.loads(text)
     return KeptLive(**{**found, "behind": tuple(found["behind"]), "idle": tuple(found["idle"])})

@@ -1,8 +1,8 @@
-"""Looking at streams: what lists, charts and alerts show of each, worked out now and then and kept in the store.
+"""Taking snapshots of streams: what lists, charts and alerts show of each, computed now and then and kept in the store.
 
-A look counts what is waiting by partition, finds what each partition does to the bound and which conditions hold, and
-writes it down under the stream's lease. Streams with something new are looked at soon, the others once a minute,
-because some conditions come with time alone.
+A snapshot counts by partition what waits, finds each partition's effect on the bound and the conditions that hold, and
+is written under the stream's lease. Streams with something new get one soon, the others once a minute, because some
+conditions come with time alone.
 """
 
 from __future__ import annotations
@@ -10,31 +10,28 @@ from __future__ import annotations
 import json
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
 from tidemark.controller.api.schemas import Condition
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import OverviewRow, StreamRow
-from tidemark.controller.decide.situation import progress_in
 from tidemark.controller.errors import LeaseLostError
-from tidemark.controller.evidence.horizon import effective_bound_of, facts, horizon_of, open_keys
+from tidemark.controller.evidence.horizon import horizon_of, open_keys
 from tidemark.controller.evidence.rollups import locked_rollup, move_horizon
 from tidemark.controller.intake.count_waiting import count_waiting
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.replicas.lease_store import confirm
 from tidemark.controller.runtime.clock import SteadyClock
 from tidemark.controller.runtime.priority import GiveWay, at_once
-from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.stream_state.budget import spent_in
-from tidemark.controller.stream_state.conditions import WORST_FIRST
-from tidemark.controller.stream_state.live import NewestState, newest_state
-from tidemark.controller.stream_state.overview_store import Skewed, recent_in, versions_of, write_snapshots
+from tidemark.controller.stream_state.conditions import conditions_of
+from tidemark.controller.stream_state.load import load_horizon, load_state
+from tidemark.controller.stream_state.overview_store import newest_completeness, versions_of, write_snapshots
 from tidemark.controller.stream_state.snapshots import StreamSnapshot, take_snapshot
-from tidemark.controller.stream_state.views import Known, conditions_now
+from tidemark.controller.stream_state.state import SkewCost
 from tidemark.controller.streams.store import lock_stream
-from tidemark.models.progress import UNKNOWN_PROGRESS
 from tidemark.models.retention import Retention
 from tidemark.models.skew import SkewRule
 
@@ -43,13 +40,13 @@ __all__ = ["Overviews"]
 _log = logging.getLogger(__name__)
 
 SOON_US = 15_000_000
-"""Least time between two looks at a stream with something new, in microseconds."""
+"""Minimum time between two snapshots of a stream with something new, in microseconds."""
 
 QUIET_US = 60_000_000
-"""Time between two looks at a stream with nothing new, in microseconds."""
+"""Time between two snapshots of a stream with nothing new, in microseconds."""
 
 MAX_SECONDS = 2.0
-"""How long one turn looks at streams; what is left over comes first in the next one."""
+"""How long one tick takes snapshots; streams that are left over come first in the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +56,13 @@ class _Snapshot:
 
 
 class Overviews:
-    """Looks at the streams whose leases this process holds.
+    """Takes snapshots of the streams whose leases this process holds.
 
     Args:
         database: the store.
         leases: which streams are this process's.
         retention: how long data are kept.
-        rule: from when on a partition is skewed.
+        rule: when a partition is skewed.
         steady: a clock that never jumps, in seconds.
         give_way: called before each piece of work.
     """
@@ -84,13 +81,13 @@ class Overviews:
         self._leases = leases
         self._retention = retention
         self.rule = rule
-        """From when on a partition is skewed."""
+        """When a partition is skewed."""
         self._steady = steady
         self._give_way = give_way
         self._done: dict[int, tuple[int, tuple[object, ...]]] = {}
 
     def tick(self, now_us: int, max_seconds: float = MAX_SECONDS) -> int:
-        """Look at every stream whose time has come, whoever waited longest first; return how many were looked at.
+        """Take a snapshot of every stream that is due, first of those that waited longest; return how many were taken.
 
         Raises:
             sqlalchemy.exc.SQLAlchemyError: when the store cannot even list the streams.
@@ -107,22 +104,22 @@ class Overviews:
             pause_us = SOON_US if version != before else QUIET_US
             if at_us is None or not 0 <= now_us - at_us < pause_us:
                 due.append((-1 if at_us is None else at_us, stream_id))
-        looked = 0
+        taken = 0
         for _, stream_id in sorted(due):
             if self._steady() - began > max_seconds:
                 break
             try:
                 self.snapshot(stream_id, now_us)
-                looked += 1
+                taken += 1
             except LeaseLostError as error:
                 _log.warning("%s", error.detail)
-            except Exception:  # noqa: BLE001 - whatever it is, the other streams go on
-                _log.exception("stream %d could not be looked at; a later turn tries again", stream_id)
+            except Exception:  # noqa: BLE001 - the other streams go on whatever happens
+                _log.exception("no snapshot of stream %d could be taken; a later tick tries again", stream_id)
             self._done[stream_id] = now_us, versions[stream_id]
-        return looked
+        return taken
 
     def snapshot(self, stream_id: int, now_us: int) -> None:
-        """Look at one stream and write down what is seen.
+        """Take a snapshot of one stream and write it.
 
         Raises:
             LeaseLostError: when another process took the stream over meanwhile; nothing was written.
@@ -151,38 +148,35 @@ class Overviews:
             confirm(session, stream_id, lease)
 
     def _snapshot(self, session: Session, stream_id: int, now_us: int) -> _Snapshot:
-        stream, slo = session.get_one(StreamRow, stream_id), get_slo(session, stream_id)
-        horizon = horizon_of(session, stream_id, DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms)
-        if horizon is None:
-            known = Known(slo, None, None, UNKNOWN_PROGRESS, NewestState())
-            found = conditions_now(session, stream, known, ())
-            return _Snapshot(_overview(stream_id, now_us, found), None)
-        newest = horizon.newest
-        progress, state = progress_in(session, horizon, now_us), newest_state(session, newest)
+        state = load_state(session, stream_id)
+        if state.horizon is None or state.newest is None:
+            return _Snapshot(_overview(stream_id, now_us, conditions_of(state, None)), None)
+        horizon, newest, slo = state.horizon, state.newest, None if state.slo is None else state.slo.value
+        found = load_horizon(session, state, now_us, ())
+        assert found is not None, "there is a newest batch"
         snapshot = take_snapshot(
             session,
             horizon,
-            None if slo is None else slo.value,
+            slo,
             live=state.live,
-            batch_gap_us=progress.batch_gap_us,
+            batch_gap_us=found.progress.batch_gap_us,
             rule=self.rule,
         )
-        known = Known(slo, horizon, facts(session, horizon), progress, state)
-        found = conditions_now(session, stream, known, _skewed(snapshot))
-        overview = _overview(stream_id, now_us, found)
-        recent = recent_in(session, horizon)
+        found = replace(found, skewed=_skewed(snapshot))
+        overview = _overview(stream_id, now_us, conditions_of(state, found))
+        recent = newest_completeness(session, horizon)
         worst = snapshot.worst
         present = [partition for partition in snapshot.partitions.values() if partition.state != "Gone"]
         spent = None
         if slo is not None:
-            window = horizon_of(session, stream_id, slo.value.window_ms)
-            assert window is not None, "the stream has a newest batch"
-            spent = spent_in(session, window, slo.value)
+            window = horizon_of(session, stream_id, slo.window_ms)
+            assert window is not None, "there is a newest batch"
+            spent = spent_in(session, window, slo)
         for name, value in {
-            "report_id": newest.id,
-            "last_batch_us": newest.started_us,
-            "in_use_bound_ms": newest.bound_ms,
-            "effective_bound_ms": effective_bound_of(session, newest),
+            "report_id": newest.report.id,
+            "last_batch_us": newest.report.started_us,
+            "in_use_bound_ms": newest.report.bound_ms,
+            "effective_bound_ms": newest.effective_bound_ms,
             "bound_ms": snapshot.bound_ms,
             "needs_from_us": snapshot.from_us,
             "needs_share_ppm": snapshot.share_ppm,
@@ -192,7 +186,7 @@ class Overviews:
             "window_min_ppm": None if spent is None else spent.min_ppm,
             "window_max_ppm": None if spent is None else spent.max_ppm,
             "remaining_ppm": None if spent is None else spent.remaining_ppm,
-            "provisional": open_keys(session, newest),
+            "provisional": open_keys(session, newest.report),
             "partitions": len(present),
             "idle": snapshot.count("Idle"),
             "behind": snapshot.count("Behind"),
@@ -206,9 +200,9 @@ class Overviews:
         return _Snapshot(overview, snapshot)
 
 
-def _skewed(snapshot: StreamSnapshot) -> list[Skewed]:
+def _skewed(snapshot: StreamSnapshot) -> list[SkewCost]:
     found = [
-        Skewed(name, partition.effect.costs_ms or 0, partition.effect.without_ms or 0)
+        SkewCost(name, partition.effect.costs_ms or 0, partition.effect.without_ms or 0)
         for name, partition in snapshot.partitions.items()
         if partition.skewed and partition.effect is not None
     ]
@@ -216,7 +210,6 @@ def _skewed(snapshot: StreamSnapshot) -> list[Skewed]:
 
 
 def _overview(stream_id: int, now_us: int, conditions: list[Condition]) -> OverviewRow:
-    conditions = sorted(conditions, key=lambda condition: WORST_FIRST.index(condition.type))
     return OverviewRow(
         stream_id=stream_id,
         seen_us=now_us,

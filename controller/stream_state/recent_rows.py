@@ -1,4 +1,4 @@
-"""What the newest reports of every stream add up to, read all at once: what alerts on rows are judged by."""
+"""What the newest reports of each stream add up to, read for all streams at once. Alerts on rows rest on it."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, and_, case, func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
+from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tidemark.controller.db.tables import ReportRow, RollupRow, SeriesRow, StreamRow
+from tidemark.controller.reports.store import newest_report_query
 from tidemark.models.need_slots import HOUR_US, SLOT_US, edge_us
 
-__all__ = ["QUARTER_US", "UNKNOWN_LATELY", "Lately", "Rows", "lately"]
+__all__ = ["NO_RECENT_ROWS", "QUARTER_US", "JudgedRows", "RecentRows", "load_recent_rows"]
 
 QUARTER_US = 900_000_000
 """A quarter of an hour, in microseconds."""
 
 LONGEST_BY_MINUTE_S = 21_600
-"""Longest window that is added up from minutes, in seconds; longer ones from hours."""
+"""Maximum length of a window that is added up from minutes, in seconds; longer ones are added up from hours."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """What became of the (row, key) pairs of a span."""
+class JudgedRows:
+    """The (row, key) pairs of a span of time."""
 
     judged: int
     """How many were judged."""
@@ -32,26 +33,26 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lately:
+class RecentRows:
     """What the newest reports of a stream add up to."""
 
-    by_window_s: Mapping[int, Rows]
+    by_window_s: Mapping[int, JudgedRows]
     """By length of a window that ends now, in seconds."""
     watermark_then_ms: int | None
     """The watermark a quarter of an hour ago; None when there was none."""
     judged: int
     """Pairs judged in the last quarter of an hour."""
     future_rows: int
-    """Rows of it that were dated ahead of the clock."""
+    """Future-dated rows of it."""
     uncounted_rows: int
     """Rows of it that could not be counted."""
 
 
-UNKNOWN_LATELY = Lately(by_window_s={}, watermark_then_ms=None, judged=0, future_rows=0, uncounted_rows=0)
+NO_RECENT_ROWS = RecentRows(by_window_s={}, watermark_then_ms=None, judged=0, future_rows=0, uncounted_rows=0)
 """Of a stream without reports."""
 
 
-def lately(session: Session, windows_s: Iterable[int], now_us: int) -> dict[int, Lately]:
+def load_recent_rows(session: Session, windows_s: Iterable[int], now_us: int) -> dict[int, RecentRows]:
     """Return by stream what its newest reports add up to; streams without reports are left out.
 
     Args:
@@ -70,8 +71,8 @@ def lately(session: Session, windows_s: Iterable[int], now_us: int) -> dict[int,
     then = _watermarks(session, now_us - QUARTER_US)
     found = {}
     for stream_id, judged, future, uncounted in _of_a_quarter(session, now_us - QUARTER_US):
-        found[stream_id] = Lately(
-            by_window_s={window: Rows(*counted) for window, counted in sums[stream_id].items()},
+        found[stream_id] = RecentRows(
+            by_window_s={window: JudgedRows(*counted) for window, counted in sums[stream_id].items()},
             watermark_then_ms=then.get(stream_id),
             judged=judged,
             future_rows=future,
@@ -129,25 +130,17 @@ def _add(into: list[int], judged: int, late: int) -> None:
 
 
 def _watermarks(session: Session, until_us: int) -> dict[int, int | None]:
-    """Return by stream the watermark that its newest batch up to ``until_us`` ended with; None for none yet."""
-    report = aliased(ReportRow)
-    newest = (
-        select(report.id)
-        .where(report.stream_id == StreamRow.id, report.seen_us <= until_us)
-        .order_by(report.seen_us.desc(), report.batch_id.desc())
-        .limit(1)
-        .scalar_subquery()
-    )
+    """Return by stream the watermark after its newest batch up to ``until_us``; None while there is none."""
     rows = session.execute(
-        select(ReportRow.stream_id, ReportRow.watermark_ms).join(
-            StreamRow, and_(StreamRow.id == ReportRow.stream_id, ReportRow.id == newest)
+        select(StreamRow.id, ReportRow.watermark_ms).join(
+            ReportRow, ReportRow.id == newest_report_query(until_us)
         )
     )
     return {stream_id: watermark_ms or None for stream_id, watermark_ms in rows}
 
 
 def _of_a_quarter(session: Session, from_us: int) -> list[tuple[int, int, int, int]]:
-    """Return by stream with reports the pairs judged, the rows from the future and those not counted since then."""
+    """Return by stream with reports the pairs judged, the future-dated rows and those not counted since then."""
 
     def since(column: InstrumentedAttribute[int]) -> ColumnElement[int]:
         # At the end of an index, stream by stream.

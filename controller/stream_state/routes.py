@@ -25,4 +25,4 @@ router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 def get_status(which: WhichStream, service: TheService) -> StreamStatus:
     """Say all that is known of a stream: what is recommended, applied and effective, on what evidence and why."""
     with service.database.read() as session:
-        return stream_status(session, get_stream(session, which.job, which.stream), service.clock())
+        return stream_status(session, get_stream(session, which.job, which.stream).id, service.clock())

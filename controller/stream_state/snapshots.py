@@ -1,4 +1,4 @@
-"""Looking at a stream's partitions: how each stands, and what it does to the bound."""
+"""Snapshots of a stream's partitions: the state of each, and its effect on the bound."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ __all__ = ["PartitionSnapshot", "StreamSnapshot", "state_of", "take_snapshot"]
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
-    """How one partition stands. None is unknown."""
+    """One partition. None is unknown."""
 
     state: PartitionState
-    """How it is getting on."""
+    """Its state."""
     future: bool
-    """Whether rows of it were dated ahead of the clock within the horizon."""
+    """Whether future-dated rows of it came within the horizon."""
     pairs: int
     """(Row, key) pairs of it with a known need over the horizon."""
     need_ms: int | None
     """The bound that admits the share of them, in milliseconds; may be negative."""
     effect: Effect | None
-    """What it does to the bound; None without any pair."""
+    """Its effect on the bound; None without any pair."""
     skewed: bool
     """Whether it is skewed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSnapshot:
-    """How the partitions of a stream stand."""
+    """The partitions of a stream."""
 
     from_us: int
     """Where the horizon begins, in microseconds."""
     share_ppm: int
-    """The share of pairs that is asked about."""
+    """The share of pairs that must be admitted."""
     bound_ms: int | None
     """The bound that all partitions need together, in milliseconds; None without enough evidence."""
     partitions: Mapping[str, PartitionSnapshot]
@@ -59,7 +59,7 @@ class StreamSnapshot:
 
     @property
     def worst(self) -> tuple[str, Effect] | None:
-        """The skewed partition that costs most, by name, with its effect; None without any."""
+        """The name of the skewed partition that costs most, with its effect; None without any."""
         skewed = [
             (-(snapshot.effect.costs_ms or 0), name, snapshot.effect)
             for name, snapshot in self.partitions.items()
@@ -77,15 +77,15 @@ def take_snapshot(
     batch_gap_us: int | None,
     rule: SkewRule,
 ) -> StreamSnapshot:
-    """Return how the partitions stand.
+    """Return a snapshot of the partitions.
 
     Args:
         session: the session.
         horizon: the stream's horizon.
-        slo: its SLO; None: what is asked of streams without one.
+        slo: its SLO; None for the defaults.
         live: what the fast policy did in the newest batch; None unless it ran in Live.
         batch_gap_us: typical time between batches; None when it is not known.
-        rule: from when on a partition is skewed.
+        rule: when a partition is skewed.
     """
     share_ppm = DEFAULT_SHARE_PPM if slo is None else slo.target_ppm
     confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
@@ -116,7 +116,7 @@ def take_snapshot(
 def state_of(
     row: PartitionRow, horizon: Horizon, live: KeptLive | None, batch_gap_us: int | None
 ) -> PartitionState:
-    """Return how a partition is getting on."""
+    """Return the state of a partition."""
     if row.last_seen_us < horizon.from_us:
         return "Gone"
     if live is not None and row.partition in live.behind:

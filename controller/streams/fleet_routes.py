@@ -1,4 +1,4 @@
-"""The fleet: all streams at a glance, from what is kept up to date for it."""
+"""The fleet: all streams at a glance, from their newest snapshots."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import OfJob
 from tidemark.controller.api.reach import in_reach
+from tidemark.controller.api.schemas import ConditionType
 from tidemark.controller.db.tables import OverviewRow
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
-from tidemark.controller.pins.store import StoredPin, pins_in_force
-from tidemark.controller.stream_state.conditions import ALERTS, WORST_FIRST
-from tidemark.controller.stream_state.overview_store import FleetRow, fleet_rows, worst_by_job
-from tidemark.controller.stream_state.views import pin_answer
+from tidemark.controller.pins.views import pin_answer
+from tidemark.controller.stream_state.condition_types import CONDITION_TYPES, summary_of
+from tidemark.controller.stream_state.load import load_states
+from tidemark.controller.stream_state.overview_store import FleetRow, fleet_page, worst_by_job
+from tidemark.controller.stream_state.state import StreamState
 from tidemark.models.rollout.facts import Gate
 from tidemark.models.rollout.states import State
 from tidemark.models.skew import skew_text
-from tidemark.models.wire import Mode
 
 __all__ = ["router"]
 
@@ -48,23 +49,22 @@ def list_all(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> schemas.FleetPage:
-    """List the streams in reach with what matters most of each, the least budget first."""
+    """List the streams in reach with what matters most about each, those with the smallest budget left first."""
     after = _position(cursor)
     with service.database.read() as session:
         rows = in_reach(
             principal,
-            lambda position, most: fleet_rows(session, position, most, job),
-            job=lambda row: row.stream.job,
+            lambda position, limit: fleet_page(session, position, limit, job),
+            job=lambda row: row.job,
             position=_place,
             after=after,
             limit=limit + 1,
         )
         page = rows[:limit]
-        pins = pins_in_force(session, [(row.stream.job, row.stream.stream) for row in page])
         worst = worst_by_job(session)
-        streams = [_stream(row, pins.get((row.stream.job, row.stream.stream))) for row in page]
+        states = {state.id: state for state in load_states(session, [row.stream_id for row in page])}
     return schemas.FleetPage(
-        streams=streams,
+        streams=[_stream(states[row.stream_id]) for row in page],
         totals=_totals(principal, [found for found in worst if job is None or found[0] == job]),
         next_cursor=_cursor(page[-1]) if len(rows) > limit else None,
     )
@@ -86,8 +86,7 @@ def _position(cursor: str | None) -> tuple[int | None, str, str] | None:
 
 
 def _place(row: FleetRow) -> tuple[int | None, str, str]:
-    remaining = None if row.overview is None else row.overview.remaining_ppm
-    return remaining, row.stream.job, row.stream.stream
+    return row.remaining_ppm, row.job, row.stream
 
 
 def _cursor(row: FleetRow) -> str:
@@ -95,37 +94,41 @@ def _cursor(row: FleetRow) -> str:
     return encode_cursor(_UNKNOWN if remaining is None else str(remaining), job, stream)
 
 
-def _totals(principal: Principal, worst: list[tuple[str, str | None, int]]) -> schemas.FleetTotals:
-    counted: Counter[str | None] = Counter()
+def _totals(principal: Principal, worst: list[tuple[str, ConditionType | None, int]]) -> schemas.FleetTotals:
+    counted: Counter[ConditionType | None] = Counter()
     for job, kind, streams in worst:
         if principal.sees_all or principal.sees(job):
             counted[kind] += streams
-    order = [kind for kind in (*WORST_FIRST, None) if kind in counted]
-    return schemas.FleetTotals(
-        streams=counted.total(),
-        worst=[schemas.WorstCount(type=kind, streams=counted[kind]) for kind in order],
-    )
+    rows = [
+        schemas.WorstCount(**dict(summary_of(kind)), streams=counted[kind])
+        for kind in CONDITION_TYPES
+        if kind in counted
+    ]
+    if None in counted:
+        rows.append(schemas.WorstCount(type=None, severity="ok", title="No condition", streams=counted[None]))
+    return schemas.FleetTotals(streams=counted.total(), worst=rows)
 
 
-def _stream(row: FleetRow, pin: StoredPin | None) -> schemas.FleetStream:
-    seen, rollout = row.overview, row.rollout
-    conditions = _conditions(seen)
+def _stream(state: StreamState) -> schemas.FleetStream:
+    seen, rollout = state.overview, state.rollout
+    kinds = [] if seen is None else [kind for kind, _ in json.loads(seen.conditions)]
     return schemas.FleetStream(
-        job=row.stream.job,
-        stream=row.stream.stream,
-        mode="Off" if row.mode is None else cast("Mode", row.mode),
-        paused=bool(row.paused),
-        pin=pin_answer(pin),
-        target_ppm=row.target_ppm,
+        job=state.row.job,
+        stream=state.row.stream,
+        mode=state.mode,
+        registered_us=state.row.registered_us,
+        paused=state.paused,
+        pin=pin_answer(state.pin),
+        target_ppm=None if state.slo is None else state.slo.value.target_ppm,
         completeness_min_ppm=None if seen is None else seen.now_min_ppm,
         completeness_max_ppm=None if seen is None else seen.now_max_ppm,
         provisional=seen is None or seen.provisional,
         window_min_ppm=None if seen is None else seen.window_min_ppm,
         window_max_ppm=None if seen is None else seen.window_max_ppm,
         budget_remaining_ppm=None if seen is None else seen.remaining_ppm,
-        recommended_bound_ms=row.recommended_bound_ms,
-        published_bound_ms=row.published_bound_ms,
-        applied_bound_ms=row.applied_bound_ms,
+        recommended_bound_ms=None if state.recommendation is None else state.recommendation.bound_ms,
+        published_bound_ms=None if state.published is None else state.published.bound_ms,
+        applied_bound_ms=None if state.applied is None else state.applied.bound_ms,
         in_use_bound_ms=None if seen is None else seen.in_use_bound_ms,
         effective_bound_ms=None if seen is None else seen.effective_bound_ms,
         rollout=None
@@ -135,8 +138,8 @@ def _stream(row: FleetRow, pin: StoredPin | None) -> schemas.FleetStream:
             state=cast("State", rollout.state),
             held_by=cast("Gate | None", rollout.held_by),
         ),
-        worst=conditions[0] if conditions else None,
-        alerts=[condition.type for condition in conditions if condition.type in ALERTS],
+        worst=summary_of(kinds[0]) if kinds else None,
+        alerts=[kind for kind in kinds if CONDITION_TYPES[kind].problem],
         partitions=schemas.FleetPartitions(
             total=0 if seen is None else seen.partitions,
             idle=0 if seen is None else seen.idle,
@@ -148,12 +151,6 @@ def _stream(row: FleetRow, pin: StoredPin | None) -> schemas.FleetStream:
         last_batch_us=None if seen is None else seen.last_batch_us,
         updated_us=None if seen is None else seen.seen_us,
     )
-
-
-def _conditions(seen: OverviewRow | None) -> list[schemas.Condition]:
-    if seen is None:
-        return []
-    return [schemas.Condition(type=kind, detail=detail) for kind, detail in json.loads(seen.conditions)]
 
 
 def _skewed(seen: OverviewRow | None) -> schemas.SkewedPartition | None:

@@ -1,9 +1,8 @@
-"""Jobs: what their streams are in, taken together."""
+"""Jobs: the modes and conditions of their streams, taken together."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Annotated, get_args
 
 from fastapi import APIRouter, Query
@@ -16,10 +15,11 @@ from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichJob
 from tidemark.controller.api.reach import in_reach
-from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.pins.store import pin_in_force
-from tidemark.controller.stream_state.conditions import WORST_FIRST
-from tidemark.controller.stream_state.views import pin_answer, stream_status
+from tidemark.controller.pins.views import pin_answer
+from tidemark.controller.stream_state.condition_types import place_of, summary_of
+from tidemark.controller.stream_state.conditions import conditions_of
+from tidemark.controller.stream_state.load import load_horizon, load_states
 from tidemark.controller.streams.jobs import list_jobs, streams_of_job
 from tidemark.models.wire import Mode
 
@@ -28,12 +28,14 @@ __all__ = ["router"]
 router = APIRouter(tags=["jobs"])
 
 MAX_CONDITIONS = 100
-"""How many conditions of a job are told."""
+"""How many conditions of a job are listed."""
 
 Limit = Annotated[
     int,
     Query(
-        ge=1, le=100, description="Greatest number of jobs on the page; each costs the status of its streams."
+        ge=1,
+        le=100,
+        description="Maximum number of jobs on the page; each costs the conditions of all its streams.",
     ),
 ]
 
@@ -42,13 +44,13 @@ Limit = Annotated[
 def list_all(
     service: TheService, principal: ThePrincipal, limit: Limit = 20, cursor: Cursor = None
 ) -> schemas.JobPage:
-    """List the jobs in reach that anything is known of by name, each with the worst condition of its streams."""
+    """List the known jobs in reach by name, each with the worst condition of its streams."""
     position = decode_cursor(cursor, 1)
     now_us = service.clock()
     with service.database.read() as session:
         names = in_reach(
             principal,
-            lambda after, most: list_jobs(session, after, most),
+            lambda after, limit: list_jobs(session, after, limit),
             job=lambda name: name,
             position=lambda name: name,
             after=None if position is None else position[0],
@@ -68,7 +70,7 @@ def list_all(
     responses=answers("JobStatus", 404, 422, 503, kinds={404: "job-not-found"}),
 )
 def read(job: WhichJob, service: TheService) -> schemas.JobStatus:
-    """Say what is known of a job: the modes and conditions of its streams, and the pin on all of it."""
+    """Return the modes and conditions of a job's streams, and the pin on all of it."""
     with service.database.read() as session:
         summary, found = _summary(session, job, service.clock())
         # No stream has an empty name: what is in force then is the job's own pin, or the fleet's.
@@ -85,18 +87,18 @@ def _summary(
     session: Session, job: str, now_us: int
 ) -> tuple[schemas.JobSummary, list[schemas.JobCondition]]:
     """Return a job as it is listed, and all conditions of its streams, the worst first."""
-    modes: Counter[Mode] = Counter()
-    found: list[schemas.JobCondition] = []
-    rows: Sequence[StreamRow] = streams_of_job(session, job)
-    for row in rows:
-        status = stream_status(session, row, now_us)
-        modes[status.mode] += 1
-        found += [schemas.JobCondition(stream=row.stream, **dict(result)) for result in status.conditions]
-    found.sort(key=lambda condition: (WORST_FIRST.index(condition.type), condition.stream))
+    states = load_states(session, [row.id for row in streams_of_job(session, job)])
+    modes = Counter(state.mode for state in states)
+    found = [
+        schemas.JobCondition(stream=state.row.stream, **dict(one))
+        for state in states
+        for one in conditions_of(state, load_horizon(session, state, now_us))
+    ]
+    found.sort(key=lambda one: (place_of(one), one.stream))
     summary = schemas.JobSummary(
         job=job,
-        streams=len(rows),
+        streams=len(states),
         modes=[schemas.ModeCount(mode=mode, streams=modes[mode]) for mode in get_args(Mode) if mode in modes],
-        worst=found[0] if found else None,
+        worst=schemas.JobWorst(stream=found[0].stream, **dict(summary_of(found[0].type))) if found else None,
     )
     return summary, found

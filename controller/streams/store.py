@@ -1,11 +1,10 @@
-"""Streams: finding, creating, locking and listing them, and the events that happened to them."""
+"""Streams: finding, creating and locking them, and writing down events."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, select, tuple_
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.access.actor import current_actor
@@ -14,11 +13,11 @@ from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import StreamNotFoundError
 from tidemark.controller.intake.limits import check_room_for_stream
 
-__all__ = ["Evidence", "add_event", "find_stream", "get_stream", "list_streams", "lock_stream"]
+__all__ = ["EventBasis", "add_event", "find_stream", "get_stream", "lock_stream"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class EventBasis:
     """What a change rests on."""
 
     rollout_id: int | None = None
@@ -50,7 +49,7 @@ def get_stream(session: Session, job: str, stream: str) -> StreamRow:
     return row
 
 
-# Made once: making it takes longer than running it.
+# Built once: that takes longer than running it.
 _LOCKED = (
     select(StreamRow)
     .where(StreamRow.job == bindparam("job"), StreamRow.stream == bindparam("stream"))
@@ -59,31 +58,19 @@ _LOCKED = (
 
 
 def lock_stream(session: Session, job: str, stream: str, now_us: int) -> StreamRow:
-    """Return the stream for writing, making it when it is new; others who want to write to it wait for the commit."""
+    """Return the stream for writing, creating it when it is new; other writers wait for the commit."""
     named = {"job": job, "stream": stream}
     found = session.scalars(_LOCKED, named).one_or_none()
     if found is not None:
         return found
     check_room_for_stream(session)
-    # Another process may make it at the same time: then this waits for its commit and does nothing.
+    # Another process may create it at the same time: then this waits for its commit and does nothing.
     session.execute(
         insert_into(session, StreamRow)
         .values(job=job, stream=stream, created_us=now_us)
         .on_conflict_do_nothing(index_elements=["job", "stream"])
     )
     return session.scalars(_LOCKED, named).one()
-
-
-def list_streams(
-    session: Session, after: tuple[str, str] | None, limit: int, job: str | None = None
-) -> Sequence[StreamRow]:
-    """Return up to ``limit`` streams in the order of (job, stream), those after ``after``, or of one ``job``."""
-    wanted = select(StreamRow).order_by(StreamRow.job, StreamRow.stream).limit(limit)
-    if job is not None:
-        wanted = wanted.where(StreamRow.job == job)
-    if after is not None:
-        wanted = wanted.where(tuple_(StreamRow.job, StreamRow.stream) > after)
-    return session.scalars(wanted).all()
 
 
 def add_event(
@@ -96,11 +83,11 @@ def add_event(
     before: str | None = None,
     after: str | None = None,
     reason_class: str | None = None,
-    evidence: Evidence | None = None,
+    evidence: EventBasis | None = None,
 ) -> None:
-    """Write down a change: what it was, why, and the value before and after; who asked for it is noted.
+    """Write down a change: what it was, why, who asked for it, and the value before and after.
 
-    The same change for the same reason, straight after the one before, is counted there.
+    The same change for the same reason, directly after the one before, only adds to its count.
 
     Args:
         session: the session.

@@ -1,4 +1,4 @@
-"""What a scrape and a round of the notifier cost with 500 streams of 64 partitions."""
+"""What a scrape and a tick of the notifier cost with 500 streams of 64 partitions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 from sqlalchemy import update
 
-from tidemark.controller.alerts.findings import findings
 from tidemark.controller.alerts.notifier import WINDOWS_S
+from tidemark.controller.alerts.rules import active_alerts
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import PartitionRow
+from tidemark.controller.metrics.needs import load_needs
 from tidemark.controller.metrics.scrape import Scrape
-from tidemark.controller.stream_state.partition_standing import partition_standings
-from tidemark.controller.stream_state.recent_rows import UNKNOWN_LATELY, lately
-from tidemark.controller.stream_state.standing import standings
+from tidemark.controller.stream_state.load import load_states
+from tidemark.controller.stream_state.partition_summaries import load_partitions
+from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, load_recent_rows
 
 from support.full_store import END_US, Filling, fill
 
@@ -29,7 +30,7 @@ MAX_SECONDS = 2.0
 """Of processor time: little beside the ten seconds that Prometheus waits, and the fifteen between two scrapes."""
 
 
-def test_a_scrape_and_a_look_for_alerts_stay_cheap(tmp_path: Path) -> None:
+def test_a_scrape_and_a_check_of_alerts_stay_cheap(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 't.db'}")
     database.migrate()
     fill(database, Filling(days=2))
@@ -39,16 +40,17 @@ def test_a_scrape_and_a_look_for_alerts_stay_cheap(tmp_path: Path) -> None:
 
     def read() -> None:
         with database.read() as session:
-            standings(session)
-            partition_standings(session)
+            load_states(session)
+            load_partitions(session)
+            load_needs(session)
 
-    def judge() -> None:
+    def check() -> None:
         with database.read() as session:
-            streams, partitions = standings(session), partition_standings(session)
-            sums = lately(session, WINDOWS_S, END_US)
-        for stream in streams:
-            found = sums.get(stream.stream_id, UNKNOWN_LATELY)
-            list(findings(stream, partitions[stream.stream_id], found, END_US))
+            states, partitions = load_states(session), load_partitions(session)
+            recent = load_recent_rows(session, WINDOWS_S, END_US)
+        for state in states:
+            rows = recent.get(state.id, NO_RECENT_ROWS)
+            list(active_alerts(state, partitions[state.id], rows, END_US))
 
     text = scrape.text()
     print(
@@ -58,7 +60,7 @@ def test_a_scrape_and_a_look_for_alerts_stay_cheap(tmp_path: Path) -> None:
     steps: dict[str, Callable[[], object]] = {
         "scrape": scrape.text,
         "  of it with the store": read,
-        "judge alerts": judge,
+        "check of alerts": check,
     }
     for name, step in steps.items():
         taken = sorted(_timed(step) for _ in range(TICKS))

@@ -601,7 +601,7 @@ def test_lists_are_paged_by_opaque_cursors(controller: Controller) -> None:
     cursor: str | None = None
     while True:
         page = controller.http.get(
-            "/v1/streams", params={"limit": 3, **({"cursor": cursor} if cursor else {})}
+            "/v1/fleet", params={"limit": 3, **({"cursor": cursor} if cursor else {})}
         ).json()
         names += [item["job"] for item in page["streams"]]
         cursor = page["next_cursor"]
@@ -616,7 +616,7 @@ def test_lists_are_paged_by_opaque_cursors(controller: Controller) -> None:
 
 @pytest.mark.parametrize("cursor", ["x", "!!!", "WyJhIl0", "eyJhIjoxfQ", "é"])
 def test_a_cursor_that_is_not_ours_is_refused(controller: Controller, cursor: str) -> None:
-    answer = controller.http.get("/v1/streams", params={"cursor": cursor})
+    answer = controller.http.get("/v1/fleet", params={"cursor": cursor})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == "cursor"
 

@@ -63,7 +63,7 @@ def test_a_new_store_takes_each_file_as_a_token_and_an_old_one_looks_at_none(
         ]
         controller.service.authenticator.forget()
         answers = {
-            name: controller.http.get("/v1/streams", headers=bearer(token)).status_code
+            name: controller.http.get("/v1/fleet", headers=bearer(token)).status_code
             for name, token in made.items()
         }
         assert answers == {"root": 200, "prometheus": 200, "shop": 403}

@@ -458,7 +458,7 @@ def test_a_body_that_cannot_be_read_has_a_problem_of_its_own(
         answer = controller.send(path, content, **headers)
         assert (answer.status_code, answer.json()["type"]) == (status, f"urn:tidemark:problem:{kind}")
         assert answer.headers["content-type"] == "application/problem+json"
-        assert controller.http.get("/v1/streams").json()["streams"] == []
+        assert controller.http.get("/v1/fleet").json()["streams"] == []
 
 
 def test_a_decompression_bomb_is_refused_after_the_limits_worth_of_work(database_url: str) -> None:

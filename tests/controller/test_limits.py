@@ -48,20 +48,20 @@ def test_too_many_requests_are_429_until_the_time_that_retry_after_says(
     controller: Controller, limited: Callable[[float, float], Steady]
 ) -> None:
     clock = limited(100, 0.5)
-    assert controller.http.get("/v1/streams").status_code == 200
-    refused = controller.http.get("/v1/streams")
+    assert controller.http.get("/v1/fleet").status_code == 200
+    refused = controller.http.get("/v1/fleet")
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
     assert refused.json()["type"] == "urn:tidemark:problem:too-many-requests"
     assert "0.5 requests a second" in refused.json()["detail"]
     clock.now += 2
-    assert controller.http.get("/v1/streams").status_code == 200
+    assert controller.http.get("/v1/fleet").status_code == 200
 
 
 def test_who_reads_too_much_takes_no_room_from_reports(
     controller: Controller, limited: Callable[[float, float], Steady]
 ) -> None:
     limited(100, 1)
-    while controller.http.get("/v1/streams").status_code != 429:
+    while controller.http.get("/v1/fleet").status_code != 429:
         pass
     controller.report_all(REPORTS)
     assert controller.get("/bound").status_code == 200
@@ -82,11 +82,11 @@ def test_each_token_has_room_of_its_own_and_what_is_refused_counts_by_address(
     limited(100, 1)
 
     def three(headers: dict[str, str]) -> list[int]:
-        return [controller.http.get("/v1/streams", headers=headers).status_code for _ in range(3)]
+        return [controller.http.get("/v1/fleet", headers=headers).status_code for _ in range(3)]
 
     assert [three(bearer(token)) for token in tokens] == [[200, 200, 429]] * 2
     assert three({}) == [401, 401, 429]
-    assert controller.http.get("/v1/streams", headers=bearer("guessed")).status_code == 429
+    assert controller.http.get("/v1/fleet", headers=bearer("guessed")).status_code == 429
 
 
 def test_probes_are_answered_however_often(
@@ -98,7 +98,7 @@ def test_probes_are_answered_however_often(
 
 def test_the_rates_of_the_settings_are_in_force(database_url: str) -> None:
     with Controller(database_url, requests_per_second=0.01) as controller:
-        statuses = [controller.http.get("/v1/streams").status_code for _ in range(3)]
+        statuses = [controller.http.get("/v1/fleet").status_code for _ in range(3)]
     assert statuses == [200, 429, 429]
 
 
@@ -123,7 +123,7 @@ def test_a_store_takes_so_many_streams_and_no_more_however_they_come(
             assert refused.status_code == 422, path
             assert refused.json()["type"] == "urn:tidemark:problem:too-many-streams"
             assert "TIDEMARK_MAX_STREAMS" in refused.json()["detail"]
-        assert len(controller.http.get("/v1/streams").json()["streams"]) == 1
+        assert len(controller.http.get("/v1/fleet").json()["streams"]) == 1
         # What is known goes on.
         assert controller.report(REPORTS[1]).status_code == 201
         assert controller.put("/slo", {"target_ppm": 900_000}).status_code == 200

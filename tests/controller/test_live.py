@@ -1,4 +1,4 @@
-"""Modes Restart and Live: what is refused, what a live job is told, and what is kept and said of it."""
+"""Modes Restart and Live: what is rejected, what a live job gets, and what is kept and shown of it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def bound(controller: Controller) -> dict[str, Any]:
 
 
 def with_future(report: Report, partition: str, rows: int) -> Report:
-    """The report with ``rows`` of a partition's dated ahead of the clock."""
+    """The report with ``rows`` of a partition future-dated."""
     parts = tuple(
         replace(part, future_rows=rows) if part.partition == partition else part for part in report.partitions
     )
@@ -87,7 +87,7 @@ def with_future(report: Report, partition: str, rows: int) -> Report:
 # -- modes ---------------------------------------------------------------------------------------------------------
 
 
-def test_live_is_refused_while_the_jobs_call_has_no_ceiling_and_nothing_is_changed(
+def test_live_is_rejected_while_the_job_has_no_ceiling_and_nothing_changes(
     controller: Controller,
 ) -> None:
     controller.acknowledge(acknowledged(None))
@@ -100,7 +100,7 @@ def test_live_is_refused_while_the_jobs_call_has_no_ceiling_and_nothing_is_chang
     assert bound(controller)["mode"] == "Off"
 
 
-def test_live_is_refused_while_the_ceiling_is_below_the_bound_and_the_slowest_partition(
+def test_live_is_rejected_while_the_ceiling_is_below_the_bound_and_the_slowest_partition(
     either: Controller,
 ) -> None:
     """Partition 3 is some 30 s behind and the bound in use is 5 s: 20 s leave no room, 60 s do."""
@@ -140,7 +140,7 @@ def test_idle_time_is_no_distance(controller: Controller) -> None:
     assert (found["seldom"]["behind_ms"], found["seldom"]["skew_ms"]) == (9_000, 0)
 
 
-def test_one_row_dated_tomorrow_makes_no_partition_late(controller: Controller) -> None:
+def test_a_future_dated_row_makes_no_partition_late(controller: Controller) -> None:
     batches = [[("0", START_US + n * SECOND), ("1", START_US + n * SECOND)] for n in range(12)]
     batches[6].append(("1", START_US + 86_400 * SECOND))
     controller.report_all(query_reports(batches))
@@ -148,7 +148,7 @@ def test_one_row_dated_tomorrow_makes_no_partition_late(controller: Controller) 
     assert controller.put("/policy", at_once("Live")).status_code == 200
 
 
-def test_live_is_taken_before_the_first_acknowledgement_and_said_when_it_has_no_ceiling(
+def test_live_is_accepted_before_the_first_acknowledgement_and_a_missing_ceiling_is_a_condition(
     controller: Controller,
 ) -> None:
     assert controller.put("/policy", at_once("Live")).status_code == 200
@@ -159,7 +159,7 @@ def test_live_is_taken_before_the_first_acknowledgement_and_said_when_it_has_no_
     assert "LiveWithoutCeiling" not in conditions(controller)
 
 
-def test_a_ceiling_that_partitions_outgrow_is_said(controller: Controller) -> None:
+def test_a_ceiling_that_partitions_outgrow_is_a_condition(controller: Controller) -> None:
     controller.acknowledge(acknowledged(20_000))
     controller.put("/policy", at_once("Live"))
     assert "SkewBeyondCeiling" not in conditions(controller)
@@ -167,7 +167,7 @@ def test_a_ceiling_that_partitions_outgrow_is_said(controller: Controller) -> No
     assert "partition '3' is behind" in conditions(controller)["SkewBeyondCeiling"]
 
 
-def test_restart_is_told_what_onrestart_is(controller: Controller) -> None:
+def test_restart_gets_the_same_answer_as_onrestart(controller: Controller) -> None:
     controller.put("/slo", TARGET)
     controller.report_all(REPORTS)
     body = []
@@ -182,7 +182,7 @@ def test_restart_is_told_what_onrestart_is(controller: Controller) -> None:
 # -- the envelope --------------------------------------------------------------------------------------------------
 
 
-def test_a_live_job_is_told_its_envelope_and_the_recommended_bound(either: Controller) -> None:
+def test_a_live_job_gets_its_envelope_and_the_recommended_bound(either: Controller) -> None:
     either.put("/slo", {**TARGET, "latency_cap_ms": 90_000})
     either.put("/policy", at_once("Live", max_bound_ms=50_000))
     either.report_all(REPORTS)
@@ -216,7 +216,7 @@ def test_without_an_slo_the_envelope_has_no_target_and_partitions_keep_to_the_bo
 @pytest.mark.parametrize(
     ("on_conflict", "cap_ms"), [(None, 9), ("miss_target", 9), ("exceed_latency_cap", None)]
 )
-def test_a_cap_that_yields_to_completeness_is_no_limit_of_the_fast_policy(
+def test_a_cap_that_may_be_exceeded_does_not_limit_the_fast_policy(
     on_conflict: Any, cap_ms: int | None
 ) -> None:
     slo = Slo(target_ppm=990_000, latency_cap_ms=9, on_conflict=on_conflict)
@@ -284,7 +284,7 @@ def test_what_the_fast_policy_did_is_shown_as_of_the_newest_batch(either: Contro
     }
 
 
-def test_an_older_report_that_comes_late_says_nothing_of_now(controller: Controller) -> None:
+def test_an_older_report_that_comes_late_does_not_change_the_live_state(controller: Controller) -> None:
     controller.report(replace(REPORTS[-1], live=STATE))
     controller.report(replace(REPORTS[-2], live=replace(STATE, reason="earlier")))
     assert controller.status()["live"]["reason"] == STATE.reason
@@ -304,20 +304,20 @@ def test_long_lists_of_partitions_are_counted_and_cut(controller: Controller) ->
 
 
 @pytest.mark.parametrize(("used_ppm", "near"), [(799_999, False), (800_000, True), (1_200_000, True)])
-def test_a_watermark_that_trails_by_most_of_the_ceiling_is_said(
+def test_a_watermark_that_trails_by_most_of_the_ceiling_is_a_condition(
     controller: Controller, used_ppm: int, near: bool
 ) -> None:
     controller.report(replace(REPORTS[0], live=replace(STATE, ceiling_used_ppm=used_ppm)))
     assert ("CeilingNear" in conditions(controller)) is near
 
 
-def test_rows_dated_ahead_are_counted_by_partition_and_said_while_they_are_in_the_horizon(
+def test_future_dated_rows_are_counted_by_partition_and_a_condition_within_the_horizon(
     either: Controller,
 ) -> None:
     early = [with_future(report, "1", 2) for report in REPORTS[:2]]
     either.report_all([*early, *(with_future(report, "2", 1) for report in REPORTS[2:3]), *REPORTS[3:]])
     body = conditions(either)["FutureRows"]
-    assert body.startswith("5 rows were dated ahead of the clock and set back to it, in partitions '1', '2'")
+    assert body.startswith("5 rows were future-dated and set back to the clock, in partitions '1', '2'")
     page = either.get("/partitions").json()["partitions"]
     assert {part["partition"]: part["future_rows"] for part in page} == {"0": 0, "1": 4, "2": 1, "3": 0}
     # A report of a day later leaves them behind; the totals stay.
@@ -332,7 +332,7 @@ def test_rows_dated_ahead_are_counted_by_partition_and_said_while_they_are_in_th
     assert either.get("/partitions").json()["partitions"][1]["future_rows"] == 4
 
 
-def test_a_live_job_that_has_heard_the_newest_word_need_not_acknowledge_it(controller: Controller) -> None:
+def test_a_live_job_that_has_read_the_newest_answer_need_not_acknowledge_it(controller: Controller) -> None:
     controller.put("/slo", TARGET)
     controller.put("/policy", at_once("Live"))
     assert "BoundNotAcknowledged" in conditions(controller)
@@ -351,7 +351,7 @@ def test_a_live_job_that_has_heard_the_newest_word_need_not_acknowledge_it(contr
     assert "BoundNotAcknowledged" not in conditions(controller)
 
 
-def test_the_rows_that_a_target_takes_are_part_of_the_evidence(controller: Controller) -> None:
+def test_the_evidence_says_how_many_rows_the_target_needs(controller: Controller) -> None:
     controller.report(REPORTS[0])
     assert controller.status()["evidence"]["rows_needed"] is None
     controller.put("/slo", {"target_ppm": 990_000})
@@ -376,7 +376,7 @@ def test_the_rows_that_a_target_takes_are_part_of_the_evidence(controller: Contr
     ],
     ids=str,
 )
-def test_a_report_of_live_that_cannot_be_is_refused(
+def test_an_impossible_live_report_is_rejected(
     controller: Controller, change: dict[str, Any], pointer: str
 ) -> None:
     body = {**to_json_object(REPORTS[0]), **change}

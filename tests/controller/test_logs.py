@@ -82,7 +82,7 @@ def test_an_id_that_is_not_sane_is_replaced(controller: Controller, given_id: st
 
 
 def test_a_sane_id_comes_back_on_every_answer(controller: Controller) -> None:
-    for path in ("/livez", "/v1/streams", "/nothing", STREAM):
+    for path in ("/livez", "/v1/fleet", "/nothing", STREAM):
         answer = controller.http.get(path, headers={"X-Request-Id": "my.id_1-A"})
         assert answer.headers["x-request-id"] == "my.id_1-A"
 
@@ -259,8 +259,8 @@ def test_a_traceback_shows_no_values_of_variables() -> None:
 
 def test_a_line_for_people_has_the_event_and_the_fields(controller: Controller) -> None:
     with captured("console") as stream:
-        answer: httpx.Response = controller.http.get("/v1/streams", headers={"X-Request-Id": "abc"})
+        answer: httpx.Response = controller.http.get("/v1/fleet", headers={"X-Request-Id": "abc"})
     assert answer.is_success
     (line,) = stream.getvalue().splitlines()
-    for part in ("[info", "request", "method=GET", "route=/v1/streams", "status=200", "request_id=abc"):
+    for part in ("[info", "request", "method=GET", "route=/v1/fleet", "status=200", "request_id=abc"):
         assert part in line

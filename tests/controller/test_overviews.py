@@ -1,4 +1,4 @@
-"""Looking at streams: which partition is skewed, idle, behind or gone, what is told of it, and that it is kept."""
+"""Snapshots of streams: which partitions are skewed, idle, behind or gone, who shows it, and that it is kept."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def events(controller: Controller) -> list[tuple[str, int]]:
     return [(event["kind"], event["count"]) for event in found if event["kind"].startswith("Partition")]
 
 
-def test_a_partition_made_skewed_is_told_everywhere_with_what_it_costs(either: Controller) -> None:
-    either.put("/slo", {"target_ppm": 950_000})
+def test_a_skewed_partition_appears_everywhere_with_its_cost(either: Controller) -> None:
+    either.put("/slo", {"target": "0.95"})
     either.report_all(REPORTS)
     either.tick()
     either.snapshot()
@@ -87,8 +87,8 @@ def test_a_partition_made_skewed_is_told_everywhere_with_what_it_costs(either: C
     assert job["worst"]["type"] == "PartitionSkewed"
 
 
-def test_partitions_that_are_alike_are_not_told(either: Controller) -> None:
-    either.put("/slo", {"target_ppm": 950_000})
+def test_partitions_that_are_alike_are_not_skewed(either: Controller) -> None:
+    either.put("/slo", {"target": "0.95"})
     either.report_all(FINE)
     either.snapshot()
     assert not any(row["skewed"] for row in partitions(either).values())
@@ -96,13 +96,13 @@ def test_partitions_that_are_alike_are_not_told(either: Controller) -> None:
     assert events(either) == []
 
 
-def test_two_partitions_are_never_told_apart(controller: Controller) -> None:
+def test_of_two_partitions_neither_is_skewed(controller: Controller) -> None:
     controller.report_all(query_reports(exponential_batches(40, 400, slow=1, partitions=2)))
     controller.snapshot()
     assert not any(row["skewed"] for row in partitions(controller).values())
 
 
-def test_a_stream_without_an_slo_is_looked_at_too(controller: Controller) -> None:
+def test_a_stream_without_an_slo_gets_snapshots_too(controller: Controller) -> None:
     controller.report_all(REPORTS)
     controller.snapshot()
     page = controller.get("/partitions").json()
@@ -113,7 +113,7 @@ def test_a_stream_without_an_slo_is_looked_at_too(controller: Controller) -> Non
     assert row["worst"]["type"] == "PartitionSkewed"
 
 
-def test_a_partition_heals_when_its_late_rows_have_left_the_horizon_and_that_is_told_once(
+def test_a_partition_heals_when_its_late_rows_have_left_the_horizon_with_one_event(
     either: Controller,
 ) -> None:
     either.put("/slo", {"target_ppm": 950_000, "horizon_ms": 120_000})
@@ -144,7 +144,7 @@ def test_a_partition_heals_when_its_late_rows_have_left_the_horizon_and_that_is_
     assert events(either) == [("PartitionHealed", 1), ("PartitionSkewed", 1)]
 
 
-def test_a_look_that_finds_nothing_new_writes_no_event_and_keeps_since_when(controller: Controller) -> None:
+def test_a_snapshot_with_nothing_new_writes_no_event_and_keeps_the_time(controller: Controller) -> None:
     controller.report_all(REPORTS)
     controller.snapshot()
     since = partitions(controller)["3"]["skewed_us"]
@@ -164,8 +164,8 @@ def test_thresholds_are_set_from_outside(database_url: str) -> None:
     assert not rows["3"]["skewed"]
 
 
-def test_a_restart_and_another_process_show_what_was_seen_before(either: Controller, tmp_path: Path) -> None:
-    either.put("/slo", {"target_ppm": 950_000})
+def test_a_restart_and_another_process_show_the_same_snapshot(either: Controller, tmp_path: Path) -> None:
+    either.put("/slo", {"target": "0.95"})
     either.report_all(REPORTS)
     either.snapshot()
     paths = [
@@ -188,7 +188,7 @@ def rows_of(n: int, names: Sequence[str], late_s: float = 0.0) -> list[Row]:
     return [(name, START_US + n * SECOND - round(late_s * SECOND)) for name in names]
 
 
-def test_idle_behind_and_gone_partitions_are_told_apart(controller: Controller) -> None:
+def test_idle_behind_and_gone_partitions_are_distinguished(controller: Controller) -> None:
     names = ("a", "b", "c", "d")
     batches = []
     for n in range(400):
@@ -220,7 +220,7 @@ def test_in_live_the_driver_says_what_is_behind_and_what_is_idle(controller: Con
     assert states == {**dict.fromkeys("013467", "Active"), "2": "Behind", "5": "Idle"}
 
 
-def test_partitions_with_rows_dated_ahead_are_marked_within_the_horizon(controller: Controller) -> None:
+def test_partitions_with_future_dated_rows_are_marked_within_the_horizon(controller: Controller) -> None:
     newest = REPORTS[-1]
     ahead = tuple(
         replace(part, future_rows=3) if part.partition == "6" else part for part in newest.partitions
@@ -236,7 +236,9 @@ def test_partitions_with_rows_dated_ahead_are_marked_within_the_horizon(controll
 # -- when it is done, and by whom ----------------------------------------------------------------------------------
 
 
-def test_what_is_new_is_looked_at_soon_and_the_rest_once_a_minute(controller: Controller) -> None:
+def test_streams_with_something_new_get_a_snapshot_soon_and_the_rest_once_a_minute(
+    controller: Controller,
+) -> None:
     overviews, clock = controller.service.overviews, controller.clock
     controller.report_all(REPORTS[:10])
     assert overviews.tick(clock()) == 1
@@ -248,7 +250,7 @@ def test_what_is_new_is_looked_at_soon_and_the_rest_once_a_minute(controller: Co
     assert overviews.tick(clock() + SOON_US + QUIET_US) == 1
 
 
-def test_a_turn_ends_in_time_and_whoever_waited_longest_comes_first(controller: Controller) -> None:
+def test_a_tick_ends_in_time_and_streams_that_waited_longest_come_first(controller: Controller) -> None:
     for job in "abc":
         controller.http.put(f"/v1/jobs/{job}/streams/s/slo", json={"target_ppm": 900_000})
     overviews, now_us = controller.service.overviews, controller.clock()
@@ -261,7 +263,9 @@ def test_a_turn_ends_in_time_and_whoever_waited_longest_comes_first(controller: 
     assert len(set(looked)) == 3
 
 
-def test_without_the_lease_nothing_is_looked_at_and_a_lost_one_writes_nothing(controller: Controller) -> None:
+def test_without_the_lease_no_snapshot_is_taken_and_a_lost_lease_writes_nothing(
+    controller: Controller,
+) -> None:
     controller.report_all(REPORTS)
     overviews, leases = controller.service.overviews, controller.service.decider.leases
     with controller.service.database.read() as session:
@@ -280,7 +284,7 @@ def test_without_the_lease_nothing_is_looked_at_and_a_lost_one_writes_nothing(co
     assert "PartitionSkewed" not in kinds
 
 
-def test_a_stream_that_cannot_be_looked_at_does_not_stop_the_others(
+def test_a_failed_snapshot_does_not_stop_the_others(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for job in "abc":
@@ -293,7 +297,7 @@ def test_a_stream_that_cannot_be_looked_at_does_not_stop_the_others(
             raise RuntimeError("planted")
         snapshot(stream_id, now_us)
 
-    monkeypatch.setattr(overviews, "look", broken)
+    monkeypatch.setattr(overviews, "snapshot", broken)
     assert overviews.tick(controller.clock()) == 2
 
 

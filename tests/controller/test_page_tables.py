@@ -35,7 +35,7 @@ def charts(controller: Controller) -> dict[str, Any]:
         slot.pop("effective_bound_ms")
     partitions = controller.get("/partitions").json()
     for row in partitions["partitions"]:
-        # Since when is since somebody looked.
+        # The time is that of the snapshot.
         row["skewed_us"] = row["skewed_us"] is not None
     return {
         "history": history,

@@ -174,9 +174,9 @@ def test_a_refusal_does_not_reveal_what_exists(asked: Asked) -> None:
 
 def test_permission_is_judged_before_the_rest_of_the_request(asked: Asked) -> None:
     token = asked.whole["job"]
-    assert asked.http.get("/v1/streams?limit=x", headers=bearer(token)).status_code == 403
-    assert asked.http.get("/v1/streams?limit=x").status_code == 401
-    assert asked.http.get("/v1/streams", headers={"accept": "text/csv"}).status_code == 401
+    assert asked.http.get("/v1/fleet?limit=x", headers=bearer(token)).status_code == 403
+    assert asked.http.get("/v1/fleet?limit=x").status_code == 401
+    assert asked.http.get("/v1/fleet", headers={"accept": "text/csv"}).status_code == 401
 
 
 def test_the_document_says_which_operations_need_a_token_and_of_which_roles(asked: Asked) -> None:
@@ -199,7 +199,7 @@ def test_metrics_are_for_a_viewer_of_every_job_unless_they_are_open(asked: Asked
     with Controller(database_url, metrics_open=True) as controller:
         make_token(controller)
         assert controller.http.get("/metrics").status_code == 200
-        assert controller.http.get("/v1/streams").status_code == 401
+        assert controller.http.get("/v1/fleet").status_code == 401
 
 
 def test_an_event_says_by_whose_token_it_came_about(asked: Asked) -> None:
@@ -246,7 +246,7 @@ def paged(asked: Asked, path: str, items: str, token: str, limit: int) -> list[d
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 def test_lists_show_what_is_in_reach_whatever_the_page(listed: Asked, limit: int) -> None:
     token = listed.scoped["viewer"]
-    streams = paged(listed, "/v1/streams", "streams", token, limit)
+    streams = paged(listed, "/v1/fleet", "streams", token, limit)
     assert [(row["job"], row["stream"]) for row in streams] == [
         ("shop-1", "s"),
         ("shop-1", "t"),
@@ -262,8 +262,8 @@ def test_lists_show_what_is_in_reach_whatever_the_page(listed: Asked, limit: int
 
 def test_a_filter_by_job_shows_nothing_out_of_reach(listed: Asked) -> None:
     headers = bearer(listed.scoped["viewer"])
-    assert listed.http.get("/v1/streams?job=bank", headers=headers).json()["streams"] == []
-    assert len(listed.http.get("/v1/streams?job=shop-1", headers=headers).json()["streams"]) == 2
+    assert listed.http.get("/v1/fleet?job=bank", headers=headers).json()["streams"] == []
+    assert len(listed.http.get("/v1/fleet?job=shop-1", headers=headers).json()["streams"]) == 2
 
 
 def test_the_fleets_pin_says_what_it_does_to_the_jobs_in_reach(listed: Asked) -> None:
@@ -274,5 +274,5 @@ def test_the_fleets_pin_says_what_it_does_to_the_jobs_in_reach(listed: Asked) ->
 
 
 def test_an_unscoped_viewer_sees_all(listed: Asked) -> None:
-    rows = paged(listed, "/v1/streams", "streams", listed.whole["viewer"], 3)
+    rows = paged(listed, "/v1/fleet", "streams", listed.whole["viewer"], 3)
     assert len({row["job"] for row in rows}) >= 5

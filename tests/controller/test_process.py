@@ -100,7 +100,7 @@ def test_two_hundred_who_wait_for_a_bound_stop_nobody_and_are_let_go_when_the_co
             async with asyncio.timeout(PATIENCE_S):
                 while "tidemark_bounds_watched 200.0" not in (await client.get("/metrics")).text:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
-            assert (await client.get("/v1/streams")).is_success
+            assert (await client.get("/v1/fleet")).is_success
             assert not any(task.done() for task in held)
             process.send_signal(signal.SIGTERM)
             return await asyncio.gather(*held)

@@ -42,13 +42,13 @@ REPORTS = query_reports(exponential_batches(12, 40))
     ("method", "path", "status"),
     [
         ("GET", "/nothing", 404),
-        ("GET", "/v1/streams/", 404),
-        ("DELETE", "/v1/streams", 405),
+        ("GET", "/v1/fleet/", 404),
+        ("DELETE", "/v1/fleet", 405),
         ("DELETE", STREAM + "/reports", 405),
         ("GET", "/v1/jobs/nobody", 404),
         ("GET", STREAM + "/reports/query/x", 422),
-        ("GET", "/v1/streams?limit=0", 422),
-        ("GET", "/v1/streams?limit=x", 422),
+        ("GET", "/v1/fleet?limit=0", 422),
+        ("GET", "/v1/fleet?limit=x", 422),
     ],
 )
 def test_every_error_is_a_problem_document(
@@ -69,7 +69,7 @@ def test_a_name_that_cannot_be_part_of_a_path_is_refused(controller: Controller,
     answer = controller.http.put(f"/v1/jobs/{name}/streams/s/slo", json={"target_ppm": 900_000})
     assert answer.status_code in {404, 422}
     assert answer.headers["content-type"] == "application/problem+json"
-    assert controller.http.get("/v1/streams").json()["streams"] == []
+    assert controller.http.get("/v1/fleet").json()["streams"] == []
 
 
 def test_a_slash_in_a_name_is_refused_with_a_sentence_even_encoded(controller: Controller) -> None:
@@ -190,7 +190,7 @@ def test_the_metrics_say_what_the_store_holds_in_base_units(controller: Controll
     assert found["tidemark_reports_received_total"] == 11
     assert found["tidemark_reports_duplicate_total"] == 1
     for kind in ("malformed-body", "invalid-body", "unsupported-media-type"):
-        assert found[f"tidemark_reports_refused_total[{kind}]"] == 1
+        assert found[f"tidemark_reports_rejected_total[{kind}]"] == 1
     assert found["tidemark_rows_judged_total"] == 440
     assert found["tidemark_rows_admitted_total"] == 440 - status["completeness"]["late_max"]
     assert found["tidemark_bound_in_use_seconds"] == 5

@@ -49,7 +49,7 @@ def post(controller: Controller, body: dict[str, Any], token: str | None = None)
 
 
 def status_with(controller: Controller, token: str) -> int:
-    return int(controller.http.get("/v1/streams", headers=bearer(token)).status_code)
+    return int(controller.http.get("/v1/fleet", headers=bearer(token)).status_code)
 
 
 def age_cache(controller: Controller) -> None:
@@ -88,17 +88,17 @@ def test_the_first_token_must_be_an_admins_for_every_job(store: Controller) -> N
     for body in ({"name": "a", "role": "viewer"}, {"name": "a", "role": "admin", "jobs": ["shop-*"]}):
         refused = post(store, body)
         assert (refused.status_code, refused.json()["type"]) == (409, "urn:tidemark:problem:token-conflict")
-    assert store.http.get("/v1/streams").status_code == 200, "nobody is locked out by a refusal"
+    assert store.http.get("/v1/fleet").status_code == 200, "nobody is locked out by a refusal"
 
 
 def test_from_the_first_token_on_nobody_gets_in_without_one(store: Controller) -> None:
-    assert store.http.get("/v1/streams").status_code == 200
+    assert store.http.get("/v1/fleet").status_code == 200
     token = post(store, {"name": "root", "role": "admin"}).json()["token"]
-    assert store.http.get("/v1/streams").status_code == 401
+    assert store.http.get("/v1/fleet").status_code == 401
     assert status_with(store, token) == 200
     # Also when the last one has ended: an expired token must not open access.
     assert store.http.delete("/v1/tokens/1", headers=bearer(token)).status_code == 200
-    assert store.http.get("/v1/streams").status_code == 401
+    assert store.http.get("/v1/fleet").status_code == 401
 
 
 def test_without_a_token_a_page_of_another_site_reaches_nothing_by_a_name_of_its_own(
@@ -106,10 +106,10 @@ def test_without_a_token_a_page_of_another_site_reaches_nothing_by_a_name_of_its
 ) -> None:
     """A foreign page can make a local browser send requests; the host name in them gives it away."""
     foreign = {"Host": "evil.example:8642"}
-    assert store.http.get("/v1/streams", headers=foreign).status_code == 401
-    assert store.http.get("/v1/streams", headers={"Host": "localhost:8642"}).status_code == 200
+    assert store.http.get("/v1/fleet", headers=foreign).status_code == 401
+    assert store.http.get("/v1/fleet", headers={"Host": "localhost:8642"}).status_code == 200
     token = post(store, {"name": "root", "role": "admin"}).json()["token"]
-    assert store.http.get("/v1/streams", headers={**foreign, **bearer(token)}).status_code == 200
+    assert store.http.get("/v1/fleet", headers={**foreign, **bearer(token)}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_without_a_token_a_page_of_another_site_reaches_nothing_by_a_name_of_its
 )
 def test_what_is_no_good_token_is_401(controller: Controller, header: str) -> None:
     make_token(controller)
-    answer = controller.http.get("/v1/streams", headers={"Authorization": header})
+    answer = controller.http.get("/v1/fleet", headers={"Authorization": header})
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer")
     assert "0000" not in answer.text
@@ -141,7 +141,7 @@ def test_a_token_of_another_controller_is_401_and_costs_the_store_nothing(
     assert status_with(controller, good) == 200
     monkeypatch.setattr(controller.service.authenticator, "_read", lambda: pytest.fail("the store was asked"))
     other = any_token("admin", bytes(32))
-    answer = controller.http.get("/v1/streams", headers=bearer(other))
+    answer = controller.http.get("/v1/fleet", headers=bearer(other))
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == 'Bearer realm="tidemark", error="invalid_token"'
 
@@ -149,7 +149,7 @@ def test_a_token_of_another_controller_is_401_and_costs_the_store_nothing(
 def test_two_authorization_headers_are_none(controller: Controller) -> None:
     good = make_token(controller)
     headers = [("Authorization", f"Bearer {good}"), ("Authorization", "Bearer other")]
-    assert controller.http.get("/v1/streams", headers=headers).status_code == 401
+    assert controller.http.get("/v1/fleet", headers=headers).status_code == 401
 
 
 def test_digests_are_compared_in_constant_time(
@@ -291,11 +291,11 @@ def test_a_token_that_makes_no_sense_is_refused_with_a_pointer(
 
 def test_a_token_of_one_replica_works_on_another_within_the_stated_time(store: Controller, url: str) -> None:
     with Controller(url) as other:
-        assert other.http.get("/v1/streams").status_code == 200
+        assert other.http.get("/v1/fleet").status_code == 200
         token = make_token(store)
         age_cache(other)
         assert status_with(other, token) == 200
-        assert other.http.get("/v1/streams").status_code == 401
+        assert other.http.get("/v1/fleet").status_code == 401
         store.http.delete("/v1/tokens/1", headers=bearer(token))
         assert status_with(store, token) == 401
         age_cache(other)
@@ -306,11 +306,11 @@ def test_a_token_made_and_revoked_between_two_looks_still_closes_the_door(
     store: Controller, url: str
 ) -> None:
     with Controller(url) as other:
-        assert other.http.get("/v1/streams").status_code == 200
+        assert other.http.get("/v1/fleet").status_code == 200
         token = make_token(store)
         store.http.delete("/v1/tokens/1", headers=bearer(token))
         age_cache(other)
-        assert other.http.get("/v1/streams").status_code == 401
+        assert other.http.get("/v1/fleet").status_code == 401
 
 
 def test_use_is_noted_to_the_hour_and_not_at_each_request(
@@ -386,7 +386,7 @@ def test_without_a_token_only_this_machine_is_let_in_and_only_where_others_canno
 
     with Controller(database_url, host=host) as controller:
         client = TestClient(controller.app, client=(peer, 50_000))
-        assert client.get("/v1/streams").status_code == status
+        assert client.get("/v1/fleet").status_code == status
         assert client.get("/livez").status_code == 200
 
 
@@ -402,9 +402,7 @@ def through_proxy(controller: Controller, peer: str, **headers: str) -> httpx.Re
     from fastapi.testclient import TestClient
 
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    answer: httpx.Response = TestClient(controller.app, client=(peer, 50_000)).get(
-        "/v1/streams", headers=named
-    )
+    answer: httpx.Response = TestClient(controller.app, client=(peer, 50_000)).get("/v1/fleet", headers=named)
     return answer
 
 

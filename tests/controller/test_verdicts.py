@@ -90,7 +90,7 @@ def test_a_rollout_has_the_prediction_that_is_scored_and_its_verdict_speaks_of_i
     assert done["reason"].endswith("rows at risk were admitted, as predicted")
 
 
-def test_a_narrowing_that_turns_bad_after_it_was_verified_goes_back_and_is_remembered(
+def test_a_verified_narrowing_that_misses_its_target_is_rolled_back_and_remembered(
     controller: Controller,
 ) -> None:
     job = verified(controller)
@@ -116,7 +116,7 @@ def test_a_narrowing_that_turns_bad_after_it_was_verified_goes_back_and_is_remem
     assert [one["state"] for one in job.rollouts()].count("RolledBack") == 1
 
 
-def test_a_widening_that_turns_bad_after_it_was_verified_stays_and_is_said_once(
+def test_a_verified_widening_that_misses_its_target_stays_with_one_event(
     controller: Controller,
 ) -> None:
     job = verified(controller, own_ms=5_000)
@@ -138,7 +138,7 @@ def test_a_widening_that_turns_bad_after_it_was_verified_stays_and_is_said_once(
     assert job.events("RolloutRolledBack") == []
 
 
-def test_what_a_person_wrote_since_is_not_undone_when_a_verified_narrowing_turns_bad(
+def test_a_later_write_of_a_person_is_not_undone_when_a_verified_narrowing_misses_its_target(
     controller: Controller,
 ) -> None:
     job = verified(controller)
@@ -153,7 +153,7 @@ def test_what_a_person_wrote_since_is_not_undone_when_a_verified_narrowing_turns
     assert "TargetMissed" not in conditions(job)
 
 
-def test_another_slo_does_not_condemn_what_was_verified_by_the_one_before(controller: Controller) -> None:
+def test_a_new_slo_does_not_fail_what_was_verified_under_the_old_one(controller: Controller) -> None:
     job = verified(controller)
     job.put("policy", at_once(directions=["Narrow"]))
     job.put("slo", {"target_ppm": 999_900})
@@ -208,7 +208,7 @@ def test_by_default_a_person_approves_the_first_rollout_and_no_other(controller:
     job.act(f"/rollouts/{waiting['id']}:approve")
     assert job.rollout()["state"] == "Published"
     job.restart()
-    # Until ten windows and ten minutes of event time have passed, and the dwell.
+    # Until ten windows and ten minutes of event time have passed, and the cooldown.
     job.run(150, 5.0, tick=False)
     controller.tick()
     newer, first = job.rollouts()
@@ -233,7 +233,7 @@ def test_a_replay_of_hours_is_no_evidence(controller: Controller) -> None:
     assert job.told()["bound_ms"] is None
 
 
-def test_a_bound_that_is_the_jobs_own_is_no_rollout_and_nobody_is_asked_about_it(
+def test_the_jobs_own_bound_is_no_rollout_and_needs_no_approval(
     controller: Controller,
 ) -> None:
     job = watched_job(controller)
@@ -244,10 +244,10 @@ def test_a_bound_that_is_the_jobs_own_is_no_rollout_and_nobody_is_asked_about_it
     assert job.rollouts() == []
 
 
-def test_narrowings_follow_each_other_by_the_dwell_however_little_the_job_took_up(
+def test_narrowings_follow_each_other_by_the_cooldown_whatever_the_job_applied(
     controller: Controller,
 ) -> None:
-    """Each would be the first that the job is told: nobody takes them up, or they go back."""
+    """Each would be the first one published: no job applies them, or they are rolled back."""
     job = RolledJob(controller, bound_ms=600_000)
     job.put("slo", {"target_ppm": 950_000})
     job.put("policy", at_once())
@@ -265,7 +265,7 @@ def test_narrowings_follow_each_other_by_the_dwell_however_little_the_job_took_u
     assert job.told()["bound_ms"] is None
 
 
-def test_a_narrowing_that_nobody_took_up_gives_way_at_once_to_one_that_narrows_less(
+def test_a_narrowing_that_no_job_applied_is_replaced_at_once_by_one_that_narrows_less(
     controller: Controller,
 ) -> None:
     job = RolledJob(controller, bound_ms=600_000)

@@ -108,7 +108,7 @@ def play(url: str, story: Callable[[Replica], Awaitable[None]]) -> None:
     ],
     ids=str,
 )
-def test_the_first_wait_that_can_be_read_counts_up_to_a_minute(
+def test_the_first_valid_wait_counts_and_is_at_most_a_minute(
     headers: list[str] | None, seconds: int | None
 ) -> None:
     assert wait_seconds(headers) == seconds
@@ -122,14 +122,14 @@ def test_an_answer_that_the_caller_does_not_hold_comes_at_once(controller: Contr
     assert (other.status_code, other.json()) == (200, first.json())
 
 
-def test_without_the_preference_nothing_waits_and_none_is_said_to_be_applied(controller: Controller) -> None:
+def test_without_the_preference_nothing_waits_and_no_preference_is_applied(controller: Controller) -> None:
     etag = controller.get("/bound").headers["etag"]
     answer = controller.get("/bound", headers={"If-None-Match": etag})
     assert (answer.status_code, "preference-applied" in answer.headers) == (304, False)
 
 
 @pytest.mark.slow
-def test_what_does_not_change_is_304_when_the_time_is_up(controller: Controller) -> None:
+def test_an_answer_that_does_not_change_is_304_when_the_time_is_up(controller: Controller) -> None:
     etag = controller.get("/bound").headers["etag"]
     began = time.monotonic()
     answer = controller.get("/bound", headers={"Prefer": "wait=1", "If-None-Match": etag})
@@ -177,7 +177,7 @@ def test_a_change_in_this_process_ends_the_wait_at_once(url: str, change: str) -
     play(url, story)
 
 
-def test_a_pin_of_the_fleet_reaches_those_who_wait_for_a_stream_that_nobody_knows(url: str) -> None:
+def test_a_pin_on_the_fleet_reaches_those_who_wait_for_an_unknown_stream(url: str) -> None:
     async def story(here: Replica) -> None:
         held = here.hold(await here.etag())
         await here.waiting(1)
@@ -268,7 +268,7 @@ WATCHERS = 200
 
 
 @pytest.mark.slow
-def test_two_hundred_who_wait_hold_no_connection_and_stop_nobody_else(url: str) -> None:
+def test_two_hundred_waiting_requests_hold_no_connection_and_block_nobody(url: str) -> None:
     async def story(here: Replica) -> None:
         etag = await here.etag()
         other = "/v1/jobs/job/streams/other/bound"
@@ -279,7 +279,7 @@ def test_two_hundred_who_wait_hold_no_connection_and_stop_nobody_else(url: str) 
         await until_async(lambda: not pool.checkedout(), "all connections")  # type: ignore[attr-defined]  # both pools have it
         polls, began = here.service.watch.polls, time.monotonic()
         async with asyncio.timeout(PATIENCE_S):
-            served = await asyncio.gather(*(here.http.get("/v1/streams") for _ in range(50)))
+            served = await asyncio.gather(*(here.http.get("/v1/fleet") for _ in range(50)))
         assert {answer.status_code for answer in served} == {200}
         await here.asked(1)
         # One question for all of them, about once a second.
@@ -298,7 +298,7 @@ def test_two_hundred_who_wait_hold_no_connection_and_stop_nobody_else(url: str) 
 
 
 @pytest.mark.slow
-def test_when_nobody_waits_the_store_is_asked_nothing(tmp_path: Path) -> None:
+def test_when_nobody_waits_the_store_is_not_read(tmp_path: Path) -> None:
     async def story(here: Replica) -> None:
         watch = here.service.watch
         watch._poll_seconds = 0.01
@@ -307,13 +307,13 @@ def test_when_nobody_waits_the_store_is_asked_nothing(tmp_path: Path) -> None:
         await until_async(lambda: not watch._somebody.is_set(), "the last question to end")
         polls = watch.polls
         for _ in range(20):
-            await here.http.get("/v1/streams")
+            await here.http.get("/v1/fleet")
         assert watch.polls == polls > 0
 
     play(f"sqlite:///{tmp_path / 't.db'}", story)
 
 
-def test_a_server_that_stops_lets_all_go_with_304(tmp_path: Path) -> None:
+def test_a_server_that_stops_answers_all_with_304(tmp_path: Path) -> None:
     async def story(here: Replica) -> None:
         etag = await here.etag()
         held = [here.hold(etag) for _ in range(20)]

@@ -121,8 +121,8 @@ def test_it_starts_with_first_tokens_as_another_user_writes_nothing_but_its_stat
     with container(image, TIDEMARK_FIRST_TOKENS=str(folder)) as (process, port):
         await_health(image, port)
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
-            assert client.get("/v1/streams").status_code == 401
-            assert client.get("/v1/streams", headers=bearer(token)).status_code == 200
+            assert client.get("/v1/fleet").status_code == 401
+            assert client.get("/v1/fleet", headers=bearer(token)).status_code == 200
         status = Path(f"/proc/{process.pid}/status")
         if os.getuid() == 0 and status.exists():
             (line,) = (line for line in status.read_text().splitlines() if line.startswith("Uid:"))

@@ -12,7 +12,7 @@ from tidemark.controller.api.schemas.charts import (
     HistoryRollout,
     HistorySlot,
 )
-from tidemark.controller.api.schemas.conditions import Condition, ConditionType
+from tidemark.controller.api.schemas.conditions import Condition, ConditionSummary, ConditionType, Severity
 from tidemark.controller.api.schemas.curve import CurveAnswer, CurveBasis, CurvePointAnswer, Operating
 from tidemark.controller.api.schemas.events import Event, EventEvidence, EventPage
 from tidemark.controller.api.schemas.evidence import (
@@ -33,7 +33,14 @@ from tidemark.controller.api.schemas.fleet import (
 )
 from tidemark.controller.api.schemas.health import Health, HealthCheck
 from tidemark.controller.api.schemas.intake import AcknowledgementFacts, AcknowledgementPage, Applied, Receipt
-from tidemark.controller.api.schemas.jobs import JobCondition, JobPage, JobStatus, JobSummary, ModeCount
+from tidemark.controller.api.schemas.jobs import (
+    JobCondition,
+    JobPage,
+    JobStatus,
+    JobSummary,
+    JobWorst,
+    ModeCount,
+)
 from tidemark.controller.api.schemas.live import AppendDelaySeen, Live
 from tidemark.controller.api.schemas.partitions import Partition, PartitionPage
 from tidemark.controller.api.schemas.pins import PinAnswer, PinInForce, PinnedStream, PinPage, PinSummary
@@ -63,7 +70,7 @@ from tidemark.controller.api.schemas.specs import (
     SloAnswer,
     SloSet,
 )
-from tidemark.controller.api.schemas.streams import StreamPage, StreamStatus, StreamSummary
+from tidemark.controller.api.schemas.streams import StreamStatus
 from tidemark.controller.api.schemas.tokens import TokenAnswer, TokenMade, TokenPage
 
 __all__ = [
@@ -77,6 +84,7 @@ __all__ = [
     "Budget",
     "Completeness",
     "Condition",
+    "ConditionSummary",
     "ConditionType",
     "Consequences",
     "CurveAnswer",
@@ -104,6 +112,7 @@ __all__ = [
     "JobPage",
     "JobStatus",
     "JobSummary",
+    "JobWorst",
     "Live",
     "MissingRange",
     "ModeCount",
@@ -137,13 +146,12 @@ __all__ = [
     "Rollout",
     "RolloutDetail",
     "RolloutPage",
+    "Severity",
     "SkewedPartition",
     "SloAnswer",
     "SloSet",
     "Step",
-    "StreamPage",
     "StreamStatus",
-    "StreamSummary",
     "TokenAnswer",
     "TokenMade",
     "TokenPage",

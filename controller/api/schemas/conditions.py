@@ -1,4 +1,4 @@
-"""What is the matter with a stream."""
+"""Conditions of a stream: what somebody should know about it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 from tidemark.controller.api.schemas.answer import Answer
 
-__all__ = ["Condition", "ConditionType"]
+__all__ = ["Condition", "ConditionSummary", "ConditionType", "Severity"]
 
 
 ConditionType = Literal[
@@ -34,11 +34,24 @@ ConditionType = Literal[
     "PartitionSkewed",
 ]
 
+Severity = Literal["critical", "warning", "info", "ok"]
+"""critical: rows are lost or the job is not steered; warning: something is unknown or not as it should be; info: a
+setting or a person is the reason; ok: nothing to do."""
 
-class Condition(Answer):
-    """Something about the stream that somebody should know; it is there only while it holds."""
+
+class ConditionSummary(Answer):
+    """A condition without its figures."""
 
     type: ConditionType
-    """Which."""
+    """Which one."""
+    severity: Severity
+    """How grave it is."""
+    title: str
+    """A short name for people."""
+
+
+class Condition(ConditionSummary):
+    """Something about the stream that somebody should know; it is listed only while it holds."""
+
     detail: str
     """The figures, as a sentence."""

@@ -8,7 +8,7 @@ __all__ = ["Event", "EventEvidence", "EventPage"]
 
 
 class EventEvidence(Answer):
-    """What a change rests on. Nulls: nothing of the kind."""
+    """What a change rests on; null where there is nothing."""
 
     rows: int | None
     """(Row, key) pairs."""

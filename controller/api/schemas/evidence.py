@@ -14,11 +14,11 @@ class Evidence(Answer):
     rows: int
     """(Row, key) pairs with a known need."""
     rows_needed: int | None
-    """How many it takes at the least to certify the SLO's target at its confidence; null without an SLO."""
+    """Minimum number of them to certify the SLO's target at its confidence; null without an SLO."""
     unknown_rows: int
     """Rows that arrived but whose need is not known."""
     early_rows: int
-    """Rows that met a filter which knew nothing yet: admitted under any bound, so they have no need to count."""
+    """Rows before the first watermark: admitted under any bound, so they have no need."""
     batches: int
     """Batches reported."""
     missing_batches: int
@@ -37,9 +37,9 @@ class MissingRange(Answer):
     """Batches that were never reported, both ends included."""
 
     first: int
-    """Least batch id."""
+    """Minimum batch id."""
     last: int
-    """Greatest batch id."""
+    """Maximum batch id."""
 
 
 class QueryCoverage(Answer):
@@ -48,9 +48,9 @@ class QueryCoverage(Answer):
     query_id: str
     """Spark's persistent id of the query."""
     first: int
-    """Least batch id reported."""
+    """Minimum batch id reported."""
     last: int
-    """Greatest batch id reported."""
+    """Maximum batch id reported."""
     missing_batches: int
     """Batches between them that were never reported: completeness is unknown there."""
     missing: list[MissingRange]
@@ -67,21 +67,21 @@ class Completeness(Answer):
     late_max: int
     """Pairs that may have been late."""
     unjudged_rows: int
-    """Rows that arrived but whose fate is unknown."""
+    """Rows that arrived and of which it is unknown whether they were late."""
     missing_batches: int
-    """Batches never reported: nobody knows how many rows they held."""
+    """Batches never reported: how many rows they held is unknown."""
     min_ppm: int | None
-    """Share admitted at the least, in parts per million, rounded down; null without rows."""
+    """Minimum share admitted, in parts per million, rounded down; null without rows."""
     max_ppm: int | None
-    """Share admitted at the most, in parts per million, rounded down; null without rows."""
+    """Maximum share admitted, in parts per million, rounded down; null without rows."""
     exact: bool
-    """Whether the share is known exactly: nothing doubtful, nothing unjudged, no batch missing."""
+    """Whether the share is exact: no doubtful pair, no unjudged row, no missing batch."""
     provisional: bool
     """Whether rows can still be admitted to windows (or minutes) that the watermark has not passed."""
 
 
 class Budget(Answer):
-    """What the SLO left to lose over its window, and what of it is lost."""
+    """How much may be lost over the SLO's window, and how much is."""
 
     objective: Objective
     """What counts: rows, or windows that did not reach the target."""
@@ -94,16 +94,16 @@ class Budget(Answer):
     bad_min: int
     """How many of them were late, or did not reach the target, for sure."""
     bad_max: int
-    """How many may have been, those of unknown fate among them."""
+    """How many may have been, unjudged ones among them."""
     min_ppm: int | None
-    """The share that was good at the least, in parts per million, rounded down; null of nothing."""
+    """Minimum share that was good, in parts per million, rounded down; null when nothing counts."""
     max_ppm: int | None
-    """The share that was good at the most; null of nothing."""
+    """Maximum share that was good; null when nothing counts."""
     allowed: int
     """How many may be bad of what is counted."""
     remaining_ppm: int | None
-    """What is left of that at the least, in parts per million of it; negative when overdrawn, null when nothing is."""
+    """Minimum share of that which is left, in parts per million; negative when overdrawn, null when that is 0."""
     missing_batches: int
-    """Batches never reported: nobody knows how many rows they held."""
+    """Batches never reported: how many rows they held is unknown."""
     provisional: bool
     """Whether rows can still come for windows (or minutes) that the watermark has not passed."""

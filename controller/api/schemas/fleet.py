@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.controller.api.schemas.conditions import Condition, ConditionType
+from tidemark.controller.api.schemas.conditions import ConditionSummary, ConditionType, Severity
 from tidemark.controller.api.schemas.pins import PinInForce
 from tidemark.models.rollout.facts import Gate
 from tidemark.models.rollout.states import State
@@ -26,13 +26,13 @@ class FleetRollout(Answer):
     id: int
     """Its number."""
     state: State
-    """Where it is."""
+    """Its state."""
     held_by: Gate | None
     """The gate that holds it; null when none does."""
 
 
 class FleetPartitions(Answer):
-    """How many partitions of a stream are how."""
+    """How many partitions of a stream are in which state."""
 
     total: int
     """With a row within the horizon."""
@@ -43,7 +43,7 @@ class FleetPartitions(Answer):
     skewed: int
     """Those without which the bound would be far narrower."""
     future: int
-    """Those with rows dated ahead of the clock within the horizon."""
+    """Those with future-dated rows within the horizon."""
 
 
 class SkewedPartition(Answer):
@@ -62,7 +62,8 @@ class SkewedPartition(Answer):
 class FleetStream(Answer):
     """A stream in the list of the fleet.
 
-    What it is told and what is asked of it is as it stands; the rest is as of ``updated_us``.
+    Specifications, pins, rollouts and bounds but those in use and effective are as of now; the rest is as of
+    ``updated_us``.
     """
 
     job: str
@@ -71,6 +72,8 @@ class FleetStream(Answer):
     """Name of the stream."""
     mode: Mode
     """Its mode."""
+    registered_us: int | None
+    """When its first report came, in microseconds since the epoch; null while it is only expected."""
     paused: bool
     """Whether nothing new is rolled."""
     pin: PinInForce | None
@@ -78,34 +81,33 @@ class FleetStream(Answer):
     target_ppm: int | None
     """Its completeness target in parts per million; null without an SLO."""
     completeness_min_ppm: int | None
-    """Share of the newest ten minutes' pairs that was admitted at the least; null without any."""
+    """Minimum share of the newest ten minutes' pairs that was admitted, in parts per million; null without any."""
     completeness_max_ppm: int | None
-    """The same at the most."""
+    """The maximum of the same."""
     provisional: bool
     """Whether rows could still come for windows that the watermark had not passed."""
     window_min_ppm: int | None
-    """Share that was good over the SLO's window at the least; null without an SLO or without rows."""
+    """Minimum share that was good over the SLO's window, in parts per million; null without an SLO or without rows."""
     window_max_ppm: int | None
-    """The same at the most."""
+    """The maximum of the same."""
     budget_remaining_ppm: int | None
-    """What is left of the budget at the least, in parts per million of it; negative when overdrawn, null when there is
-    none."""
+    """Minimum share of the budget that is left, in parts per million; negative when overdrawn, null without any."""
     recommended_bound_ms: int | None
     """The bound recommended, in milliseconds; null when there is none."""
     published_bound_ms: int | None
-    """The bound that the job is told, in milliseconds; null when it keeps its own."""
+    """The bound published to the job, in milliseconds; null when it keeps its own."""
     applied_bound_ms: int | None
     """The bound last acknowledged, in milliseconds; null before the first."""
     in_use_bound_ms: int | None
     """The bound in the plan of the newest batch, in milliseconds; null without a report."""
     effective_bound_ms: int | None
-    """How far the watermark really trailed the greatest event time, in milliseconds; null when it is not known."""
+    """How far the watermark really trailed the maximum event time, in milliseconds; null when unknown."""
     rollout: FleetRollout | None
     """Its newest rollout; null before the first."""
-    worst: Condition | None
-    """The worst of what somebody should know; null when there is nothing."""
+    worst: ConditionSummary | None
+    """Its worst condition; null without any."""
     alerts: list[ConditionType]
-    """What somebody should do something about, the worst first."""
+    """Types of its conditions that are critical or a warning, the worst first."""
     partitions: FleetPartitions
     """How its partitions are."""
     skewed: SkewedPartition | None
@@ -113,29 +115,33 @@ class FleetStream(Answer):
     last_batch_us: int | None
     """Trigger time of its newest batch, in microseconds since the epoch; null without a report."""
     updated_us: int | None
-    """When it was looked at last, in microseconds since the epoch; null when it has not been yet."""
+    """When its newest snapshot was taken, in microseconds since the epoch; null before the first."""
 
 
 class WorstCount(Answer):
     """How many streams have the same worst condition."""
 
     type: ConditionType | None
-    """Which; null for those without any."""
+    """Which one; null for streams without any."""
+    severity: Severity
+    """How grave it is; ok for streams without any."""
+    title: str
+    """A short name for people."""
     streams: int
     """How many."""
 
 
 class FleetTotals(Answer):
-    """The fleet as a whole, as far as it is in reach."""
+    """All streams in reach, taken together."""
 
     streams: int
     """How many streams are known."""
     worst: list[WorstCount]
-    """How many of them have which worst condition, the worst first."""
+    """How many of them have which worst condition, the worst first; streams without any come last."""
 
 
 class FleetPage(Answer):
-    """A page of the fleet: the least budget first, streams of unknown budget last."""
+    """A page of the fleet: the smallest budget left first, streams of unknown budget last."""
 
     streams: list[FleetStream]
     """The streams."""

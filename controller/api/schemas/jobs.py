@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.controller.api.schemas.conditions import Condition
+from tidemark.controller.api.schemas.conditions import Condition, ConditionSummary
 from tidemark.controller.api.schemas.pins import PinInForce
 from tidemark.models.wire import Mode
 
-__all__ = ["JobCondition", "JobPage", "JobStatus", "JobSummary", "ModeCount"]
+__all__ = ["JobCondition", "JobPage", "JobStatus", "JobSummary", "JobWorst", "ModeCount"]
 
 
 class JobCondition(Condition):
     """A condition of one of a job's streams."""
+
+    stream: str
+    """Name of the stream."""
+
+
+class JobWorst(ConditionSummary):
+    """The worst condition of a job's streams."""
 
     stream: str
     """Name of the stream."""
@@ -34,9 +41,9 @@ class JobSummary(Answer):
     streams: int
     """How many streams of it are known."""
     modes: list[ModeCount]
-    """In which modes they are."""
-    worst: JobCondition | None
-    """The worst condition of any of them; null when there is none."""
+    """Their modes."""
+    worst: JobWorst | None
+    """The worst condition of any of them; null without any."""
 
 
 class JobPage(Answer):
@@ -49,11 +56,11 @@ class JobPage(Answer):
 
 
 class JobStatus(JobSummary):
-    """What is known of a job; /v1/streams?job= lists its streams."""
+    """What is known of a job; /v1/fleet?job= lists its streams."""
 
     pin: PinInForce | None
     """The kill switch that holds the whole job: its own, or the fleet's; null for none."""
     conditions: list[JobCondition]
-    """Conditions of its streams, the worst first, 100 at the most."""
+    """Conditions of its streams, the worst first, at most 100."""
     more_conditions: int
     """How many more there are."""

@@ -1,4 +1,4 @@
-"""What a live job said of itself."""
+"""What a live job reported about itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Live(Answer):
     ceiling_ms: int
     """The static bound that the job falls back to, in milliseconds."""
     ceiling_used_ppm: int
-    """Distance of the watermark from the greatest event time as a share of the ceiling, in parts per million: at
+    """Distance of the watermark from the maximum event time as a share of the ceiling, in parts per million: at
     1,000,000 the ceiling holds the watermark and not live control."""
     behind: list[str]
     """Partitions with a backlog, which hold the watermark back; the first 100 by name."""
@@ -29,9 +29,9 @@ class Live(Answer):
     reason: str
     """Why the control stream offers this watermark, in one sentence."""
     last_contact_us: int | None
-    """When the job last heard from the controller, in microseconds since the epoch; null when it never has."""
+    """When the controller last answered the job, in microseconds since the epoch; null for never."""
     pin: Pin | None
-    """What the job says that a kill switch holds it to."""
+    """What a kill switch holds the job to, as the job reports it."""
 
 
 class AppendDelaySeen(Answer):
@@ -40,10 +40,10 @@ class AppendDelaySeen(Answer):
     rows: int
     """Rows that have both an event time and a timestamp of the source."""
     min_ms: int
-    """Least difference in milliseconds; negative where the event is dated ahead."""
+    """Minimum difference in milliseconds; negative for future-dated events."""
     mean_ms: int
     """Mean difference in milliseconds."""
     max_ms: int
-    """Greatest difference in milliseconds."""
+    """Maximum difference in milliseconds."""
     by_broker: bool
     """Whether every timestamp is the broker's, not the producer's."""

@@ -16,9 +16,9 @@ class Partition(Answer):
     rows: int
     """Rows counted since it was first seen."""
     last_event_time_us: int
-    """Greatest event time seen, to the granule, in microseconds since the epoch."""
+    """Maximum event time seen, to the granule, in microseconds since the epoch."""
     behind_ms: int
-    """How far that is behind the greatest of all partitions, in milliseconds."""
+    """How far that is behind the maximum of all partitions, in milliseconds."""
     last_seen_us: int
     """Trigger time of the newest batch that held a row of it, in microseconds since the epoch."""
     pairs: int
@@ -26,17 +26,17 @@ class Partition(Answer):
     need_ms: int | None
     """The bound that admits ``share_ppm`` of them, in milliseconds, at most the sketch's error too wide."""
     skew_ms: int | None
-    """How far behind the stream's greatest event time it was when it was last heard, in milliseconds: what a ceiling
-    has to leave room for; null when it has not been heard since that is kept."""
+    """How far behind the stream's maximum event time it was when it was last seen, in milliseconds: a ceiling has to
+    leave room for it; null when no report says."""
     future_rows: int
-    """Rows of it that were dated ahead of the clock and set back to it."""
+    """Future-dated rows of it, set back to the clock."""
     future: bool
     """Whether such rows came within the horizon."""
     state: PartitionState
     """Active; Idle: it used to report and is silent; Behind: its rows trail by more than the bound, or the source has
     rows of it that are not read; Gone: no row of it within the horizon."""
     skewed: bool
-    """Whether without it the bound would be narrower by a share and an amount, as of when the stream was looked at."""
+    """Whether without it the bound would be narrower by a share and an amount, as of the newest snapshot."""
     skewed_us: int | None
     """Since when it is, in microseconds since the epoch; null unless it is."""
     without_bound_ms: int | None
@@ -56,6 +56,6 @@ class PartitionPage(Answer):
     """The share of rows that ``need_ms`` is about, in parts per million: the SLO's target, or 99 % without an SLO."""
     bound_ms: int | None
     """The bound that all partitions need together to certify that share, in milliseconds, before any rounding, guard
-    rail or limit: what ``without_bound_ms`` and ``costs_ms`` are held against; null without enough evidence."""
+    rail or limit; ``without_bound_ms`` and ``costs_ms`` are compared with it; null without enough evidence."""
     next_cursor: str | None
     """Where the next page begins; null on the last."""

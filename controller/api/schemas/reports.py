@@ -8,7 +8,7 @@ __all__ = ["ReportDetail", "ReportFacts", "ReportPage", "ReportedPartition"]
 
 
 class ReportFacts(Answer):
-    """What is known of one reported batch. Rows that are late were judged by Spark's own rule."""
+    """What is known of one reported batch. Late rows are judged by Spark's own rule."""
 
     query_id: str
     """Spark's persistent id of the query."""
@@ -31,17 +31,17 @@ class ReportFacts(Answer):
     generation: int | None
     """Generation of that bound; null when it was the job's own."""
     late_watermark_ms: int | None
-    """The watermark that rows were late by, in milliseconds since the epoch; null when it is not known."""
+    """The watermark against which rows were late, in milliseconds since the epoch; null when unknown."""
     watermark_ms: int
     """The watermark in force in the batch, in milliseconds since the epoch."""
     max_event_time_us: int | None
-    """Greatest event time of the batch, in microseconds since the epoch; null without any."""
+    """Maximum event time of the batch, in microseconds since the epoch; null without any."""
     rows: int
     """Rows that reached the tap."""
     null_rows: int
     """Rows without an event time among them."""
     future_rows: int
-    """Rows dated ahead of the clock among them."""
+    """Future-dated rows among them."""
     pairs: int
     """(Row, key) pairs that were judged."""
     late_min: int
@@ -49,9 +49,9 @@ class ReportFacts(Answer):
     late_max: int
     """Pairs that may have been late."""
     unjudged_rows: int
-    """Rows whose fate is unknown."""
+    """Rows of which it is unknown whether they were late."""
     early_rows: int
-    """Rows that met a filter which knew nothing yet."""
+    """Rows before the first watermark, admitted under any bound."""
     state_rows: int
     """Rows of state after the batch."""
     state_bytes: int
@@ -59,7 +59,7 @@ class ReportFacts(Answer):
     dropped_by_spark: int
     """What Spark says it dropped: not a count of rows for every operator."""
     dropped_reports: int
-    """Reports that the driver had given up by then, in this run."""
+    """Reports that the driver had dropped by then, in this run."""
 
 
 class ReportPage(Answer):
@@ -79,7 +79,7 @@ class ReportedPartition(Answer):
     rows: int
     """Rows of it that were counted."""
     future_rows: int
-    """Rows dated ahead of the clock among them."""
+    """Future-dated rows among them."""
     first_us: int | None
     """Lower edge of the first event-time granule with rows, in microseconds since the epoch; null without any."""
     last_us: int | None

@@ -1,4 +1,4 @@
-"""Streams and the whole status of one."""
+"""The status of one stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidemark.controller.api.schemas.rollouts import Rollout
 from tidemark.controller.api.schemas.specs import SloAnswer
 from tidemark.models.wire import Mode
 
-__all__ = ["StreamPage", "StreamStatus", "StreamSummary"]
+__all__ = ["StreamStatus"]
 
 
 class StreamStatus(Answer):
@@ -34,15 +34,15 @@ class StreamStatus(Answer):
     recommended: Recommended | None
     """The newest recommendation; null before the first."""
     transition: Transition | None
-    """What going from the bound in use to the recommended one will do; null without a recommended bound."""
+    """What a change from the bound in use to the recommended one will do; null without a recommended bound."""
     published: Published
-    """What a job that asks is told."""
+    """What is published to the job."""
     applied: Applied | None
-    """What the job last acknowledged; null before it has."""
+    """What the job last acknowledged; null before the first acknowledgement."""
     in_use_bound_ms: int | None
     """The bound in the plan of the newest batch, in milliseconds; null before the first report."""
     effective_bound_ms: int | None
-    """How far the watermark really trails the greatest event time, in milliseconds; null when it is not known."""
+    """How far the watermark really trails the maximum event time, in milliseconds; null when unknown."""
     pin: PinInForce | None
     """The kill switch that holds the stream; null for none."""
     live: Live | None
@@ -56,36 +56,8 @@ class StreamStatus(Answer):
     completeness: Completeness
     """What the ledger says."""
     budget: Budget | None
-    """What is left to lose over the SLO's window; null without an SLO or without reports."""
+    """How many rows may still be lost over the SLO's window; null without an SLO or without reports."""
     rollout: Rollout | None
     """The newest rollout; null before the first."""
     conditions: list[Condition]
-    """What somebody should know."""
-
-
-class StreamSummary(Answer):
-    """A stream in a list."""
-
-    job: str
-    """Name of the job."""
-    stream: str
-    """Name of the stream."""
-    mode: Mode
-    """Its mode."""
-    registered_us: int | None
-    """When its first report came, in microseconds since the epoch; null while it is only expected."""
-    target_ppm: int | None
-    """Its completeness target, in parts per million; null without an SLO."""
-    recommended_bound_ms: int | None
-    """The bound recommended, in milliseconds; null when there is none."""
-    applied_bound_ms: int | None
-    """The bound last acknowledged, in milliseconds; null before the first."""
-
-
-class StreamPage(Answer):
-    """A page of streams, by job and stream."""
-
-    streams: list[StreamSummary]
-    """The streams."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""
+    """What somebody should know, the worst first."""

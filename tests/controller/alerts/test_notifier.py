@@ -1,4 +1,4 @@
-"""The notifier against a real receiver: who is told what and when, over restarts, replicas and failures."""
+"""The notifier against a real receiver: who is notified of what and when, over restarts, replicas and failures."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ ABSENT = ("firing", "TidemarkReportsAbsent")
 
 
 @pytest.mark.slow
-def test_a_skewed_partition_is_told_in_alertmanagers_form_and_told_to_be_over(
+def test_a_skewed_partition_and_its_end_are_notified_in_alertmanagers_form(
     url: str, webhook: Webhook
 ) -> None:
     with notified(
@@ -118,7 +118,7 @@ def test_a_skewed_partition_is_told_in_alertmanagers_form_and_told_to_be_over(
 
 
 @pytest.mark.slow
-def test_a_restart_tells_nothing_twice_and_still_tells_the_end(url: str, webhook: Webhook) -> None:
+def test_a_restart_repeats_no_notification_and_still_sends_the_end(url: str, webhook: Webhook) -> None:
     with notified(url, webhook) as controller:
         job = skew(controller)
         tick(controller)
@@ -140,7 +140,7 @@ def test_a_restart_tells_nothing_twice_and_still_tells_the_end(url: str, webhook
 
 
 @pytest.mark.slow
-def test_what_still_fires_is_told_again_after_a_while_and_not_before(
+def test_what_still_fires_is_notified_again_after_a_while_and_not_before(
     database_url: str, webhook: Webhook
 ) -> None:
     with notified(database_url, webhook, notify_repeat_seconds=3_600) as controller:
@@ -148,7 +148,7 @@ def test_what_still_fires_is_told_again_after_a_while_and_not_before(
         tick(controller)
         tick(controller, 5)
         for minutes in (30, 29):
-            # A job that reports goes on, or its silence would be told as well.
+            # The job goes on reporting, or its silence would be notified as well.
             job.at_us = controller.clock.now_us + minutes * MINUTE_US
             run_partitions(job, 1, slow=2)
             assert tick(controller) == 0
@@ -171,8 +171,10 @@ def _share(shards: int, *controllers: Controller) -> None:
 
 
 @pytest.mark.slow
-def test_of_two_replicas_one_tells_and_the_other_goes_on_when_it_is_gone(url: str, webhook: Webhook) -> None:
-    # A lease longer than the test: one that is lost in the middle of a message has it told twice.
+def test_of_two_replicas_one_notifies_and_the_other_continues_when_it_is_gone(
+    url: str, webhook: Webhook
+) -> None:
+    # A lease longer than the test: a message is sent twice when its lease is lost meanwhile.
     with notified(url, webhook, lease_seconds=3_600) as first:
         skew(first)
         tick(first)
@@ -189,7 +191,7 @@ def test_of_two_replicas_one_tells_and_the_other_goes_on_when_it_is_gone(url: st
                 tick(first)
             assert names(webhook).count(FIRING) == 1
             now_us = second.clock.now_us
-        # Whoever is left knows what the other one has told.
+        # The replica that is left knows what the other one has notified.
         _share(64, first)
         first.clock.now_us = now_us
         tick(first, 1)
@@ -198,7 +200,7 @@ def test_of_two_replicas_one_tells_and_the_other_goes_on_when_it_is_gone(url: st
 
 
 @pytest.mark.slow
-def test_a_stopped_job_is_told_and_a_paused_stream_is_not(database_url: str, webhook: Webhook) -> None:
+def test_a_stopped_job_is_notified_and_a_paused_stream_is_not(database_url: str, webhook: Webhook) -> None:
     with notified(database_url, webhook) as controller:
         run_partitions(RolledJob(controller), 10)
         tick(controller, 6)
@@ -250,7 +252,7 @@ def test_a_receiver_that_is_too_busy_is_asked_again_and_one_that_refuses_is_left
 
 
 @pytest.mark.slow
-def test_what_is_refused_is_told_later_and_counted(database_url: str, webhook: Webhook) -> None:
+def test_a_rejected_message_is_counted_and_sent_later(database_url: str, webhook: Webhook) -> None:
     with notified(database_url, webhook) as controller:
         skew(controller)
         tick(controller)
@@ -295,7 +297,7 @@ def test_a_receiver_that_does_not_answer_holds_nobody_up(database_url: str) -> N
 
 
 @pytest.mark.slow
-def test_the_thread_judges_by_itself_and_stops_with_the_controller(
+def test_the_thread_checks_by_itself_and_stops_with_the_controller(
     database_url: str, webhook: Webhook
 ) -> None:
     with Controller(database_url, notify_url=webhook.url, notify_seconds=0.1) as controller:

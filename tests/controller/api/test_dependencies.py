@@ -27,6 +27,6 @@ def test_no_dependency_of_a_route_is_run_in_a_thread(
     assert controller.put("/policy", {"mode": "Off"}).status_code == 200
     for path in ("/bound", "/slo", "/policy", "/events", "/curve", "/partitions"):
         assert controller.get(path).status_code == 200, path
-    for path in ("/v1/streams", "/v1/jobs", "/v1/rollouts", "/v1/tokens", "/metrics", "/readyz"):
+    for path in ("/v1/fleet", "/v1/jobs", "/v1/rollouts", "/v1/tokens", "/metrics", "/readyz"):
         assert controller.http.get(path).status_code == 200, path
     assert in_threads == []

@@ -67,7 +67,7 @@ def test_an_empty_store_has_an_empty_fleet(controller: Controller) -> None:
 
 
 @pytest.mark.slow
-def test_the_least_budget_comes_first_and_the_unknown_last_by_name(fleet: Controller) -> None:
+def test_the_smallest_budget_comes_first_and_unknown_ones_last_by_name(fleet: Controller) -> None:
     streams = page(fleet)["streams"]
     assert names(streams) == [
         ("shop-1", "b"),
@@ -102,7 +102,7 @@ def test_a_row_says_what_the_status_of_the_stream_says(fleet: Controller) -> Non
     assert row["completeness_min_ppm"] == status["completeness"]["min_ppm"]
 
 
-def test_what_is_not_known_is_null_and_not_zero(fleet: Controller) -> None:
+def test_unknown_values_are_null_and_not_zero(fleet: Controller) -> None:
     row = next(row for row in page(fleet)["streams"] if names([row]) == [("shop-1", "a")])
     unknown = (
         "completeness_min_ppm",
@@ -121,15 +121,18 @@ def test_what_is_not_known_is_null_and_not_zero(fleet: Controller) -> None:
     )
     assert {name: row[name] for name in unknown} == dict.fromkeys(unknown)
     assert row["worst"]["type"] == "NoReportYet"
-    # It is told, but nobody has to do something about it.
+    # It is shown, but nobody has to do anything about it.
     assert row["alerts"] == []
 
 
-def test_a_stream_that_nobody_has_looked_at_is_there_all_the_same(controller: Controller) -> None:
-    controller.put("/slo", {"target_ppm": 900_000})
+def test_a_stream_without_a_snapshot_is_listed_too(controller: Controller) -> None:
+    controller.put("/slo", {"target": "0.9"})
     (row,) = page(controller)["streams"]
     assert (row["updated_us"], row["worst"], row["provisional"]) == (None, None, True)
-    assert page(controller)["totals"] == {"streams": 1, "worst": [{"type": None, "streams": 1}]}
+    assert page(controller)["totals"] == {
+        "streams": 1,
+        "worst": [{"type": None, "severity": "ok", "title": "No condition", "streams": 1}],
+    }
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5])
@@ -176,7 +179,12 @@ def test_a_token_for_some_jobs_sees_those_and_their_totals_only(controller: Cont
         cursor: str | None = None
         while cursor is not None or not found:
             body = page(controller, headers, cursor, limit=limit)
-            assert body["totals"] == {"streams": 4, "worst": [{"type": "NoReportYet", "streams": 4}]}
+            assert body["totals"] == {
+                "streams": 4,
+                "worst": [
+                    {"type": "NoReportYet", "severity": "info", "title": "No report yet", "streams": 4}
+                ],
+            }
             found += body["streams"]
             cursor = body["next_cursor"]
             if cursor is None:
@@ -189,13 +197,15 @@ def test_a_token_for_some_jobs_sees_those_and_their_totals_only(controller: Cont
 @pytest.mark.parametrize(
     "cursor", ["x", "WyJhIl0", "WyJhIiwgImIiLCAiYyJd", "WyI5OTk5OTk5OTk5OTk5OTk5OTk5OSIsICJiIiwgImMiXQ"]
 )
-def test_a_cursor_of_something_else_is_refused(fleet: Controller, cursor: str) -> None:
+def test_a_cursor_of_another_list_is_rejected(fleet: Controller, cursor: str) -> None:
     answer = fleet.http.get("/v1/fleet", params={"cursor": cursor})
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:tidemark:problem:invalid-parameter")
 
 
-def test_pins_pauses_and_rollouts_show_at_once_without_a_look(controller: Controller, tmp_path: Path) -> None:
-    controller.put("/slo", {"target_ppm": 900_000})
+def test_pins_pauses_and_rollouts_show_at_once_without_a_snapshot(
+    controller: Controller, tmp_path: Path
+) -> None:
+    controller.put("/slo", {"target": "0.9"})
     controller.put("/policy", at_once())
     controller.report_all(query_reports(exponential_batches(24, 50, slow=3)))
     controller.snapshot()

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from tidemark.controller.api.schemas import ConditionType
-from tidemark.controller.stream_state.conditions import WORST_FIRST
 from tidemark.models.wire import Acknowledgement
 
 from support.controller_app import STREAM, Controller
@@ -76,10 +74,6 @@ def test_a_job_has_the_conditions_of_all_its_streams_and_the_pin_on_all_of_it(ei
     assert [condition["type"] for condition in body["conditions"]][-1] == "NoSlo"
     assert {condition["stream"] for condition in body["conditions"]} == {"stream"}
     assert body["more_conditions"] == 0
-
-
-def test_every_kind_of_condition_has_its_place_among_the_worse_and_the_milder() -> None:
-    assert sorted(WORST_FIRST) == sorted(get_args(ConditionType))
 
 
 # -- reports -------------------------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     result = doctor("job")
     assert missing(result) == {}
     assert fine(result)[0] == "the controller at URL answers"
-    assert "the SLO asks for 0.99 of the rows at a confidence of 0.95" in fine(result)
+    assert "the SLO requires 0.99 of the rows at a confidence of 0.95" in fine(result)
     assert "there is enough evidence: 1,520 rows, and 299 are needed" in fine(result)
 
 
@@ -136,7 +136,7 @@ def test_programs_get_the_same_findings_as_people(controller: Controller, doctor
     assert [one["stream"] for one in found] == [None, *["stream"] * (len(found) - 1)]
 
 
-def test_every_stream_of_a_job_is_looked_at(controller: Controller, doctor: Doctor) -> None:
+def test_every_stream_of_a_job_is_checked(controller: Controller, doctor: Doctor) -> None:
     for job, stream in (("job", "b"), ("job", "a"), ("other", "c")):
         controller.http.put(f"/v1/jobs/{job}/streams/{stream}/slo", json={"target_ppm": 900_000})
     result = doctor("job")
@@ -164,7 +164,7 @@ def test_what_a_job_has_to_do_for_a_bound_depends_on_the_mode(
     assert body.startswith(step)
 
 
-def test_a_live_job_without_a_ceiling_is_told_to_have_one(controller: Controller, doctor: Doctor) -> None:
+def test_a_live_job_without_a_ceiling_is_asked_to_have_one(controller: Controller, doctor: Doctor) -> None:
     controller.put("/policy", at_once("Live"))
     acknowledge(controller, mode="Live", generation=1)
     found = missing(doctor())
@@ -182,7 +182,7 @@ def far_ahead(counts: tuple[PartitionCounts, ...]) -> tuple[PartitionCounts, ...
 
 
 @pytest.mark.slow
-def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_are_each_said_with_a_step(
+def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_each_have_a_next_step(
     controller: Controller, doctor: Doctor
 ) -> None:
     controller.put("/slo", {"target_ppm": 900_000})
@@ -199,7 +199,7 @@ def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_are_each_sai
     expected = {
         "2 batches were never reported": "the newest are batches 7 to 8; they stay unknown",
         "1 partition that used to report is silent": partitions,
-        "1 row was dated ahead of the clock": partitions,
+        "1 row was future-dated and set back to the clock": partitions,
         "the watermark trails the stream by 90% of the ceiling, 60 s": f"see what is behind: {partitions}",
         "the job is held to its ceiling alone by the pin on job 'job': INC-1": (
             "tidemark unpin --job job --url URL"
@@ -241,7 +241,7 @@ def test_every_condition_has_a_next_step() -> None:
     }
 
 
-def test_a_condition_of_a_newer_controller_is_told_all_the_same(controller: Controller) -> None:
+def test_a_condition_of_a_newer_controller_is_shown_too(controller: Controller) -> None:
     controller.report(REPORTS[0])
     status = controller.status()
     status["conditions"].append({"type": "SomethingNew", "detail": "something new"})

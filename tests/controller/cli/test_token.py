@@ -197,10 +197,10 @@ def test_serve_starts_for_others_with_a_token_and_for_this_machine_without_and_s
         with httpx.Client(
             transport=transport, base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S
         ) as client:
-            without = client.get("/v1/streams").status_code
-            good = client.get("/v1/streams", headers=bearer(token)).status_code if token else 200
+            without = client.get("/v1/fleet").status_code
+            good = client.get("/v1/fleet", headers=bearer(token)).status_code if token else 200
             # The server itself must not believe whoever says where he comes from.
-            forged = client.get("/v1/streams", headers={"X-Forwarded-For": "127.0.0.1"}).status_code
+            forged = client.get("/v1/fleet", headers={"X-Forwarded-For": "127.0.0.1"}).status_code
     finally:
         process.terminate()
         _, errors = process.communicate(timeout=PATIENCE_S)

@@ -156,7 +156,7 @@ def test_a_bound_is_adopted_once_the_job_says_so(controller: Controller) -> None
     assert "BoundNotAcknowledged" not in str(controller.status()["conditions"])
 
 
-def test_a_bound_at_the_policys_greatest_is_saturated(controller: Controller) -> None:
+def test_a_bound_at_the_policys_maximum_is_saturated(controller: Controller) -> None:
     job = RolledJob(controller)
     controller.put("/slo", {"target_ppm": 990_000})
     run_partitions(job, 20, slow=1)
@@ -196,7 +196,9 @@ def test_a_slow_partition_is_skewed_and_costs_and_the_others_do_not(controller: 
 @pytest.mark.parametrize(
     ("what", "partitions", "slow"), [("two partitions", 2, 1), ("a whole fleet that is late", 4, None)]
 )
-def test_nobody_is_skewed_among(controller: Controller, what: str, partitions: int, slow: int | None) -> None:
+def test_no_partition_is_skewed_among(
+    controller: Controller, what: str, partitions: int, slow: int | None
+) -> None:
     job = RolledJob(controller, bound_ms=600_000)
     controller.put("/slo", {"target_ppm": 990_000})
     run_partitions(job, 30, partitions=partitions, slow=slow)
@@ -218,7 +220,7 @@ def test_a_partition_of_ten_rows_is_not_skewed(controller: Controller) -> None:
     assert partitions_of(scraped(controller), "tidemark_partition_skewed")["ten"] == 0
 
 
-def test_a_partition_that_has_departed_has_no_series(whole: Controller) -> None:
+def test_a_partition_that_is_gone_has_no_series(whole: Controller) -> None:
     with whole.service.database.write() as session:
         session.execute(update(PartitionRow).where(PartitionRow.partition == "0").values(state="Gone"))
     samples = scraped(whole)
@@ -255,7 +257,7 @@ def test_names_with_quotes_backslashes_and_line_ends_are_read_back_as_they_are(
     assert named == {HOSTILE}
 
 
-def test_rows_without_room_are_counted_where_the_report_was_taken(controller: Controller) -> None:
+def test_uncounted_rows_are_counted_where_the_report_was_taken(controller: Controller) -> None:
     reports = query_reports(exponential_batches(3, 40))
     controller.report_all(reports)
     assert value(scraped(controller), "tidemark_rows_uncounted_total") == 0
@@ -273,10 +275,10 @@ def test_each_step_is_timed(controller: Controller) -> None:
     samples = scraped(controller)
     counts = {
         step: samples[f"tidemark_{step}_duration_seconds_count"][0][1]
-        for step in ("report", "commit", "turn", "upkeep", "scrape")
+        for step in ("report", "commit", "tick", "upkeep", "scrape")
     }
     assert counts["report"] == 5
-    assert counts["turn"] >= counts["upkeep"] >= 1
+    assert counts["tick"] >= counts["upkeep"] >= 1
     assert counts["scrape"] == 1
     assert samples["tidemark_reports_waiting"][0][1] == 0
 

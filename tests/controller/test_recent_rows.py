@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tidemark.controller.db.tables import ReportRow
-from tidemark.controller.stream_state.recent_rows import QUARTER_US, lately
+from tidemark.controller.stream_state.recent_rows import QUARTER_US, load_recent_rows
 
 from support.controller_app import Controller
 from support.reports import START_US, exponential_batches, query_reports
@@ -41,11 +41,11 @@ def test_sums_are_those_of_the_reports_whether_they_are_counted_in_slots_or_not(
         controller.report_all(reports[looked:])
         now_us = controller.clock.now_us
         with controller.service.database.read() as session:
-            ((_, found),) = lately(session, WINDOWS_S, now_us).items()
+            ((_, found),) = load_recent_rows(session, WINDOWS_S, now_us).items()
             rows = session.query(ReportRow).all()
     for window_s, counted in found.by_window_s.items():
         start_us = now_us - window_s * SECOND
-        # What is in slots is told from the edge of the minute or the hour on.
+        # Slots count from the edge of the minute or the hour on.
         widest_us = start_us - (3_600 if window_s > 21_600 else 60) * SECOND
         narrow = [row for row in rows if row.seen_us >= start_us]
         wide = [row for row in rows if row.seen_us >= widest_us]
@@ -62,4 +62,4 @@ def test_sums_are_those_of_the_reports_whether_they_are_counted_in_slots_or_not(
 def test_a_stream_without_reports_is_left_out(controller: Controller) -> None:
     controller.put("/slo", {"target_ppm": 990_000})
     with controller.service.database.read() as session:
-        assert lately(session, WINDOWS_S, START_US) == {}
+        assert load_recent_rows(session, WINDOWS_S, START_US) == {}

@@ -1,0 +1,188 @@
+"""Which alerts hold for one stream now: the rules of Prometheus once more, as functions of the stream's state.
+
+Pure. How long a rule must hold before somebody is notified is up to ``lifecycle``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tidemark.controller.alerts.table import (
+    BURN_PAGE,
+    BURN_TICKET,
+    CONFLICT,
+    FUTURE_ROWS,
+    MIN_LATE_ROWS,
+    NOT_ADOPTED,
+    OVERFLOW,
+    PARTITION_IDLE,
+    PARTITION_SKEWED,
+    REPORTS_ABSENT,
+    SATURATED,
+    SPENT,
+    STANDS_STILL,
+    Alert,
+    Burn,
+)
+from tidemark.controller.stream_state.partition_summaries import PartitionSummary
+from tidemark.controller.stream_state.recent_rows import RecentRows
+from tidemark.controller.stream_state.state import StreamState
+from tidemark.models.duration import format_about
+from tidemark.models.target import PPM
+
+__all__ = ["ActiveAlert", "active_alerts"]
+
+ABSENT_GAPS = 10
+"""Mean gaps between batches without a report, after which reports count as absent."""
+
+MIN_ABSENT_US = 300_000_000
+"""Minimum time without a report for that."""
+
+ADOPTED_WITHIN_US: Mapping[str, int] = {
+    "Restart": 1_800_000_000,
+    "Live": 1_800_000_000,
+    "OnRestart": 604_800_000_000,
+}
+"""By mode, how long a job may take to apply a bound: half as long as a rollout waits for it."""
+
+STANDSTILL_TOLERANCE_MS = 1_000
+"""How much less than the bound in use the watermark may trail before a wider bound explains that it stands still."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveAlert:
+    """An alert that holds."""
+
+    alert: Alert
+    """Which one."""
+    labels: tuple[tuple[str, str], ...]
+    """All its labels, by name."""
+    value: str
+    """What it is about, for people."""
+
+    @property
+    def summary(self) -> str:
+        """What is the case."""
+        return self.alert.summary.format(**self._named)
+
+    @property
+    def description(self) -> str:
+        """More of it."""
+        return self.alert.description.format(**self._named, value=self.value)
+
+    @property
+    def _named(self) -> dict[str, str]:
+        return dict(self.labels)
+
+
+def active_alerts(
+    state: StreamState, partitions: Sequence[PartitionSummary], recent: RecentRows, now_us: int
+) -> Iterator[ActiveAlert]:
+    """Return the alerts that hold for a stream.
+
+    Args:
+        state: the stream.
+        partitions: its partitions.
+        recent: what its newest reports add up to.
+        now_us: the wall time, in microseconds.
+    """
+    for alert in (BURN_PAGE, BURN_TICKET):
+        share = _burns(alert, state, recent)
+        if share is not None:
+            yield _active(alert, state, f"{100 * share:.4g}%")
+    remaining_ppm = None if state.overview is None else state.overview.remaining_ppm
+    if remaining_ppm is not None and remaining_ppm < 0 and state.row.late_max >= MIN_LATE_ROWS:
+        yield _active(SPENT, state, f"{remaining_ppm / 10_000:g}%")
+    yield from _of_partitions(state, partitions)
+    yield from _of_the_job(state, now_us)
+    if state.saturated:
+        yield _active(SATURATED, state, "")
+    if state.recommendation is not None and state.recommendation.conflict:
+        yield _active(CONFLICT, state, "")
+    yield from _of_the_rows(state, recent)
+
+
+def _of_partitions(state: StreamState, partitions: Sequence[PartitionSummary]) -> Iterator[ActiveAlert]:
+    for each in partitions:
+        if each.skewed and each.costs_ms is not None:
+            yield _active(PARTITION_SKEWED, state, format_about(each.costs_ms * 1_000), each.partition)
+        if each.state == "Idle":
+            yield _active(PARTITION_IDLE, state, "", each.partition)
+
+
+def _of_the_job(state: StreamState, now_us: int) -> Iterator[ActiveAlert]:
+    # A person who pauses a stream expects its job to be silent, or to keep its bound.
+    if state.paused:
+        return
+    newest, published = state.newest, state.published
+    if newest is not None and newest.gap_us is not None:
+        silent_us = now_us - newest.report.received_us
+        if silent_us > max(ABSENT_GAPS * newest.gap_us, MIN_ABSENT_US):
+            yield _active(REPORTS_ABSENT, state, format_about(silent_us))
+    if published is not None and state.adopted is False:
+        waited_us = now_us - published.published_us
+        if waited_us > ADOPTED_WITHIN_US.get(state.mode, waited_us):
+            yield _active(NOT_ADOPTED, state, format_about(waited_us))
+
+
+def _of_the_rows(state: StreamState, recent: RecentRows) -> Iterator[ActiveAlert]:
+    newest = state.newest
+    if newest is not None and newest.watermark_ms is not None and recent.judged:
+        stood = newest.watermark_ms == recent.watermark_then_ms
+        effective_ms = newest.effective_bound_ms
+        explained = (
+            state.mode != "Live"
+            and effective_ms is not None
+            and effective_ms < newest.report.bound_ms - STANDSTILL_TOLERANCE_MS
+        )
+        if stood and not explained:
+            at = datetime.fromtimestamp(newest.watermark_ms / 1_000, UTC)
+            yield _active(STANDS_STILL, state, f"{at:%Y-%m-%d %H:%M:%S} UTC")
+    if recent.future_rows:
+        yield _active(FUTURE_ROWS, state, f"{recent.future_rows:,}")
+    if recent.uncounted_rows:
+        yield _active(OVERFLOW, state, f"{recent.uncounted_rows:,}")
+
+
+def _burns(alert: Alert, state: StreamState, recent: RecentRows) -> float | None:
+    """Return the share of late rows over the window whose budget burns too fast; None when none does."""
+    if state.slo is None or state.slo.value.objective != "occurrences":
+        return None
+    slo = state.slo.value
+    for burn in alert.burns:
+        share = _burns_at(burn, slo.target_ppm, slo.window_ms, recent)
+        if share is not None:
+            return share
+    return None
+
+
+def _burns_at(burn: Burn, target_ppm: int, window_ms: int, recent: RecentRows) -> float | None:
+    long, short = recent.by_window_s.get(burn.long_s), recent.by_window_s.get(burn.short_s)
+    if long is None or short is None or not long.judged or not short.judged or long.late < MIN_LATE_ROWS:
+        return None
+    # Below 1 the target itself would burn too fast, where the SLO's own window is short.
+    factor = max(burn.budget_ppm / PPM * (window_ms / 1_000) / burn.long_s, 1.0)
+    threshold = factor * (PPM - target_ppm) / PPM
+    shares = long.late / long.judged, short.late / short.judged
+    return shares[0] if min(shares) > threshold else None
+
+
+def _active(alert: Alert, state: StreamState, value: str, partition: str | None = None) -> ActiveAlert:
+    job, stream = state.row.job, state.row.stream
+    every = {
+        "spark_job": job,
+        "stream": stream,
+        "partition": partition or "",
+        "sloth_id": f"{job}-{stream}",
+        "sloth_service": job,
+        "sloth_slo": stream,
+        "sloth_severity": alert.severity,
+    }
+    labels = {
+        "alertname": alert.name,
+        "severity": alert.severity,
+        **{name: every[name] for name in alert.labels},
+    }
+    return ActiveAlert(alert, tuple(sorted(labels.items())), value)

@@ -1,0 +1,54 @@
+"""Recommendations as the API answers them."""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.api import schemas
+from tidemark.controller.api.units import milliseconds
+from tidemark.controller.db.tables import PublishedRow, RecommendationRow
+from tidemark.controller.decide.decider import is_current
+from tidemark.controller.decide.stored_steps import steps_of
+
+__all__ = ["recommended_answer", "transition_answer"]
+
+
+def recommended_answer(
+    session: Session, row: RecommendationRow | None, published: PublishedRow | None
+) -> schemas.Recommended | None:
+    """Return a recommendation as it is answered; ``published`` is what is published to the job."""
+    if row is None:
+        return None
+    is_published = (
+        published is not None
+        and published.mode != "Off"
+        and published.pin is None
+        and published.bound_ms == row.bound_ms
+    )
+    return schemas.Recommended(
+        bound_ms=row.bound_ms,
+        generation=published.generation
+        if is_published and published is not None and row.bound_ms is not None
+        else None,
+        decided_us=row.decided_us,
+        current=is_current(session, row),
+        steps=[
+            schemas.Step(kind=step.kind, name=step.kind.label, bound_ms=step.bound_ms, reason=step.reason)
+            for step in steps_of(row)
+        ],
+    )
+
+
+def transition_answer(row: RecommendationRow | None) -> schemas.Transition | None:
+    """Return what taking up a recommendation will do."""
+    if row is None or row.transition is None:
+        return None
+    found = json.loads(row.transition)
+    if "latency_unknown" not in found:
+        # An earlier release did not separate what was measured from what was not.
+        found |= {"latency_wall_us": None, "latency_at_least_us": None, "latency_unknown": "NoWindows"}
+    for name in ("from_bound", "bound", "stands_still", "latency_base", "latency_wall", "latency_at_least"):
+        found[f"{name}_ms"] = milliseconds(found.pop(f"{name}_us"))
+    return schemas.Transition(**found)

@@ -1,0 +1,32 @@
+"""The needs of the newest minutes of every stream, for the metric of that name."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from sqlalchemy import and_, select
+from sqlalchemy.orm import Session, aliased
+
+from tidemark.controller.db.tables import NeedSlotRow, StreamRow
+from tidemark.models.need_slots import merge_all
+from tidemark.models.sketch import Sketch
+
+__all__ = ["load_needs"]
+
+NEED_SLOTS = 2
+"""How many of the newest slots are merged: the newest one alone may have begun with the newest batch."""
+
+
+def load_needs(session: Session) -> dict[int, Sketch]:
+    """Return by stream the needs of its newest slots; streams without any are left out."""
+    slot = aliased(NeedSlotRow)
+    of_stream = select(slot.slot_us).where(slot.stream_id == StreamRow.id).order_by(slot.slot_us.desc())
+    wanted = [of_stream.limit(1).offset(n).scalar_subquery() for n in range(NEED_SLOTS)]
+    slots: defaultdict[int, list[Sketch]] = defaultdict(list)
+    for stream_id, blob in session.execute(
+        select(NeedSlotRow.stream_id, NeedSlotRow.sketch).join(
+            StreamRow, and_(StreamRow.id == NeedSlotRow.stream_id, NeedSlotRow.slot_us.in_(wanted))
+        )
+    ):
+        slots[stream_id].append(Sketch.from_bytes(blob))
+    return {stream_id: merge_all(sketches) for stream_id, sketches in slots.items()}

@@ -1,0 +1,79 @@
+"""The types of conditions: how grave each is, what people call it, and which alert belongs to it.
+
+Every other place takes these from here: the order of lists, the fleet's worst condition, the doctor, and, through the
+API, the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark.controller.api.schemas import Condition, ConditionSummary, ConditionType, Severity
+
+__all__ = ["CONDITION_TYPES", "ConditionKind", "condition", "place_of", "summary_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionKind:
+    """What all conditions of one type have in common."""
+
+    severity: Severity
+    """How grave they are."""
+    title: str
+    """What people call them."""
+    alert: str | None = None
+    """Name of the alert that reports the same fact after a while; None for none."""
+
+    @property
+    def problem(self) -> bool:
+        """Whether somebody should do something about them."""
+        return self.severity in {"critical", "warning"}
+
+
+# A rollback is a warning: the bound from before is back in force, so nothing more is lost.
+# Missing reports are a warning: whether rows are lost is unknown, and the bound is held meanwhile.
+CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
+    "OperatorContradicted": ConditionKind("critical", "Other operator than declared"),
+    "LiveWithoutCeiling": ConditionKind("critical", "Live without a ceiling"),
+    "SkewBeyondCeiling": ConditionKind("critical", "Skew beyond the ceiling"),
+    "CeilingNear": ConditionKind("critical", "Ceiling near", "TidemarkBoundSaturated"),
+    "ConstraintsConflict": ConditionKind("critical", "SLO and caps conflict", "TidemarkConstraintsConflict"),
+    "TargetMissed": ConditionKind("critical", "Target missed"),
+    "RolledBack": ConditionKind("warning", "Rolled back"),
+    "NoRecentReport": ConditionKind("warning", "No recent report", "TidemarkReportsAbsent"),
+    "CoverageGap": ConditionKind("warning", "Batches missing"),
+    "RowsNotCounted": ConditionKind("warning", "Rows not counted", "TidemarkTelemetryOverflow"),
+    "NeedsUnknown": ConditionKind("warning", "Needs unknown"),
+    "FutureRows": ConditionKind("warning", "Future-dated rows", "TidemarkFutureDatedRows"),
+    "PartitionSkewed": ConditionKind("warning", "Skewed partition", "TidemarkPartitionSkewed"),
+    "PartitionsSilent": ConditionKind("warning", "Partitions silent", "TidemarkPartitionIdle"),
+    "BoundNotAcknowledged": ConditionKind("warning", "Bound not taken up", "TidemarkBoundNotAdopted"),
+    "RolloutHeld": ConditionKind("info", "Rollout held"),
+    "Paused": ConditionKind("info", "Paused"),
+    "Pinned": ConditionKind("info", "Pinned"),
+    "NotEnoughEvidence": ConditionKind("info", "Not enough evidence"),
+    "NoReportYet": ConditionKind("info", "No report yet"),
+    "NoSlo": ConditionKind("info", "No SLO"),
+    "Rolling": ConditionKind("ok", "Rolling"),
+}
+"""By type, the worst first."""
+
+_PLACES = {kind: place for place, kind in enumerate(CONDITION_TYPES)}
+
+
+def condition(kind: ConditionType, detail: str) -> Condition:
+    """Return a condition that holds, with its figures as a sentence."""
+    found = CONDITION_TYPES[kind]
+    return Condition(type=kind, severity=found.severity, title=found.title, detail=detail)
+
+
+def summary_of(kind: ConditionType) -> ConditionSummary:
+    """Return a condition without its figures."""
+    found = CONDITION_TYPES[kind]
+    return ConditionSummary(type=kind, severity=found.severity, title=found.title)
+
+
+def place_of(found: ConditionSummary) -> int:
+    """Return the place of a condition among all types, 0 for the worst."""
+    return _PLACES[found.type]

@@ -1,0 +1,286 @@
+"""Reading the state of streams from the store: of one, of some, or of all, in two statements."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ScalarSelect, Select, and_, bindparam, func, select
+from sqlalchemy.orm import Session, aliased
+
+from tidemark.controller.bounds.acknowledgements import newest_acknowledgement_query
+from tidemark.controller.bounds.publication import newest_generation_query
+from tidemark.controller.db.tables import (
+    AcknowledgementRow,
+    LiveRow,
+    OverviewRow,
+    PartitionRow,
+    PolicyRow,
+    PredictionRow,
+    PublishedRow,
+    QueryRow,
+    RecommendationRow,
+    ReportRow,
+    RolloutRow,
+    SloRow,
+    StreamRow,
+)
+from tidemark.controller.decide.ceiling import Room
+from tidemark.controller.decide.situation import progress_in
+from tidemark.controller.decide.stored_steps import steps_of
+from tidemark.controller.evidence.horizon import facts, with_gone
+from tidemark.controller.partitions.store import future_rows_in, skew_in
+from tidemark.controller.pins.store import StoredPin, pins_in_force
+from tidemark.controller.reports.store import newest_report_query
+from tidemark.controller.rollout.store import missed_rollout_query, newest_rollout_query
+from tidemark.controller.specs.store import policy_of, slo_of
+from tidemark.controller.stream_state.live import state_in
+from tidemark.controller.stream_state.state import HorizonState, NewestBatch, SkewCost, StreamState
+from tidemark.models.defaults import RECENT_BATCHES
+from tidemark.models.late_base import late_base_ms
+
+__all__ = ["load_horizon", "load_room", "load_state", "load_states", "skewed_in"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row of the statement."""
+
+    stream: StreamRow
+    slo: SloRow | None
+    policy: PolicyRow | None
+    recommendation: RecommendationRow | None
+    overview: OverviewRow | None
+    published: PublishedRow | None
+    previous_bound_ms: int | None
+    unpinned: PublishedRow | None
+    applied: AcknowledgementRow | None
+    rollout: RolloutRow | None
+    missed: RolloutRow | None
+    prediction: PredictionRow | None
+    report: ReportRow | None
+    live: LiveRow | None
+    query: QueryRow | None
+    stored_base_us: int | None
+    recent_us: int | None
+    first_us: int | None
+    missing_batches: int | None
+    future_rows: int | None
+
+
+def load_states(session: Session, stream_ids: Collection[int] | None = None) -> list[StreamState]:
+    """Return the states of streams in the order of (job, stream).
+
+    Args:
+        session: the session.
+        stream_ids: which streams; None for all.
+    """
+    wanted, given = (_STATES, {}) if stream_ids is None else (_SOME_STATES, {"ids": [*stream_ids]})
+    rows = [_Row(*row) for row in session.execute(wanted, given)]
+    pins = pins_in_force(session, [(row.stream.job, row.stream.stream) for row in rows])
+    return [_state(row, pins.get((row.stream.job, row.stream.stream))) for row in rows]
+
+
+def load_state(session: Session, stream_id: int) -> StreamState:
+    """Return the state of a stream that is known."""
+    (state,) = load_states(session, [stream_id])
+    return state
+
+
+def load_horizon(
+    session: Session, state: StreamState, now_us: int, skewed: Sequence[SkewCost] | None = None
+) -> HorizonState | None:
+    """Return what a stream's reports add up to over its horizon; None without reports.
+
+    Args:
+        session: the session.
+        state: the stream.
+        now_us: the wall time, in microseconds.
+        skewed: the partitions that are skewed now; None for those of the newest snapshot.
+    """
+    horizon = state.horizon
+    if horizon is None:
+        return None
+    progress = progress_in(session, horizon, now_us)
+    return HorizonState(
+        horizon=horizon,
+        facts=facts(session, horizon),
+        progress=progress,
+        skew=skew_in(session, horizon, progress.batch_gap_us),
+        future=future_rows_in(session, horizon),
+        skewed=skewed_in(session, state.id) if skewed is None else skewed,
+    )
+
+
+def load_room(session: Session, state: StreamState, now_us: int) -> Room | None:
+    """Return what a stream's ceiling has to leave room for; None while the job has acknowledged nothing."""
+    horizon = state.horizon
+    if horizon is None:
+        return state.room(None)
+    return state.room(skew_in(session, horizon, progress_in(session, horizon, now_us).batch_gap_us))
+
+
+def skewed_in(session: Session, stream_id: int) -> list[SkewCost]:
+    """Return the partitions that were skewed in the newest snapshot, the most costly first."""
+    rows = session.execute(
+        select(PartitionRow.partition, PartitionRow.costs_ms, PartitionRow.without_bound_ms)
+        .where(PartitionRow.stream_id == stream_id, PartitionRow.skewed)
+        .order_by(PartitionRow.costs_ms.desc(), PartitionRow.partition)
+    )
+    return [SkewCost(name, costs_ms or 0, without_ms or 0) for name, costs_ms, without_ms in rows]
+
+
+def _state(row: _Row, pin: StoredPin | None) -> StreamState:
+    return StreamState(
+        row=row.stream,
+        slo=None if row.slo is None else slo_of(row.slo),
+        policy=policy_of(row.policy),
+        paused_why=None if row.policy is None else row.policy.paused_why,
+        # PostgreSQL sums to an exact decimal.
+        future_rows=int(row.future_rows or 0),
+        missing_batches=None if row.report is None else int(row.missing_batches or 0),
+        newest=None if row.report is None else _newest(row, row.report),
+        recommendation=row.recommendation,
+        steps=() if row.recommendation is None else steps_of(row.recommendation),
+        published=row.published,
+        previous_bound_ms=row.previous_bound_ms,
+        unpinned=row.unpinned,
+        pin=pin,
+        applied=row.applied,
+        rollout=row.rollout,
+        missed=row.missed,
+        prediction=row.prediction,
+        overview=row.overview,
+    )
+
+
+def _newest(row: _Row, report: ReportRow) -> NewestBatch:
+    base_us = row.stored_base_us
+    if row.query is not None:
+        last_batch = report.batch_id - 1
+        base_us = with_gone(base_us, row.query.gone_batch, row.query.gone_max_event_time_us, last_batch)
+    return NewestBatch(
+        report=report,
+        base_ms=late_base_ms(report.late_base_ms, base_us),
+        gap_us=_mean_gap_us(row, report.seen_us),
+        driver=state_in(row.live),
+    )
+
+
+def _mean_gap_us(row: _Row, seen_us: int) -> int | None:
+    """Return the mean time between the newest batches, ``RECENT_BATCHES`` of them or all there are."""
+    since_us, gaps = row.recent_us, RECENT_BATCHES
+    if since_us is None:
+        since_us, gaps = row.first_us, row.stream.reports - 1
+    if since_us is None or gaps < 1:
+        return None
+    return (seen_us - since_us) // gaps or None
+
+
+def _stored_base_us() -> ScalarSelect[int | None]:
+    """Return the query for the maximum event time of the stored batches before the newest one of its query."""
+    earlier = aliased(ReportRow)
+    return (
+        select(earlier.max_event_time_us)
+        .where(
+            earlier.stream_id == ReportRow.stream_id,
+            earlier.query_id == ReportRow.query_id,
+            earlier.batch_id < ReportRow.batch_id,
+            earlier.max_event_time_us.is_not(None),
+        )
+        .order_by(earlier.max_event_time_us.desc())
+        .limit(1)
+        .correlate(ReportRow)
+        .scalar_subquery()
+    )
+
+
+def _seen_us(batch: int) -> ScalarSelect[int | None]:
+    """Return the query for the trigger time of the batch that many before the newest one; -1 for the first batch."""
+    report = aliased(ReportRow)
+    wanted = select(report.seen_us).where(report.stream_id == StreamRow.id).limit(1)
+    wanted = (
+        wanted.order_by(report.seen_us) if batch < 0 else wanted.order_by(report.seen_us.desc()).offset(batch)
+    )
+    return wanted.correlate(StreamRow).scalar_subquery()
+
+
+def _statement() -> Select[*tuple[Any, ...]]:
+    """Return the statement for all states. Each newest row is found at the end of an index, stream by stream."""
+    of_stream = StreamRow.id
+    previous, unpinned, missed, query = (
+        aliased(PublishedRow),
+        aliased(PublishedRow),
+        aliased(RolloutRow),
+        aliased(QueryRow),
+    )
+    other_prediction = aliased(PredictionRow)
+    predicted = select(func.max(other_prediction.generation)).where(other_prediction.stream_id == of_stream)
+    missing = select(func.sum(query.last_batch - query.first_batch + 1 - query.reports)).where(
+        query.stream_id == of_stream
+    )
+    future = select(func.sum(PartitionRow.future_rows)).where(PartitionRow.stream_id == of_stream)
+    return (
+        select(
+            StreamRow,
+            SloRow,
+            PolicyRow,
+            RecommendationRow,
+            OverviewRow,
+            PublishedRow,
+            previous.bound_ms,
+            unpinned,
+            AcknowledgementRow,
+            RolloutRow,
+            missed,
+            PredictionRow,
+            ReportRow,
+            LiveRow,
+            QueryRow,
+            _stored_base_us(),
+            _seen_us(RECENT_BATCHES),
+            _seen_us(-1),
+            missing.correlate(StreamRow).scalar_subquery(),
+            future.correlate(StreamRow).scalar_subquery(),
+        )
+        .outerjoin(SloRow, SloRow.stream_id == of_stream)
+        .outerjoin(PolicyRow, PolicyRow.stream_id == of_stream)
+        .outerjoin(RecommendationRow, RecommendationRow.stream_id == of_stream)
+        .outerjoin(OverviewRow, OverviewRow.stream_id == of_stream)
+        .outerjoin(
+            PublishedRow,
+            and_(PublishedRow.stream_id == of_stream, PublishedRow.generation == newest_generation_query()),
+        )
+        .outerjoin(
+            previous,
+            and_(previous.stream_id == of_stream, previous.generation == PublishedRow.generation - 1),
+        )
+        .outerjoin(
+            unpinned,
+            and_(
+                unpinned.stream_id == of_stream,
+                unpinned.generation == newest_generation_query(pinned=False),
+            ),
+        )
+        .outerjoin(AcknowledgementRow, AcknowledgementRow.id == newest_acknowledgement_query())
+        .outerjoin(RolloutRow, RolloutRow.id == newest_rollout_query())
+        .outerjoin(missed, missed.id == missed_rollout_query(unpinned))
+        .outerjoin(
+            PredictionRow,
+            and_(
+                PredictionRow.stream_id == of_stream,
+                PredictionRow.generation == predicted.correlate(StreamRow).scalar_subquery(),
+            ),
+        )
+        .outerjoin(ReportRow, ReportRow.id == newest_report_query())
+        # What an older report says is past.
+        .outerjoin(LiveRow, and_(LiveRow.stream_id == of_stream, LiveRow.report_id == ReportRow.id))
+        .outerjoin(QueryRow, and_(QueryRow.stream_id == of_stream, QueryRow.query_id == ReportRow.query_id))
+        .order_by(StreamRow.job, StreamRow.stream)
+    )
+
+
+# Built once: that takes longer than running them for one stream.
+_STATES = _statement()
+_SOME_STATES = _STATES.where(StreamRow.id.in_(bindparam("ids", expanding=True)))

@@ -1,0 +1,242 @@
+"""The state of one stream: what conditions, alerts, metrics, the fleet and the status are computed from.
+
+``load`` reads it, for one stream or for many at once. Unknown and absent values are None, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from tidemark.controller.db.tables import (
+    AcknowledgementRow,
+    OverviewRow,
+    PredictionRow,
+    PublishedRow,
+    RecommendationRow,
+    ReportRow,
+    RolloutRow,
+    StreamRow,
+)
+from tidemark.controller.decide.ceiling import Room
+from tidemark.controller.evidence.horizon import Horizon
+from tidemark.controller.partitions.store import FutureRows, Skew
+from tidemark.controller.pins.store import StoredPin
+from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, Spec
+from tidemark.controller.stream_state.live import KeptLive, NewestState
+from tidemark.models.adoption import AppliedState, has_applied
+from tidemark.models.horizon import HorizonFacts, horizon_from_us
+from tidemark.models.late_base import effective_bound_ms
+from tidemark.models.live_defaults import CEILING_ALARM_PPM
+from tidemark.models.progress import Progress
+from tidemark.models.recommend.steps import DecisionStep, StepKind
+from tidemark.models.skew import skew_text
+from tidemark.models.slo import Policy, Slo
+from tidemark.models.wire import Mode
+
+__all__ = ["HorizonState", "NewestBatch", "SkewCost", "StreamState"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewestBatch:
+    """The newest batch of a stream."""
+
+    report: ReportRow
+    """Its report."""
+    base_ms: int | None
+    """The maximum event time that the watermark after it could know."""
+    gap_us: int | None
+    """Mean time between the triggers of the newest batches, at most ``RECENT_BATCHES``; None of fewer than two."""
+    driver: NewestState
+    """What its report says of live control, the append delay and the operator."""
+
+    @property
+    def ended_us(self) -> int:
+        """When it ended, by the driver's clock."""
+        return self.report.started_us + self.report.duration_ms * 1_000
+
+    @property
+    def watermark_ms(self) -> int | None:
+        """The watermark after it; None while there is none."""
+        return self.report.watermark_ms or None
+
+    @property
+    def effective_bound_ms(self) -> int | None:
+        """How far the watermark trails the base."""
+        return effective_bound_ms(self.base_ms, self.report.watermark_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamState:
+    """The state of one stream, as far as it can be read for all streams at once."""
+
+    row: StreamRow
+    """The stream and its totals."""
+    slo: Spec[Slo] | None
+    """Its SLO."""
+    policy: Spec[Policy]
+    """Its policy."""
+    paused_why: str | None
+    """Why it is paused; None when it is not, or when the policy was set so."""
+    future_rows: int
+    """Future-dated rows since it was first seen."""
+    missing_batches: int | None
+    """Batches never reported; None before the first report."""
+    newest: NewestBatch | None
+    """The newest batch."""
+    recommendation: RecommendationRow | None
+    """The newest recommendation."""
+    steps: Sequence[DecisionStep]
+    """Its steps; empty without one."""
+    published: PublishedRow | None
+    """What is published to the job; None before the first generation."""
+    previous_bound_ms: int | None
+    """The bound of the generation before."""
+    unpinned: PublishedRow | None
+    """What was published last without a pin."""
+    pin: StoredPin | None
+    """The pin in force."""
+    applied: AcknowledgementRow | None
+    """The newest acknowledgement."""
+    rollout: RolloutRow | None
+    """The newest rollout."""
+    missed: RolloutRow | None
+    """The rollout that missed its target after it was verified, while its bound is the published one."""
+    prediction: PredictionRow | None
+    """The newest prediction of a published bound."""
+    overview: OverviewRow | None
+    """The newest snapshot."""
+
+    @property
+    def id(self) -> int:
+        """The stream's id."""
+        return self.row.id
+
+    @property
+    def mode(self) -> Mode:
+        """Its mode."""
+        return self.policy.value.mode
+
+    @property
+    def paused(self) -> bool:
+        """Whether its policy is paused."""
+        return self.policy.value.paused
+
+    @property
+    def horizon_ms(self) -> int:
+        """How far back evidence counts."""
+        return DEFAULT_HORIZON_MS if self.slo is None else self.slo.value.horizon_ms
+
+    @property
+    def horizon(self) -> Horizon | None:
+        """The batches that count; None before the first report."""
+        if self.newest is None:
+            return None
+        newest = self.newest.report
+        return Horizon(self.id, horizon_from_us(newest.seen_us, self.horizon_ms), newest)
+
+    @property
+    def live(self) -> KeptLive | None:
+        """What the fast policy did in the newest batch; None unless it ran in Live."""
+        return None if self.newest is None else self.newest.driver.live
+
+    @property
+    def required_ms(self) -> int | None:
+        """The bound that the rows require, before any guard rail or limit; None when there is too little evidence."""
+        return next((step.bound_ms for step in self.steps if step.kind is StepKind.ROUND_UP), None)
+
+    @property
+    def saturated(self) -> bool | None:
+        """Whether the rows require more than the policy's maximum bound or the ceiling allows; None when unknown."""
+        near = self.live is not None and self.live.ceiling_used_ppm >= CEILING_ALARM_PPM
+        if self.recommendation is None:
+            return near if self.live is not None else None
+        return near or _limited(self.steps)
+
+    @property
+    def adopted(self) -> bool | None:
+        """Whether the job applies what is published to it; None when nothing is published."""
+        published, applied = self.published, self.applied
+        if published is None or (published.bound_ms is None and published.mode != "Live"):
+            return None
+        last_contact_us = None if self.live is None else self.live.last_contact_us
+        said = (
+            AppliedState(last_contact_us=last_contact_us)
+            if applied is None
+            else AppliedState(
+                applied.generation, applied.bound_ms, cast("Mode", applied.mode), last_contact_us
+            )
+        )
+        return has_applied(
+            said,
+            generation=published.generation,
+            mode=cast("Mode", published.mode),
+            bound_ms=published.bound_ms,
+            published_us=published.published_us,
+        )
+
+    def room(self, skew: Skew | None) -> Room | None:
+        """Return what the ceiling has to leave room for; None while the job has acknowledged nothing.
+
+        Args:
+            skew: how far apart the partitions are; None when that is not known.
+        """
+        if self.applied is None:
+            return None
+        ceiling_ms = self.applied.ceiling_ms
+        if self.newest is None:
+            return Room(ceiling_ms, self.applied.bound_ms)
+        bound_ms = self.newest.report.bound_ms
+        if self.live is not None and bound_ms >= self.live.ceiling_ms:
+            # The plan of a live run holds its ceiling; what partitions keep to is what was published.
+            bound_ms = 0 if self.unpinned is None else self.unpinned.bound_ms or 0
+        if skew is None:
+            return Room(ceiling_ms, bound_ms)
+        return Room(ceiling_ms, bound_ms, -(-skew.behind_us // 1_000), skew.partition)
+
+
+def _limited(steps: Sequence[DecisionStep]) -> bool:
+    """Return whether the policy's limits made the bound narrower."""
+    before_ms = None
+    limited = False
+    for step in steps:
+        if step.kind is StepKind.LIMITS:
+            limited = before_ms is not None and step.bound_ms is not None and step.bound_ms < before_ms
+        before_ms = step.bound_ms
+    return limited
+
+
+@dataclass(frozen=True, slots=True)
+class SkewCost:
+    """What a skewed partition costs."""
+
+    partition: str
+    """Its name."""
+    costs_ms: int
+    """By how much the bound would fall without it, in milliseconds."""
+    without_ms: int
+    """To what, in milliseconds."""
+
+    @property
+    def text(self) -> str:
+        """The same as a sentence."""
+        return skew_text(self.partition, self.costs_ms, self.without_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HorizonState:
+    """What a stream's reports add up to over its horizon: too costly to read for all streams at once."""
+
+    horizon: Horizon
+    """The batches that count."""
+    facts: HorizonFacts
+    """The sums over them."""
+    progress: Progress
+    """Its pace, gaps and silences."""
+    skew: Skew | None
+    """How far apart its partitions are."""
+    future: FutureRows
+    """Future-dated rows."""
+    skewed: Sequence[SkewCost]
+    """Partitions that are skewed, the most costly first."""

@@ -1,0 +1,94 @@
+"""Reading states: one stream alone reads the same as among all, and as the queries of its subjects say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import inspect
+
+from tidemark.controller.bounds.acknowledgements import last_acknowledgement
+from tidemark.controller.bounds.publication import last_published
+from tidemark.controller.db.tables import Base
+from tidemark.controller.evidence.horizon import effective_bound_of, horizon_of
+from tidemark.controller.pins.store import pin_in_force
+from tidemark.controller.rollout.store import newest_rollout
+from tidemark.controller.stream_state.live import newest_state
+from tidemark.controller.stream_state.load import load_state, load_states
+from tidemark.controller.stream_state.state import StreamState
+from tidemark.models.wire import Acknowledgement
+
+from support.controller_app import Controller
+from support.policies import at_once
+from support.reports import START_US, exponential_batches, query_reports
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
+    url = f"sqlite:///{tmp_path / 'tidemark.db'}"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("new_postgres_url")
+    with Controller(url) as running:
+        yield running
+
+
+def plain(state: StreamState) -> dict[str, Any]:
+    """Return a state with its rows as values, which compare."""
+
+    def value(found: Any) -> Any:
+        if isinstance(found, Base):
+            return {column.key: getattr(found, column.key) for column in inspect(found).mapper.column_attrs}
+        return found
+
+    parts = {name: value(getattr(state, name)) for name in StreamState.__slots__}
+    if state.newest is not None:
+        parts["newest"] = {name: value(getattr(state.newest, name)) for name in type(state.newest).__slots__}
+    return parts
+
+
+def test_a_stream_alone_reads_as_it_does_among_all_and_as_each_subject_says(either: Controller) -> None:
+    either.put("/slo", {"target": "0.9"})
+    either.put("/policy", at_once())
+    either.report_all(query_reports(exponential_batches(24, 50, slow=3)))
+    either.tick()
+    either.snapshot()
+    for run in ("a", "b"):
+        applied = Acknowledgement(
+            query_id="query",
+            run_id=run,
+            bound_ms=5_000,
+            generation=None,
+            source="job",
+            mode="OnRestart",
+            applied_us=START_US,
+        )
+        assert either.acknowledge(applied).status_code == 201
+    either.http.put("/v1/jobs/other/streams/expected/slo", json={"target": "0.9"})
+    either.http.put("/v1/jobs/job/pin", json={"to": "Off", "reason": "INC-1"})
+    with either.service.database.read() as session:
+        states = load_states(session)
+        assert [(state.row.job, state.row.stream) for state in states] == [
+            ("job", "stream"),
+            ("other", "expected"),
+        ]
+        assert [plain(load_state(session, state.id)) for state in states] == [plain(each) for each in states]
+        state, expected = states
+        horizon = horizon_of(session, state.id, state.horizon_ms)
+        assert horizon is not None
+        assert state.newest is not None
+        assert (state.horizon, state.newest.report) == (horizon, horizon.newest)
+        assert state.newest.driver == newest_state(session, horizon.newest)
+        assert state.newest.effective_bound_ms == effective_bound_of(session, horizon.newest)
+        assert state.applied is not None
+        assert (state.applied, state.applied.run_id) == (last_acknowledgement(session, state.id), "b")
+        assert state.published is last_published(session, state.id)
+        assert state.unpinned is last_published(session, state.id, pinned=False)
+        assert state.published is not state.unpinned
+        assert state.rollout is not None
+        assert state.rollout is newest_rollout(session, state.id)
+        assert state.pin == pin_in_force(session, "job", "stream")
+        assert state.overview is not None
+        assert (expected.newest, expected.published, expected.applied, expected.pin) == (None,) * 4
+        assert expected.row.registered_us is None

@@ -1,0 +1,121 @@
+"""Stream states made by hand, for tests of what is computed from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemark.controller.db.tables import (
+    AcknowledgementRow,
+    OverviewRow,
+    PublishedRow,
+    RecommendationRow,
+    ReportRow,
+    StreamRow,
+)
+from tidemark.controller.specs.store import Spec
+from tidemark.controller.stream_state.live import NewestState
+from tidemark.controller.stream_state.state import NewestBatch, StreamState
+from tidemark.models.recommend.steps import DecisionStep, StepKind
+from tidemark.models.slo import Policy, Slo
+
+__all__ = ["NOW_US", "stream_state"]
+
+NOW_US = 1_767_225_600_000_000
+
+_WELL: dict[str, Any] = {
+    "job": "shop",
+    "stream": "clicks",
+    "late_max": 100,
+    "registered_us": NOW_US,
+    "objective": "occurrences",
+    "target_ppm": 990_000,
+    "window_ms": 30 * 86_400_000,
+    "mode": "OnRestart",
+    "paused": False,
+    "remaining_ppm": 900_000,
+    "received_us": NOW_US,
+    "gap_us": 10_000_000,
+    "in_use_bound_ms": 10_000,
+    "watermark_ms": NOW_US // 1_000 - 10_000,
+    "driver": NewestState(),
+    "published_bound_ms": 10_000,
+    "published_us": NOW_US,
+    "generation": 1,
+    "applied_generation": 1,
+    "applied_bound_ms": 10_000,
+    "ceiling_ms": None,
+    "required_ms": 9_000,
+    "recommended_bound_ms": 10_000,
+    "conflict": False,
+}
+
+
+def stream_state(**changes: Any) -> StreamState:
+    """Return the state of a stream that is well, but for some facts; of an unknown one, all parts are None."""
+    facts = {**_WELL, **changes}
+    name = {"stream_id": 1}
+    slo = None
+    if facts["target_ppm"] is not None:
+        slo = Slo(target_ppm=facts["target_ppm"], window_ms=facts["window_ms"], objective=facts["objective"])
+    parts: dict[str, Any] = {
+        "newest": NewestBatch(
+            report=ReportRow(
+                id=1,
+                batch_id=1,
+                seen_us=NOW_US,
+                started_us=NOW_US,
+                duration_ms=0,
+                received_us=facts["received_us"],
+                bound_ms=facts["in_use_bound_ms"],
+                watermark_ms=facts["watermark_ms"],
+                **name,
+            ),
+            base_ms=NOW_US // 1_000,
+            gap_us=facts["gap_us"],
+            driver=facts["driver"],
+        ),
+        "recommendation": RecommendationRow(
+            bound_ms=facts["recommended_bound_ms"], conflict=facts["conflict"], **name
+        ),
+        "steps": (
+            DecisionStep(StepKind.ROUND_UP, facts["required_ms"], "the rows require it"),
+            DecisionStep(StepKind.LIMITS, facts["recommended_bound_ms"], "within the limits"),
+        ),
+        "published": PublishedRow(
+            generation=facts["generation"],
+            mode=facts["mode"],
+            bound_ms=facts["published_bound_ms"],
+            published_us=facts["published_us"],
+            **name,
+        ),
+        "applied": AcknowledgementRow(
+            generation=facts["applied_generation"],
+            bound_ms=facts["applied_bound_ms"],
+            mode=facts["mode"],
+            ceiling_ms=facts["ceiling_ms"],
+            **name,
+        ),
+        "overview": OverviewRow(remaining_ppm=facts["remaining_ppm"], **name),
+        "pin": None,
+        "rollout": None,
+        "missed": None,
+    }
+    parts |= {part: facts[part] for part in parts if part in facts}
+    return StreamState(
+        row=StreamRow(
+            id=1,
+            job=facts["job"],
+            stream=facts["stream"],
+            registered_us=facts["registered_us"],
+            late_max=facts["late_max"],
+        ),
+        slo=None if slo is None else Spec(slo, 1, NOW_US),
+        policy=Spec(Policy(mode=facts["mode"], paused=facts["paused"]), 1, NOW_US),
+        paused_why=None,
+        future_rows=0,
+        missing_batches=0,
+        previous_bound_ms=None,
+        unpinned=parts["published"],
+        prediction=None,
+        **parts,
+    )
