@@ -79,7 +79,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     """
     limits = Limits(settings.max_streams, settings.max_partitions)
     database = Database(settings.database_url, limits)
-    leases = LeaseKeeper(database, settings.lease_seconds, clock)
+    leases = LeaseKeeper(database, settings.lease_seconds)
     decider = Decider(database, leases, settings.rollout_share_ppm)
     registry = CollectorRegistry()
     scrape = Scrape(database, registry, settings.metrics_partitions)

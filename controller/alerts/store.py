@@ -41,7 +41,7 @@ def write_told(
 ) -> None:
     """Write down that an alert was notified, at ``told_alarm.told_us``."""
     stream = session.get_one(StreamRow, told_alarm.stream_id)
-    lock_stream(session, stream.job, stream.stream, told_alarm.told_us)
+    lock_stream(session, stream.job, stream.stream)
     add_event(
         session,
         told_alarm.stream_id,

@@ -1,4 +1,4 @@
-"""Acknowledgements: what runs of a job said they applied."""
+"""Acknowledgements: which bounds runs of a job applied."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def last_acknowledgement(session: Session, stream_id: int) -> AcknowledgementRow
 def list_acknowledgements(
     session: Session, stream_id: int, before: tuple[int, int] | None, limit: int
 ) -> Sequence[AcknowledgementRow]:
-    """Return up to ``limit`` acknowledgements, those applied last first.
+    """Return up to ``limit`` acknowledgements, the last applied first.
 
     Args:
         session: the session.
         stream_id: the stream.
-        before: (``applied_us``, ``id``) of the one that the page before ended with; None for the first page.
+        before: (``applied_us``, ``id``) of the last one on the previous page; None for the first page.
         limit: how many.
     """
     table = AcknowledgementRow
@@ -65,7 +65,7 @@ def list_acknowledgements(
 
 
 def own_bound_ms(session: Session, stream_id: int) -> int | None:
-    """Return the job's own bound in milliseconds, as it last ran with it; None when it never said."""
+    """Return the job's own bound in milliseconds, as it last ran with it; None when it is not known."""
     found = session.scalars(
         select(AcknowledgementRow.bound_ms)
         .where(AcknowledgementRow.stream_id == stream_id, AcknowledgementRow.generation.is_(None))

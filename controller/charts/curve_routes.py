@@ -15,7 +15,7 @@ from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.charts.what_if import Ground, outcome_at
 from tidemark.controller.db.tables import RecommendationRow
-from tidemark.controller.decide.decider import Basis, in_use_bound_ms
+from tidemark.controller.decide.load import HorizonEvidence, in_use_bound_ms
 from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, horizon_of
 from tidemark.controller.evidence.past import past_of
 from tidemark.controller.intake.checks import MAX_DURATION_MS, MAX_TIME_US
@@ -142,7 +142,7 @@ class _Seen:
     """The bound in use at its end, as far as it is kept."""
 
 
-def _of_horizon(basis: Basis | None, horizon: Horizon | None) -> _Seen | None:
+def _of_horizon(basis: HorizonEvidence | None, horizon: Horizon | None) -> _Seen | None:
     if basis is None or horizon is None:
         return None
     facts = basis.facts

@@ -17,13 +17,7 @@ from tidemark.models.operators import Operator
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.wire import Report
 
-__all__ = ["COUNTED_REPORTS", "NEWLY_COUNTED", "Counted", "CountedReports", "counted_from"]
-
-COUNTED_REPORTS = "tidemark_counted_reports"
-"""Key of ``Session.info`` under which a writing session has ``CountedReports``."""
-
-NEWLY_COUNTED = "tidemark_newly_counted"
-"""Key of ``Session.info`` under which a transaction leaves what is to be kept once it is committed."""
+__all__ = ["Counted", "CountedReports", "counted_from"]
 
 MAX_BYTES = 64 * 1024 * 1024
 """How much is kept: some 3,000 reports of 64 partitions."""

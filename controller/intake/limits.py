@@ -12,16 +12,12 @@ from tidemark.controller.db.tables import PartitionRow, StreamRow
 from tidemark.controller.errors import ErrorItem, TooManyPartitionsError, TooManyStreamsError
 
 __all__ = [
-    "LIMITS",
     "NO_LIMITS",
     "Limits",
     "check_room_for_partitions",
     "check_room_for_stream",
     "count_of_partitions",
 ]
-
-LIMITS = "tidemark_limits"
-"""Key of ``Session.info`` under which a writing session has the limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +34,13 @@ NO_LIMITS = Limits()
 """Takes whatever comes."""
 
 
-def check_room_for_stream(session: Session) -> None:
+def check_room_for_stream(session: Session, limits: Limits) -> None:
     """Check that one stream more can be taken.
 
     Raises:
         TooManyStreamsError: when it cannot.
     """
-    most = _limits(session).streams
+    most = limits.streams
     if most is not None and session.scalars(select(func.count(StreamRow.id))).one() >= most:
         raise TooManyStreamsError(
             f"this store takes {most:,} streams and has them; is a name made anew at each start? Else raise "
@@ -62,13 +58,15 @@ def count_of_partitions(stream: str) -> ScalarSelect[int]:
     )
 
 
-def check_room_for_partitions(session: Session, stream_id: int, names: Collection[str], known: int) -> None:
+def check_room_for_partitions(
+    session: Session, stream_id: int, names: Collection[str], known: int, limits: Limits
+) -> None:
     """Check that a stream can take these partitions, those of its ``known`` ones included.
 
     Raises:
         TooManyPartitionsError: when it cannot.
     """
-    most = _limits(session).partitions
+    most = limits.partitions
     if most is None or known + len(names) <= most:
         return
     stored = set(session.scalars(select(PartitionRow.partition).where(PartitionRow.stream_id == stream_id)))
@@ -79,8 +77,3 @@ def check_room_for_partitions(session: Session, stream_id: int, names: Collectio
             "the partition column one of few values? Else raise TIDEMARK_MAX_PARTITIONS"
         )
         raise TooManyPartitionsError(f"/partitions: {reason}", errors=(ErrorItem("/partitions", reason),))
-
-
-def _limits(session: Session) -> Limits:
-    limits: Limits = session.info.get(LIMITS, NO_LIMITS)
-    return limits

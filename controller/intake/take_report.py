@@ -7,13 +7,13 @@ counted against too low a base are taken back and counted again, so that the res
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from sqlalchemy import ColumnElement, Table, bindparam, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.database import ANSWERS_CHANGED
 from tidemark.controller.db.tables import QueryRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.db.upsert import Excluded, greater, lesser, upsert_many
 from tidemark.controller.errors import ReportConflictError, ReportTooOldError
@@ -21,9 +21,9 @@ from tidemark.controller.evidence.hourly_sums import add_to_hours, move_in_hours
 from tidemark.controller.evidence.ledger import add_by_key
 from tidemark.controller.evidence.needs import add_needs, move_needs
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
-from tidemark.controller.intake.counted import NEWLY_COUNTED, Counted
+from tidemark.controller.intake.counted import Counted
 from tidemark.controller.intake.known import Known, known_of
-from tidemark.controller.intake.limits import check_room_for_partitions
+from tidemark.controller.intake.limits import NO_LIMITS, Limits, check_room_for_partitions
 from tidemark.controller.intake.stored_bodies import packed, stored_report
 from tidemark.controller.partitions.store import add_partitions, arrived_in, base_after_us
 from tidemark.controller.stream_state.live import keep_live
@@ -46,9 +46,13 @@ class Receipt:
     """When it was first received, in microseconds since the epoch."""
     duplicate: bool
     """Whether it had been received before; then nothing was changed."""
+    first: bool = False
+    """Whether it is the stream's first report, which changes what is published to its job."""
+    counted: Mapping[int, tuple[str, Counted]] = field(default_factory=dict)
+    """What ``CountedReports`` is to keep of it once it is committed."""
 
 
-def take_report(session: Session, report: Report, now_us: int) -> Receipt:
+def take_report(session: Session, report: Report, now_us: int, limits: Limits = NO_LIMITS) -> Receipt:
     """Store a report and what follows from it, once.
 
     It reads and writes past the session, so nothing may wait to be written there.
@@ -59,7 +63,7 @@ def take_report(session: Session, report: Report, now_us: int) -> Receipt:
     """
     content = canonical_json(report)
     digest = fingerprint(content)
-    stream_id, registered = _locked(session, report, now_us)
+    stream_id, registered = _locked(session, report, limits)
     known = known_of(session, stream_id, report)
     if known.received_us is not None:
         if known.fingerprint != digest:
@@ -78,9 +82,10 @@ def take_report(session: Session, report: Report, now_us: int) -> Receipt:
     if not registered:
         add_event(session, stream_id, now_us, kind="StreamRegistered", reason="its first report was received")
         session.flush()
-        session.info[ANSWERS_CHANGED] = True
-    _store(session, stream_id, report, known, content=content, digest=digest, now_us=now_us)
-    return Receipt(now_us, duplicate=False)
+    report_id, counted = _store(
+        session, stream_id, report, known, content=content, digest=digest, now_us=now_us, limits=limits
+    )
+    return Receipt(now_us, duplicate=False, first=not registered, counted={report_id: (digest, counted)})
 
 
 # Statements are made once: making one takes longer than running it.
@@ -107,12 +112,12 @@ _INSERT_REPORT = insert(cast("Table", ReportRow.__table__))
 _INSERT_BODY = insert(cast("Table", ReportBodyRow.__table__))
 
 
-def _locked(session: Session, report: Report, now_us: int) -> tuple[int, bool]:
+def _locked(session: Session, report: Report, limits: Limits) -> tuple[int, bool]:
     """Lock the stream; return its id, and whether a report was received before."""
     named = {"job": report.job, "stream": report.stream}
     found = session.connection().execute(_LOCK, named).one_or_none()
     if found is None:
-        return lock_stream(session, report.job, report.stream, now_us).id, False
+        return lock_stream(session, report.job, report.stream, limits).id, False
     return found.id, found.registered_us is not None
 
 
@@ -125,20 +130,21 @@ def _store(
     content: bytes,
     digest: str,
     now_us: int,
-) -> None:
+    limits: Limits,
+) -> tuple[int, Counted]:
+    """Store a report; return its id, and what it adds by partition."""
     cells, levels, connection = cells_of(report), known.levels, session.connection()
     judgement = judge(report, cells)
     needs = needs_against(report, late_base_ms(report.late_base_ms, known.late_max_us), cells)
     counted = Counted(report.operator, judgement, needs.base_ms, PartitionNeeds.counted(needs))
     facts = batch_facts(report, cells, judgement, needs, now_us)
     arrived = arrived_in(report, cells)
-    check_room_for_partitions(session, stream_id, arrived.names, known.partitions)
+    check_room_for_partitions(session, stream_id, arrived.names, known.partitions, limits)
     values = _report_values(stream_id, report, facts, needs.base_ms, now_us)
     values["fingerprint"] = digest
     inserted: Any = connection.execute(_INSERT_REPORT, values)
     (report_id,) = inserted.inserted_primary_key
     connection.execute(_INSERT_BODY, {"report_id": report_id, "body": packed(content)})
-    session.info.setdefault(NEWLY_COUNTED, {})[report_id] = digest, counted
     add_by_key(session, stream_id, (report.operator, judgement), known.ledger_from_us)
     add_needs(session, stream_id, levels, facts.seen_us, counted.needs)
     if facts.seen_us < levels.hours_until_us:
@@ -169,6 +175,7 @@ def _store(
         session.expire_all()
         _raise_later_bases(session, stream_id, report, floor_ms(report.max_event_time_us), known)
         session.flush()
+    return report_id, counted
 
 
 def _batches(new: Excluded) -> dict[str, ColumnElement[Any]]:
@@ -185,7 +192,6 @@ def _report_values(
         **asdict(facts),
         "stream_id": stream_id,
         "query_id": report.query_id,
-        "run_id": report.run_id,
         "batch_id": report.batch_id,
         "received_us": now_us,
         "started_us": report.started_us,
@@ -198,10 +204,8 @@ def _report_values(
         "watermark_ms": report.watermark_ms,
         "late_base_ms": report.late_base_ms,
         "max_event_time_us": report.max_event_time_us,
-        "null_rows": report.null_rows,
         "state_rows": report.state_rows,
         "state_bytes": report.state_bytes,
-        "dropped_by_spark": report.dropped_by_spark,
         "dropped_reports": report.dropped_reports,
         "future_rows": sum(part.future_rows for part in report.partitions),
         "need_base_ms": need_base_ms,

@@ -189,7 +189,9 @@ def _write(service: Service, scope: PinScope, body: bytes, *, dry_run: bool) -> 
     asked = parse_body(_PIN, body)
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
-        pin = set_pin(session, StandingPin(scope, asked.to, asked.reason, now_us), now_us)
+        pin = set_pin(
+            session, StandingPin(scope, asked.to, asked.reason, now_us), now_us, service.database.limits
+        )
         if dry_run:
             return _answer(service, session, pin, dry_run=True)
     return _told(service, pin)
@@ -205,6 +207,7 @@ def _delete(service: Service, scope: PinScope, reason: str, *, dry_run: bool) ->
 
 def _told(service: Service, pin: StandingPin) -> PinAnswer:
     """Return the answer after a write; the pin is in force by now, whatever the figures take."""
+    service.database.answers_changed()
     with service.database.read() as session:
         return _answer(service, session, pin)
 

@@ -1,4 +1,4 @@
-"""From rollouts and events as the store holds them to what the controller answers."""
+"""API answers from stored rollouts and events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["event_answer", "rollout_answer"]
 
 
 def rollout_answer(row: RolloutRow, stream: StreamRow) -> schemas.Rollout:
-    """Return a rollout as it is answered."""
+    """Return a rollout as an API answer."""
     state = cast("State", row.state)
     return schemas.Rollout(
         id=row.id,
@@ -72,7 +72,7 @@ def _approved(row: RolloutRow) -> schemas.Approved | None:
 
 
 def event_answer(row: EventRow, stream: StreamRow) -> schemas.Event:
-    """Return an event as it is answered."""
+    """Return an event as an API answer."""
     return schemas.Event(
         id=row.id,
         job=stream.job,

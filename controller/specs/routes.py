@@ -17,11 +17,11 @@ from tidemark.controller.api.raw_body import JsonBody
 from tidemark.controller.api.schemas import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.decide.ceiling import NO_CEILING, room_in
-from tidemark.controller.decide.decider import republish
-from tidemark.controller.decide.situation import progress_in
+from tidemark.controller.decide.load import progress_in
 from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.intake.checks import MAX_DURATION_MS
+from tidemark.controller.rollout.republish import republish
 from tidemark.controller.service import Service
 from tidemark.controller.specs.consequences import consequences, decide_now
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_policy, get_slo, put_policy, put_slo
@@ -75,7 +75,7 @@ def write_slo(
     slo = parse_body(_SLO, body).to_slo()
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
-        stream_id = lock_stream(session, which.job, which.stream, now_us).id
+        stream_id = lock_stream(session, which.job, which.stream, service.database.limits).id
         stored = put_slo(session, stream_id, slo, precondition(if_match), now_us, reason=reason)
         session.flush()
         # In Live what the SLO asks for is part of what the job is told, whether or not there is evidence.
@@ -133,7 +133,7 @@ def write_policy(
     """
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
-        stream_id = lock_stream(session, which.job, which.stream, now_us).id
+        stream_id = lock_stream(session, which.job, which.stream, service.database.limits).id
         stored = put_policy(
             session, stream_id, policy, precondition(if_match, default=True), now_us, reason=reason
         )
@@ -156,6 +156,7 @@ def _tried(service: Service, session: Session, stream_id: int, now_us: int) -> C
 
 def _done(service: Service, stream_id: int) -> Consequences:
     """Decide anew and return what follows from what was written."""
+    service.database.answers_changed()
     decide_now(service, stream_id)
     with service.database.read() as session:
         return consequences(session, stream_id, dry_run=False)

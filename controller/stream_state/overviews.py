@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.api.schemas import Condition
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import OverviewRow, StreamRow
-from tidemark.controller.decide.situation import progress_in
+from tidemark.controller.decide.load import progress_in
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.horizon import effective_bound_of, facts, horizon_of, open_keys
 from tidemark.controller.evidence.rollups import locked_rollup, move_horizon
@@ -135,7 +135,7 @@ class Overviews:
             found = locked_rollup(session, stream_id)
             if found is not None:
                 rollup, newest_us = found
-                count_waiting(session, rollup)
+                count_waiting(session, rollup, self._database.counted)
                 move_horizon(session, rollup, newest_us, self._retention)
         self._give_way()
         with self._database.read() as session:
@@ -143,7 +143,7 @@ class Overviews:
         self._give_way()
         with self._database.write() as session:
             stream = session.get_one(StreamRow, stream_id)
-            lock_stream(session, stream.job, stream.stream, now_us)
+            lock_stream(session, stream.job, stream.stream)
             if snapshot.partitions is not None:
                 write_snapshots(session, stream_id, snapshot.partitions, now_us)
             session.merge(snapshot.overview)
@@ -184,9 +184,6 @@ class Overviews:
             "in_use_bound_ms": newest.bound_ms,
             "effective_bound_ms": effective_bound_of(session, newest),
             "bound_ms": snapshot.bound_ms,
-            "needs_from_us": snapshot.from_us,
-            "needs_share_ppm": snapshot.share_ppm,
-            "now_from_us": recent.from_us,
             "now_min_ppm": recent.min_ppm,
             "now_max_ppm": recent.max_ppm,
             "window_min_ppm": None if spent is None else spent.min_ppm,
@@ -225,9 +222,6 @@ def _overview(stream_id: int, now_us: int, conditions: list[Condition]) -> Overv
         in_use_bound_ms=None,
         effective_bound_ms=None,
         bound_ms=None,
-        needs_from_us=None,
-        needs_share_ppm=None,
-        now_from_us=None,
         now_min_ppm=None,
         now_max_ppm=None,
         window_min_ppm=None,

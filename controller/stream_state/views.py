@@ -14,8 +14,7 @@ from tidemark.controller.bounds.acknowledgements import last_acknowledgement
 from tidemark.controller.bounds.publication import NO_REPORT, OFF, answer_of, last_published
 from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, RecommendationRow, StreamRow
 from tidemark.controller.decide.ceiling import room_in
-from tidemark.controller.decide.decider import is_current
-from tidemark.controller.decide.situation import progress_in
+from tidemark.controller.decide.load import is_current, progress_in
 from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, facts, horizon_of, open_keys
 from tidemark.controller.partitions.store import FutureRows, future_rows_in

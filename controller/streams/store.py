@@ -12,7 +12,7 @@ from tidemark.controller.access.acting import acting
 from tidemark.controller.db.tables import EventRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import StreamNotFoundError
-from tidemark.controller.intake.limits import check_room_for_stream
+from tidemark.controller.intake.limits import NO_LIMITS, Limits, check_room_for_stream
 
 __all__ = ["Evidence", "add_event", "find_stream", "get_stream", "list_streams", "lock_stream"]
 
@@ -58,17 +58,17 @@ _LOCKED = (
 )
 
 
-def lock_stream(session: Session, job: str, stream: str, now_us: int) -> StreamRow:
-    """Return the stream for writing, making it when it is new; others who want to write to it wait for the commit."""
+def lock_stream(session: Session, job: str, stream: str, limits: Limits = NO_LIMITS) -> StreamRow:
+    """Lock a stream for writing until the commit, and return it; a new one is created, within the limits."""
     named = {"job": job, "stream": stream}
     found = session.scalars(_LOCKED, named).one_or_none()
     if found is not None:
         return found
-    check_room_for_stream(session)
+    check_room_for_stream(session, limits)
     # Another process may make it at the same time: then this waits for its commit and does nothing.
     session.execute(
         insert_into(session, StreamRow)
-        .values(job=job, stream=stream, created_us=now_us)
+        .values(job=job, stream=stream)
         .on_conflict_do_nothing(index_elements=["job", "stream"])
     )
     return session.scalars(_LOCKED, named).one()

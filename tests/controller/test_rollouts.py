@@ -129,7 +129,7 @@ def test_a_worse_bound_is_rolled_back_said_and_not_tried_again(either: Controlle
     assert event["evidence"]["rollout"] == worse["id"]
     assert event["evidence"]["rows"] == undone["judged"]["rows"] > 0
     assert job.told()["bound_ms"] == before_ms
-    assert job.told()["reason"].startswith("gone back: ")
+    assert job.told()["reason"].startswith("rollback: ")
 
     # What the rows ask for later is as narrow again, and it is held.
     job.restart()
@@ -456,15 +456,15 @@ def test_every_published_bound_belongs_to_a_rollout_a_pin_or_a_write(controller:
     job.put("policy", at_once(min_bound_ms=50_000))
     with controller.service.database.read() as session:
         rows = session.scalars(select(PublishedRow).order_by(PublishedRow.generation)).all()
-        body = [(row.cause, row.rollout_id) for row in rows]
+        body = [(row.pin, row.rollout_id) for row in rows]
     assert body == [
-        ("Request", None),
-        ("Rollout", 1),
-        ("Rollout", 2),
-        ("Pin", None),
-        ("Request", None),
-        ("Rollback", 2),
-        ("Request", None),
+        (None, None),
+        (None, 1),
+        (None, 2),
+        ("Off", None),
+        (None, None),
+        (None, 2),
+        (None, None),
     ]
 
 
@@ -559,7 +559,7 @@ def test_identical_events_that_follow_on_each_other_are_counted(controller: Cont
     job = settled(controller)
     for minute, reason in enumerate(("late by 1 s", "late by 2 s", "late by 3 s")):
         with controller.service.database.write() as session:
-            row = lock_stream(session, "job", "stream", 0)
+            row = lock_stream(session, "job", "stream")
             add_event(session, row.id, minute * 60, kind="Flapped", reason=reason, reason_class="Late")
     (event,) = job.events("Flapped")
     assert (event["count"], event["at_us"], event["last_us"], event["reason"]) == (3, 0, 120, "late by 1 s")
