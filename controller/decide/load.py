@@ -148,7 +148,7 @@ def in_use_bound_ms(session: Session, horizon: Horizon) -> int:
 
 
 def progress_in(session: Session, horizon: Horizon, now_us: int) -> Progress:
-    """Return how the stream has been getting on, from the newest batches of its newest query."""
+    """Return the stream's progress, from the newest batches of its newest query."""
     newest = horizon.newest
     batches = session.execute(
         select(
@@ -166,7 +166,7 @@ def progress_in(session: Session, horizon: Horizon, now_us: int) -> Progress:
     return progress_of(
         batches[::-1],
         [PartitionTimes(*row) for row in partitions],
-        # By the controller's own clock: a driver's may be wrong.
+        # By the controller's clock: a driver's may be wrong.
         silent_us=now_us - newest.received_us,
     )
 
@@ -174,7 +174,7 @@ def progress_in(session: Session, horizon: Horizon, now_us: int) -> Progress:
 def situation_in(
     session: Session, horizon: Horizon, curve: Curve, progress: Progress, confidence_ppm: int
 ) -> Situation:
-    """Return the stream after its newest batch, as far as a change of its bound depends on it."""
+    """Return what a change of the stream's bound depends on, as of its newest batch."""
     newest = horizon.newest
     operator = stored_report(session.get_one(ReportBodyRow, newest.id).body).operator
     windows = (
@@ -194,7 +194,7 @@ def situation_in(
         at_us=ended_us,
         bound_us=newest.bound_ms * 1_000,
         watermark_us=newest.watermark_ms * SPARK_TICK_US or None,
-        # The base of the newest batch is what it lags the clock by.
+        # The base of the newest batch lags the clock by this.
         base_us=None if progress.lag_us is None else ended_us - progress.lag_us,
         pace_ppm=progress.pace_ppm,
         batch_gap_us=progress.batch_gap_us,
@@ -210,7 +210,7 @@ def situation_in(
 
 
 def share_below(session: Session, horizon: Horizon, cut: CutBucket, bound_us: int) -> float | None:
-    """Return the share of the pairs of a bucket of needs that a bound admits, from the newest reports; None of none."""
+    """Return the share of a bucket's pairs that a bound admits, from the newest reports; None without pairs."""
     stored = session.execute(
         select(ReportRow.need_base_ms, ReportBodyRow.body)
         .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)

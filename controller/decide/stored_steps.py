@@ -1,4 +1,4 @@
-"""The reasons chain of a recommendation as the store has it."""
+"""The chain of reasons of a recommendation, as stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def steps_json(steps: Iterable[Step]) -> str:
 
 
 def steps_of(row: RecommendationRow) -> list[Step]:
-    """Return the stored chain, first to last. Steps that an earlier release wrote end with their reason."""
+    """Return the stored chain, first to last. Steps from earlier releases have no kind and no crossed cap."""
     return [Step(*step) for step in json.loads(row.steps)]
 
 

@@ -25,7 +25,7 @@ from tidemark.controller.intake.count_waiting import count_waiting
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.replicas.lease_store import confirm
 from tidemark.controller.runtime.clock import SteadyClock
-from tidemark.controller.runtime.priority import GiveWay, at_once
+from tidemark.controller.runtime.priority import Pause, no_pause
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.stream_state.budget import spent_in
 from tidemark.controller.stream_state.conditions import WORST_FIRST
@@ -78,7 +78,7 @@ class Overviews:
         rule: SkewRule,
         *,
         steady: SteadyClock = time.monotonic,
-        give_way: GiveWay = at_once,
+        give_way: Pause = no_pause,
     ) -> None:
         self._database = database
         self._leases = leases

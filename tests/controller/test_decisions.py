@@ -179,7 +179,7 @@ def test_a_target_is_a_decimal_string_or_parts_per_million_and_reads_back_as_bot
         ({}, "/target", "required"),
         ({"target": "0.9", "latency_cap_ms": -1}, "/latency_cap_ms", "greater than or equal to 0"),
         ({"target": "0.9", "latency_cap_ms": 1.5}, "/latency_cap_ms", "integer"),
-        ({"target": "0.9", "on_conflict": "both"}, "/yields", "'completeness'"),
+        ({"target": "0.9", "on_conflict": "both"}, "/on_conflict", "'miss_target'"),
         ({"target": "0.9", "horizon": 1}, "/horizon", "nexpected"),
     ],
     ids=str,

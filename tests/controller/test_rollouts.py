@@ -234,14 +234,14 @@ def test_what_cannot_be_done_in_a_state_is_refused_and_says_what_can(controller:
         answer = job.act(f"/rollouts/{one['id']}:{act}")
         assert (answer.status_code, answer.json()["type"]) == (409, "urn:tidemark:problem:rollout-state")
         assert answer.json()["detail"] == (
-            f"rollout {one['id']} is Verified, where :{act} does not apply; what can be done: :rollback"
+            f"rollout {one['id']} is Verified, where :{act} does not apply; what does: :rollback"
         )
     assert job.act("/rollouts/999:rollback").json()["type"] == "urn:tidemark:problem:rollout-not-found"
     assert job.act(f"/rollouts/{one['id']}:rollback", " ").status_code == 422
     job.put("slo", LOOSE)
     answer = job.act(f"/rollouts/{one['id']}:rollback")
     assert answer.status_code == 409
-    assert "is told no more" in answer.json()["detail"]
+    assert "is not the one published" in answer.json()["detail"]
 
 
 def test_a_freeze_holds_narrowing_and_lets_widening_pass(controller: Controller) -> None:
@@ -389,7 +389,7 @@ def test_a_limit_that_is_set_holds_at_once_and_ends_the_rollout_under_way(contro
     job.put("policy", at_once(min_bound_ms=50_000))
     assert job.told()["bound_ms"] == 50_000
     (ended,) = [one for one in job.rollouts() if one["id"] == under_way["id"]]
-    assert (ended["state"], ended["reason"]) == ("Superseded", "what the job is told was changed by request")
+    assert (ended["state"], ended["reason"]) == ("Superseded", "the published bound was changed by request")
     assert job.rollout()["id"] == under_way["id"]
 
 

@@ -24,10 +24,10 @@ class Recommended(Answer):
     bound_ms: int | None
     """The bound in milliseconds; null: keep the one in use."""
     generation: int | None
-    """Generation under which jobs are told this bound; null while they are not."""
+    """Generation under which this bound is published; null while it is not."""
     decided_us: int
     """When it was made, in microseconds since the epoch."""
     current: bool
-    """Whether it rests on the newest report and on the SLO and policy as they stand; if not, the next turn mends it."""
+    """Whether it rests on the newest report, SLO and policy; if not, the next tick decides again."""
     steps: list[Step]
-    """How it came about, first step to last."""
+    """The chain of reasons, first step to last."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from collections.abc import Iterator
@@ -61,11 +62,6 @@ _COUNT = "BIGINT NOT NULL DEFAULT 0"
 DROPPED = MappingProxyType(
     {
         "streams": (("created_us", _COUNT),),
-        "reports": (
-            ("run_id", "VARCHAR(64) NOT NULL DEFAULT ''"),
-            ("null_rows", _COUNT),
-            ("dropped_by_spark", _COUNT),
-        ),
         "overviews": (
             ("needs_from_us", "BIGINT"),
             ("needs_share_ppm", "BIGINT"),
@@ -161,6 +157,7 @@ def _rename_contents(*, back: bool) -> None:
 
 def _rewrite_bodies(*, back: bool) -> None:
     bodies = sa.table("report_bodies", sa.column("report_id"), sa.column("body"))
+    reports = sa.table("reports", sa.column("id"), sa.column("fingerprint"))
     connection = op.get_bind()
     for report_id, body in _bodies(connection, bodies):
         document = json.loads(zlib.decompress(body))
@@ -171,6 +168,9 @@ def _rewrite_bodies(*, back: bool) -> None:
         connection.execute(
             bodies.update().where(bodies.c.report_id == report_id).values(body=zlib.compress(content, 1))
         )
+        # The fingerprint is the digest of the body: with the old one, a report that is sent again would conflict.
+        digest = hashlib.sha256(content).hexdigest()
+        connection.execute(reports.update().where(reports.c.id == report_id).values(fingerprint=digest))
 
 
 def _bodies(connection: sa.Connection, bodies: sa.TableClause) -> Iterator[tuple[int, bytes]]:
