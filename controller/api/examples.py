@@ -326,7 +326,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "worst_window_ppm": 900_000,
     },
     "ReasonBody": {"reason": "INC-1042: the new region is late"},
-    "Rollout": _ROLLOUT,
+    "RolloutAnswer": _ROLLOUT,
     "RolloutDetail": {**_ROLLOUT, "history": [_EVENT]},
     "RolloutPage": {"rollouts": [_ROLLOUT], "next_cursor": None},
     "EventPage": {"events": [_EVENT], "next_cursor": None},

@@ -18,7 +18,7 @@ from tidemark.models.target import PPM
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from tidemark.controller.api.schemas import Rollout
+    from tidemark.controller.api.schemas import RolloutAnswer
 
 __all__ = [
     "as_json",
@@ -105,7 +105,7 @@ def share(share_ppm: int | None) -> str:
     return NOTHING if share_ppm is None else f"{(Decimal(share_ppm) / PPM).normalize():f}"
 
 
-def rollout_line(row: Rollout) -> str:
+def rollout_line(row: RolloutAnswer) -> str:
     """Return the number of a rollout, where it is and why, with the next command where it waits for a person."""
     text = rollout_text(row.id, row.state, row.reason)
     return text if row.state != "AwaitingApproval" else f"{text}; tidemark approve {row.id} --reason ..."

@@ -254,7 +254,7 @@ class Client:
 
     def rollouts(
         self, job: str | None = None, stream: str | None = None, *, states: Sequence[State] = ()
-    ) -> Iterator[schemas.Rollout]:
+    ) -> Iterator[schemas.RolloutAnswer]:
         """Return the rollouts of a stream, of a job, or of the whole fleet, the newest first.
 
         Args:
@@ -262,7 +262,9 @@ class Client:
             stream: only of this stream of the job.
             states: only those in one of these states; all of them when it is empty.
         """
-        found = self._items(_within(job, stream, "/rollouts"), "rollouts", schemas.Rollout, {"state": states})
+        found = self._items(
+            _within(job, stream, "/rollouts"), "rollouts", schemas.RolloutAnswer, {"state": states}
+        )
         return (row for row in found if job is None or row.job == job)
 
     def rollout(self, job: str, stream: str, rollout_id: int) -> schemas.RolloutDetail:
@@ -271,24 +273,24 @@ class Client:
 
     def approve(
         self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
-    ) -> schemas.Rollout:
+    ) -> schemas.RolloutAnswer:
         """Approve a rollout; it is published once nothing holds it. With ``dry_run`` only say what would follow."""
         where = stream_path(job, stream, f"/rollouts/{rollout_id}:approve")
-        return self._act(where, reason, schemas.Rollout, dry_run=dry_run)
+        return self._act(where, reason, schemas.RolloutAnswer, dry_run=dry_run)
 
     def discard(
         self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
-    ) -> schemas.Rollout:
+    ) -> schemas.RolloutAnswer:
         """Turn down a rollout that no job was told of. With ``dry_run`` only say what would follow."""
         where = stream_path(job, stream, f"/rollouts/{rollout_id}:discard")
-        return self._act(where, reason, schemas.Rollout, dry_run=dry_run)
+        return self._act(where, reason, schemas.RolloutAnswer, dry_run=dry_run)
 
     def roll_back(
         self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
-    ) -> schemas.Rollout:
+    ) -> schemas.RolloutAnswer:
         """Tell jobs again what they were told before a rollout. With ``dry_run`` only say what would follow."""
         where = stream_path(job, stream, f"/rollouts/{rollout_id}:rollback")
-        return self._act(where, reason, schemas.Rollout, dry_run=dry_run)
+        return self._act(where, reason, schemas.RolloutAnswer, dry_run=dry_run)
 
     def pause(self, job: str, stream: str, reason: str, *, dry_run: bool = False) -> schemas.PolicyAnswer:
         """Roll nothing new; what is under way is still watched. With ``dry_run`` only say what would follow."""

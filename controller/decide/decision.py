@@ -12,11 +12,11 @@ from tidemark.models.recommendation import Recommendation, recommend
 from tidemark.models.slo import Policy
 from tidemark.models.transition import Transition, transition_to
 
-__all__ = ["Decision", "decide", "propose_without_data"]
+__all__ = ["StreamDecision", "decide", "propose_without_data"]
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class StreamDecision:
     """What was decided about a stream."""
 
     loaded: Loaded
@@ -29,7 +29,7 @@ class Decision:
     """The bound that should be published; None to keep the published one."""
 
 
-def decide(loaded: Loaded) -> Decision:
+def decide(loaded: Loaded) -> StreamDecision:
     """Return the decision that follows from what was loaded."""
     inputs, report_id = loaded.inputs, loaded.version.newest_report_id
     recommendation = recommend(inputs)
@@ -40,7 +40,7 @@ def decide(loaded: Loaded) -> Decision:
         proposal = Proposal(
             bound_ms, "Decision", recommendation.reason, inputs.in_use_bound_ms, report_id, predicted
         )
-    return Decision(loaded, recommendation, predicted, proposal)
+    return StreamDecision(loaded, recommendation, predicted, proposal)
 
 
 def propose_without_data(

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import RecommendationRow, StreamRow
-from tidemark.controller.decide.decision import Decision
+from tidemark.controller.decide.decision import StreamDecision
 from tidemark.controller.decide.load import share_below, version_of
 from tidemark.controller.decide.recent_bounds import keep_bound
 from tidemark.controller.decide.stored_steps import steps_json
@@ -25,7 +25,7 @@ from tidemark.models.transition import Transition, cut_bucket, transition_to
 __all__ = ["write"]
 
 
-def write(session: Session, decision: Decision, now_us: int, share_ppm: int) -> bool:
+def write(session: Session, decision: StreamDecision, now_us: int, share_ppm: int) -> bool:
     """Write a decision and take the stream's rollout as far as it goes; return whether it was written.
 
     It is not when the SLO or the policy changed since the decision was loaded, or when a report ended the silence that
@@ -69,7 +69,7 @@ def write(session: Session, decision: Decision, now_us: int, share_ppm: int) -> 
     return True
 
 
-def _is_outdated(session: Session, stream_id: int, decision: Decision) -> bool:
+def _is_outdated(session: Session, stream_id: int, decision: StreamDecision) -> bool:
     before, now = decision.loaded.version, version_of(session, stream_id)
     if (now.slo_generation, now.policy_generation) != (before.slo_generation, before.policy_generation):
         return True
@@ -77,7 +77,7 @@ def _is_outdated(session: Session, stream_id: int, decision: Decision) -> bool:
     return silent and now.newest_report_id != before.newest_report_id
 
 
-def _keep_recommendation(session: Session, stream_id: int, decision: Decision, now_us: int) -> None:
+def _keep_recommendation(session: Session, stream_id: int, decision: StreamDecision, now_us: int) -> None:
     version, recommendation = decision.loaded.version, decision.recommendation
     before = session.get(RecommendationRow, stream_id)
     if before is None or before.bound_ms != recommendation.bound_ms:
@@ -105,7 +105,7 @@ def _keep_recommendation(session: Session, stream_id: int, decision: Decision, n
     )
 
 
-def _predict_published(session: Session, decision: Decision, now_us: int) -> None:
+def _predict_published(session: Session, decision: StreamDecision, now_us: int) -> None:
     """Keep a prediction for the bound published last, unless it has one."""
     loaded = decision.loaded
     stream_id, situation = loaded.horizon.stream_id, loaded.situation

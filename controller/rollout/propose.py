@@ -10,8 +10,8 @@ from tidemark.controller.db.tables import RolloutRow
 from tidemark.controller.rollout.facts import facts_of
 from tidemark.controller.rollout.publish import current_answer
 from tidemark.controller.rollout.record import (
-    Change,
     Proposal,
+    RolloutChange,
     end_rollout,
     new_rollout,
     open_rollout_row,
@@ -89,14 +89,14 @@ def _change(
     before: RolloutRow | None,
     *,
     own_ms: int | None,
-) -> Change:
+) -> RolloutChange:
     """Return the change from what is published to what is proposed."""
     to_ms = _limited(rules.policy.value, proposal)
     # A bound that nobody has taken up is neither the start of a change nor what a rollback returns to.
     untaken = before if before is not None and before.state == "Published" else None
     from_ms = current.bound_ms if untaken is None else untaken.from_bound_ms
     direction = direction_of(own_ms if from_ms is None else from_ms, to_ms)
-    return Change(
+    return RolloutChange(
         direction="Widen" if proposal.cause == "NoData" else direction,
         from_bound_ms=from_ms,
         to_bound_ms=to_ms,

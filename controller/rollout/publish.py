@@ -24,8 +24,8 @@ from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.pins.store import StandingPin
 from tidemark.controller.rollout.failed_bounds import envelope_failed
 from tidemark.controller.rollout.record import (
-    Change,
     Proposal,
+    RolloutChange,
     end_rollout,
     new_rollout,
     open_rollout_row,
@@ -183,7 +183,7 @@ def _open_envelope_rollout(
         None if newest is None else newest.bound_ms,
         0 if newest is None else newest.id,
     )
-    change = Change(
+    change = RolloutChange(
         direction=envelope_direction(before.envelope, after.envelope),
         from_bound_ms=before.bound_ms,
         to_bound_ms=after.bound_ms,

@@ -19,7 +19,7 @@ from tidemark.models.slo import Direction
 from tidemark.models.transition import Transition
 from tidemark.models.wire import Envelope
 
-__all__ = ["Change", "Proposal", "add_rollout_event", "end_rollout", "new_rollout", "open_rollout_row"]
+__all__ = ["Proposal", "RolloutChange", "add_rollout_event", "end_rollout", "new_rollout", "open_rollout_row"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RolloutChange:
     """What a rollout changes. Bounds are in milliseconds; None: the job keeps its own."""
 
     direction: Direction
@@ -59,7 +59,13 @@ class Change:
 
 
 def new_rollout(
-    session: Session, stream_id: int, rules: RolloutRules, proposal: Proposal, *, change: Change, now_us: int
+    session: Session,
+    stream_id: int,
+    rules: RolloutRules,
+    proposal: Proposal,
+    *,
+    change: RolloutChange,
+    now_us: int,
 ) -> RolloutRow:
     """Return a rollout of ``proposal`` that is not opened yet.
 

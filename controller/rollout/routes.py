@@ -17,7 +17,7 @@ from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import etag
 from tidemark.controller.api.names import StreamPath, WhichStream
 from tidemark.controller.api.raw_body import JsonBody
-from tidemark.controller.api.schemas import PolicyAnswer, Rollout, RolloutDetail, RolloutPage
+from tidemark.controller.api.schemas import PolicyAnswer, RolloutAnswer, RolloutDetail, RolloutPage
 from tidemark.controller.api.visible import in_reach
 from tidemark.controller.api.writes import DryRun
 from tidemark.controller.db.tables import RolloutRow, StreamRow
@@ -131,12 +131,12 @@ def read(which: WhichStream, rollout_id: RolloutId, service: TheService) -> Roll
     "/rollouts/{rollout_id:int}:approve",
     operation_id="approveRollout",
     summary="Approve a rollout",
-    responses=answers("Rollout", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
+    responses=answers("RolloutAnswer", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
     openapi_extra=takes("ReasonBody"),
 )
 def approve_one(
     which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
-) -> Rollout:
+) -> RolloutAnswer:
     """Approve a rollout; it is published as soon as no other gate holds it. Approving it again changes nothing."""
     return _act(service, which, rollout_id, body, approve, dry_run=dry_run)
 
@@ -145,12 +145,12 @@ def approve_one(
     "/rollouts/{rollout_id:int}:discard",
     operation_id="discardRollout",
     summary="Discard a rollout",
-    responses=answers("Rollout", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
+    responses=answers("RolloutAnswer", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
     openapi_extra=takes("ReasonBody"),
 )
 def discard_one(
     which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
-) -> Rollout:
+) -> RolloutAnswer:
     """Discard a rollout before it is published; neither it nor a further change is proposed again for a while."""
     return _act(service, which, rollout_id, body, discard, dry_run=dry_run)
 
@@ -159,12 +159,12 @@ def discard_one(
     "/rollouts/{rollout_id:int}:rollback",
     operation_id="rollBackRollout",
     summary="Roll back a rollout",
-    responses=answers("Rollout", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
+    responses=answers("RolloutAnswer", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
     openapi_extra=takes("ReasonBody"),
 )
 def roll_one_back(
     which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
-) -> Rollout:
+) -> RolloutAnswer:
     """Publish again what was published before a rollout, verified or not; it is not tried again for a while."""
     return _act(service, which, rollout_id, body, roll_back, dry_run=dry_run)
 
@@ -210,7 +210,7 @@ def _page(pairs: Sequence[tuple[RolloutRow, StreamRow]], limit: int) -> RolloutP
 
 def _act(
     service: Service, which: StreamPath, rollout_id: int, body: bytes, act: _Act, *, dry_run: bool
-) -> Rollout:
+) -> RolloutAnswer:
     reason = parse_body(_REASON, body).reason
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:

@@ -16,10 +16,10 @@ from tidemark.models.wire import Mode
 __all__ = ["event_answer", "rollout_answer"]
 
 
-def rollout_answer(row: RolloutRow, stream: StreamRow) -> schemas.Rollout:
+def rollout_answer(row: RolloutRow, stream: StreamRow) -> schemas.RolloutAnswer:
     """Return a rollout as an API answer."""
     state = cast("State", row.state)
-    return schemas.Rollout(
+    return schemas.RolloutAnswer(
         id=row.id,
         job=stream.job,
         stream=stream.stream,

@@ -47,7 +47,9 @@ class Configuration:
 
     def shown(self) -> list[tuple[str, str, str]]:
         """Return each setting as (name, value, source), secrets masked."""
-        return [(name, _shown(name, getattr(self.settings, name)), self._origin(name)) for name in self.sources]
+        return [
+            (name, _shown(name, getattr(self.settings, name)), self._origin(name)) for name in self.sources
+        ]
 
     def _origin(self, name: str) -> str:
         source = self.sources[name]

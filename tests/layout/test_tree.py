@@ -63,7 +63,9 @@ def test_every_package_says_that_it_is_typed() -> None:
 
 def test_help_lists_every_target_of_the_makefile() -> None:
     declared = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    output = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        ["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
 
     assert declared is not None
     assert set(re.findall(r"^  make (\S+)", output, re.MULTILINE)) == set(declared[1].split())

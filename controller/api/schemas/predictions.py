@@ -6,7 +6,7 @@ from tidemark.controller.api.schemas.answer import Answer
 from tidemark.models.curve import LatencyUnknown
 from tidemark.models.wire import ChangeKind
 
-__all__ = ["Expected", "Prediction", "PredictionPage", "Realised", "Transition"]
+__all__ = ["Expected", "Prediction", "PredictionPage", "Realised", "TransitionAnswer"]
 
 
 class Expected(Answer):
@@ -47,7 +47,7 @@ class Expected(Answer):
     """The same as a sentence."""
 
 
-class Transition(Expected):
+class TransitionAnswer(Expected):
     """What a change of the bound will do, as if the job restarted at the newest batch's end."""
 
     kind: ChangeKind

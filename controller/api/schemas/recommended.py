@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
 
-__all__ = ["Recommended", "Step"]
+__all__ = ["RecommendationAnswer", "StepAnswer"]
 
 
-class Step(Answer):
+class StepAnswer(Answer):
     """One step of the reasons chain."""
 
     name: str
@@ -18,7 +18,7 @@ class Step(Answer):
     """Why, with the figures."""
 
 
-class Recommended(Answer):
+class RecommendationAnswer(Answer):
     """The newest recommendation."""
 
     bound_ms: int | None
@@ -29,5 +29,5 @@ class Recommended(Answer):
     """When it was made, in microseconds since the epoch."""
     current: bool
     """Whether it rests on the newest report, SLO and policy; if not, the next tick decides again."""
-    steps: list[Step]
+    steps: list[StepAnswer]
     """The chain of reasons, first step to last."""

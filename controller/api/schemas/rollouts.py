@@ -10,7 +10,7 @@ from tidemark.models.rollout.states import State
 from tidemark.models.slo import Direction
 from tidemark.models.wire import Envelope, Mode
 
-__all__ = ["Approved", "Promise", "Proof", "Rollout", "RolloutDetail", "RolloutPage"]
+__all__ = ["Approved", "Promise", "Proof", "RolloutAnswer", "RolloutDetail", "RolloutPage"]
 
 
 class Approved(Answer):
@@ -60,7 +60,7 @@ class Proof(Answer):
     """Pairs that may have been late."""
 
 
-class Rollout(Answer):
+class RolloutAnswer(Answer):
     """One change of the published bound or envelope, from the recommendation to its end."""
 
     id: int
@@ -122,13 +122,13 @@ class Rollout(Answer):
 class RolloutPage(Answer):
     """A page of rollouts, the newest first."""
 
-    rollouts: list[Rollout]
+    rollouts: list[RolloutAnswer]
     """The rollouts."""
     next_cursor: str | None
     """Where the next page begins; null on the last."""
 
 
-class RolloutDetail(Rollout):
+class RolloutDetail(RolloutAnswer):
     """A rollout and its history."""
 
     history: list[Event]

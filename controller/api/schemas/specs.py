@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.bounds import Published
-from tidemark.controller.api.schemas.predictions import Transition
-from tidemark.controller.api.schemas.recommended import Recommended
+from tidemark.controller.api.schemas.predictions import TransitionAnswer
+from tidemark.controller.api.schemas.recommended import RecommendationAnswer
 from tidemark.models.slo import Approval, Day, Direction, Objective, OnConflict, OnNoData
 from tidemark.models.wire import Mode
 
@@ -97,9 +97,9 @@ class Consequences(Answer):
 
     dry_run: bool
     """Whether the write was only tried: then nothing was changed, and this is what would follow."""
-    recommended: Recommended | None
+    recommended: RecommendationAnswer | None
     """The recommendation after it; null while there is none."""
-    transition: Transition | None
+    transition: TransitionAnswer | None
     """What going from the bound in use to the recommended one will do; null without a recommended bound."""
     published: Published
     """What a job that asks is told after it."""
