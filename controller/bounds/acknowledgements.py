@@ -58,10 +58,10 @@ def list_acknowledgements(
         limit: how many.
     """
     table = AcknowledgementRow
-    wanted = select(table).where(table.stream_id == stream_id)
+    query = select(table).where(table.stream_id == stream_id)
     if before is not None:
-        wanted = wanted.where(tuple_(table.applied_us, table.id) < before)
-    return session.scalars(wanted.order_by(table.applied_us.desc(), table.id.desc()).limit(limit)).all()
+        query = query.where(tuple_(table.applied_us, table.id) < before)
+    return session.scalars(query.order_by(table.applied_us.desc(), table.id.desc()).limit(limit)).all()
 
 
 def own_bound_ms(session: Session, stream_id: int) -> int | None:

@@ -148,20 +148,20 @@ def last_published(session: Session, stream_id: int, *, pinned: bool = True) -> 
         stream_id: the stream.
         pinned: whether rows published under a pin count.
     """
-    wanted = select(PublishedRow).where(PublishedRow.stream_id == stream_id)
+    query = select(PublishedRow).where(PublishedRow.stream_id == stream_id)
     if not pinned:
-        wanted = wanted.where(PublishedRow.pin.is_(None))
-    return session.scalars(wanted.order_by(PublishedRow.generation.desc()).limit(1)).one_or_none()
+        query = query.where(PublishedRow.pin.is_(None))
+    return session.scalars(query.order_by(PublishedRow.generation.desc()).limit(1)).one_or_none()
 
 
 def list_published(
     session: Session, stream_id: int, before: int | None, limit: int
 ) -> Sequence[PublishedRow]:
     """Return up to ``limit`` generations below ``before``, the newest first."""
-    wanted = select(PublishedRow).where(PublishedRow.stream_id == stream_id)
+    query = select(PublishedRow).where(PublishedRow.stream_id == stream_id)
     if before is not None:
-        wanted = wanted.where(PublishedRow.generation < before)
-    return session.scalars(wanted.order_by(PublishedRow.generation.desc()).limit(limit)).all()
+        query = query.where(PublishedRow.generation < before)
+    return session.scalars(query.order_by(PublishedRow.generation.desc()).limit(limit)).all()
 
 
 def answer_of(row: PublishedRow) -> PublishedAnswer:
@@ -252,12 +252,12 @@ def versions(session: Session, streams: Collection[tuple[str, str]]) -> dict[tup
     newest = (
         select(func.max(PublishedRow.generation)).where(PublishedRow.stream_id == StreamRow.id)
     ).scalar_subquery()
-    wanted = select(StreamRow.job, StreamRow.stream, StreamRow.registered_us, newest).where(
+    query = select(StreamRow.job, StreamRow.stream, StreamRow.registered_us, newest).where(
         tuple_(StreamRow.job, StreamRow.stream).in_(streams)
     )
     known = {
         (job, stream): (generation or 0, registered_us is not None)
-        for job, stream, registered_us, generation in session.execute(wanted)
+        for job, stream, registered_us, generation in session.execute(query)
     }
     pins = pins_in_force(session, [name for name in streams if not known.get(name, (0, False))[0]])
     found = {}

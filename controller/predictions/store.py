@@ -51,15 +51,15 @@ def list_predictions(
     session: Session, stream_id: int, before_generation: int | None, limit: int
 ) -> Sequence[PredictionRow]:
     """Return up to ``limit`` predictions of generations before ``before_generation``, the newest first."""
-    wanted = (
+    query = (
         select(PredictionRow)
         .where(PredictionRow.stream_id == stream_id)
         .order_by(PredictionRow.generation.desc())
         .limit(limit)
     )
     if before_generation is not None:
-        wanted = wanted.where(PredictionRow.generation < before_generation)
-    return session.scalars(wanted).all()
+        query = query.where(PredictionRow.generation < before_generation)
+    return session.scalars(query).all()
 
 
 def score_predictions(session: Session, newest: ReportRow, horizon_ms: int, now_us: int) -> None:

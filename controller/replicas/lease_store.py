@@ -96,9 +96,9 @@ def forget_replica(session: Session, holder: str) -> None:
     session.execute(delete(ReplicaRow).where(ReplicaRow.holder == holder))
 
 
-def take(session: Session, wanted: Collection[Shard], holder: str) -> list[Lease]:
+def take(session: Session, chosen: Collection[Shard], holder: str) -> list[Lease]:
     """Take shards as they were read, except those that another process took meanwhile; return the leases."""
-    read = {shard.number: shard.fencing for shard in wanted}
+    read = {shard.number: shard.fencing for shard in chosen}
     leases = [
         Lease(found.number, found.fencing + 1)
         for found in _locked(session, read)

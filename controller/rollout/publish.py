@@ -1,4 +1,4 @@
-"""Publishing: what follows from the policy, the SLO, the pin and the rollouts of a stream is what its job is told.
+"""Publishing: what the policy, the SLO, the pin and the rollouts of a stream make of its published bound.
 
 What people set (mode, limits, and in Live the SLO) is published at once. A recommended bound is published by a rollout.
 A pin overrides both.

@@ -110,11 +110,11 @@ def missed_rollout(session: Session, stream_id: int) -> RolloutRow | None:
     found = last_published(session, stream_id, pinned=False)
     if found is None:
         return None
-    stands = and_(RolloutRow.state == "Verified", RolloutRow.generation == found.generation)
+    in_force = and_(RolloutRow.state == "Verified", RolloutRow.generation == found.generation)
     undone = and_(RolloutRow.state == "RolledBack", RolloutRow.id == found.rollout_id)
     return session.scalars(
         select(RolloutRow)
-        .where(RolloutRow.stream_id == stream_id, RolloutRow.missed_us.is_not(None), or_(stands, undone))
+        .where(RolloutRow.stream_id == stream_id, RolloutRow.missed_us.is_not(None), or_(in_force, undone))
         .order_by(RolloutRow.id.desc())
         .limit(1)
     ).one_or_none()

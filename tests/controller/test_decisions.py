@@ -1,4 +1,4 @@
-"""SLO, policy, recommendation and the bound a job is told: the service's loop, by HTTP."""
+"""SLO, policy, recommendation and published bound: the service's loop, over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rollouts over the real store, whatever happens in whatever order: what is told, what is legal, what is remembered."""
+"""Rollouts over the real store, under any events in any order: what is published, legal and remembered."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ POLICIES: tuple[dict[str, Any], ...] = (
 
 
 class Rollouts(RuleBasedStateMachine):
-    """One stream; the job does as it is told, or not."""
+    """One stream; its job applies what is published, or does not."""
 
     controller: Controller
 
@@ -104,11 +104,11 @@ class Rollouts(RuleBasedStateMachine):
     def a_person_acts(self, act: str, which: int) -> None:
         rollouts = self.job.rollouts()
         one = rollouts[min(which, len(rollouts) - 1)]
-        before = self.job.told()
+        before = self.job.published()
         answer = self.job.act(f"/rollouts/{one['id']}:{act}", REASON)
         assert answer.status_code in {200, 409}, answer.text
         if answer.status_code == 409:
-            assert self.job.told() == before
+            assert self.job.published() == before
         else:
             again = self.job.act(f"/rollouts/{one['id']}:{act}", REASON)
             assert (again.status_code, again.json()) == (200, answer.json())
@@ -117,7 +117,7 @@ class Rollouts(RuleBasedStateMachine):
 
     @invariant()
     def what_the_job_is_told_is_the_newest_generation_and_no_generation_goes_back(self) -> None:
-        body = self.job.told()
+        body = self.job.published()
         assert body["generation"] >= self.generation
         self.generation = body["generation"]
         newest = self.published()[-1]
@@ -249,13 +249,13 @@ def run(machine: type[Rollouts], examples: int, steps: int) -> None:
 
 
 @pytest.mark.slow
-def test_whatever_happens_on_sqlite_rollouts_keep_their_promises() -> None:
+def test_rollouts_keep_their_invariants_on_sqlite() -> None:
     with tempfile.TemporaryDirectory() as folder, machine_on(f"sqlite:///{Path(folder) / 'x.db'}") as machine:
         run(machine, examples=15, steps=25)
 
 
 @pytest.mark.slow
-def test_whatever_happens_on_postgresql_rollouts_keep_their_promises(new_postgres_url: str) -> None:
+def test_rollouts_keep_their_invariants_on_postgresql(new_postgres_url: str) -> None:
     with machine_on(new_postgres_url) as machine:
         run(machine, examples=5, steps=20)
 

@@ -159,7 +159,7 @@ class Client:
 
 
 class Readers:
-    """Read what jobs are told, from both replicas by turns, and by which number it was decided, all the time."""
+    """Read the published bounds from both replicas in turn, and the fencing numbers of decisions, all the time."""
 
     def __init__(self, replicas: list[Replica], database_url: str) -> None:
         self._replicas = replicas
@@ -203,7 +203,7 @@ def in_thread(*runs: Callable[[], None]) -> Iterator[list[BaseException]]:
     def guarded(run: Callable[[], None]) -> None:
         try:
             run()
-        except BaseException as error:  # noqa: BLE001 - told by the test
+        except BaseException as error:  # noqa: BLE001 - the test reports it
             failed.append(error)
 
     threads = [threading.Thread(target=guarded, args=(run,)) for run in runs]
