@@ -406,8 +406,8 @@ def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_sl
     ("on_conflict", "body"),
     [
         (None, "the SLO does not say which yields: the bound in use is held"),
-        ("latency", "the cap yields, as the SLO says"),
-        ("completeness", "completeness yields"),
+        ("exceed_latency_cap", "the cap yields, as the SLO says"),
+        ("miss_target", "completeness yields"),
     ],
 )
 def test_where_no_bound_fits_the_chain_and_the_condition_say_which_yields(
