@@ -1,4 +1,4 @@
-"""The application: routes, errors, documentation, and the decision loop's life beside them."""
+"""The application: routes, errors, documentation, and the life of the decision loop."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ RESOURCES = (
 """The modules of the resources; all answer JSON."""
 
 GZIP_FROM_BYTES = 1_000
-"""Smaller answers are sent as they are: compressing them would save less than a packet."""
+"""Smaller answers are not compressed: that would save less than a packet."""
 
 GZIP_LEVEL = 5
-"""Beyond it answers hardly become smaller, and others wait meanwhile."""
+"""Higher levels hardly make answers smaller, and others wait meanwhile."""
 
 
 def create_app(settings: Settings | None = None, clock: Clock = system_clock) -> FastAPI:
     """Return the application; its store is opened and its loop started when it is served.
 
     Args:
-        settings: what was set from outside; read from the environment when None.
+        settings: the settings; read from the environment when None.
         clock: the wall time in microseconds.
 
     Raises:
@@ -97,14 +97,14 @@ def create_app(settings: Settings | None = None, clock: Clock = system_clock) ->
             service.decider.leases.stop()
             service.database.close()
 
-    # The interactive documentation would load scripts from somewhere else; the document itself is enough.
+    # The interactive documentation would load scripts from other sites; the OpenAPI document is enough.
     app = FastAPI(
         title="Tidemark controller",
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
-        # Before any other dependency: nothing is read, looked up or counted for who is not let in.
+        # Before any other dependency: nothing is read, looked up or counted for an unauthorized caller.
         dependencies=[Depends(authorize)],
     )
     app.add_middleware(GZipMiddleware, minimum_size=GZIP_FROM_BYTES, compresslevel=GZIP_LEVEL)

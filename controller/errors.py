@@ -1,7 +1,7 @@
-"""One error tree: what can go wrong for a caller, with its HTTP status and its stable problem type.
+"""All errors that a caller can get, each with its HTTP status and its stable problem type.
 
-``api.problems`` renders these as RFC 9457 problem documents. ``type`` names the kind of problem for programs and never
-changes; ``detail`` tells a person what was wrong this time, with the offending value.
+``api.problems`` renders them as RFC 9457 problem documents. ``type`` names the kind of problem for programs and never
+changes; ``detail`` tells people what was wrong this time, with the offending value.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 TYPE_PREFIX = "urn:tidemark:problem:"
-"""Problem types are names and not addresses: there is no page behind them that could move."""
+"""Problem types are names, not addresses: there is no page behind them that could move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,12 @@ class ErrorItem:
 
 
 class TidemarkError(Exception):
-    """An error that a caller is told about.
+    """An error that a caller gets.
 
     Args:
         detail: what was wrong this time, as a sentence.
-        errors: what is wrong where.
-        headers: HTTP headers that go with the answer.
+        errors: the parts of the request that are wrong.
+        headers: HTTP headers of the answer.
     """
 
     status: ClassVar[int] = 500
@@ -92,7 +92,7 @@ class TidemarkError(Exception):
 
 
 class MalformedBodyError(TidemarkError):
-    """The body is no JSON, or not what its Content-Encoding says."""
+    """The body is not JSON, or not encoded as its Content-Encoding says."""
 
     status = 400
     kind = "malformed-body"
@@ -108,7 +108,7 @@ class JobNotFoundError(TidemarkError):
 
 
 class ReportNotFoundError(TidemarkError):
-    """The batch was not reported, or its report is not kept any more."""
+    """The batch was not reported, or its report is deleted by now."""
 
     status = 404
     kind = "report-not-found"
@@ -116,7 +116,7 @@ class ReportNotFoundError(TidemarkError):
 
 
 class UnauthenticatedError(TidemarkError):
-    """Nobody in particular asks: no token, or none that is good."""
+    """The request has no token, or no valid one."""
 
     status = 401
     kind = "unauthenticated"
@@ -124,7 +124,7 @@ class UnauthenticatedError(TidemarkError):
 
 
 class ForbiddenError(TidemarkError):
-    """Whoever asks may not do it. It is told before anything is looked up, so it tells nothing of what there is."""
+    """The caller may not do it. It is raised before any look-up, so it does not reveal what exists."""
 
     status = 403
     kind = "forbidden"
@@ -148,7 +148,7 @@ class SloNotSetError(TidemarkError):
 
 
 class TokenNotFoundError(TidemarkError):
-    """There is no token of this number."""
+    """There is no token with this number."""
 
     status = 404
     kind = "token-not-found"
@@ -156,7 +156,7 @@ class TokenNotFoundError(TidemarkError):
 
 
 class PinNotSetError(TidemarkError):
-    """There is no pin on just this scope; a wider one may hold all the same."""
+    """There is no pin on exactly this scope; a wider one may be in force."""
 
     status = 404
     kind = "pin-not-set"
@@ -164,7 +164,7 @@ class PinNotSetError(TidemarkError):
 
 
 class LiveRefusedError(TidemarkError):
-    """The policy asks for Live, but the job's ceiling is missing or too low."""
+    """The policy sets Live, but the job's ceiling is missing or too low."""
 
     status = 409
     kind = "live-refused"
@@ -172,7 +172,7 @@ class LiveRefusedError(TidemarkError):
 
 
 class NotAcceptableError(TidemarkError):
-    """The caller takes none of the types that the answer has."""
+    """The caller accepts none of the types of the answer."""
 
     status = 406
     kind = "not-acceptable"
@@ -180,7 +180,7 @@ class NotAcceptableError(TidemarkError):
 
 
 class TokenConflictError(TidemarkError):
-    """The token cannot be made beside those that there are."""
+    """The token cannot be made beside the existing ones."""
 
     status = 409
     kind = "token-conflict"
@@ -196,7 +196,7 @@ class RolloutNotFoundError(TidemarkError):
 
 
 class RolloutStateError(TidemarkError):
-    """The rollout is in a state where that cannot be done with it."""
+    """The rollout is in a state that does not allow the action."""
 
     status = 409
     kind = "rollout-state"
@@ -204,7 +204,7 @@ class RolloutStateError(TidemarkError):
 
 
 class ReportConflictError(TidemarkError):
-    """A batch was reported before with other content."""
+    """The batch was reported before with other content."""
 
     status = 409
     kind = "report-conflict"
@@ -220,7 +220,7 @@ class PreconditionFailedError(TidemarkError):
 
 
 class PreconditionRequiredError(TidemarkError):
-    """What is there would be replaced unseen: the request has to name its version."""
+    """The resource exists: the request has to name the version that it replaces."""
 
     status = 428
     kind = "precondition-required"
@@ -236,7 +236,7 @@ class BodyTooLargeError(TidemarkError):
 
 
 class UnsupportedMediaTypeError(TidemarkError):
-    """The body's Content-Type or Content-Encoding is not one the controller reads."""
+    """The controller does not read the body's Content-Type or Content-Encoding."""
 
     status = 415
     kind = "unsupported-media-type"
@@ -244,7 +244,7 @@ class UnsupportedMediaTypeError(TidemarkError):
 
 
 class InvalidBodyError(TidemarkError):
-    """The body is JSON but not what the schema asks for; nothing of it is stored."""
+    """The body is JSON but does not match the schema; nothing is stored."""
 
     status = 422
     kind = "invalid-body"
@@ -276,7 +276,7 @@ class InvalidParameterError(TidemarkError):
 
 
 class ReportTooOldError(TidemarkError):
-    """The batch lies so far back that nobody can tell any more whether it was reported before."""
+    """The batch is so old that it is not known any more whether it was reported before."""
 
     status = 422
     kind = "report-too-old"
@@ -284,10 +284,10 @@ class ReportTooOldError(TidemarkError):
 
 
 class UnknownSchemaVersionError(TidemarkError):
-    """The body is of a schema version that this release does not read.
+    """This release does not read the body's schema version.
 
     Args:
-        known: versions that it does read.
+        known: the versions that it reads.
     """
 
     status = 422
@@ -300,7 +300,7 @@ class UnknownSchemaVersionError(TidemarkError):
 
 
 class TooManyRequestsError(TidemarkError):
-    """Whoever asks does so more often than is allowed; nothing was done."""
+    """The caller sends more requests than allowed; nothing was done."""
 
     status = 429
     kind = "too-many-requests"
@@ -308,7 +308,7 @@ class TooManyRequestsError(TidemarkError):
 
 
 class TooManyPollsError(TidemarkError):
-    """No more requests can wait for another bound."""
+    """No more requests can wait for a new bound."""
 
     status = 503
     kind = "too-many-polls"
@@ -316,7 +316,7 @@ class TooManyPollsError(TidemarkError):
 
 
 class LeaseLostError(TidemarkError):
-    """Another process decides the stream by now; nothing was written."""
+    """Another process decides the stream now; nothing was written."""
 
     status = 503
     kind = "lease-lost"
@@ -332,7 +332,7 @@ class NotAliveError(TidemarkError):
 
 
 class NotReadyError(TidemarkError):
-    """The store is out of reach or its schema is not this release's."""
+    """The store cannot be reached, or its schema is not this release's."""
 
     status = 503
     kind = "not-ready"
@@ -348,7 +348,7 @@ class StoreUnavailableError(TidemarkError):
 
 
 class StoreUnusableError(TidemarkError):
-    """The database cannot be opened at all; told at start, on the command line."""
+    """The database cannot be opened; reported at the start, on the command line."""
 
     status = 503
     kind = "store-unusable"

@@ -1,4 +1,4 @@
-"""The decision loop: one turn over all streams, and the thread that takes a turn at every tick."""
+"""The decision loop: one tick decides all streams; a thread ticks at a fixed interval."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.metrics.process import LoopCounters
 from tidemark.controller.pins.apply import publish_missing_pins
 from tidemark.controller.runtime.clock import Clock
-from tidemark.controller.runtime.priority import GiveWay, at_once
+from tidemark.controller.runtime.priority import Pause, no_pause
 from tidemark.controller.stream_state.overviews import Overviews
 
 __all__ = ["Tick", "Ticker", "run_once"]
@@ -26,29 +26,27 @@ __all__ = ["Tick", "Ticker", "run_once"]
 _log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_SECONDS = 30.0
-"""How long a shutdown waits for the turn that is under way."""
+"""How long a shutdown waits for the tick under way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What one turn did."""
+    """What one tick did."""
 
     decided: int
-    """Streams decided anew."""
+    """Streams with a new decision."""
     unchanged: int
-    """Streams with nothing new, or that another process decides."""
+    """Streams without anything new, or decided by another process."""
     failed: int
-    """Streams that could not be decided; their last decision stays."""
+    """Streams that could not be decided; they keep their last decision."""
 
 
 def run_once(
-    database: Database, decider: Decider, counters: LoopCounters, now_us: int, give_way: GiveWay = at_once
+    database: Database, decider: Decider, counters: LoopCounters, now_us: int, pause: Pause = no_pause
 ) -> Tick:
-    """Decide every stream that has an SLO and that this process holds the lease of.
+    """Decide every stream that has an SLO and whose lease this process holds.
 
-    One that fails is logged and counted and does not stop the others.
-
-    Streams that a pin holds and that were not told so are told first.
+    Pins that are not published yet are published first. A stream that fails is logged and counted; the others go on.
 
     Raises:
         sqlalchemy.exc.SQLAlchemyError: when the store cannot even list the streams.
@@ -60,14 +58,14 @@ def run_once(
     decider.leases.keep()
     try:
         publish_missing_pins(database, now_us)
-    except Exception:  # noqa: BLE001 - the next turn tries again
-        _log.exception("not every stream could be told of its pin")
+    except Exception:  # noqa: BLE001 - the next tick tries again
+        _log.exception("pins could not be published to every stream")
         counters.failures.inc()
     decided = failed = 0
     for stream_id, job, stream in streams:
-        # Every line that is logged meanwhile says of which stream it is.
+        # Every line logged meanwhile names the stream.
         bind_contextvars(job=job, stream=stream)
-        give_way()
+        pause()
         begun = perf_counter()
         try:
             worked = decider.decide(stream_id, now_us)
@@ -75,8 +73,8 @@ def run_once(
             _log.warning("%s", error.detail)
             counters.refused.inc()
             continue
-        except Exception:  # noqa: BLE001 - whatever it is, the other streams go on
-            _log.exception("stream %d could not be decided; its last decision stays", stream_id)
+        except Exception:  # noqa: BLE001 - the other streams go on
+            _log.exception("stream %d could not be decided; it keeps its last decision", stream_id)
             counters.failures.inc()
             failed += 1
             continue
@@ -89,17 +87,17 @@ def run_once(
 
 
 class Ticker:
-    """Takes a turn at every tick in a thread of its own.
+    """Ticks in a thread of its own.
 
     Args:
         database: the store.
         decider: decides one stream.
         upkeep: rolls up and ages out.
-        overviews: looks at streams.
-        counters: counts what turns do.
+        overviews: takes snapshots of streams.
+        counters: counts what ticks do.
         clock: the wall time in microseconds.
-        tick_seconds: time between two turns in seconds.
-        give_way: called before each stream is decided.
+        tick_seconds: time between two ticks, in seconds.
+        pause: called before each stream is decided.
     """
 
     def __init__(
@@ -112,7 +110,7 @@ class Ticker:
         counters: LoopCounters,
         clock: Clock,
         tick_seconds: float,
-        give_way: GiveWay,
+        pause: Pause,
     ) -> None:
         self._database = database
         self._decider = decider
@@ -121,13 +119,13 @@ class Ticker:
         self._counters = counters
         self._clock = clock
         self._tick_seconds = tick_seconds
-        self._give_way = give_way
+        self._pause = pause
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tidemark-loop", daemon=True)
         self.ticks = 0
-        """Turns taken so far, failed ones included."""
+        """Ticks so far, failed ones included."""
         self.progress_us = clock()
-        """When the last turn ended, in microseconds since the epoch; at first when the ticker was made."""
+        """When the last tick ended, in microseconds since the epoch; before the first, when the ticker was made."""
 
     @property
     def alive(self) -> bool:
@@ -135,11 +133,11 @@ class Ticker:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Start ticking, with a first turn at once."""
+        """Start ticking; the first tick comes at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the turn under way end, and tick no more."""
+        """Wait for the tick under way and stop."""
         self._stop.set()
         self._thread.join(STOP_TIMEOUT_SECONDS)
 
@@ -147,12 +145,12 @@ class Ticker:
         while not self._stop.is_set():
             begun = perf_counter()
             try:
-                run_once(self._database, self._decider, self._counters, self._clock(), self._give_way)
+                run_once(self._database, self._decider, self._counters, self._clock(), self._pause)
                 with self._counters.upkeep_seconds.time():
                     self._upkeep.tick(self._clock())
                 self._overviews.tick(self._clock())
             except Exception:  # noqa: BLE001 - the store may be back at the next tick
-                _log.exception("a turn of the decision loop failed; the next one tries again")
+                _log.exception("a tick of the decision loop failed; the next one tries again")
                 self._counters.failures.inc()
             self._counters.tick_duration_seconds.observe(perf_counter() - begun)
             self.ticks += 1

@@ -1,4 +1,4 @@
-"""What requests work with: one object that holds the store, the decider and the clock of an application."""
+"""The parts of one running controller, wired together: what requests work with."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Service:
     """The parts of one running controller."""
 
     settings: Settings
-    """What was set from outside."""
+    """The settings."""
     clock: Clock
     """The wall time in microseconds."""
     database: Database
@@ -46,13 +46,13 @@ class Service:
     ticker: Ticker
     """The decision loop."""
     overviews: Overviews
-    """Looks at streams."""
+    """Takes snapshots of streams."""
     what_if: WhatIfCache
-    """Tells what a bound would do."""
+    """Answers what a bound would do."""
     reports: ReportWriter
     """Commits reports."""
     registry: CollectorRegistry
-    """What this process counts; one of its own, so that two applications in one process do not collide."""
+    """This application's metrics; its own registry, so that two applications in one process do not collide."""
     scrape: Scrape
     """Answers scrapes."""
     intake: IntakeCounters
@@ -60,15 +60,15 @@ class Service:
     loop: LoopCounters
     """Counts what the decision loop does."""
     watch: Watch
-    """Holds answers back until they change."""
+    """Long polls for a new bound."""
     reads: SharedReads
-    """Reads once what many ask for at once."""
+    """Shares one read among requests that wait for the same."""
     authenticator: Authenticator
-    """Tells who sends a request."""
+    """Authenticates requests."""
     rates: RateLimits
-    """How often one may send requests."""
+    """Rate limits of requests."""
     notifier: Notifier | None
-    """Tells a webhook which alerts fire; None when there is none to tell."""
+    """Notifies a webhook of alerts; None without a webhook."""
 
 
 def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.monotonic) -> Service:
@@ -79,7 +79,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     """
     limits = Limits(settings.max_streams, settings.max_partitions)
     database = Database(settings.database_url, limits)
-    leases = LeaseKeeper(database, settings.lease_seconds, clock)
+    leases = LeaseKeeper(database, settings.lease_seconds)
     decider = Decider(database, leases, settings.rollout_share_ppm)
     registry = CollectorRegistry()
     scrape = Scrape(database, registry, settings.metrics_partitions)
@@ -98,7 +98,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         counters=loop,
         clock=clock,
         tick_seconds=settings.tick_seconds,
-        give_way=reports.give_way,
+        pause=reports.give_way,
     )
     watch = Watch(database)
     database.when_answers_change(watch.wake)

@@ -41,7 +41,7 @@ def write_notified(
 ) -> None:
     """Write down that an alert was notified, at ``notified.notified_us``."""
     stream = session.get_one(StreamRow, notified.stream_id)
-    lock_stream(session, stream.job, stream.stream, notified.notified_us)
+    lock_stream(session, stream.job, stream.stream)
     add_event(
         session,
         notified.stream_id,

@@ -63,7 +63,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.TokenMade, "serialization"),
     (schemas.TokenPage, "serialization"),
     (ReasonBody, "validation"),
-    (schemas.Rollout, "serialization"),
+    (schemas.RolloutAnswer, "serialization"),
     (schemas.RolloutDetail, "serialization"),
     (schemas.RolloutPage, "serialization"),
     (schemas.EventPage, "serialization"),

@@ -1,1 +1,1 @@
-"""Published bounds: what each job is asked to use, and what it acknowledged."""
+"""Published bounds and what jobs acknowledged."""

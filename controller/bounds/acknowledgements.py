@@ -1,4 +1,4 @@
-"""Acknowledgements: what runs of a job said they applied."""
+"""Acknowledgements: which bounds runs of a job applied."""
 
 from __future__ import annotations
 
@@ -63,23 +63,23 @@ def newest_acknowledgement_query() -> ScalarSelect[int]:
 def list_acknowledgements(
     session: Session, stream_id: int, before: tuple[int, int] | None, limit: int
 ) -> Sequence[AcknowledgementRow]:
-    """Return up to ``limit`` acknowledgements, those applied last first.
+    """Return up to ``limit`` acknowledgements, the last applied first.
 
     Args:
         session: the session.
         stream_id: the stream.
-        before: (``applied_us``, ``id``) of the one that the page before ended with; None for the first page.
+        before: (``applied_us``, ``id``) of the last one on the previous page; None for the first page.
         limit: how many.
     """
     table = AcknowledgementRow
-    wanted = select(table).where(table.stream_id == stream_id)
+    query = select(table).where(table.stream_id == stream_id)
     if before is not None:
-        wanted = wanted.where(tuple_(table.applied_us, table.id) < before)
-    return session.scalars(wanted.order_by(table.applied_us.desc(), table.id.desc()).limit(limit)).all()
+        query = query.where(tuple_(table.applied_us, table.id) < before)
+    return session.scalars(query.order_by(table.applied_us.desc(), table.id.desc()).limit(limit)).all()
 
 
 def own_bound_ms(session: Session, stream_id: int) -> int | None:
-    """Return the job's own bound in milliseconds, as it last ran with it; None when it never said."""
+    """Return the job's own bound in milliseconds, as it last ran with it; None when it is not known."""
     found = session.scalars(
         select(AcknowledgementRow.bound_ms)
         .where(AcknowledgementRow.stream_id == stream_id, AcknowledgementRow.generation.is_(None))

@@ -1,4 +1,4 @@
-"""The bound that a job asks for, at once or when it changes."""
+"""The bound of a job: answered at once, or when it changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidemark.models.wire import BoundAnswer
 __all__ = ["router"]
 
 RETRY_AFTER_SECONDS = "5"
-"""How long a request that cannot wait here is asked to stay away."""
+"""How long a client that cannot wait here should wait before it asks again."""
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
 
@@ -41,9 +41,9 @@ async def get_bound(
     if_none_match: IfNoneMatch = None,
     prefer: Prefer = None,
 ) -> BoundAnswer | Response:
-    """Say which bound to use, or why none; a stream that nothing is known of gets an answer too, not an error.
+    """Return the bound to use, or why there is none; an unknown stream gets an answer too, not an error.
 
-    With `Prefer: wait=N` and `If-None-Match` the answer is held back until it is another one, for N seconds at most.
+    With `Prefer: wait=N` and `If-None-Match` the answer is sent when it changes, or after N seconds at the latest.
     """
     wait = wait_seconds(prefer)
     headers = {} if wait is None else {"Preference-Applied": f"wait={wait}"}
@@ -57,7 +57,7 @@ async def get_bound(
 async def _answer(
     service: Service, which: StreamPath, if_none_match: str | None, wait: int
 ) -> tuple[BoundAnswer | None, str]:
-    """Return the answer and its version; None once the caller holds it and ``wait`` seconds are over."""
+    """Return the answer and its version; None when the caller still has it after ``wait`` seconds."""
     answer, version = await _shared(service, which)
     if not is_current(if_none_match, etag(version)):
         return answer, version
@@ -66,13 +66,13 @@ async def _answer(
     if wait:
         if service.watch.waiting >= service.settings.max_open_polls:
             raise TooManyPollsError(
-                f"{service.settings.max_open_polls:,} requests wait for another bound already; ask again later, or "
+                f"{service.settings.max_open_polls:,} requests already wait for a new bound; ask again later, or "
                 "without waiting (TIDEMARK_MAX_OPEN_POLLS)",
                 headers={"Retry-After": RETRY_AFTER_SECONDS},
             )
         with service.watch.waiter(which.job, which.stream) as waiter:
             while clock() < until:
-                # It may have changed before anybody watched, and what changed may still be what the caller holds.
+                # The bound may have changed before the wait began, or have changed back to what the caller has.
                 waiter.forget()
                 answer, version = await _shared(service, which)
                 if not is_current(if_none_match, etag(version)):
@@ -83,7 +83,7 @@ async def _answer(
 
 
 async def _shared(service: Service, which: StreamPath) -> tuple[BoundAnswer, str]:
-    """Return the answer and its version as they are from now on, read once for all who ask at the same time."""
+    """Return the current answer and its version; callers that ask at the same time share one read."""
     return await service.reads.read(("bound", which), partial(_read, service, which))
 
 

@@ -1,4 +1,4 @@
-"""What was told to a job and what it acknowledged, back to the first time."""
+"""The history of a stream: the bounds published and the acknowledgements."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 def list_acks(
     which: WhichStream, service: TheService, limit: Limit = 100, cursor: Cursor = None
 ) -> schemas.AcknowledgementPage:
-    """List what runs of the job said they applied, the one applied last first."""
+    """List what runs of the job acknowledged, the last applied first."""
     position = decode_numbers_cursor(cursor, 2)
     before = None if position is None else (position[0], position[1])
     with service.database.read() as session:
@@ -61,7 +61,7 @@ def list_acks(
 def list_bounds(
     which: WhichStream, service: TheService, limit: Limit = 100, cursor: Cursor = None
 ) -> schemas.BoundPage:
-    """List what jobs were told, generation by generation, the newest first."""
+    """List the published bounds, the newest generation first."""
     before = decode_number_cursor(cursor)
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id

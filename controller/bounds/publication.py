@@ -1,7 +1,7 @@
-"""What a job that asks for its bound is told, generation by generation.
+"""What is published to jobs, generation by generation.
 
-A new generation is written exactly when the mode, the bound, the envelope or the pin changes, so a generation names one
-answer for good.
+A new generation is written exactly when the mode, the bound, the envelope or the pin changes, so that a generation
+always names the same answer.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from sqlalchemy import ScalarSelect, func, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.db.database import ANSWERS_CHANGED
 from tidemark.controller.db.tables import PublishedRow, StreamRow
-from tidemark.controller.pins.store import pins_in_force
+from tidemark.controller.pins.store import StoredPin, pins_in_force
 from tidemark.controller.streams.store import add_event
 from tidemark.models.duration import format_duration
 from tidemark.models.slo import Policy, Slo
@@ -25,15 +24,14 @@ from tidemark.models.wire import Envelope, Mode, Pin
 __all__ = [
     "NO_REPORT",
     "OFF",
-    "Answer",
-    "Hold",
-    "PublicationCause",
+    "PublishedAnswer",
     "answer_for",
     "answer_of",
     "envelope_for",
     "last_published",
     "list_published",
     "newest_generation_query",
+    "pinned_answer",
     "publish",
     "version_of",
     "versions",
@@ -41,21 +39,18 @@ __all__ = [
 ]
 
 NO_REPORT = "no report yet: the job keeps its own bound"
-"""Reason of the answer for a stream that nothing is known of."""
+"""Reason of the answer for an unknown stream."""
 
 OFF = "the stream's mode is Off: Tidemark only watches and the job keeps its own bound"
 """Reason of the answer in mode Off."""
 
-PublicationCause = Literal["Request", "Rollout", "Rollback"]
-"""Whose doing a publication is, when it is no pin's."""
-
 UNREPORTED = "unreported"
-"""Version of the answer for a stream that has not reported; generation 0 says something else once it has."""
+"""Version of the answer for a stream that has not reported; once it has, generation 0 has another reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a job is told, and why."""
+class PublishedAnswer:
+    """What is published to a job, and why."""
 
     mode: Mode
     """The stream's mode."""
@@ -64,84 +59,80 @@ class Answer:
     reason: str
     """Why, in one sentence."""
     envelope: Envelope | None = None
-    """In Live: what the fast policy is to do; None in every other mode."""
+    """In Live: what the fast policy has to do; None in every other mode."""
     pin: Pin | None = None
-    """What a kill switch holds the job to; None for none."""
+    """What a pin holds the job to; None without one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A pin, as far as an answer depends on it."""
-
-    to: Pin
-    """What the job is held to."""
-    why: str
-    """Whose pin it is and why it was set."""
-    ceiling_ms: int | None
-    """The ceiling that the job last acknowledged, in milliseconds; None when it has none."""
-
-
-NOTHING_YET = Answer("Off", None, NO_REPORT)
-"""What is told before the first generation."""
+NOTHING_YET = PublishedAnswer("Off", None, NO_REPORT)
+"""The answer before the first generation."""
 
 
 def answer_for(
-    policy: Policy,
-    bound_ms: int | None,
-    reason: str,
-    envelope: Envelope | None = None,
-    *,
-    hold: Hold | None = None,
-) -> Answer:
-    """Return what is published to a job.
+    policy: Policy, bound_ms: int | None, reason: str, envelope: Envelope | None = None
+) -> PublishedAnswer:
+    """Return what is published to a job without a pin.
 
     Args:
-        policy: the stream's policy; its limits hold whatever the bound.
+        policy: the stream's policy; the bound is moved into its limits.
         bound_ms: the bound in milliseconds; None when there is none, and the job keeps its own.
         reason: why this bound, or why none.
-        envelope: in Live, what the fast policy is to do; None in every other mode.
-        hold: the pin in force, which goes before all else; None for none.
+        envelope: in Live, what the fast policy has to do; None in every other mode.
     """
-    if hold is not None:
-        pinned_ms, found = _pinned(policy.mode, hold)
-        return Answer(policy.mode, pinned_ms, f"pinned to {hold.to} ({hold.why}): {found}", envelope, hold.to)
     if policy.mode == "Off":
-        return Answer("Off", None, OFF)
+        return PublishedAnswer("Off", None, OFF)
     if bound_ms is None:
-        return Answer(policy.mode, None, reason, envelope)
+        return PublishedAnswer(policy.mode, None, reason, envelope)
     limited_ms = within_limits(policy, bound_ms)
     if limited_ms != bound_ms:
-        reason = f"the policy's limits make {format_duration(limited_ms * 1_000)} of it: {reason}"
-    return Answer(policy.mode, limited_ms, reason, envelope)
+        reason = f"limited to {format_duration(limited_ms * 1_000)} by the policy: {reason}"
+    return PublishedAnswer(policy.mode, limited_ms, reason, envelope)
 
 
 def envelope_for(policy: Policy, slo: Slo | None) -> Envelope | None:
-    """Return what a live job's fast policy is to do by the policy and the SLO; None in every other mode."""
+    """Return what the policy and the SLO ask of a live job's fast policy; None in every other mode."""
     if policy.mode != "Live":
         return None
-    # A cap that yields is no limit of the fast policy, which knows only caps that completeness yields to.
+    # The fast policy treats its cap as a hard limit, so a cap that may be exceeded is not passed on.
     capped = slo is not None and slo.on_conflict != "exceed_latency_cap"
     return Envelope(
         target_ppm=None if slo is None else slo.target_ppm,
         latency_cap_ms=slo.latency_cap_ms if slo is not None and capped else None,
-        # 0 is the default and no limit: a live watermark may run ahead of the greatest event time.
+        # 0 is the default and no limit: a live watermark may run ahead of the maximum event time.
         min_bound_ms=policy.min_bound_ms or None,
         max_bound_ms=policy.max_bound_ms,
     )
 
 
-def _pinned(mode: Mode, hold: Hold) -> tuple[int | None, str]:
+def pinned_answer(
+    policy: Policy, pin: StoredPin, ceiling_ms: int | None, envelope: Envelope | None = None
+) -> PublishedAnswer:
+    """Return what is published to a job under a pin, which overrides everything else.
+
+    Args:
+        policy: the stream's policy.
+        pin: the pin in force.
+        ceiling_ms: the ceiling that the job last acknowledged, in milliseconds; None when it has none.
+        envelope: in Live, what the fast policy has to do; None in every other mode.
+    """
+    bound_ms, effect = _pinned_bound(policy.mode, pin.to, ceiling_ms)
+    return PublishedAnswer(
+        policy.mode, bound_ms, f"pinned to {pin.to} ({pin.why}): {effect}", envelope, pin.to
+    )
+
+
+def _pinned_bound(mode: Mode, to: Pin, ceiling_ms: int | None) -> tuple[int | None, str]:
     """Return the bound under a pin, and what the job does with it."""
     if mode == "Off":
         return None, "the stream's mode is Off and the job keeps its own bound"
-    if hold.to == "Off":
+    if to == "Off":
         return None, "the job keeps its own bound"
-    if hold.ceiling_ms is None:
+    if ceiling_ms is None:
         return None, "the job has acknowledged no ceiling and keeps its own bound"
-    ceiling = format_duration(hold.ceiling_ms * 1_000)
+    ceiling = format_duration(ceiling_ms * 1_000)
     if mode == "Live":
-        return hold.ceiling_ms, f"live control stands still and the ceiling alone, {ceiling}, holds"
-    return hold.ceiling_ms, f"the bound is the job's ceiling, {ceiling}"
+        return ceiling_ms, f"live control stops and only the ceiling, {ceiling}, applies"
+    return ceiling_ms, f"the bound is the job's ceiling, {ceiling}"
 
 
 def within_limits(policy: Policy, bound_ms: int) -> int:
@@ -151,17 +142,17 @@ def within_limits(policy: Policy, bound_ms: int) -> int:
 
 
 def last_published(session: Session, stream_id: int, *, pinned: bool = True) -> PublishedRow | None:
-    """Return what was published last, None when nothing ever was: generation 0, mode Off.
+    """Return the newest published row; None when nothing was ever published: generation 0, mode Off.
 
     Args:
         session: the session.
         stream_id: the stream.
-        pinned: whether what was published under a pin counts.
+        pinned: whether rows published under a pin count.
     """
-    wanted = select(PublishedRow).where(PublishedRow.stream_id == stream_id)
+    query = select(PublishedRow).where(PublishedRow.stream_id == stream_id)
     if not pinned:
-        wanted = wanted.where(PublishedRow.pin.is_(None))
-    return session.scalars(wanted.order_by(PublishedRow.generation.desc()).limit(1)).one_or_none()
+        query = query.where(PublishedRow.pin.is_(None))
+    return session.scalars(query.order_by(PublishedRow.generation.desc()).limit(1)).one_or_none()
 
 
 def newest_generation_query(*, pinned: bool = True) -> ScalarSelect[int | None]:
@@ -180,16 +171,16 @@ def newest_generation_query(*, pinned: bool = True) -> ScalarSelect[int | None]:
 def list_published(
     session: Session, stream_id: int, before: int | None, limit: int
 ) -> Sequence[PublishedRow]:
-    """Return up to ``limit`` generations, the newest first, those below generation ``before``."""
-    wanted = select(PublishedRow).where(PublishedRow.stream_id == stream_id)
+    """Return up to ``limit`` generations below ``before``, the newest first."""
+    query = select(PublishedRow).where(PublishedRow.stream_id == stream_id)
     if before is not None:
-        wanted = wanted.where(PublishedRow.generation < before)
-    return session.scalars(wanted.order_by(PublishedRow.generation.desc()).limit(limit)).all()
+        query = query.where(PublishedRow.generation < before)
+    return session.scalars(query.order_by(PublishedRow.generation.desc()).limit(limit)).all()
 
 
-def answer_of(row: PublishedRow) -> Answer:
-    """Return what was published as an answer."""
-    return Answer(
+def answer_of(row: PublishedRow) -> PublishedAnswer:
+    """Return a published row as an answer."""
+    return PublishedAnswer(
         cast("Mode", row.mode),
         row.bound_ms,
         row.reason,
@@ -201,21 +192,19 @@ def answer_of(row: PublishedRow) -> Answer:
 def publish(
     session: Session,
     stream_id: int,
-    answer: Answer,
+    answer: PublishedAnswer,
     now_us: int,
     *,
-    cause: PublicationCause = "Request",
     rollout_id: int | None = None,
 ) -> int:
-    """Make ``answer`` what jobs are told from now on and return its generation; the stream must be locked.
+    """Publish ``answer`` unless it is published already; return its generation. The stream must be locked.
 
     Args:
         session: the session.
         stream_id: the stream.
-        answer: what is told.
+        answer: what to publish.
         now_us: when, in microseconds.
-        cause: whose doing it is; a pin's is told by the answer.
-        rollout_id: the rollout that is published or undone; None for none.
+        rollout_id: the rollout that is published or rolled back; None for none.
     """
     row = last_published(session, stream_id)
     before = NOTHING_YET if row is None else answer_of(row)
@@ -232,7 +221,6 @@ def publish(
             published_us=now_us,
             envelope=None if answer.envelope is None else json.dumps(asdict(answer.envelope)),
             pin=answer.pin,
-            cause=cause if answer.pin is None else "Pin",
             rollout_id=rollout_id,
         )
     )
@@ -242,31 +230,30 @@ def publish(
         now_us,
         kind="BoundPublished",
         reason=answer.reason,
-        before=json.dumps(_told(before)),
-        after=json.dumps(_told(answer)),
+        before=json.dumps(_content(before)),
+        after=json.dumps(_content(answer)),
     )
-    session.info[ANSWERS_CHANGED] = True
     return generation + 1
 
 
-def _same(before: Answer, after: Answer) -> bool:
-    # Reasons change with every report and do not count, but for a pin's: whoever reads it must see whose it is.
-    return _told(before) == _told(after) and (after.pin is None or before.reason == after.reason)
+def _same(before: PublishedAnswer, after: PublishedAnswer) -> bool:
+    # Reasons change with every report and do not count. A pin's reason does: it says whose pin it is.
+    return _content(before) == _content(after) and (after.pin is None or before.reason == after.reason)
 
 
-def _told(answer: Answer) -> dict[str, Any]:
+def _content(answer: PublishedAnswer) -> dict[str, Any]:
     found = asdict(answer)
     del found["reason"]
     return found
 
 
 def version_of(generation: int, *, reported: bool, pin: Pin | None) -> str:
-    """Return the version of an answer, another one whenever it says something else.
+    """Return the version of an answer; it changes whenever the answer does.
 
     Args:
         generation: its generation.
         reported: whether the stream has reported.
-        pin: the pin in force; before the first generation it is not part of one.
+        pin: the pin in force; before the first generation, no generation names it.
     """
     if generation:
         return str(generation)
@@ -275,14 +262,14 @@ def version_of(generation: int, *, reported: bool, pin: Pin | None) -> str:
 
 
 def versions(session: Session, streams: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return the version of what each of ``streams``, by job and stream, is told; unknown streams have one too."""
+    """Return the version of the answer of each of ``streams``, by job and stream; unknown streams have one too."""
     newest = newest_generation_query()
-    wanted = select(StreamRow.job, StreamRow.stream, StreamRow.registered_us, newest).where(
+    query = select(StreamRow.job, StreamRow.stream, StreamRow.registered_us, newest).where(
         tuple_(StreamRow.job, StreamRow.stream).in_(streams)
     )
     known = {
         (job, stream): (generation or 0, registered_us is not None)
-        for job, stream, registered_us, generation in session.execute(wanted)
+        for job, stream, registered_us, generation in session.execute(query)
     }
     pins = pins_in_force(session, [name for name in streams if not known.get(name, (0, False))[0]])
     found = {}

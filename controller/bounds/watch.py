@@ -1,8 +1,8 @@
-"""Watching for another bound: requests that are answered when there is one, or when their time is up.
+"""Long polls for a new bound: each request is answered when there is one, or when its time is up.
 
-A waiting request holds neither a database connection nor a thread. One task asks the store once a second for the
-versions of all answers that anybody in this process waits for, so that it sees what other replicas write too; a commit
-of this process has it ask at once.
+A waiting request holds neither a database connection nor a thread. One task reads the versions of all answers that
+requests of this process wait for, once a second, so that it sees what other replicas write too. A commit of this
+process makes it read at once.
 """
 
 from __future__ import annotations
@@ -20,59 +20,59 @@ __all__ = ["Waiter", "Watch"]
 _log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-"""How often the store is asked while somebody waits: what another replica writes is seen within it."""
+"""Time between two reads while a request waits: what another replica writes is seen within it."""
 
 MIN_PAUSE_SECONDS = 0.02
-"""Least time between two questions: a turn that decides a thousand streams commits a thousand times."""
+"""Minimum time between two reads: a tick that decides a thousand streams commits a thousand times."""
 
 Name = tuple[str, str]
 """Job and stream."""
 
 
 class Waiter:
-    """One request that waits; it belongs to the event loop."""
+    """One waiting request; it belongs to the event loop."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
-        self._told: str | None = None
+        self._stored: str | None = None
         self._held: str | None = None
         self._released = False
 
     def forget(self) -> None:
-        """Forget what was told: the caller reads the answer itself next."""
+        """Forget the stored version: the caller reads the answer itself next."""
         self._event.clear()
-        self._told = self._held = None
+        self._stored = self._held = None
 
-    def tell(self, version: str) -> None:
-        """Say which version the store has."""
-        self._told = version
+    def notify(self, version: str) -> None:
+        """Set the version that the store has."""
+        self._stored = version
         if self._held not in {None, version}:
             self._event.set()
 
     def release(self) -> None:
         """End the wait, whether or not anything changed."""
         self._released = True
-        self._told = None
+        self._stored = None
         self._event.set()
 
     async def changed(self, version: str, seconds: float) -> bool:
-        """Wait until the store has another version than ``version``; return False when the time is up before."""
+        """Wait until the store has another version than ``version``; return False when the time is up first."""
         self._held = version
         if self._released:
             return False
-        if self._told in {None, version}:
+        if self._stored in {None, version}:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._event.wait()
-        return self._told not in {None, version}
+        return self._stored not in {None, version}
 
 
 class Watch:
-    """All requests of this process that wait for another answer.
+    """All requests of this process that wait for a new answer.
 
     Args:
         database: the store.
-        poll_seconds: how often it is asked while somebody waits, in seconds.
+        poll_seconds: time between two reads while a request waits, in seconds.
     """
 
     def __init__(self, database: Database, poll_seconds: float = POLL_SECONDS) -> None:
@@ -81,33 +81,33 @@ class Watch:
         self._waiters: dict[Name, set[Waiter]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
-        self._somebody = asyncio.Event()
+        self._any_waiter = asyncio.Event()
         self._written = asyncio.Event()
         self._released = False
         self.polls = 0
-        """How often the store was asked so far."""
+        """Reads of the store so far."""
         self.waiting = 0
-        """How many requests wait; may be read from any thread."""
+        """Number of waiting requests; may be read from any thread."""
 
     def start(self) -> None:
-        """Start asking; called in the event loop that serves the requests."""
+        """Start; called in the event loop that serves the requests."""
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run(), name="tidemark-watch")
 
     @property
     def released(self) -> bool:
-        """Whether all were let go, because the server stops."""
+        """Whether all waits were ended, because the server stops."""
         return self._released
 
     def release(self) -> None:
-        """Let all go that wait, now and from now on; called in the event loop when the server stops."""
+        """End all waits, present and future ones; called in the event loop when the server stops."""
         self._released = True
         for waiters in self._waiters.values():
             for waiter in waiters:
                 waiter.release()
 
     async def stop(self) -> None:
-        """Let all go and ask no more."""
+        """End all waits and stop reading."""
         self.release()
         if self._task is not None:
             self._task.cancel()
@@ -116,22 +116,22 @@ class Watch:
         self._loop = self._task = None
 
     def wake(self) -> None:
-        """Ask the store at once, because something was written; called from any thread."""
+        """Read the store at once, because something was written; called from any thread."""
         loop = self._loop
         if loop is not None:
-            # The loop may be closing; then nobody waits any more.
+            # The loop may be closing; then no request waits.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._written.set)
 
     @contextmanager
     def waiter(self, job: str, stream: str) -> Iterator[Waiter]:
-        """Open a wait for the answer of a stream; from here on no change of it is missed."""
+        """Open a wait for a stream's answer; no later change is missed."""
         name, waiter = (job, stream), Waiter()
         if self._released:
             waiter.release()
         self._waiters.setdefault(name, set()).add(waiter)
         self.waiting += 1
-        self._somebody.set()
+        self._any_waiter.set()
         try:
             yield waiter
         finally:
@@ -143,9 +143,9 @@ class Watch:
     async def _run(self) -> None:
         while True:
             if not self._waiters:
-                self._somebody.clear()
-                await self._somebody.wait()
-            # Before the store is asked: what is written from here on is asked for again.
+                self._any_waiter.clear()
+                await self._any_waiter.wait()
+            # Cleared before the read: what is written during it causes another one.
             self._written.clear()
             await self._poll()
             await asyncio.sleep(MIN_PAUSE_SECONDS)
@@ -156,16 +156,16 @@ class Watch:
     async def _poll(self) -> None:
         names = list(self._waiters)
         try:
-            # Not in the pool of threads that requests are served by: when that is full, changes are still seen.
+            # Not in the thread pool that serves requests: when that is full, changes are still seen.
             found = await asyncio.to_thread(self._versions, names)
-        except Exception:  # noqa: BLE001 - the store may be back at the next question
-            _log.exception("the store did not say whether bounds changed; it is asked again")
+        except Exception:  # noqa: BLE001 - the store may be back at the next read
+            _log.exception("versions of the bounds could not be read; the next poll tries again")
             return
         finally:
             self.polls += 1
         for name, version in found.items():
             for waiter in self._waiters.get(name, ()):
-                waiter.tell(version)
+                waiter.notify(version)
 
     def _versions(self, names: list[Name]) -> dict[Name, str]:
         with self._database.read() as session:

@@ -17,7 +17,7 @@ from tidemark.controller.api.units import share_ppm
 from tidemark.controller.charts.latency import latency_answer
 from tidemark.controller.charts.what_if import WhatIf, outcome_at
 from tidemark.controller.db.tables import RecommendationRow
-from tidemark.controller.decide.decider import Basis, in_use_bound_ms
+from tidemark.controller.decide.load import HorizonEvidence, in_use_bound_ms
 from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, horizon_of
 from tidemark.controller.evidence.past import past_of
 from tidemark.controller.intake.checks import MAX_DURATION_MS, MAX_TIME_US
@@ -143,7 +143,7 @@ class _Seen:
     """The bound in use at its end, if it is still stored."""
 
 
-def _of_horizon(basis: Basis | None, horizon: Horizon | None) -> _Seen | None:
+def _of_horizon(basis: HorizonEvidence | None, horizon: Horizon | None) -> _Seen | None:
     if basis is None or horizon is None:
         return None
     facts = basis.facts

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.decide.decider import Basis, Decider
-from tidemark.controller.decide.situation import progress_in, situation_in
+from tidemark.controller.decide.decider import Decider
+from tidemark.controller.decide.load import HorizonEvidence, progress_in, situation_in
 from tidemark.controller.evidence.horizon import horizon_of, newest_report_id
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_HORIZON_MS, get_slo
 from tidemark.models.choice import needed_rank
@@ -35,7 +35,7 @@ class WhatIf:
     """Its SLO."""
     horizon_ms: int
     """How far back evidence counts."""
-    basis: Basis | None
+    basis: HorizonEvidence | None
     """Needs, latencies and facts; None without reports."""
     situation: Situation | None
     """The stream after its newest batch; None without reports."""
@@ -103,7 +103,7 @@ class WhatIfCache:
 
     def _read(self, session: Session, stream_id: int, slo: Slo | None, now_us: int) -> WhatIf:
         horizon_ms = DEFAULT_HORIZON_MS if slo is None else slo.horizon_ms
-        basis = self._decider.basis(session, stream_id, horizon_ms)
+        basis = self._decider.evidence(session, stream_id, horizon_ms)
         horizon = horizon_of(session, stream_id, horizon_ms)
         if basis is None or horizon is None:
             return WhatIf(slo, horizon_ms, None, None)

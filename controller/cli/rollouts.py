@@ -26,7 +26,7 @@ from tidemark.models.rollout.states import CANDIDATE, OPEN, State
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidemark.controller.api.schemas import Rollout
+    from tidemark.controller.api.schemas import RolloutAnswer
     from tidemark.controller.client.client import Client
 
 __all__ = ["register"]
@@ -192,7 +192,7 @@ def _states(names: Sequence[str]) -> tuple[State, ...]:
     return tuple(known[name.lower()] for name in names)
 
 
-def _find(tidemark: Client, rollout: int) -> Rollout:
+def _find(tidemark: Client, rollout: int) -> RolloutAnswer:
     """Return a rollout by its number, which is unique in the fleet."""
     lists = (tidemark.rollouts(states=states) for states in (tuple(sorted(CANDIDATE)), ()))
     # The newest come first, so that older ones need not be read.
@@ -210,14 +210,14 @@ def _find(tidemark: Client, rollout: int) -> Rollout:
     return found
 
 
-def _change(row: Rollout) -> str:
+def _change(row: RolloutAnswer) -> str:
     before, after = (
         bound(found) if found is not None else "own" for found in (row.from_bound_ms, row.to_bound_ms)
     )
     return f"{before} -> {after}"
 
 
-def _show(verb: str, rollout: Rollout) -> None:
+def _show(verb: str, rollout: RolloutAnswer) -> None:
     when = "then" if verb.startswith("would") else "now"
     typer.echo(
         f"{verb} rollout {rollout.id} of {rollout.job}/{rollout.stream}, {_change(rollout)}: {when} {rollout.state}"

@@ -16,7 +16,7 @@ from tidemark.models.rollout.states import rollout_text
 from tidemark.models.target import PPM
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import Rollout
+    from tidemark.controller.api.schemas import RolloutAnswer
 
 __all__ = [
     "as_json",
@@ -101,7 +101,7 @@ def share(share_ppm: int | None) -> str:
     return UNKNOWN if share_ppm is None else f"{(Decimal(share_ppm) / PPM).normalize():f}"
 
 
-def rollout_line(row: Rollout) -> str:
+def rollout_line(row: RolloutAnswer) -> str:
     """Return the number, state and reason of a rollout; with the next command when it waits for approval."""
     text = rollout_text(row.id, row.state, row.reason)
     return text if row.state != "AwaitingApproval" else f"{text}; tidemark approve {row.id} --reason ..."

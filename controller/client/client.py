@@ -181,7 +181,7 @@ class Client(BaseClient):
 
     def rollouts(
         self, job: str | None = None, stream: str | None = None, *, states: Sequence[State] = ()
-    ) -> Iterator[schemas.Rollout]:
+    ) -> Iterator[schemas.RolloutAnswer]:
         """Return the rollouts of a stream, of a job, or of the whole fleet, the newest first.
 
         Args:
@@ -189,7 +189,9 @@ class Client(BaseClient):
             stream: only of this stream of the job.
             states: only those in one of these states; all of them when it is empty.
         """
-        found = self._items(_within(job, stream, "/rollouts"), "rollouts", schemas.Rollout, {"state": states})
+        found = self._items(
+            _within(job, stream, "/rollouts"), "rollouts", schemas.RolloutAnswer, {"state": states}
+        )
         return (row for row in found if job is None or row.job == job)
 
     def rollout(self, job: str, stream: str, rollout_id: int) -> schemas.RolloutDetail:
@@ -198,24 +200,24 @@ class Client(BaseClient):
 
     def approve(
         self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
-    ) -> schemas.Rollout:
+    ) -> schemas.RolloutAnswer:
         """Approve a rollout; it is published once no gate holds it. With ``dry_run`` nothing changes."""
         where = stream_path(job, stream, f"/rollouts/{rollout_id}:approve")
-        return self._act(where, reason, schemas.Rollout, dry_run=dry_run)
+        return self._act(where, reason, schemas.RolloutAnswer, dry_run=dry_run)
 
     def discard(
         self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
-    ) -> schemas.Rollout:
+    ) -> schemas.RolloutAnswer:
         """Discard a rollout that is not published yet. With ``dry_run`` nothing changes."""
         where = stream_path(job, stream, f"/rollouts/{rollout_id}:discard")
-        return self._act(where, reason, schemas.Rollout, dry_run=dry_run)
+        return self._act(where, reason, schemas.RolloutAnswer, dry_run=dry_run)
 
     def roll_back(
         self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
-    ) -> schemas.Rollout:
+    ) -> schemas.RolloutAnswer:
         """Publish again what was published before a rollout. With ``dry_run`` nothing changes."""
         where = stream_path(job, stream, f"/rollouts/{rollout_id}:rollback")
-        return self._act(where, reason, schemas.Rollout, dry_run=dry_run)
+        return self._act(where, reason, schemas.RolloutAnswer, dry_run=dry_run)
 
     def pause(self, job: str, stream: str, reason: str, *, dry_run: bool = False) -> schemas.PolicyAnswer:
         """Start no new rollout; the one under way is still watched. With ``dry_run`` nothing changes."""

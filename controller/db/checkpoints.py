@@ -1,8 +1,8 @@
-"""Checkpoints of SQLite: what is committed stands in the log (WAL), and has to be moved into the file now and then.
+"""Checkpoints of SQLite: they move what is committed from the log (WAL) into the file.
 
-Left to itself SQLite does so within the commit that makes the log long, and whoever waits for that commit waits for a
-thousand pages all over the file. Here a thread does it, beside the writers; only what they wrote meanwhile is moved
-while they wait, since the log begins anew only when all of it is moved (https://sqlite.org/wal.html).
+By itself SQLite does so within the commit that makes the log long, and that commit waits for a thousand pages all over
+the file. Here a thread does it beside the writers. They wait only while the pages that they wrote meanwhile are moved,
+since the log starts over only when all of it is moved (https://sqlite.org/wal.html).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ EVERY_SECONDS = 2.0
 """Time between two checkpoints while there is something to move."""
 
 MAX_PAGES = 8_000
-"""Length of the log, in pages of 4 KiB, from which on a commit moves it after all: where no thread does or can."""
+"""Length of the log, in pages of 4 KiB, from which on a commit moves it: when no thread does or can."""
 
 MAX_PASSES, SHORT_SECONDS = 4, 0.02
-"""How often the log is moved beside the writers at the most: until that takes so short that little is left to move."""
+"""Maximum number of passes beside the writers; they end when one is so short that little is left to move."""
 
 STOP_TIMEOUT_SECONDS = 10.0
 """How long a shutdown waits for the checkpoint that is under way."""
@@ -37,37 +37,37 @@ class Checkpoints:
 
     Args:
         connect: opens a connection of the driver, outside of any transaction.
-        turn: held by whoever writes.
+        write_lock: held by writers.
     """
 
     def __init__(
-        self, connect: Callable[[], PoolProxiedConnection], tick: AbstractContextManager[object]
+        self, connect: Callable[[], PoolProxiedConnection], write_lock: AbstractContextManager[object]
     ) -> None:
         self._connect = connect
-        self._tick = tick
+        self._write_lock = write_lock
         self._due = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tidemark-checkpoints", daemon=True)
 
     def start(self) -> None:
-        """Begin to take checkpoints."""
+        """Start to take checkpoints."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the checkpoint under way end, and take no more; the last connection that closes moves the rest."""
+        """Wait for the checkpoint under way and take no more; the last connection that closes moves the rest."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(STOP_TIMEOUT_SECONDS)
 
     def due(self) -> None:
-        """Say that something was committed."""
+        """Note that something was committed."""
         self._due.set()
 
     def take(self) -> bool:
-        """Move the log into the file; return whether all of it was moved, which who still reads the old can prevent.
+        """Move the log into the file; return whether all of it was moved, which readers of old pages can prevent.
 
         Raises:
-            sqlalchemy.exc.SQLAlchemyError: when no connection can be had.
+            sqlalchemy.exc.SQLAlchemyError: when it cannot connect.
             Exception: what the driver raises when the disk does not take it.
         """
         with closing(self._connect()) as connection:
@@ -76,7 +76,7 @@ class Checkpoints:
                 _move(connection)
                 if time.perf_counter() - began < SHORT_SECONDS:
                     break
-            with self._tick:
+            with self._write_lock:
                 return _move(connection)
 
     def _run(self) -> None:
@@ -86,8 +86,8 @@ class Checkpoints:
             self._due.clear()
             try:
                 finished = self.take()
-            except Exception as error:  # noqa: BLE001 - the next one tries again, and at last a commit does it
-                _log.warning("what is committed could not be moved into the database's file yet: %s", error)
+            except Exception as error:  # noqa: BLE001 - the next one tries again, and in the end a commit does it
+                _log.warning("the log could not be moved into the database file yet: %s", error)
                 finished = False
             if not finished:
                 self._due.set()

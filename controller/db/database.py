@@ -1,7 +1,7 @@
-"""The database: connections, transactions, schema version and whether it is there.
+"""The database: connections, transactions, and the version of the schema.
 
-SQLite is the embedded default, with one writer at a time; PostgreSQL the real one. A commit is on disk when it
-returns (``synchronous=FULL``), because an acknowledged report must survive the machine.
+SQLite, with one writer at a time, is embedded and the default; PostgreSQL is for production. A commit is on disk when
+it returns (``synchronous=FULL``), because an acknowledged report must survive a crash of the machine.
 """
 
 from __future__ import annotations
@@ -25,23 +25,20 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from tidemark.controller.db.checkpoints import MAX_PAGES, Checkpoints
 from tidemark.controller.errors import StoreUnusableError
-from tidemark.controller.intake.limits import LIMITS, NO_LIMITS, Limits
-from tidemark.controller.intake.report_counts import NEW_COUNTS, REPORT_COUNTS, ReportCountsCache
+from tidemark.controller.intake.limits import NO_LIMITS, Limits
+from tidemark.controller.intake.report_counts import ReportCountsCache
 
-__all__ = ["ANSWERS_CHANGED", "Database"]
+__all__ = ["Database"]
 
 BUSY_TIMEOUT_MS = 10_000
-"""How long SQLite waits for another process's write, in milliseconds; longer than any transaction of ours."""
+"""How long SQLite waits for another process's write, in milliseconds; longer than any transaction here."""
 
 MIGRATION_LOCK = 0x7469_6465
 """Key of the PostgreSQL advisory lock under which migrations run, so that two starting processes do not race."""
 
-ANSWERS_CHANGED = "tidemark_answers_changed"
-"""Key of ``Session.info`` by which a transaction says that it changes what some job is told."""
-
 _WRITES = "tidemark_writes"
 
-# A process that is stopped in the middle of a transaction holds up others for so long at the most.
+# A process that stops in the middle of a transaction blocks others for at most this long.
 _POSTGRES: dict[str, Any] = {
     "pool_pre_ping": True,
     "connect_args": {"options": "-c idle_in_transaction_session_timeout=15s"},
@@ -53,7 +50,7 @@ class Database:
 
     Args:
         url: SQLAlchemy URL of a SQLite file or of PostgreSQL.
-        limits: how much it takes.
+        limits: how many streams and partitions it takes.
 
     Raises:
         StoreUnusableError: when the URL cannot be understood or its driver is not installed.
@@ -61,7 +58,9 @@ class Database:
 
     def __init__(self, url: str, limits: Limits = NO_LIMITS) -> None:
         self.limits = limits
+        """How many streams and partitions it takes."""
         self.counted = ReportCountsCache()
+        """What the newest reports add by partition, until they are counted."""
         try:
             parsed = make_url(url)
             self.name = parsed.render_as_string(hide_password=True)
@@ -79,7 +78,7 @@ class Database:
                 hide_parameters=True,
             )
         except ArgumentError:
-            # The URL is not repeated: what cannot be understood may hold a password anywhere.
+            # The URL is not repeated: one that cannot be parsed may hold a password anywhere.
             raise StoreUnusableError(
                 "the database URL cannot be understood; write sqlite:///tidemark.db or "
                 "postgresql+psycopg://user@host/name (TIDEMARK_DATABASE_URL)"
@@ -98,16 +97,16 @@ class Database:
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
             self._writer = self._engine
-        # SQLite lets one writer in and has others poll; a queue of our own is fair and does not sleep.
-        self._tick = threading.Lock() if self.dialect == "sqlite" else nullcontext()
+        # SQLite lets one writer in and makes others poll; a lock of our own is fair and does not sleep.
+        self._write_lock = threading.Lock() if self.dialect == "sqlite" else nullcontext()
         self.checkpoints = (
-            Checkpoints(self._engine.raw_connection, self._tick) if self.dialect == "sqlite" else None
+            Checkpoints(self._engine.raw_connection, self._write_lock) if self.dialect == "sqlite" else None
         )
-        self._told: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], None]] = []
 
     def when_answers_change(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` after each commit of this process that changed what some job is told, in its thread."""
-        self._told.append(callback)
+        """Call ``callback`` whenever this process has committed a change of what is published to a job."""
+        self._listeners.append(callback)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -117,36 +116,35 @@ class Database:
 
     @contextmanager
     def write(self, *, keep: bool = True) -> Iterator[Session]:
-        """Open a session that commits at the end; it rolls back when the block raises, or is not to be kept."""
-        info: dict[Any, Any] = {LIMITS: self.limits, REPORT_COUNTS: self.counted}
-        with self._tick, Session(self._writer, info=info) as session:
+        """Open a session that commits at the end; it rolls back when the block raises, or without ``keep``."""
+        with self._write_lock, Session(self._writer) as session:
             with session.begin() as transaction:
                 yield session
                 if not keep:
                     transaction.rollback()
                     return
-            changed = session.info.get(ANSWERS_CHANGED, False)
-            self.counted.add(session.info.get(NEW_COUNTS, {}))
             if self.checkpoints is not None:
                 self.checkpoints.due()
-        if changed:
-            for callback in self._told:
-                callback()
+
+    def answers_changed(self) -> None:
+        """Call the callbacks; call it after the commit of whatever may change what is published to a job."""
+        for callback in self._listeners:
+            callback()
 
     def migrate(self) -> None:
-        """Bring the schema to this release's, in one transaction.
+        """Migrate the schema to this release's, in one transaction.
 
         Raises:
             StoreUnusableError: when the database cannot be opened, or was made by a newer release.
         """
         try:
-            with self._tick, self._writer.begin() as connection:
+            with self._write_lock, self._writer.begin() as connection:
                 if self.dialect == "postgresql":
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
                 command.upgrade(_migrations(connection), "head")
         except CommandError as error:
             raise StoreUnusableError(
-                f"database {self.name}: its schema is not one this release knows ({error}); was it made by a newer one?"
+                f"database {self.name}: this release does not know its schema ({error}); was it made by a newer one?"
             ) from error
         except DBAPIError as error:
             found = str(error.orig).strip().splitlines()
@@ -157,7 +155,7 @@ class Database:
             raise StoreUnusableError(f"database {self.name}: {error}") from error
 
     def schema_versions(self) -> tuple[str, str]:
-        """Return the schema revision that the database has and the one that this release wants.
+        """Return the schema revision of the database and the one of this release.
 
         Raises:
             sqlalchemy.exc.SQLAlchemyError: when the database cannot be reached.
@@ -174,12 +172,12 @@ class Database:
             yield connection
 
     def start(self) -> None:
-        """Begin what a server does for its database beside transactions: on SQLite, checkpoints."""
+        """Start the background work of a server: on SQLite, checkpoints."""
         if self.checkpoints is not None:
             self.checkpoints.start()
 
     def close(self) -> None:
-        """End that, and close all connections."""
+        """Stop the background work and close all connections."""
         if self.checkpoints is not None:
             self.checkpoints.stop()
         self._engine.dispose()

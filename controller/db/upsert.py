@@ -1,4 +1,4 @@
-"""``INSERT ... ON CONFLICT`` on both databases: the two dialects spell it alike but in different classes."""
+"""``INSERT ... ON CONFLICT`` on both databases: the dialects share the syntax but not the classes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Excluded = Any
 """The row that was to be inserted, by column."""
 
 Changes = Callable[[Excluded], dict[str, ColumnElement[Any]]]
-"""Returns columns by what they become, in terms of the table, the new row and named parameters."""
+"""Returns new values by column, in terms of the table, the new row and named parameters."""
 
 
 def insert_into(session: Session, table: type[Base]) -> sqlite.Insert | postgresql.Insert:
@@ -38,16 +38,16 @@ def upsert_many(
     changes: Changes | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> None:
-    """Insert rows; where one is there by its key already, change it.
+    """Insert rows, or change the existing ones of the same key.
 
     Args:
         session: the session.
         table: the table.
-        columns: by name a value for each row, in one order for all writers, by the key: rows are locked in it.
-        same: columns that all rows have the same value in.
+        columns: by name a value for each row. All writers order rows by the key, in which order they are locked.
+        same: columns with one value for all rows.
         replaced: columns that take the new value.
         added: columns that the new value is added to.
-        changes: what other columns become; a function that lives as long as the module.
+        changes: new values of other columns; a module-level function.
         parameters: values of the named parameters in ``changes``.
     """
     size = len(next(iter(columns.values())))
@@ -58,7 +58,7 @@ def upsert_many(
         arrays = {**columns, **{name: [value] * size for name, value in same.items()}}
         session.execute(_of_arrays(table, names, replaced, added, changes), {**arrays, **given})
     else:
-        # Straight to the driver: rows by the thousand are not worth looking at one by one.
+        # Straight to the driver: thousands of rows cost too much otherwise.
         sql, order, literals = _of_rows(table, names, replaced, added, changes)
         once = {**same, **literals, **given}
         values = zip(*(columns.get(name) or repeat(once[name], size) for name in order), strict=True)
@@ -66,7 +66,7 @@ def upsert_many(
 
 
 def greater(old: InstrumentedAttribute[int], new: ColumnElement[int]) -> ColumnElement[int]:
-    """Return the greater of two values, which the two databases name differently."""
+    """Return the greater of two values; the databases have different functions for it."""
     return case((new > old, new), else_=old)
 
 
@@ -80,7 +80,7 @@ def _insert(dialect: str, table: type[Base]) -> sqlite.Insert | postgresql.Inser
     return postgresql.insert(target) if dialect == "postgresql" else sqlite.insert(target)
 
 
-# Statements are made once: making one takes longer than running it.
+# Statements are compiled once: compiling takes longer than running.
 
 
 @cache
@@ -91,7 +91,7 @@ def _of_rows(
     added: tuple[str, ...],
     changes: Changes | None,
 ) -> tuple[str, tuple[str, ...], dict[str, Any]]:
-    """Return the statement's text, which parameter stands at each of its places, and those that no row holds."""
+    """Return the statement, its parameters in order, and the values of those that no row holds."""
     insert: Any = _insert("sqlite", table)
     done = insert.on_conflict_do_update(**_on_conflict(table, insert, replaced, added, changes))
     text = done.compile(dialect=sqlite.dialect(), column_keys=list(names))

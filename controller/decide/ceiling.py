@@ -1,8 +1,8 @@
 """Whether a job's ceiling leaves room for Live.
 
-In Live the ceiling is all that holds the watermark back when the controller or the control stream is gone, and Spark
-takes the greater of the two watermarks at all times. So it has to be above the bound and the distance of the slowest
-partition: below, the ceiling closes windows that live control would still hold open.
+In Live, Spark always takes the greater of the watermark by the ceiling and the one by live control. When the controller
+or the control stream is gone, only the ceiling holds the watermark back. So the ceiling has to be at least the bound
+plus how far the slowest partition is behind: a lower one closes windows that live control would still hold open.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ NO_CEILING = "the job's call has no ceiling="
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a ceiling has to leave room for, and the ceiling. Times are in milliseconds."""
+    """A ceiling and what it has to leave room for. Times are in milliseconds."""
 
     ceiling_ms: int | None
-    """The ceiling that the job last acknowledged; None when its call has none."""
+    """The ceiling that the job last acknowledged; None when its call sets none."""
     bound_ms: int = 0
     """The bound in use; 0 when none is known."""
     skew_ms: int = 0
-    """How far the slowest partition is behind the stream's greatest event time; 0 when it is not known."""
+    """How far the slowest partition is behind the stream's maximum event time; 0 when it is not known."""
     partition: str | None = None
-    """Which partition that is; None when it is not known."""
+    """Name of the slowest partition; None when it is not known."""
 
     @property
     def needed_ms(self) -> int:
-        """The least ceiling that leaves room."""
+        """The minimum ceiling."""
         return self.bound_ms + self.skew_ms
 
     @property
@@ -42,7 +42,7 @@ class Room:
 
     @property
     def needed(self) -> str:
-        """What takes how much of the room, in words."""
+        """How the minimum ceiling is made up, in words."""
         reason = f"{_about(self.bound_ms)} of bound"
         if self.partition is None:
             return reason
@@ -51,7 +51,7 @@ class Room:
 
 
 def _about(duration_ms: int) -> str:
-    # To the millisecond where it is short, since a ceiling is copied from here.
+    # Short ones to the millisecond, since people copy a ceiling from here.
     return (
         format_duration(duration_ms * 1_000) if duration_ms < 120_000 else format_about(duration_ms * 1_000)
     )

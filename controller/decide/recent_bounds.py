@@ -1,4 +1,4 @@
-"""What rows asked for at recent decisions, in the time of the stream's own batches."""
+"""The bounds that rows required at recent decisions, by the time of the stream's own batches."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SPAN_US = NARROW_STABILISATION_MS * 1_000
 
 
 def recent_bounds_ms(session: Session, stream_id: int, slo_generation: int, at_us: int) -> tuple[int, ...]:
-    """Return what was asked for under the same SLO before ``at_us``, as far back as it holds a narrower bound.
+    """Return the bounds required under the same SLO before ``at_us``, as long as they hold back a narrower bound.
 
-    A decision on the same newest batch is not earlier, so that deciding again gives the same.
+    Decisions on the same newest batch do not count, so that deciding again gives the same result.
     """
     found = session.scalars(
         select(RecentBoundRow.bound_ms)
@@ -32,7 +32,7 @@ def recent_bounds_ms(session: Session, stream_id: int, slo_generation: int, at_u
 
 
 def keep_bound(session: Session, stream_id: int, slo_generation: int, at_us: int, bound_ms: int) -> None:
-    """Write down what was asked for by the batches up to ``at_us``, and forget what holds nothing any more."""
+    """Store the bound required by the batches up to ``at_us``, and delete those that are too old to count."""
     session.execute(
         delete(RecentBoundRow).where(
             RecentBoundRow.stream_id == stream_id, RecentBoundRow.at_us < at_us - _SPAN_US

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.api import schemas
 from tidemark.controller.api.units import milliseconds
 from tidemark.controller.db.tables import PublishedRow, RecommendationRow
-from tidemark.controller.decide.decider import is_current
+from tidemark.controller.decide.load import is_current
 from tidemark.controller.decide.stored_steps import steps_of
 
 __all__ = ["recommended_answer", "transition_answer"]
@@ -17,7 +17,7 @@ __all__ = ["recommended_answer", "transition_answer"]
 
 def recommended_answer(
     session: Session, row: RecommendationRow | None, published: PublishedRow | None
-) -> schemas.Recommended | None:
+) -> schemas.RecommendationAnswer | None:
     """Return a recommendation as it is answered; ``published`` is what is published to the job."""
     if row is None:
         return None
@@ -27,7 +27,7 @@ def recommended_answer(
         and published.pin is None
         and published.bound_ms == row.bound_ms
     )
-    return schemas.Recommended(
+    return schemas.RecommendationAnswer(
         bound_ms=row.bound_ms,
         generation=published.generation
         if is_published and published is not None and row.bound_ms is not None
@@ -35,13 +35,15 @@ def recommended_answer(
         decided_us=row.decided_us,
         current=is_current(session, row),
         steps=[
-            schemas.Step(kind=step.kind, name=step.kind.label, bound_ms=step.bound_ms, reason=step.reason)
+            schemas.StepAnswer(
+                kind=step.kind, name=step.kind.label, bound_ms=step.bound_ms, reason=step.reason
+            )
             for step in steps_of(row)
         ],
     )
 
 
-def transition_answer(row: RecommendationRow | None) -> schemas.Transition | None:
+def transition_answer(row: RecommendationRow | None) -> schemas.TransitionAnswer | None:
     """Return what taking up a recommendation will do."""
     if row is None or row.transition is None:
         return None
@@ -51,4 +53,4 @@ def transition_answer(row: RecommendationRow | None) -> schemas.Transition | Non
         found |= {"latency_wall_us": None, "latency_at_least_us": None, "latency_unknown": "NoWindows"}
     for name in ("from_bound", "bound", "stands_still", "latency_base", "latency_wall", "latency_at_least"):
         found[f"{name}_ms"] = milliseconds(found.pop(f"{name}_us"))
-    return schemas.Transition(**found)
+    return schemas.TransitionAnswer(**found)

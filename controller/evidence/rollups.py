@@ -31,6 +31,7 @@ from tidemark.controller.evidence.hourly_sums import add_to_hours
 from tidemark.controller.evidence.partition_sums import slide_sums
 from tidemark.controller.evidence.series import forget_series
 from tidemark.controller.intake.count_waiting import MAX_REPORTS, count_waiting
+from tidemark.controller.intake.report_counts import ReportCountsCache
 from tidemark.controller.specs.store import horizon_ms_of, share_ppm_of
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.horizon import horizon_from_us
@@ -38,7 +39,7 @@ from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us, merge_
 from tidemark.models.retention import Retention
 from tidemark.models.sketch import Sketch
 
-__all__ = ["STEPS", "Step", "locked_rollup", "move_horizon"]
+__all__ = ["STEPS", "Step", "count_partitions", "locked_rollup", "move_horizon"]
 
 MAX_ROWS = 20_000
 """Rows of the ledger that one step deletes."""
@@ -75,7 +76,7 @@ def locked_rollup(session: Session, stream_id: int) -> tuple[RollupRow, int] | N
     return rollup, newest_us
 
 
-def count_partitions(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
+def count_partitions(session: Session, rollup: RollupRow, newest_us: int, cache: ReportCountsCache) -> bool:
     """Count waiting reports by partition, once their minute is over or many wait."""
     waiting = session.execute(
         select(func.count(), func.min(ReportRow.seen_us)).where(
@@ -84,7 +85,7 @@ def count_partitions(session: Session, rollup: RollupRow, newest_us: int, _: Ret
     ).one()
     if not waiting[0] or (waiting[0] < MAX_REPORTS and waiting[1] >= edge_us(newest_us, SLOT_US) - SLOT_US):
         return False
-    return count_waiting(session, rollup)
+    return count_waiting(session, rollup, cache)
 
 
 def move_horizon(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
@@ -277,7 +278,6 @@ def forget_events(session: Session, rollup: RollupRow, newest_us: int, retention
 
 
 STEPS: tuple[Step, ...] = (
-    count_partitions,
     move_horizon,
     make_blocks,
     roll_hour,

@@ -8,9 +8,9 @@ from sqlalchemy import select
 
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import StreamRow
-from tidemark.controller.evidence.rollups import STEPS, locked_rollup
+from tidemark.controller.evidence.rollups import STEPS, count_partitions, locked_rollup
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
-from tidemark.controller.runtime.priority import GiveWay, at_once
+from tidemark.controller.runtime.priority import Pause, no_pause
 from tidemark.models.retention import Retention
 
 __all__ = ["Upkeep"]
@@ -37,7 +37,7 @@ class Upkeep:
     """
 
     def __init__(
-        self, database: Database, leases: LeaseKeeper, retention: Retention, give_way: GiveWay = at_once
+        self, database: Database, leases: LeaseKeeper, retention: Retention, give_way: Pause = no_pause
     ) -> None:
         self._database = database
         self._leases = leases
@@ -85,4 +85,8 @@ class Upkeep:
         self._give_way()
         with self._database.write() as session:
             found = locked_rollup(session, stream_id)
-            return found is not None and any(step(session, *found, self._retention) for step in STEPS)
+            if found is None:
+                return False
+            if count_partitions(session, *found, self._database.counted):
+                return True
+            return any(step(session, *found, self._retention) for step in STEPS)

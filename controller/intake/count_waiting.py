@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow, RollupRow
 from tidemark.controller.evidence import ledger, needs
 from tidemark.controller.evidence.series import add_to_series
-from tidemark.controller.intake.report_counts import REPORT_COUNTS, ReportCounts, ReportCountsCache, counts_of
+from tidemark.controller.intake.report_counts import ReportCounts, ReportCountsCache, counts_of
 from tidemark.controller.intake.stored_bodies import stored_report
 
 __all__ = ["MAX_REPORTS", "count_waiting"]
@@ -27,7 +27,7 @@ MAX_BODIES = 50
 """How many bodies are read at once; each may have megabytes."""
 
 
-def count_waiting(session: Session, rollup: RollupRow) -> bool:
+def count_waiting(session: Session, rollup: RollupRow, cache: ReportCountsCache) -> bool:
     """Count the next reports of a locked stream by partition and in the series; return False without any."""
     reports = session.scalars(
         select(ReportRow)
@@ -37,7 +37,7 @@ def count_waiting(session: Session, rollup: RollupRow) -> bool:
     ).all()
     if not reports:
         return False
-    counted = _counted(session, reports)
+    counted = _counted(session, reports, cache)
     add_to_series(session, needs.levels_of(rollup), reports)
     ledger.add_by_partition(
         session,
@@ -58,12 +58,11 @@ def count_waiting(session: Session, rollup: RollupRow) -> bool:
     return True
 
 
-def _counted(session: Session, reports: Sequence[ReportRow]) -> list[ReportCounts]:
+def _counted(session: Session, reports: Sequence[ReportRow], cache: ReportCountsCache) -> list[ReportCounts]:
     """Return what each report adds, in the order of the reports."""
-    cache: ReportCountsCache | None = session.info.get(REPORT_COUNTS)
     found: dict[int, ReportCounts] = {}
     for report in reports:
-        cached = cache and cache.take(report.id, report.fingerprint, report.need_base_ms)
+        cached = cache.take(report.id, report.fingerprint, report.need_base_ms)
         if cached:
             found[report.id] = cached
     missing = {report.id: report for report in reports if report.id not in found}

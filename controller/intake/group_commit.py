@@ -131,8 +131,14 @@ class ReportWriter:
                 self._counters.uncounted.labels(report.job, report.stream).inc(report.uncounted_rows)
 
     def _together(self, reports: list[Report]) -> list[StoredReceipt]:
-        with self._database.write() as session:
-            return [take_report(session, report, self._clock()) for report in reports]
+        database = self._database
+        with database.write() as session:
+            receipts = [take_report(session, report, self._clock(), database.limits) for report in reports]
+        for receipt in receipts:
+            database.counted.add(receipt.counted)
+        if any(receipt.first for receipt in receipts):
+            database.answers_changed()
+        return receipts
 
 
 def _order(each: Waiting) -> tuple[str, str, str, int]:

@@ -12,16 +12,12 @@ from tidemark.controller.db.tables import PartitionRow, StreamRow
 from tidemark.controller.errors import ErrorItem, TooManyPartitionsError, TooManyStreamsError
 
 __all__ = [
-    "LIMITS",
     "NO_LIMITS",
     "Limits",
     "check_room_for_partitions",
     "check_room_for_stream",
     "count_of_partitions",
 ]
-
-LIMITS = "tidemark_limits"
-"""Key of ``Session.info`` for the limits in a writing session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +34,13 @@ NO_LIMITS = Limits()
 """No limit at all."""
 
 
-def check_room_for_stream(session: Session) -> None:
+def check_room_for_stream(session: Session, limits: Limits) -> None:
     """Check that the store can take one more stream.
 
     Raises:
         TooManyStreamsError: when it cannot.
     """
-    limit = _limits(session).streams
+    limit = limits.streams
     if limit is not None and session.scalars(select(func.count(StreamRow.id))).one() >= limit:
         raise TooManyStreamsError(
             f"this store has its maximum of {limit:,} streams; does a job take a new name at each start? If not, raise "
@@ -62,13 +58,15 @@ def count_of_partitions(stream: str) -> ScalarSelect[int]:
     )
 
 
-def check_room_for_partitions(session: Session, stream_id: int, names: Collection[str], known: int) -> None:
+def check_room_for_partitions(
+    session: Session, stream_id: int, names: Collection[str], known: int, limits: Limits
+) -> None:
     """Check that a stream, which has ``known`` partitions, can take these; they may be among the known ones.
 
     Raises:
         TooManyPartitionsError: when it cannot.
     """
-    limit = _limits(session).partitions
+    limit = limits.partitions
     if limit is None or known + len(names) <= limit:
         return
     stored = set(session.scalars(select(PartitionRow.partition).where(PartitionRow.stream_id == stream_id)))
@@ -79,8 +77,3 @@ def check_room_for_partitions(session: Session, stream_id: int, names: Collectio
             "has the partition column few values? If so, raise TIDEMARK_MAX_PARTITIONS"
         )
         raise TooManyPartitionsError(f"/partitions: {reason}", errors=(ErrorItem("/partitions", reason),))
-
-
-def _limits(session: Session) -> Limits:
-    limits: Limits = session.info.get(LIMITS, NO_LIMITS)
-    return limits

@@ -17,13 +17,7 @@ from tidemark.models.operators import Operator
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.wire import Report
 
-__all__ = ["NEW_COUNTS", "REPORT_COUNTS", "ReportCounts", "ReportCountsCache", "counts_of"]
-
-REPORT_COUNTS = "tidemark_counted_reports"
-"""Key of ``Session.info`` of the ``ReportCountsCache`` in a writing session."""
-
-NEW_COUNTS = "tidemark_newly_counted"
-"""Key of ``Session.info`` for the counts that a transaction adds to the cache when it commits."""
+__all__ = ["ReportCounts", "ReportCountsCache", "counts_of"]
 
 MAX_BYTES = 64 * 1024 * 1024
 """Size of the cache: some 3,000 reports of 64 partitions."""

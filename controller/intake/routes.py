@@ -16,8 +16,8 @@ from tidemark.controller.api.names import StreamPath, WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import Receipt
 from tidemark.controller.bounds.acknowledgements import take_acknowledgement
-from tidemark.controller.decide.decider import republish
 from tidemark.controller.intake.checks import check_acknowledgement, check_report
+from tidemark.controller.rollout.republish import republish
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import lock_stream
 from tidemark.models.wire import Acknowledgement, Report
@@ -63,6 +63,8 @@ async def post_report(
 ) -> Receipt:
     """Store the report of one batch, once: a repeat with the same content gets 200 and changes nothing."""
     receipt = await asyncio.wrap_future(service.reports.take(report))
+    if not receipt.duplicate:
+        service.database.answers_changed()
     if receipt.duplicate:
         response.status_code = status.HTTP_200_OK
     return Receipt(
@@ -93,12 +95,14 @@ def post_acknowledgement(
     """Store what a run of the job really applied, once; a job may acknowledge before its first report."""
     now_us = service.clock()
     with service.database.write() as session:
-        stream = lock_stream(session, which.job, which.stream, now_us)
+        stream = lock_stream(session, which.job, which.stream, service.database.limits)
         receipt = take_acknowledgement(session, stream.id, answer, now_us)
         if not receipt.duplicate:
             # For a job pinned to its ceiling, the new ceiling is published.
             session.flush()
             republish(session, stream.id, get_policy(session, stream.id).value, now_us)
+    if not receipt.duplicate:
+        service.database.answers_changed()
     if receipt.duplicate:
         response.status_code = status.HTTP_200_OK
     return Receipt(

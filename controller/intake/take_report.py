@@ -7,13 +7,13 @@ counted against the old base are subtracted and counted again, so that the resul
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from sqlalchemy import ColumnElement, Table, bindparam, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.database import ANSWERS_CHANGED
 from tidemark.controller.db.tables import QueryRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.db.upsert import Excluded, greater, lesser, upsert_many
 from tidemark.controller.errors import ReportConflictError, ReportTooOldError
@@ -21,8 +21,8 @@ from tidemark.controller.evidence.hourly_sums import add_to_hours, move_in_hours
 from tidemark.controller.evidence.ledger import add_by_key
 from tidemark.controller.evidence.needs import add_needs, move_needs
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
-from tidemark.controller.intake.limits import check_room_for_partitions
-from tidemark.controller.intake.report_counts import NEW_COUNTS, ReportCounts
+from tidemark.controller.intake.limits import NO_LIMITS, Limits, check_room_for_partitions
+from tidemark.controller.intake.report_counts import ReportCounts
 from tidemark.controller.intake.stored_bodies import packed, stored_report
 from tidemark.controller.intake.stored_facts import StoredFacts, stored_facts
 from tidemark.controller.partitions.store import add_partitions, arrived_in, base_after_us
@@ -46,9 +46,13 @@ class StoredReceipt:
     """When it was first received, in microseconds since the epoch."""
     duplicate: bool
     """Whether it was received before; then nothing was changed."""
+    first: bool = False
+    """Whether it is the stream's first report, which changes what is published to its job."""
+    counted: Mapping[int, tuple[str, ReportCounts]] = field(default_factory=dict)
+    """What ``ReportCountsCache`` is to keep of it once it is committed."""
 
 
-def take_report(session: Session, report: Report, now_us: int) -> StoredReceipt:
+def take_report(session: Session, report: Report, now_us: int, limits: Limits = NO_LIMITS) -> StoredReceipt:
     """Store a report and what follows from it, once.
 
     It bypasses the session, which may hold no unflushed changes.
@@ -59,7 +63,7 @@ def take_report(session: Session, report: Report, now_us: int) -> StoredReceipt:
     """
     content = canonical_json(report)
     digest = fingerprint(content)
-    stream_id, registered = _locked(session, report, now_us)
+    stream_id, registered = _locked(session, report, limits)
     known = stored_facts(session, stream_id, report)
     if known.received_us is not None:
         if known.fingerprint != digest:
@@ -78,9 +82,12 @@ def take_report(session: Session, report: Report, now_us: int) -> StoredReceipt:
     if not registered:
         add_event(session, stream_id, now_us, kind="StreamRegistered", reason="its first report was received")
         session.flush()
-        session.info[ANSWERS_CHANGED] = True
-    _store(session, stream_id, report, known, content=content, digest=digest, now_us=now_us)
-    return StoredReceipt(now_us, duplicate=False)
+    report_id, counted = _store(
+        session, stream_id, report, known, content=content, digest=digest, now_us=now_us, limits=limits
+    )
+    return StoredReceipt(
+        now_us, duplicate=False, first=not registered, counted={report_id: (digest, counted)}
+    )
 
 
 # Statements are built once: building one takes longer than running it.
@@ -107,12 +114,12 @@ _INSERT_REPORT = insert(cast("Table", ReportRow.__table__))
 _INSERT_BODY = insert(cast("Table", ReportBodyRow.__table__))
 
 
-def _locked(session: Session, report: Report, now_us: int) -> tuple[int, bool]:
+def _locked(session: Session, report: Report, limits: Limits) -> tuple[int, bool]:
     """Lock the stream; return its id, and whether a report was received before."""
     named = {"job": report.job, "stream": report.stream}
     found = session.connection().execute(_LOCK, named).one_or_none()
     if found is None:
-        return lock_stream(session, report.job, report.stream, now_us).id, False
+        return lock_stream(session, report.job, report.stream, limits).id, False
     return found.id, found.registered_us is not None
 
 
@@ -125,20 +132,21 @@ def _store(
     content: bytes,
     digest: str,
     now_us: int,
-) -> None:
+    limits: Limits,
+) -> tuple[int, ReportCounts]:
+    """Store a report; return its id, and what it adds by partition."""
     cells, levels, connection = cells_of(report), known.levels, session.connection()
     judgement = judge(report, cells)
     needs = needs_against(report, late_base_ms(report.late_base_ms, known.late_max_us), cells)
     counted = ReportCounts(report.operator, judgement, needs.base_ms, PartitionNeeds.counted(needs))
     facts = report_facts(report, cells, judgement, needs, now_us)
     arrived = arrived_in(report, cells)
-    check_room_for_partitions(session, stream_id, arrived.names, known.partitions)
+    check_room_for_partitions(session, stream_id, arrived.names, known.partitions, limits)
     values = _report_values(stream_id, report, facts, needs.base_ms, now_us)
     values["fingerprint"] = digest
     inserted: Any = connection.execute(_INSERT_REPORT, values)
     (report_id,) = inserted.inserted_primary_key
     connection.execute(_INSERT_BODY, {"report_id": report_id, "body": packed(content)})
-    session.info.setdefault(NEW_COUNTS, {})[report_id] = digest, counted
     add_by_key(session, stream_id, (report.operator, judgement), known.ledger_from_us)
     add_needs(session, stream_id, levels, facts.seen_us, counted.needs)
     if facts.seen_us < levels.hours_until_us:
@@ -169,6 +177,7 @@ def _store(
         session.expire_all()
         _raise_later_bases(session, stream_id, report, floor_ms(report.max_event_time_us), known)
         session.flush()
+    return report_id, counted
 
 
 def _batches(new: Excluded) -> dict[str, ColumnElement[Any]]:

@@ -10,7 +10,7 @@ from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.schemas import Partition, PartitionPage
 from tidemark.controller.db.tables import PartitionRow
-from tidemark.controller.decide.situation import progress_in
+from tidemark.controller.decide.load import progress_in
 from tidemark.controller.partitions.store import last_event_time_us, list_partitions
 from tidemark.controller.specs.store import DEFAULT_SHARE_PPM
 from tidemark.controller.stream_state.load import load_state

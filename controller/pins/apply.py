@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import PublishedRow, StreamRow
-from tidemark.controller.decide.decider import republish, republish_under
 from tidemark.controller.errors import PinNotSetError
+from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.pins.store import (
     PinScope,
     StoredPin,
@@ -21,6 +21,8 @@ from tidemark.controller.pins.store import (
     put_pin,
     streams_in,
 )
+from tidemark.controller.rollout.publish import republish_under
+from tidemark.controller.rollout.republish import republish
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import add_event, lock_stream
 
@@ -39,10 +41,10 @@ def existing_pin(session: Session, scope: PinScope) -> StoredPin:
     return pin
 
 
-def set_pin(session: Session, pin: StoredPin, now_us: int) -> StoredPin:
+def set_pin(session: Session, pin: StoredPin, now_us: int, limits: Limits = NO_LIMITS) -> StoredPin:
     """Set a pin, publish to every stream that it holds, and return it. An equal one is left unchanged."""
     if pin.scope.job is not None and pin.scope.stream is not None:
-        lock_stream(session, pin.scope.job, pin.scope.stream, now_us)
+        lock_stream(session, pin.scope.job, pin.scope.stream, limits)
     streams = streams_in(session, pin.scope, lock=True)
     before = get_pin(session, pin.scope)
     stored = put_pin(session, pin)
@@ -74,8 +76,9 @@ def publish_missing_pins(database: Database, now_us: int) -> int:
         missing = _not_published(session)
     for job, stream in missing:
         with database.write() as session:
-            row = lock_stream(session, job, stream, now_us)
+            row = lock_stream(session, job, stream)
             republish(session, row.id, get_policy(session, row.id).value, now_us)
+        database.answers_changed()
     return len(missing)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.acknowledgements import own_bound_ms
-from tidemark.controller.bounds.publication import Answer, answer_of, last_published
+from tidemark.controller.bounds.publication import PublishedAnswer, answer_of, last_published
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.evidence.horizon import horizon_of
@@ -56,7 +56,7 @@ def cost_of(session: Session, decider: Decider, stream: StreamRow, scope: PinSco
     if pin is not None and pin.scope != scope:
         return PinCost(f"stays pinned to {pin.to} {pin.why}")
     published = last_published(session, stream.id)
-    answer = Answer("Off", None, "") if published is None else answer_of(published)
+    answer = PublishedAnswer("Off", None, "") if published is None else answer_of(published)
     if pin is None and answer.mode == "Live":
         return PinCost("live control takes over again")
     slo = get_slo(session, stream.id)
@@ -70,7 +70,7 @@ def cost_of(session: Session, decider: Decider, stream: StreamRow, scope: PinSco
         return PinCost("not known: the job never ran with its own bound", None, in_use_bound_ms)
     if bound_ms == in_use_bound_ms:
         return PinCost(f"{_bound(bound_ms)} is in use already", bound_ms, in_use_bound_ms)
-    basis = decider.basis(session, stream.id, horizon_ms)
+    basis = decider.evidence(session, stream.id, horizon_ms)
     assert basis is not None
     text = cost_text(basis.curve, bound_ms, in_use_bound_ms, _WHAT_CLOSES.get(horizon.newest.operator))
     point = basis.curve.at(bound_ms * 1_000)

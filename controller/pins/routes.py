@@ -147,7 +147,8 @@ def write(
     new = parse_body(_PIN, body)
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
-        pin = set_pin(session, StoredPin(scope, new.to, new.reason, now_us), now_us)
+        new_pin = StoredPin(scope, new.to, new.reason, now_us)
+        pin = set_pin(session, new_pin, now_us, service.database.limits)
         if dry_run:
             return _answer(service, session, pin, principal, dry_run=True)
     return _written(service, pin, principal)
@@ -176,6 +177,7 @@ def _invalid(parameter: str, reason: str) -> InvalidParameterError:
 
 def _written(service: Service, pin: StoredPin, principal: Principal) -> PinAnswer:
     """Return the answer after a write; the pin is in force by now, however long the figures take."""
+    service.database.answers_changed()
     with service.database.read() as session:
         return _answer(service, session, pin, principal)
 

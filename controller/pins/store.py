@@ -9,7 +9,6 @@ from typing import cast
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.database import ANSWERS_CHANGED
 from tidemark.controller.db.tables import PinRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.models.wire import Pin, ScopeKind
@@ -168,8 +167,6 @@ def _most_specific(rows: dict[tuple[str, str], PinRow], job: str, stream: str) -
 
 def _changed(session: Session) -> None:
     session.flush()
-    # A pin also changes the answer for streams that nothing was published for yet.
-    session.info[ANSWERS_CHANGED] = True
 
 
 def _key(scope: PinScope) -> tuple[str, str]:

@@ -1,1 +1,1 @@
-"""Predictions of published bounds and how each came out."""
+"""Predictions for published bounds, and how each came out."""

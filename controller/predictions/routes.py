@@ -1,4 +1,4 @@
-"""Predictions of a stream: what was said of each published bound, and how it came out."""
+"""The predictions for a stream's published bounds, and how each came out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 def list_all(
     which: WhichStream, service: TheService, limit: Limit = 100, cursor: Cursor = None
 ) -> PredictionPage:
-    """List what was predicted of each published bound and how it came out, the newest first."""
+    """List the prediction for each published bound and how it came out, the newest first."""
     before = decode_number_cursor(cursor)
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id

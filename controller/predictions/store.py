@@ -1,4 +1,4 @@
-"""Predictions of published bounds: kept when a bound is published, scored against the ledger while it is in use."""
+"""Predictions for published bounds: stored when a bound is published, scored against the ledger while it is in use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["keep_prediction", "list_predictions", "newest_prediction", "score_pr
 def keep_prediction(
     session: Session, stream_id: int, published: PublishedRow, transition: Transition, now_us: int
 ) -> None:
-    """Write down what is predicted of a published bound, once a generation."""
+    """Store the prediction for a published bound, once a generation."""
     session.add(
         PredictionRow(
             stream_id=stream_id,
@@ -43,29 +43,29 @@ def keep_prediction(
 
 
 def newest_prediction(session: Session, stream_id: int) -> PredictionRow | None:
-    """Return the prediction of the bound published last that has one; None without any."""
+    """Return the newest prediction; None without any."""
     return next(iter(list_predictions(session, stream_id, None, 1)), None)
 
 
 def list_predictions(
     session: Session, stream_id: int, before_generation: int | None, limit: int
 ) -> Sequence[PredictionRow]:
-    """Return up to ``limit`` predictions, the newest first, those of generations before ``before_generation``."""
-    wanted = (
+    """Return up to ``limit`` predictions of generations before ``before_generation``, the newest first."""
+    query = (
         select(PredictionRow)
         .where(PredictionRow.stream_id == stream_id)
         .order_by(PredictionRow.generation.desc())
         .limit(limit)
     )
     if before_generation is not None:
-        wanted = wanted.where(PredictionRow.generation < before_generation)
-    return session.scalars(wanted).all()
+        query = query.where(PredictionRow.generation < before_generation)
+    return session.scalars(query).all()
 
 
 def score_predictions(session: Session, newest: ReportRow, horizon_ms: int, now_us: int) -> None:
-    """Score the prediction of the bound that the newest batch runs with; the stream is locked.
+    """Score the prediction for the bound that the newest batch runs with; the stream is locked.
 
-    It is held against as much time as it rests on: the first ``horizon_ms`` under the bound.
+    It is scored over as much time as it rests on: the first ``horizon_ms`` under the bound.
     """
     if newest.generation is None:
         return
@@ -103,9 +103,9 @@ def score_predictions(session: Session, newest: ReportRow, horizon_ms: int, now_
 
 
 def _restored_watermarks_ms(session: Session, under: tuple[ColumnElement[bool], ...]) -> dict[str, int]:
-    """Return by query the watermark that its first batch under the bound came back with.
+    """Return by query the watermark that its first batch under the bound restored.
 
-    What is judged by that one was admitted under the bound before; a greater one has moved on under this bound.
+    Rows judged by it belong to the bound before; a higher watermark has moved under this bound.
     """
     firsts = select(ReportRow.query_id, func.min(ReportRow.watermark_ms)).where(*under)
     return dict(session.execute(firsts.group_by(ReportRow.query_id)).all())
@@ -114,7 +114,7 @@ def _restored_watermarks_ms(session: Session, under: tuple[ColumnElement[bool], 
 def _above(
     watermark_ms: InstrumentedAttribute[int] | InstrumentedAttribute[int | None], restored_ms: dict[str, int]
 ) -> ColumnElement[bool]:
-    """Return the condition that a batch's watermark is above the one that its query came back with."""
+    """Return the condition that a batch's watermark is above the one that its query restored."""
     return or_(
         false(),
         *(and_(ReportRow.query_id == query, watermark_ms > mark) for query, mark in restored_ms.items()),

@@ -1,1 +1,1 @@
-"""Which replica decides which streams: leases in the store."""
+"""Replicas and their leases: which process decides which streams."""

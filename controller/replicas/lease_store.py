@@ -1,9 +1,9 @@
-"""Leases in the store: which process decides which streams, and under which number it may write.
+"""Leases in the store: which process decides which streams, and under which fencing number it may write.
 
-Streams are dealt into a fixed number of shards, so that thousands of them cost one row's heartbeat and not thousands,
-and a new stream has its decider at once. A shard's *fencing number* grows with each new holder. A decision is written
-only in a transaction that finds its number unchanged and keeps it so until the commit, so a process that was stopped
-past its lease can write nothing, whatever any clock says.
+Streams are spread over a fixed number of shards, so that thousands of streams need one heartbeat, and a new stream is
+decided at once. A shard's *fencing number* grows with each new holder. A decision is written only in a transaction that
+finds its number unchanged and locks it until the commit. So a process that was stopped past its lease can write
+nothing, whatever any clock says.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import LeaseRow, LeaseTermRow, RecommendationRow, ReplicaRow
+from tidemark.controller.db.tables import LeaseRow, RecommendationRow, ReplicaRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import LeaseLostError
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 SHARDS = 64
-"""Into how many shards streams are dealt: several for each of more replicas than one store can serve."""
+"""Number of shards: several for each of more replicas than one store can serve."""
 
 _IN_ORDER = select(LeaseRow.shard, LeaseRow.holder, LeaseRow.fencing).order_by(LeaseRow.shard)
 
@@ -44,21 +44,21 @@ class Lease:
     """The right to decide the streams of one shard, until another process takes it."""
 
     shard: int
-    """Which shard."""
+    """The shard."""
     fencing: int
-    """The number that it was taken under."""
+    """The fencing number that it was taken under."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A shard as the store has it."""
+    """A shard as it is stored."""
 
     number: int
-    """Which one."""
+    """Its number."""
     holder: str | None
     """Who holds it; None when nobody does."""
     fencing: int
-    """The number of its newest holder."""
+    """The fencing number of its newest holder."""
 
 
 def shard_of(stream_id: int) -> int:
@@ -67,9 +67,9 @@ def shard_of(stream_id: int) -> int:
 
 
 def make_shards(session: Session) -> None:
-    """Make the shards that are not there yet."""
-    there = set(session.scalars(select(LeaseRow.shard)))
-    missing = [{"shard": shard, "fencing": 0} for shard in range(SHARDS) if shard not in there]
+    """Create the missing shards."""
+    existing = set(session.scalars(select(LeaseRow.shard)))
+    missing = [{"shard": shard, "fencing": 0} for shard in range(SHARDS) if shard not in existing]
     if missing:
         rows = insert_into(session, LeaseRow)
         session.execute(rows.on_conflict_do_nothing(index_elements=["shard"]), missing)
@@ -81,24 +81,24 @@ def shards(session: Session) -> list[Shard]:
 
 
 def beat(session: Session, holder: str, count: int) -> None:
-    """Give a sign of life of a process, its ``count``-th, and make it known when it is new or was forgotten."""
+    """Write the ``count``-th heartbeat of a process; create its row when it is new or was deleted."""
     row = insert_into(session, ReplicaRow).values(holder=holder, beats=count)
     session.execute(row.on_conflict_do_update(index_elements=["holder"], set_={"beats": row.excluded.beats}))
 
 
 def beats(session: Session) -> dict[str, int]:
-    """Return the signs of life of every process that is known, by its name."""
+    """Return the newest heartbeat of every process, by its name."""
     return dict(session.execute(select(ReplicaRow.holder, ReplicaRow.beats)).all())
 
 
 def forget_replica(session: Session, holder: str) -> None:
-    """Forget a process; one that lives after all makes itself known again."""
+    """Delete a process; if it is alive, its next heartbeat creates it again."""
     session.execute(delete(ReplicaRow).where(ReplicaRow.holder == holder))
 
 
-def take(session: Session, wanted: Collection[Shard], holder: str, now_us: int) -> list[Lease]:
-    """Take shards as they were read, and return the leases; those that another process took meanwhile are left."""
-    read = {shard.number: shard.fencing for shard in wanted}
+def take(session: Session, chosen: Collection[Shard], holder: str) -> list[Lease]:
+    """Take shards as they were read, except those that another process took meanwhile; return the leases."""
+    read = {shard.number: shard.fencing for shard in chosen}
     leases = [
         Lease(found.number, found.fencing + 1)
         for found in _locked(session, read)
@@ -113,23 +113,11 @@ def take(session: Session, wanted: Collection[Shard], holder: str, now_us: int) 
         .values(holder=holder, fencing=LeaseRow.fencing + 1)
         .execution_options(synchronize_session=False)
     )
-    terms = [
-        {"shard": lease.shard, "fencing": lease.fencing, "holder": holder, "taken_us": now_us}
-        for lease in leases
-    ]
-    session.execute(insert(LeaseTermRow), terms)
-    # Who held it under numbers long past tells nobody anything.
-    newest = select(LeaseRow.fencing).where(LeaseRow.shard == LeaseTermRow.shard).scalar_subquery()
-    session.execute(
-        delete(LeaseTermRow)
-        .where(LeaseTermRow.shard.in_(numbers), LeaseTermRow.fencing <= newest - TERMS_KEPT)
-        .execution_options(synchronize_session=False)
-    )
     return leases
 
 
 def give_back(session: Session, numbers: Collection[int], holder: str) -> None:
-    """Give shards back, those that ``holder`` still has."""
+    """Give back the shards that ``holder`` still has."""
     held = [shard.number for shard in _locked(session, numbers) if shard.holder == holder]
     session.execute(
         update(LeaseRow)
@@ -140,24 +128,24 @@ def give_back(session: Session, numbers: Collection[int], holder: str) -> None:
 
 
 def _locked(session: Session, numbers: Collection[int]) -> list[Shard]:
-    """Return shards as they are and as they stay until this transaction ends."""
-    # Locked in their order: two processes that want the same ones must not wait for each other.
+    """Return shards and lock them until this transaction ends."""
+    # Locked in their order, so that two processes that want the same ones cannot deadlock.
     these = _IN_ORDER.where(LeaseRow.shard.in_(list(numbers)))
     return [Shard(*row) for row in session.execute(these.with_for_update(key_share=True))]
 
 
 def confirm(session: Session, stream_id: int, lease: Lease) -> None:
-    """Make sure that ``lease`` allows to decide a stream, and that it does until this transaction ends.
+    """Check that ``lease`` allows to decide a stream, and keep it so until this transaction ends.
 
-    Call it in the transaction that writes the decision, last of all: what another process waits for is then held
-    for no longer than the commit takes. The recommendation keeps the number it was made under.
+    Call it last in the transaction that writes the decision: other processes then wait only for the commit. The
+    recommendation stores the fencing number.
 
     Raises:
         LeaseLostError: when another process has taken the shard, or it was given back; nothing may be written.
     """
     if lease.shard != shard_of(stream_id):
-        raise ValueError(f"stream {stream_id} is of shard {shard_of(stream_id)}, not of {lease.shard}")
-    # Shared: two decisions of one shard do not wait for each other, but nobody takes it away before they commit.
+        raise ValueError(f"stream {stream_id} belongs to shard {shard_of(stream_id)}, not to {lease.shard}")
+    # A shared lock: decisions of one shard do not wait for each other, but nobody takes it before they commit.
     found = session.execute(
         select(LeaseRow.holder, LeaseRow.fencing)
         .where(LeaseRow.shard == lease.shard)
@@ -176,7 +164,3 @@ def confirm(session: Session, stream_id: int, lease: Lease) -> None:
         .where(RecommendationRow.stream_id == stream_id)
         .values(fencing=lease.fencing)
     )
-
-
-TERMS_KEPT = 1_000
-"""How many of a shard's former holders are kept."""

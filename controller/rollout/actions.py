@@ -1,4 +1,4 @@
-"""What a person does with rollouts: approve, discard, roll back, pause and resume. Each may be sent again."""
+"""Operator actions on rollouts: approve, discard and roll back. Each is idempotent."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tidemark.controller.access.actor import current_actor
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import RolloutRow
 from tidemark.controller.errors import RolloutNotFoundError, RolloutStateError
-from tidemark.controller.rollout.facts import Rules
-from tidemark.controller.rollout.rolling import advance_rollout, apply_move, rules_of
+from tidemark.controller.rollout.advance import advance_rollout, apply_move
+from tidemark.controller.rollout.rules import RolloutRules, rules_of
 from tidemark.controller.rollout.store import find_rollout
 from tidemark.controller.streams.store import EventBasis, add_event
 from tidemark.models.rollout.facts import Move
@@ -20,19 +20,19 @@ from tidemark.models.rollout.states import Act, State
 
 __all__ = ["approve", "discard", "get_rollout", "roll_back"]
 
-_SAID: dict[Act, str] = {"approve": ":approve", "discard": ":discard", "rollback": ":rollback"}
+_COMMANDS: dict[Act, str] = {"approve": ":approve", "discard": ":discard", "rollback": ":rollback"}
 
 
 def get_rollout(session: Session, stream_id: int, rollout_id: int) -> RolloutRow:
     """Return a rollout of the stream.
 
     Raises:
-        RolloutNotFoundError: when the stream has no such one.
+        RolloutNotFoundError: when the stream has none with this id.
     """
     row = find_rollout(session, stream_id, rollout_id)
     if row is None:
         raise RolloutNotFoundError(
-            f"the stream has no rollout {rollout_id}; GET .../rollouts lists those there are"
+            f"the stream has no rollout {rollout_id}; GET .../rollouts lists its rollouts"
         )
     return row
 
@@ -43,7 +43,7 @@ def approve(
     """Approve a rollout and publish it as soon as nothing else holds it; the stream is locked.
 
     Raises:
-        RolloutNotFoundError: when the stream has no such one.
+        RolloutNotFoundError: when the stream has none with this id.
         RolloutStateError: when it is past approval.
     """
     row = get_rollout(session, stream_id, rollout_id)
@@ -67,11 +67,11 @@ def approve(
 def discard(
     session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, share_ppm: int
 ) -> RolloutRow:
-    """Turn down a rollout that nobody was told of, and remember that; the stream is locked.
+    """Discard a rollout before it is published, and remember that; the stream is locked.
 
     Raises:
-        RolloutNotFoundError: when the stream has no such one.
-        RolloutStateError: when jobs have been told of it.
+        RolloutNotFoundError: when the stream has none with this id.
+        RolloutStateError: when it is published already.
     """
     row = get_rollout(session, stream_id, rollout_id)
     if row.state == "Discarded":
@@ -84,11 +84,11 @@ def discard(
 def roll_back(
     session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, share_ppm: int
 ) -> RolloutRow:
-    """Tell jobs again what they were told before a rollout, and remember that; the stream is locked.
+    """Publish again what was published before a rollout, and remember that; the stream is locked.
 
     Raises:
-        RolloutNotFoundError: when the stream has no such one.
-        RolloutStateError: when it was never published, is undone already in another way, or is told no more.
+        RolloutNotFoundError: when the stream has none with this id.
+        RolloutStateError: when it was never published, has ended otherwise, or a newer generation is published.
     """
     row = get_rollout(session, stream_id, rollout_id)
     if row.state == "RolledBack":
@@ -98,18 +98,18 @@ def roll_back(
     if found is None or found.generation != row.generation:
         now = "nothing" if found is None else f"generation {found.generation}"
         raise RolloutStateError(
-            f"rollout {row.id} is told no more: jobs are found {now}; roll back the newest rollout, or set the policy"
+            f"rollout {row.id} is not the one published: {now} is; roll back the newest rollout, or set the policy"
         )
     apply_move(session, row, Move("RolledBack", f"rolled back: {reason}", failure="ByHand"), rules, now_us)
     return row
 
 
-def _checked(session: Session, row: RolloutRow, act: Act, share_ppm: int) -> Rules:
-    may = allowed(cast("State", row.state))
+def _checked(session: Session, row: RolloutRow, act: Act, share_ppm: int) -> RolloutRules:
+    acts = allowed(cast("State", row.state))
     rules = rules_of(session, row.stream_id, share_ppm)
-    if act not in may or rules is None:
-        can = " or ".join(_SAID[other] for other in may) or "nothing more"
+    if act not in acts or rules is None:
+        applicable = " or ".join(_COMMANDS[other] for other in acts) or "nothing"
         raise RolloutStateError(
-            f"rollout {row.id} is {row.state}, where {_SAID[act]} does not apply; what can be done: {can}"
+            f"rollout {row.id} is {row.state}, where {_COMMANDS[act]} does not apply; what does: {applicable}"
         )
     return rules

@@ -1,4 +1,4 @@
-"""What the state machine of a rollout is told, from the store."""
+"""The facts that a rollout's state machine decides on, read from the store."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tidemark.controller.db.tables import (
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.needs import Span
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.rollout.failed_bounds import failures_of
+from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import (
     fleet_share,
     narrowed_us,
@@ -28,7 +28,6 @@ from tidemark.controller.rollout.store import (
     unanswered_us,
     verified_narrowing,
 )
-from tidemark.controller.specs.store import Spec
 from tidemark.controller.stream_state.live import newest_state
 from tidemark.models.curve import Emissions
 from tidemark.models.granules import SPARK_TICK_US
@@ -39,32 +38,16 @@ from tidemark.models.rollout.facts import NOTHING_JUDGED, RolloutFacts
 from tidemark.models.rollout.gate import DAY_US
 from tidemark.models.rollout.states import CANDIDATE
 from tidemark.models.rollout.verification import needed_event_us
-from tidemark.models.slo import Policy, Slo
 
-__all__ = ["Rules", "count_at_risk", "facts_of"]
-
+__all__ = ["count_at_risk", "facts_of"]
 
 _Under = tuple[ColumnElement[bool], ...]
 """Conditions that pick the batches in which a rollout was in effect; empty while there are none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """What holds for a stream now."""
-
-    slo: Spec[Slo]
-    """What is asked for."""
-    policy: Spec[Policy]
-    """What is allowed."""
-    pin: StoredPin | None
-    """The kill switch in force; None for none."""
-    share_ppm: int
-    """Share of the streams that may be narrowed at once, in parts per million."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Effect:
-    """What became of what a rollout tells."""
+    """What became of the bound that a rollout published."""
 
     acknowledged_us: int | None = None
     effective_us: int | None = None
@@ -72,29 +55,33 @@ class _Effect:
     state_rows: int | None = None
 
 
-def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lock: bool) -> RolloutFacts:
+def facts_of(
+    session: Session, row: RolloutRow, rules: RolloutRules, now_us: int, *, lock: bool
+) -> RolloutFacts:
     """Return the facts about a rollout.
 
     Args:
         session: the session.
         row: the rollout.
-        rules: what holds for its stream.
+        rules: the rules of its stream.
         now_us: the wall time in microseconds.
-        lock: whether what follows is written in this transaction.
+        lock: whether this transaction writes what follows from them.
     """
     policy, slo = rules.policy.value, rules.slo.value
     pinned = None if rules.pin is None else rules.pin.why
     if row.state == "Verified":
         return RolloutFacts(policy=policy, slo=slo, pinned=pinned, at_risk=_at_risk(row))
     newest = _newest(session, row.stream_id)
-    result = _last_acknowledged_us(session, row.stream_id)
-    heard = None if newest is None else newest_state(session, newest).live
-    last_contact_us = None if heard is None else heard.last_contact_us
-    known = [at_us for at_us in (result, None if newest is None else newest.received_us) if at_us is not None]
+    last_ack_us = _last_acknowledged_us(session, row.stream_id)
+    live = None if newest is None else newest_state(session, newest).live
+    last_contact_us = None if live is None else live.last_contact_us
+    known = [
+        at_us for at_us in (last_ack_us, None if newest is None else newest.received_us) if at_us is not None
+    ]
     if row.state in CANDIDATE:
         since_us = now_us - max(policy.cooldown_ms * 1_000, DAY_US)
         narrows = row.direction == "Narrow" and not row.first
-        narrowing, most = (
+        narrowing, maximum = (
             fleet_share(session, row.stream_id, rules.share_ppm, lock=lock) if narrows else (0, 1)
         )
         return RolloutFacts(
@@ -102,7 +89,7 @@ def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lo
             slo=slo,
             pinned=pinned,
             last_contact_us=max(known, default=None),
-            unanswered_us=unanswered_us(session, row.stream_id, max(result or 0, last_contact_us or 0)),
+            unanswered_us=unanswered_us(session, row.stream_id, max(last_ack_us or 0, last_contact_us or 0)),
             failures=failures_of(
                 session, row.stream_id, rules.slo.generation, rules.policy.generation, now_us
             ),
@@ -110,7 +97,7 @@ def facts_of(session: Session, row: RolloutRow, rules: Rules, now_us: int, *, lo
             published_before=published_before(session, row.stream_id),
             narrowed_us=narrowed_us(session, row.stream_id, since_us, row.to_bound_ms),
             fleet_narrowing=narrowing,
-            fleet_max=most,
+            fleet_max=maximum,
         )
     found = (
         _live_effect(session, row, newest, last_contact_us)
@@ -137,11 +124,11 @@ def _at_risk(row: RolloutRow) -> Judged:
     return Judged(row.at_risk_rows, row.at_risk_late_min, row.at_risk_late_max)
 
 
-def count_at_risk(session: Session, row: RolloutRow, rules: Rules) -> None:
-    """Count the reports that came since, in what was at risk under a rollout in effect; the stream is locked."""
+def count_at_risk(session: Session, row: RolloutRow, rules: RolloutRules) -> None:
+    """Add the reports since the last count to a rollout's rows at risk; the stream is locked."""
     if row.at_risk_from_ms is None:
         _begin_to_count(session, row)
-    under = and_(*_told_by(row)) if rules.pin is None else false()
+    under = and_(*_ran_with(row)) if rules.pin is None else false()
     at_risk = and_(under, ReportRow.late_watermark_ms > row.at_risk_from_ms)
     last_id, watermark_ms, *counted = session.execute(
         select(
@@ -166,10 +153,10 @@ def count_at_risk(session: Session, row: RolloutRow, rules: Rules) -> None:
 
 
 def _begin_to_count(session: Session, row: RolloutRow) -> None:
-    """Note by which watermark rows are at risk under a rollout that has taken effect."""
+    """Set the watermark from which on rows are at risk under a rollout that has taken effect."""
     newest = _newest(session, row.stream_id)
-    assert newest is not None, "what is in effect was reported"
-    since = (ReportRow.stream_id == row.stream_id, ReportRow.seen_us >= row.effective_us, *_told_by(row))
+    assert newest is not None, "a rollout takes effect by a report"
+    since = (ReportRow.stream_id == row.stream_id, ReportRow.seen_us >= row.effective_us, *_ran_with(row))
     in_order = select(ReportRow).where(*since).order_by(ReportRow.seen_us, ReportRow.batch_id)
     first = session.scalars(in_order.limit(1)).one_or_none() or newest
     span_us = _span_us(session, newest)
@@ -186,8 +173,8 @@ def _span_us(session: Session, newest: ReportRow) -> int:
     return 0 if stored is None else stored_report(stored.body).operator.span_us
 
 
-def _told_by(row: RolloutRow) -> tuple[ColumnElement[bool], ...]:
-    """Return conditions that pick the batches of a stream that ran with what a rollout tells, once it is in effect."""
+def _ran_with(row: RolloutRow) -> tuple[ColumnElement[bool], ...]:
+    """Return conditions that pick the batches of a stream that ran with a rollout's bound, once it is in effect."""
     if row.mode == "Live":
         return (true(),)
     if row.to_bound_ms is None:
@@ -196,9 +183,9 @@ def _told_by(row: RolloutRow) -> tuple[ColumnElement[bool], ...]:
 
 
 def _evidence(
-    session: Session, row: RolloutRow, rules: Rules, newest: ReportRow | None
+    session: Session, row: RolloutRow, rules: RolloutRules, newest: ReportRow | None
 ) -> EvidenceSpan | None:
-    """Return the evidence for a first narrowing; None for any other rollout, and for one that has passed its gate."""
+    """Return the evidence for a first narrowing; None for other rollouts, and for one that has passed this gate."""
     first = row.direction == "Narrow" and not verified_narrowing(session, row.stream_id)
     if not first or row.state != "Recommended" or newest is None:
         return None
@@ -209,7 +196,7 @@ def _evidence(
     found = evidence_span(rules.policy.value, span_us, horizon_ms, nothing, nothing)
     if found is None:
         return None
-    # A stream that was watched without a pause needs only its newest batches read; they are thousands.
+    # There may be thousands of batches. Without a pause in the reports the newest ones are enough.
     for from_us in (max(newest.seen_us - 2 * found.needed_us, horizon.from_us), horizon.from_us):
         batches = _watched(session, Span(row.stream_id, from_us))
         found = evidence_span(rules.policy.value, span_us, horizon_ms, *batches)
@@ -219,7 +206,7 @@ def _evidence(
 
 
 def _watched(session: Session, span: Span) -> tuple[Int64s, Int64s]:
-    """Return when the batches of a span with judged rows were triggered, and their greatest event times."""
+    """Return when the batches of a span with judged rows were triggered, and their maximum event times."""
     rows = session.connection().execute(
         select(ReportRow.seen_us, ReportRow.max_event_time_us)
         .where(*span.reports, ReportRow.pairs > 0, ReportRow.max_event_time_us.is_not(None))
@@ -269,7 +256,7 @@ def _effect(session: Session, row: RolloutRow, newest: ReportRow | None) -> tupl
 def _live_effect(
     session: Session, row: RolloutRow, newest: ReportRow | None, last_contact_us: int | None
 ) -> tuple[_Effect, _Under]:
-    """Return what became of a rollout in Live, where a job takes up whatever it hears and says when it heard last."""
+    """Return what became of a rollout in Live, where a job applies each answer and reports its last contact."""
     published_us = row.published_us or 0
     acknowledged_us = row.acknowledged_us or _acknowledged_us(session, row)
     if acknowledged_us is None and last_contact_us is not None and last_contact_us >= published_us:
@@ -277,7 +264,7 @@ def _live_effect(
     if acknowledged_us is None or newest is None:
         return _Effect(acknowledged_us), ()
     if row.effective_us is None:
-        # The batch that said it had heard of it was still steered by what came before.
+        # The batch that acknowledged it still ran with the bound before.
         later = newest.seen_us > acknowledged_us
         return _Effect(acknowledged_us, newest.seen_us if later else None), ()
     under = (ReportRow.stream_id == row.stream_id, ReportRow.seen_us > row.effective_us)
@@ -292,7 +279,7 @@ def _since(
     under: _Under,
 ) -> tuple[_Effect, _Under]:
     """Return what became of a rollout by the batches that ``under`` picks."""
-    first_us, pairs, least, most = session.execute(
+    first_us, pairs, late_min, late_max = session.execute(
         select(
             func.min(ReportRow.seen_us),
             func.sum(ReportRow.pairs),
@@ -301,31 +288,27 @@ def _since(
         ).where(*under)
     ).one()
     # PostgreSQL sums to an exact decimal, and nothing to null.
-    judged = Judged(int(pairs or 0), int(least or 0), int(most or 0))
+    judged = Judged(int(pairs or 0), int(late_min or 0), int(late_max or 0))
     rows = None if newest is None else newest.state_rows
     return _Effect(acknowledged_us, row.effective_us or first_us, judged, rows), under
 
 
 def _acknowledged_us(session: Session, row: RolloutRow) -> int | None:
-    """Return when it was first known that the job has what a rollout tells; by an acknowledgement or a report."""
-    result, ran = AcknowledgementRow, ReportRow
+    """Return when an acknowledgement or a report first showed that the job has a rollout's bound."""
+    ack, report = AcknowledgementRow, ReportRow
     since_us = row.published_us or 0
-    acknowledged: ColumnElement[bool] = result.generation == row.generation
-    reported: ColumnElement[bool] = ran.generation == row.generation
+    acknowledged: ColumnElement[bool] = ack.generation == row.generation
+    reported: ColumnElement[bool] = report.generation == row.generation
     if row.to_bound_ms is None:
-        acknowledged = result.generation.is_(None) & (result.received_us >= since_us)
-        reported = ran.generation.is_(None) & (ran.seen_us >= since_us)
+        acknowledged = ack.generation.is_(None) & (ack.received_us >= since_us)
+        reported = report.generation.is_(None) & (report.seen_us >= since_us)
     elif row.mode != "Live":
-        # The same bound may have another generation by now; in Live the bound says nothing of the envelope.
-        same = (
-            result.generation.is_not(None)
-            & (result.bound_ms == row.to_bound_ms)
-            & (result.received_us >= since_us)
-        )
+        # The same bound may have another generation by now. In Live, equal bounds may have different envelopes.
+        same = ack.generation.is_not(None) & (ack.bound_ms == row.to_bound_ms) & (ack.received_us >= since_us)
         acknowledged = or_(acknowledged, same)
-    of_told = select(func.min(result.received_us)).where(result.stream_id == row.stream_id, acknowledged)
-    of_ran = select(func.min(ran.received_us)).where(ran.stream_id == row.stream_id, reported)
-    found: list[int | None] = [session.scalars(of_told).one(), session.scalars(of_ran).one()]
+    first_ack = select(func.min(ack.received_us)).where(ack.stream_id == row.stream_id, acknowledged)
+    first_report = select(func.min(report.received_us)).where(report.stream_id == row.stream_id, reported)
+    found: list[int | None] = [session.scalars(first_ack).one(), session.scalars(first_report).one()]
     return min((at_us for at_us in found if at_us is not None), default=None)
 
 
@@ -336,7 +319,7 @@ def _state(newest: ReportRow | None, row: RolloutRow) -> int | None:
 def _latency_us(session: Session, stream_id: int, under: _Under) -> float | None:
     """Return the mean wall latency of the windows that closed in the batches that ``under`` picks; None without any.
 
-    Only windows that the first of them had not closed count: those closed under what was told before.
+    Windows that the first of them had closed do not count: they closed under the bound before.
     """
     batches = session.execute(
         select(ReportRow.watermark_ms, ReportRow.started_us, ReportRow.duration_ms, ReportRow.operator)

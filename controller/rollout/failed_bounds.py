@@ -1,4 +1,4 @@
-"""Bounds (and in Live envelopes) that failed, so that they are not tried again at once."""
+"""Bounds, and in Live envelopes, that failed: they are not tried again for a while."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def keep_failure(
     slo_generation: int,
     policy_generation: int,
 ) -> None:
-    """Remember what a rollout told as failed, twice as long as the time before under the same SLO and policy.
+    """Remember the bound of a rollout as failed, each time twice as long under the same SLO and policy.
 
-    What a person turned down is remembered for the longest time at once. A rollout that a person made in Live failed
-    for its envelope, every other one for its bound.
+    What an operator discarded or rolled back is remembered for the maximum time at once. A rollout by an operator in
+    Live is remembered by its envelope, every other one by its bound.
     """
     of_envelope = row.cause == "Operator"
     failures = session.scalars(
@@ -41,8 +41,8 @@ def keep_failure(
             FailedBoundRow.policy_generation == policy_generation,
         )
     ).one()
-    by_hand = kind in {"ByHand", "Discarded"}
-    held_ms = FAILED_LONGEST_MS if by_hand else min(FAILED_MS * 2 ** min(failures, 30), FAILED_LONGEST_MS)
+    by_operator = kind in {"ByHand", "Discarded"}
+    held_ms = FAILED_LONGEST_MS if by_operator else min(FAILED_MS * 2 ** min(failures, 30), FAILED_LONGEST_MS)
     session.add(
         FailedBoundRow(
             stream_id=row.stream_id,
@@ -50,9 +50,7 @@ def keep_failure(
             direction=row.direction,
             bound_ms=None if of_envelope else row.to_bound_ms,
             envelope=row.to_envelope if of_envelope else None,
-            kind=kind,
             why=why,
-            failed_us=now_us,
             until_us=now_us + held_ms * 1_000,
             slo_generation=slo_generation,
             policy_generation=policy_generation,
@@ -63,7 +61,7 @@ def keep_failure(
 def failures_of(
     session: Session, stream_id: int, slo_generation: int, policy_generation: int, now_us: int
 ) -> tuple[Failure, ...]:
-    """Return the bounds that still count as failed under an SLO and a policy, the last one first."""
+    """Return the bounds that still count as failed under an SLO and a policy, the newest first."""
     return tuple(
         Failure(
             direction=cast("Direction", row.direction),
@@ -71,7 +69,7 @@ def failures_of(
             until_us=row.until_us,
             why=row.why,
         )
-        for row in _standing(session, stream_id, slo_generation, policy_generation, now_us)
+        for row in _in_force(session, stream_id, slo_generation, policy_generation, now_us)
         if row.bound_ms is not None
     )
 
@@ -86,12 +84,12 @@ def envelope_failed(
     policy_generation: int,
 ) -> bool:
     """Return whether an envelope, as it is stored, still counts as failed under an SLO and a policy."""
-    found = _standing(session, stream_id, slo_generation, policy_generation, now_us)
+    found = _in_force(session, stream_id, slo_generation, policy_generation, now_us)
     return any(row.envelope == envelope for row in found)
 
 
 def carry_failures(session: Session, stream_id: int, before: int, after: int) -> None:
-    """Let what failed under one generation of the policy count under another, which changes nothing about it."""
+    """Move failures to a new generation of the policy that changes nothing about them."""
     session.execute(
         update(FailedBoundRow)
         .where(FailedBoundRow.stream_id == stream_id, FailedBoundRow.policy_generation == before)
@@ -99,7 +97,7 @@ def carry_failures(session: Session, stream_id: int, before: int, after: int) ->
     )
 
 
-def _standing(
+def _in_force(
     session: Session, stream_id: int, slo_generation: int, policy_generation: int, now_us: int
 ) -> list[FailedBoundRow]:
     return list(

@@ -1,4 +1,4 @@
-"""Rollouts: what is being changed, and a person's say in it."""
+"""Rollouts and the operator actions on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidemark.controller.api.etags import etag
 from tidemark.controller.api.names import StreamPath, WhichStream
 from tidemark.controller.api.reach import in_reach
 from tidemark.controller.api.request_body import JsonBody
-from tidemark.controller.api.schemas import PolicyAnswer, Rollout, RolloutDetail, RolloutPage
+from tidemark.controller.api.schemas import PolicyAnswer, RolloutAnswer, RolloutDetail, RolloutPage
 from tidemark.controller.api.writes import DryRun
 from tidemark.controller.db.tables import RolloutRow, StreamRow
 from tidemark.controller.events.store import history_of
@@ -43,12 +43,12 @@ _REASON = TypeAdapter(ReasonBody)
 _ABSENT = {404: "rollout-not-found", 409: "rollout-state"}
 
 HISTORY = 100
-"""Most events that are shown of one rollout."""
+"""Maximum number of events shown of one rollout."""
 
 RolloutId = Annotated[int, Path(ge=1, le=2**53, description="Number of the rollout.", examples=[12])]
 
 InState = Annotated[
-    list[State], Query(max_length=10, description="Only rollouts in one of these states; all without any.")
+    list[State], Query(max_length=10, description="Only rollouts in one of these states; by default all.")
 ]
 
 
@@ -71,12 +71,12 @@ def list_all(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> RolloutPage:
-    """List the rollouts of every stream in reach, the newest first."""
+    """List the rollouts of every stream that the caller may see, the newest first."""
     before = decode_number_cursor(cursor)
     with service.database.read() as session:
 
-        def fetch(position: int | None, most: int) -> Sequence[tuple[RolloutRow, StreamRow]]:
-            rows = list_rollouts(session, limit=most, states=state, before_id=position)
+        def fetch(position: int | None, count: int) -> Sequence[tuple[RolloutRow, StreamRow]]:
+            rows = list_rollouts(session, limit=count, states=state, before_id=position)
             return [(row, session.get_one(StreamRow, row.stream_id)) for row in rows]
 
         found = in_reach(
@@ -118,7 +118,7 @@ def list_of_stream(
     responses=answers("RolloutDetail", 404, 422, 503, kinds=_ABSENT),
 )
 def read(which: WhichStream, rollout_id: RolloutId, service: TheService) -> RolloutDetail:
-    """Return a rollout and how it came to where it is."""
+    """Return a rollout and its history."""
     with service.database.read() as session:
         stream = get_stream(session, which.job, which.stream)
         row = get_rollout(session, stream.id, rollout_id)
@@ -132,13 +132,13 @@ def read(which: WhichStream, rollout_id: RolloutId, service: TheService) -> Roll
     "/rollouts/{rollout_id:int}:approve",
     operation_id="approveRollout",
     summary="Approve a rollout",
-    responses=answers("Rollout", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
+    responses=answers("RolloutAnswer", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
     openapi_extra=takes("ReasonBody"),
 )
 def approve_one(
     which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
-) -> Rollout:
-    """Approve a rollout; it is published as soon as nothing else holds it. Approved before: nothing changes."""
+) -> RolloutAnswer:
+    """Approve a rollout; it is published as soon as no other gate holds it. Approving it again changes nothing."""
     return _act(service, which, rollout_id, body, approve, dry_run=dry_run)
 
 
@@ -146,13 +146,13 @@ def approve_one(
     "/rollouts/{rollout_id:int}:discard",
     operation_id="discardRollout",
     summary="Discard a rollout",
-    responses=answers("Rollout", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
+    responses=answers("RolloutAnswer", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
     openapi_extra=takes("ReasonBody"),
 )
 def discard_one(
     which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
-) -> Rollout:
-    """Turn down a rollout that no job was told of; it, and what goes further, is not proposed again for a while."""
+) -> RolloutAnswer:
+    """Discard a rollout before it is published; neither it nor a further change is proposed again for a while."""
     return _act(service, which, rollout_id, body, discard, dry_run=dry_run)
 
 
@@ -160,13 +160,13 @@ def discard_one(
     "/rollouts/{rollout_id:int}:rollback",
     operation_id="rollBackRollout",
     summary="Roll back a rollout",
-    responses=answers("Rollout", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
+    responses=answers("RolloutAnswer", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
     openapi_extra=takes("ReasonBody"),
 )
 def roll_one_back(
     which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
-) -> Rollout:
-    """Tell jobs again what they were told before a rollout, verified or not; it is not tried again for a while."""
+) -> RolloutAnswer:
+    """Publish again what was published before a rollout, verified or not; it is not tried again for a while."""
     return _act(service, which, rollout_id, body, roll_back, dry_run=dry_run)
 
 
@@ -180,7 +180,7 @@ def roll_one_back(
 def pause(
     which: WhichStream, body: JsonBody, service: TheService, response: Response, *, dry_run: DryRun
 ) -> PolicyAnswer:
-    """Set the policy's paused, and nothing else of it: nothing new is rolled; what is under way is still watched."""
+    """Set only the policy's `paused`: nothing new is rolled out; rollouts under way are still watched."""
     return _set_paused(service, which, body, response, paused=True, dry_run=dry_run)
 
 
@@ -194,7 +194,7 @@ def pause(
 def resume(
     which: WhichStream, body: JsonBody, service: TheService, response: Response, *, dry_run: DryRun
 ) -> PolicyAnswer:
-    """Take the policy's paused back, and change nothing else of it."""
+    """Clear only the policy's `paused`."""
     return _set_paused(service, which, body, response, paused=False, dry_run=dry_run)
 
 
@@ -211,14 +211,17 @@ def _page(pairs: Sequence[tuple[RolloutRow, StreamRow]], limit: int) -> RolloutP
 
 def _act(
     service: Service, which: StreamPath, rollout_id: int, body: bytes, act: _Act, *, dry_run: bool
-) -> Rollout:
+) -> RolloutAnswer:
     reason = parse_body(_REASON, body).reason
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
-        stream = _locked(session, which, now_us)
+        stream = _locked(session, which)
         row = act(session, stream.id, rollout_id, reason, now_us, share_ppm=service.decider.rollout_share_ppm)
         session.flush()
-        return rollout_answer(row, stream)
+        answer = rollout_answer(row, stream)
+    if not dry_run:
+        service.database.answers_changed()
+    return answer
 
 
 def _set_paused(
@@ -227,7 +230,7 @@ def _set_paused(
     reason = parse_body(_REASON, body).reason
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
-        stream_id = _locked(session, which, now_us).id
+        stream_id = _locked(session, which).id
         stored = set_paused(session, stream_id, paused=paused, reason=reason, now_us=now_us)
     if not dry_run:
         decide_now(service, stream_id)
@@ -235,6 +238,6 @@ def _set_paused(
     return policy_answer(stored)
 
 
-def _locked(session: Session, which: StreamPath, now_us: int) -> StreamRow:
-    get_stream(session, which.job, which.stream)  # what is not known is not made by asking for it
-    return lock_stream(session, which.job, which.stream, now_us)
+def _locked(session: Session, which: StreamPath) -> StreamRow:
+    get_stream(session, which.job, which.stream)  # an unknown stream is not created
+    return lock_stream(session, which.job, which.stream)

@@ -1,4 +1,4 @@
-"""The rollouts' table, and what the store knows that decides what becomes of one."""
+"""The table of rollouts, and queries for the facts that decide about them."""
 
 from __future__ import annotations
 
@@ -31,24 +31,23 @@ __all__ = [
     "newest_rollout_query",
     "open_rollout",
     "published_before",
-    "rollouts_by_state",
+    "rollout_in_force",
     "set_predicted",
-    "standing_rollout",
     "unanswered_us",
     "verified_narrowing",
 ]
 
 FLEET_LOCK = 0x7469_6466
-"""Key of the PostgreSQL advisory lock under which places in the fleet's share are counted and taken."""
+"""Key of the PostgreSQL advisory lock under which the fleet's share is counted and used."""
 
 
 def envelope_json(envelope: Envelope | None) -> str | None:
-    """Return an envelope as it is stored, None of none."""
+    """Return an envelope as it is stored; None for None."""
     return None if envelope is None else json.dumps(asdict(envelope))
 
 
 def envelope_of(text: str | None) -> Envelope | None:
-    """Return the envelope that is stored as ``text``, None of none."""
+    """Return the envelope that is stored as ``text``; None for None."""
     return None if text is None else Envelope(**json.loads(text))
 
 
@@ -73,7 +72,7 @@ def model_of(row: RolloutRow) -> Rollout:
 
 
 def set_predicted(row: RolloutRow, predicted: Transition) -> None:
-    """Set what is predicted of a rollout."""
+    """Set a rollout's prediction."""
     row.rows, row.late = predicted.rows, predicted.late
     row.min_ppm, row.max_ppm = predicted.min_ppm, predicted.max_ppm
     row.latency_wall_us, row.state_rows = predicted.latency_wall_us, predicted.state_rows
@@ -90,8 +89,8 @@ def newest_rollout(session: Session, stream_id: int) -> RolloutRow | None:
     return next(iter(list_rollouts(session, limit=1, stream_id=stream_id)), None)
 
 
-def standing_rollout(session: Session, stream_id: int) -> RolloutRow | None:
-    """Return the verified rollout that jobs are told of now, but for a pin; None when they are told anything else."""
+def rollout_in_force(session: Session, stream_id: int) -> RolloutRow | None:
+    """Return the verified rollout whose bound is published, whether or not a pin overrides it; None without one."""
     found = last_published(session, stream_id, pinned=False)
     if found is None:
         return None
@@ -137,7 +136,7 @@ def published_before(session: Session, stream_id: int) -> bool:
 
 
 def verified_narrowing(session: Session, stream_id: int) -> bool:
-    """Return whether a recommended narrowing of a stream is verified and was not undone."""
+    """Return whether a recommended narrowing of a stream is verified and not rolled back."""
     return _any_decision(
         session, stream_id, and_(RolloutRow.direction == "Narrow", RolloutRow.state == "Verified")
     )
@@ -151,7 +150,7 @@ def _any_decision(session: Session, stream_id: int, which: ColumnElement[bool]) 
 
 
 def find_rollout(session: Session, stream_id: int, rollout_id: int) -> RolloutRow | None:
-    """Return a rollout of the stream; None when the stream has no such one."""
+    """Return a rollout of the stream; None when the stream has none with this id."""
     return session.scalars(
         select(RolloutRow).where(RolloutRow.stream_id == stream_id, RolloutRow.id == rollout_id)
     ).one_or_none()
@@ -172,16 +171,16 @@ def list_rollouts(
         limit: how many.
         stream_id: only those of this stream; None for all.
         states: only those in one of these states; empty for all.
-        before_id: only those with a lesser id; None for all.
+        before_id: only those with a lower id; None for all.
     """
-    wanted = select(RolloutRow).order_by(RolloutRow.id.desc()).limit(limit)
+    found = select(RolloutRow).order_by(RolloutRow.id.desc()).limit(limit)
     if stream_id is not None:
-        wanted = wanted.where(RolloutRow.stream_id == stream_id)
+        found = found.where(RolloutRow.stream_id == stream_id)
     if states:
-        wanted = wanted.where(RolloutRow.state.in_(states))
+        found = found.where(RolloutRow.state.in_(states))
     if before_id is not None:
-        wanted = wanted.where(RolloutRow.id < before_id)
-    return session.scalars(wanted).all()
+        found = found.where(RolloutRow.id < before_id)
+    return session.scalars(found).all()
 
 
 def rollouts_by_state(session: Session) -> dict[str, int]:
@@ -192,8 +191,8 @@ def rollouts_by_state(session: Session) -> dict[str, int]:
 def narrowed_us(session: Session, stream_id: int, since_us: int, to_ms: int | None) -> tuple[int, ...]:
     """Return when narrowings of the stream were published since ``since_us``, ascending.
 
-    One that no job took up does not count against a bound of ``to_ms`` that is wider than it: that takes a narrowing
-    back rather than following on it.
+    One that no job took up does not count for a bound ``to_ms`` wider than it: that bound replaces the narrowing
+    rather than following it.
     """
     followed = or_(RolloutRow.acknowledged_us.is_not(None), RolloutRow.to_bound_ms >= (to_ms or 0))
     found = session.scalars(
@@ -210,12 +209,12 @@ def narrowed_us(session: Session, stream_id: int, since_us: int, to_ms: int | No
 
 
 def unanswered_us(session: Session, stream_id: int, answered_us: int) -> int | None:
-    """Return since when the job has answered no rollout that asked it to act; None when it has answered all.
+    """Return since when the job has not answered a rollout that it should act on; None when it has answered all.
 
     Args:
         session: the session.
         stream_id: the stream.
-        answered_us: when the job acknowledged anything last, or in Live heard the controller; 0 for never.
+        answered_us: when the job last acknowledged, or in Live last reached the controller; 0 for never.
     """
     return session.scalars(
         select(func.min(RolloutRow.published_us)).where(
@@ -232,13 +231,13 @@ def fleet_share(session: Session, stream_id: int, share_ppm: int, *, lock: bool)
 
     Args:
         session: the session.
-        stream_id: the stream that asks.
-        share_ppm: which share of the streams that are steered may be, in parts per million; one always may.
-        lock: whether the place is taken in this transaction, so that nobody else may count meanwhile.
+        stream_id: the stream, which is not counted.
+        share_ppm: share of the controlled streams that may be, in parts per million; one always may.
+        lock: whether this transaction uses the share, so that no other may count meanwhile.
     """
     if lock and session.get_bind().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock(FLEET_LOCK)))
-    steered = session.scalars(
+    controlled = session.scalars(
         select(func.count()).select_from(PolicyRow).where(PolicyRow.mode != "Off")
     ).one()
     under_way = session.scalars(
@@ -248,4 +247,4 @@ def fleet_share(session: Session, stream_id: int, share_ppm: int, *, lock: bool)
             RolloutRow.stream_id != stream_id,
         )
     ).one()
-    return under_way, max(steered * share_ppm // 1_000_000, 1)
+    return under_way, max(controlled * share_ppm // 1_000_000, 1)

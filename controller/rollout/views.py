@@ -1,4 +1,4 @@
-"""Rollouts as the API answers them."""
+"""API answers from stored rollouts and events."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tidemark.models.wire import Mode
 __all__ = ["rollout_answer"]
 
 
-def rollout_answer(row: RolloutRow, stream: StreamRow) -> schemas.Rollout:
-    """Return a rollout as it is answered."""
+def rollout_answer(row: RolloutRow, stream: StreamRow) -> schemas.RolloutAnswer:
+    """Return a rollout as an API answer."""
     state = cast("State", row.state)
-    return schemas.Rollout(
+    return schemas.RolloutAnswer(
         id=row.id,
         job=stream.job,
         stream=stream.stream,

@@ -1,1 +1,1 @@
-"""What one process is made of: clock, log, settings file, reads that are shared."""
+"""What every part of a process uses: clock, log, settings file, shared reads."""

@@ -1,4 +1,4 @@
-"""The clock, injected wherever time matters so that tests own it."""
+"""The clock, injected wherever time matters, so that tests control it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Clock = Callable[[], int]
 """Returns the wall time in microseconds since the epoch."""
 
 SteadyClock = Callable[[], float]
-"""Returns seconds that never go back, from no time in particular; ``time.monotonic`` is one."""
+"""Returns seconds that never decrease, from an arbitrary start; ``time.monotonic`` is one."""
 
 
 def system_clock() -> int:

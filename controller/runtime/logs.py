@@ -1,7 +1,7 @@
-"""How the log is written: one line an event, for people or as JSON, the web server's lines too.
+"""The log: one line an event, for people or as JSON, the web server's lines included.
 
-Every line carries what its context is about (request, job, stream, whoever asks). A token never gets into one: what
-looks like one is hidden, wherever it stands.
+Every line carries its context (request, job, stream, caller). Tokens are never logged: whatever looks like one is
+hidden.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from tidemark.controller.settings import LogFormat, LogLevel
 __all__ = ["HIDDEN", "configure_logs", "handler_for", "without_secrets"]
 
 HIDDEN = "[hidden]"
-"""Stands where a secret stood."""
+"""Replaces a secret."""
 
 FIELDS = frozenset({"method", "route", "status", "duration_ms"})
-"""What a line may carry beside its text and its context."""
+"""Fields of a line beside its text and its context."""
 
 _CREDENTIALS = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]+")
-"""Credentials as a header has them, those of other systems too."""
+"""Credentials as in a header, those of other systems too."""
 
 _SERVER_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access")
 
 
 def configure_logs(level: LogLevel, form: LogFormat, stream: TextIO | None = None) -> None:
-    """Let all loggers of this process write to ``stream``, standard error without one."""
+    """Make all loggers of this process write to ``stream``, by default to standard error."""
     handler = handler_for(form, sys.stderr if stream is None else stream)
     root = logging.getLogger()
     for old in list(root.handlers):
@@ -76,12 +76,12 @@ def without_secrets(text: str) -> str:
 
 def _renderers(form: LogFormat, *, colors: bool) -> list[Processor]:
     if form == "console":
-        # Tracebacks without the values of variables: those may be anything.
+        # Tracebacks without the values of variables, which may be secret.
         plain = structlog.dev.plain_traceback
         return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 
 
 def _hide_secrets(_: WrappedLogger, __: str, line: EventDict) -> str:
-    # The last processor gets what the renderer before it made: a text.
+    # The last processor gets the text that the renderer made.
     return without_secrets(str(line))

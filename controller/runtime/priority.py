@@ -1,14 +1,14 @@
-"""Giving way: work that can wait asks, between its pieces, whether there is work that cannot."""
+"""Priority: background work pauses between its steps while more urgent work waits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["GiveWay", "at_once"]
+__all__ = ["Pause", "no_pause"]
 
-GiveWay = Callable[[], None]
-"""Waits a little while there is work that cannot wait; it always returns."""
+Pause = Callable[[], None]
+"""Waits a short time while more urgent work waits, then returns."""
 
 
-def at_once() -> None:
-    """Wait for nobody."""
+def no_pause() -> None:
+    """Do not wait."""

@@ -22,12 +22,12 @@ CONFIG_VARIABLE = "TIDEMARK_CONFIG"
 """Environment variable that names the file."""
 
 MASK = "***"
-"""Stands for a value that is not shown."""
+"""Replaces a value that is not shown."""
 
 _PREFIX = "TIDEMARK_"
 
 Source = Literal["command line", "environment", "file", "default"]
-"""Where a setting comes from; those to the left go before those to the right."""
+"""Where a setting comes from, the highest priority first."""
 
 
 class ConfigurationError(Exception):
@@ -47,9 +47,11 @@ class Configuration:
 
     def shown(self) -> list[tuple[str, str, str]]:
         """Return each setting as (name, value, source), secrets masked."""
-        return [(name, _shown(name, getattr(self.settings, name)), self._told(name)) for name in self.sources]
+        return [
+            (name, _shown(name, getattr(self.settings, name)), self._origin(name)) for name in self.sources
+        ]
 
-    def _told(self, name: str) -> str:
+    def _origin(self, name: str) -> str:
         source = self.sources[name]
         return f"file {self.file}" if source == "file" else source
 
@@ -58,11 +60,11 @@ def load_settings(given: Mapping[str, Any] | None = None, file: Path | None = No
     """Return the settings in force.
 
     Args:
-        given: what the command line says; nothing goes before it.
-        file: TOML file of settings; the environment goes before it. Without one ``TIDEMARK_CONFIG`` may name one.
+        given: settings from the command line, which override all others.
+        file: TOML file of settings, which the environment overrides; by default the one that ``TIDEMARK_CONFIG`` names.
 
     Raises:
-        ConfigurationError: when the file cannot be read, has a key that is none, or a value is not valid.
+        ConfigurationError: when the file cannot be read or has unknown keys, or a value is not valid.
     """
     given = given or {}
     named = os.environ.get(CONFIG_VARIABLE)
@@ -121,5 +123,5 @@ def _shown(name: str, value: object) -> str:
     try:
         return make_url(str(value)).render_as_string(hide_password=True)
     except ArgumentError:
-        # What cannot be understood may hold a password anywhere.
+        # A URL that cannot be parsed may hold a password anywhere.
         return MASK

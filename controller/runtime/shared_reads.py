@@ -1,6 +1,7 @@
-"""Reads of the store that many wait for at once: each is answered by one that begins after it was asked for.
+"""Shared reads of the store: callers that ask for the same at the same time share one read.
 
-A thousand requests that wait for one bound are woken together, and one read answers them all.
+A thousand requests that wait for one bound are woken together; one read, begun after the last of them asked, answers
+them all.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ class SharedReads:
         self._next: dict[Hashable, asyncio.Task[Any]] = {}
 
     async def read(self, key: Hashable, read: Callable[[], V]) -> V:
-        """Return what a read that begins from now on finds; it raises what that raises.
+        """Return the result of a read that begins from now on, or raise its error.
 
         Args:
-            key: what is read; whoever asks for the same shares the read.
+            key: what is read; callers with the same key share the read.
             read: reads it, in a thread.
         """
         task = self._next.get(key)
         if task is None:
             task = asyncio.create_task(self._run(key, read, self._under_way.get(key)))
             self._next[key] = task
-        # One who goes away does not take it from the others.
+        # A caller that is cancelled does not cancel the read for the others.
         return cast("V", await asyncio.shield(task))
 
     async def _run(self, key: Hashable, read: Callable[[], V], before: asyncio.Task[Any] | None) -> V:
         if before is not None:
             await asyncio.wait([before])
-        # Whoever asks from here on may ask for what is written after the read began.
+        # Later callers may expect what is written after the read began: they get the next read.
         task = self._next.pop(key)
         self._under_way[key] = task
         try:

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["whole_file"]
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Give a name beside ``path`` to write to; it is renamed to ``path`` when all went well, and removed if not."""
+    """Yield a temporary path to write to; it is renamed to ``path`` on success and removed on an error."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
         yield unfinished

@@ -15,8 +15,8 @@ from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.decide.ceiling import NO_CEILING
-from tidemark.controller.decide.decider import republish
 from tidemark.controller.errors import ErrorItem, LiveRefusedError, SloNotSetError
+from tidemark.controller.rollout.republish import republish
 from tidemark.controller.service import Service
 from tidemark.controller.specs.consequences import consequences, decide_now
 from tidemark.controller.specs.store import (
@@ -77,7 +77,7 @@ def write_slo(
     slo = parse_body(_SLO, body)
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
-        stream_id = lock_stream(session, which.job, which.stream, now_us).id
+        stream_id = lock_stream(session, which.job, which.stream, service.database.limits).id
         stored = put_slo(session, stream_id, slo, precondition(if_match), now_us, reason=reason)
         session.flush()
         # In Live the published envelope holds the SLO, whether or not there is evidence.
@@ -128,7 +128,7 @@ def write_policy(
     policy = parse_body(_POLICY, body)
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
-        stream_id = lock_stream(session, which.job, which.stream, now_us).id
+        stream_id = lock_stream(session, which.job, which.stream, service.database.limits).id
         stored = put_policy(
             session, stream_id, policy, precondition(if_match, default=True), now_us, reason=reason
         )
@@ -151,6 +151,7 @@ def _tried(service: Service, session: Session, stream_id: int, now_us: int) -> C
 
 def _done(service: Service, stream_id: int) -> Consequences:
     """Decide anew and return what follows from what was written."""
+    service.database.answers_changed()
     decide_now(service, stream_id)
     with service.database.read() as session:
         return consequences(session, stream_id, dry_run=False)

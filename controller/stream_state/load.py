@@ -27,7 +27,7 @@ from tidemark.controller.db.tables import (
     StreamRow,
 )
 from tidemark.controller.decide.ceiling import Room
-from tidemark.controller.decide.situation import progress_in
+from tidemark.controller.decide.load import progress_in
 from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.evidence.horizon import facts, with_gone
 from tidemark.controller.partitions.store import future_rows_in, skew_in

@@ -24,7 +24,7 @@ from tidemark.controller.intake.count_waiting import count_waiting
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.replicas.lease_store import confirm
 from tidemark.controller.runtime.clock import SteadyClock
-from tidemark.controller.runtime.priority import GiveWay, at_once
+from tidemark.controller.runtime.priority import Pause, no_pause
 from tidemark.controller.stream_state.budget import spent_in
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.load import load_horizon, load_state
@@ -75,7 +75,7 @@ class Overviews:
         rule: SkewRule,
         *,
         steady: SteadyClock = time.monotonic,
-        give_way: GiveWay = at_once,
+        give_way: Pause = no_pause,
     ) -> None:
         self._database = database
         self._leases = leases
@@ -132,7 +132,7 @@ class Overviews:
             found = locked_rollup(session, stream_id)
             if found is not None:
                 rollup, newest_us = found
-                count_waiting(session, rollup)
+                count_waiting(session, rollup, self._database.counted)
                 move_horizon(session, rollup, newest_us, self._retention)
         self._give_way()
         with self._database.read() as session:
@@ -140,7 +140,7 @@ class Overviews:
         self._give_way()
         with self._database.write() as session:
             stream = session.get_one(StreamRow, stream_id)
-            lock_stream(session, stream.job, stream.stream, now_us)
+            lock_stream(session, stream.job, stream.stream)
             if snapshot.partitions is not None:
                 write_snapshots(session, stream_id, snapshot.partitions, now_us)
             session.merge(snapshot.overview)
@@ -178,9 +178,6 @@ class Overviews:
             "in_use_bound_ms": newest.report.bound_ms,
             "effective_bound_ms": newest.effective_bound_ms,
             "bound_ms": snapshot.bound_ms,
-            "needs_from_us": snapshot.from_us,
-            "needs_share_ppm": snapshot.share_ppm,
-            "now_from_us": recent.from_us,
             "now_min_ppm": recent.min_ppm,
             "now_max_ppm": recent.max_ppm,
             "window_min_ppm": None if spent is None else spent.min_ppm,
@@ -218,9 +215,6 @@ def _overview(stream_id: int, now_us: int, conditions: list[Condition]) -> Overv
         in_use_bound_ms=None,
         effective_bound_ms=None,
         bound_ms=None,
-        needs_from_us=None,
-        needs_share_ppm=None,
-        now_from_us=None,
         now_min_ppm=None,
         now_max_ppm=None,
         window_min_ppm=None,

@@ -11,7 +11,7 @@ from tidemark.controller.access.actor import current_actor
 from tidemark.controller.db.tables import EventRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import StreamNotFoundError
-from tidemark.controller.intake.limits import check_room_for_stream
+from tidemark.controller.intake.limits import NO_LIMITS, Limits, check_room_for_stream
 
 __all__ = ["EventBasis", "add_event", "find_stream", "get_stream", "lock_stream"]
 
@@ -57,17 +57,17 @@ _LOCKED = (
 )
 
 
-def lock_stream(session: Session, job: str, stream: str, now_us: int) -> StreamRow:
-    """Return the stream for writing, creating it when it is new; other writers wait for the commit."""
+def lock_stream(session: Session, job: str, stream: str, limits: Limits = NO_LIMITS) -> StreamRow:
+    """Return the stream for writing, creating it when it is new, within the limits; others wait for the commit."""
     named = {"job": job, "stream": stream}
     found = session.scalars(_LOCKED, named).one_or_none()
     if found is not None:
         return found
-    check_room_for_stream(session)
+    check_room_for_stream(session, limits)
     # Another process may create it at the same time: then this waits for its commit and does nothing.
     session.execute(
         insert_into(session, StreamRow)
-        .values(job=job, stream=stream, created_us=now_us)
+        .values(job=job, stream=stream)
         .on_conflict_do_nothing(index_elements=["job", "stream"])
     )
     return session.scalars(_LOCKED, named).one()

@@ -57,7 +57,7 @@ def as_after_a_day(url: str) -> tuple[float, float]:
     fill(database, FILLING)
     filled = time.perf_counter() - began
     began = time.perf_counter()
-    leases = LeaseKeeper(database, 15, lambda: END_US)
+    leases = LeaseKeeper(database, 15)
     leases.keep(now=True)
     upkeep = Upkeep(database, leases, Retention())
     overviews = Overviews(database, leases, Retention(), SkewRule())

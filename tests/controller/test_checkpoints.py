@@ -102,7 +102,7 @@ def test_a_server_takes_them_after_commits_and_ends_them_with_itself(
     assert not found._thread.is_alive()
 
 
-def test_one_that_fails_is_told_and_tried_again(
+def test_a_checkpoint_that_fails_is_logged_and_tried_again(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(checkpoints, "EVERY_SECONDS", 0.01)
@@ -120,7 +120,7 @@ def test_one_that_fails_is_told_and_tried_again(
         store.database.start()
         store.fill(10)
         until(store.rows, "what was committed to leave the log")
-    assert "could not be moved into the database's file yet: disk I/O error" in caplog.text
+    assert "could not be moved into the database file yet: disk I/O error" in caplog.text
 
 
 def _count(path: Path, table: str) -> int:

@@ -1,4 +1,4 @@
-"""SLO, policy, recommendation and the bound a job is told: the service's loop, by HTTP."""
+"""SLO, policy, recommendation and published bound: the service's loop, over HTTP."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sqlalchemy import select
 
 from tidemark.controller.bounds.publication import NO_REPORT, OFF
 from tidemark.controller.db.tables import RecommendationRow, StreamRow
+from tidemark.controller.decide.load import load
 from tidemark.controller.loop import Tick
 from tidemark.models.curve import Curve
 from tidemark.models.operators import row_level, tumbling
@@ -138,15 +139,13 @@ def test_a_failing_stream_is_counted_and_does_not_stop_the_others(
         controller.http.put(f"/v1/jobs/{job}/streams/s/slo", json=TARGET)
         report = replace(REPORTS[0], job=job, stream="s")
         controller.http.post(f"/v1/jobs/{job}/streams/s/reports", json=to_json_object(report))
-    decider = controller.service.decider
-    recommend = decider._recommend
 
-    def broken(session: Any, stream_id: int, now_us: int) -> Any:
+    def broken(session: Any, stream_id: int, now_us: int, cache: Any) -> Any:
         if session.get_one(StreamRow, stream_id).job == "b":
             raise RuntimeError("planted")
-        return recommend(session, stream_id, now_us)
+        return load(session, stream_id, now_us, cache)
 
-    monkeypatch.setattr(decider, "_recommend", broken)
+    monkeypatch.setattr("tidemark.controller.decide.decider.load", broken)
     assert controller.tick() == Tick(decided=2, unchanged=0, failed=1)
     assert "tidemark_decision_failures_total 1.0" in controller.http.get("/metrics").text
 

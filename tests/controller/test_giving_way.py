@@ -91,8 +91,8 @@ def test_nothing_waits_where_there_are_no_reports(
     reports.give_way()
 
 
-def test_decisions_upkeep_and_looks_give_way_before_each_piece(controller: Controller) -> None:
-    controller.put("/slo", {"target_ppm": 950_000})
+def test_decisions_upkeep_and_snapshots_give_way_before_each_step(controller: Controller) -> None:
+    controller.put("/slo", {"target": "0.95"})
     controller.report_all(REPORTS)
     service, given = controller.service, []
     service.decider.leases.keep(now=True)

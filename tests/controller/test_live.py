@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tidemark.controller.bounds.publication import Hold, answer_for, envelope_for
+from tidemark.controller.bounds.publication import answer_for, envelope_for, pinned_answer
+from tidemark.controller.pins.store import FLEET, StoredPin
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import (
     Acknowledgement,
@@ -250,7 +251,8 @@ def test_only_live_has_an_envelope_and_only_a_ceiling_gives_a_pinned_job_a_bound
     mode: Mode, to: Any, ceiling_ms: int | None
 ) -> None:
     policy = Policy(mode=mode)
-    answer = answer_for(policy, 7, "because", envelope_for(policy, None), hold=Hold(to, "why", ceiling_ms))
+    pin = StoredPin(FLEET, to, "why", 0)
+    answer = pinned_answer(policy, pin, ceiling_ms, envelope_for(policy, None))
     assert (answer.envelope is not None) == (mode == "Live")
     assert answer.pin == to
     assert answer.bound_ms == (ceiling_ms if to == "Ceiling" and mode != "Off" else None)

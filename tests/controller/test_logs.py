@@ -134,7 +134,7 @@ def test_lines_of_the_decision_loop_carry_the_stream_and_no_request(
     assert body == [("job", "stream", False), ("shop", "clicks", False)]
 
 
-def test_probes_that_go_well_are_told_at_debug_only(controller: Controller) -> None:
+def test_successful_probes_are_logged_at_debug_only(controller: Controller) -> None:
     with captured() as stream:
         controller.http.get("/livez")
         controller.clock.now_us += 4 * 3_600_000_000
@@ -238,7 +238,7 @@ def test_the_web_servers_lines_go_the_same_way() -> None:
     stream = io.StringIO()
     configure_logs("info", "json", stream)
     logging.getLogger("uvicorn.error").info("Started server process [%d]", 7)
-    logging.getLogger("uvicorn.error").debug("not told at info")
+    logging.getLogger("uvicorn.error").debug("not logged at info")
     (line,) = lines(stream)
     assert (line["event"], line["logger"]) == ("Started server process [7]", "uvicorn.error")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,26 @@ from sqlalchemy import MetaData, Table, create_engine, func, inspect, select, te
 
 from tidemark.controller.db.database import Database, _migrations
 from tidemark.controller.db.migrations.versions.v0011_plain_names import COLUMNS
-from tidemark.controller.db.tables import NeedSketchRow, RollupRow
+from tidemark.controller.db.tables import NeedSketchRow, ReportBodyRow, RollupRow
+from tidemark.controller.intake.stored_bodies import stored_report
+from tidemark.models.wire import AppendDelay
 
 from support.controller_app import Controller
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
+from support.rolled_job import RolledJob
 from support.streams import SECOND
 from support.waiting import count_by_partition
 
 REPORTS = query_reports(exponential_batches(24, 50, slow=3))
 
-FIRST = "0001"
+FIRST, BEFORE = "0001", "0010"
+"""The first migration, and the one before this release's."""
+
+PLACEHOLDERS = {
+    ("streams", "created_us"): 1,
+}
+"""Values of columns that the first release had and this one does not."""
 
 UNCHANGED = (
     "evidence",
@@ -76,7 +86,7 @@ def copy_to_first(new_url: str, old_url: str) -> dict[str, int]:
     return copied
 
 
-def told(controller: Controller) -> dict[str, Any]:
+def answers(controller: Controller) -> dict[str, Any]:
     status = controller.status()
     curve = controller.get("/curve", params={"bound_ms": [0, 5_000, 30_000]}).json()
     partitions = [
@@ -124,7 +134,7 @@ def test_a_database_of_the_first_migration_opens_with_its_data_and_goes_on(
         count_by_partition(controller.service.database)
         first_database(old_url)
         copied = copy_to_first(new_url, old_url)
-        wanted = told(controller)
+        wanted = answers(controller)
     assert min(copied.values()) >= 1, copied
 
     with Controller(old_url) as controller:
@@ -136,8 +146,8 @@ def test_a_database_of_the_first_migration_opens_with_its_data_and_goes_on(
             for name in copied:
                 table = Table(name, MetaData(), autoload_with=session.get_bind())
                 assert session.scalars(select(func.count()).select_from(table)).one() >= copied[name]
-        assert told(controller) == wanted
-        # What was told before is known, and what comes is counted on top of it, once.
+        assert answers(controller) == wanted
+        # Earlier reports are known, and new ones are counted on top of them, once.
         assert controller.report(REPORTS[3]).json()["duplicate"] is True
         controller.report_all(REPORTS[20:])
         controller.tick()
@@ -168,3 +178,77 @@ def test_every_table_of_the_first_migration_is_still_there(tmp_path: Path) -> No
     assert before <= set(inspect(engine).get_table_names())
     opened.close()
     engine.dispose()
+
+
+def run_live(controller: Controller) -> None:
+    """Fill a store: a rollout verified in Live, an envelope on its way, and reports with all that they may hold."""
+    job = RolledJob(controller, bound_ms=120_000, live=True)
+    slo = {"target": "0.95", "latency_cap_ms": 600_000, "on_conflict": "exceed_latency_cap"}
+    job.put("slo", slo)
+    job.run(3, 30.0, tick=False)
+    job.put("policy", at_once("Live", on_no_data="max", max_bound_ms=150_000))
+    job.run(30, 30.0)
+    job.put("slo", {**slo, "target": "0.9"})
+    delay = AppendDelay(rows=40, min_us=-1_500, mean_us=20_999, max_us=3_000_000, by_broker=True)
+    job.run(2, 30.0, append_delay=delay, dropped_reports=2)
+    controller.tick()
+
+
+def everything(controller: Controller) -> dict[str, Any]:
+    """Return what the controller answers of the stream."""
+    pages = (
+        "/slo",
+        "/policy",
+        "/bound",
+        "/bounds",
+        "/acks",
+        "/rollouts",
+        "/predictions",
+        "/events",
+        "/reports",
+    )
+    found = {path: controller.get(path).json() for path in pages}
+    first, (report, *_) = found["/rollouts"]["rollouts"][-1], found["/reports"]["reports"]
+    paths = (f"/rollouts/{first['id']}", f"/reports/{report['query_id']}/{report['batch_id']}", "/curve")
+    return {"status": controller.status(), **found, **{path: controller.get(path).json() for path in paths}}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_store_taken_back_to_the_release_before_and_forth_again_answers_the_same(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = f"sqlite:///{tmp_path / 'tidemark.db'}"
+    if kind == "postgresql":
+        url = request.getfixturevalue("new_postgres_url")
+    with Controller(url) as controller:
+        run_live(controller)
+        now_us, wanted = controller.clock(), everything(controller)
+        with controller.service.database.read() as session:
+            bodies = session.scalars(select(ReportBodyRow.body).order_by(ReportBodyRow.report_id.desc()))
+            sent = stored_report(bodies.first() or b"")
+    assert wanted["/slo"]["on_conflict"] == "exceed_latency_cap"
+    assert wanted["/bound"]["envelope"]["max_bound_ms"] == 150_000
+    assert {one["state"] for one in wanted["/rollouts"]["rollouts"]} & {"Verified", "Published", "Effective"}
+    assert wanted["status"]["live"]["last_contact_us"]
+
+    opened = Database(url)
+    with opened._writer.begin() as connection:
+        command.downgrade(_migrations(connection), BEFORE)
+    with opened._writer.begin() as connection:
+        columns = {column["name"] for column in inspect(connection).get_columns("slos")}
+        assert {"yields", "slices_ppm"} <= columns
+        assert connection.execute(text("SELECT yields FROM slos")).scalar_one() == "latency"
+        body = connection.execute(
+            text("SELECT body FROM report_bodies ORDER BY report_id DESC LIMIT 1")
+        ).scalar_one()
+        assert {"given_up_reports"} <= set(json.loads(zlib.decompress(body)))
+    opened.migrate()
+    opened.close()
+
+    again = Controller(url)
+    again.clock.now_us = now_us
+    with again as controller:
+        found = everything(controller)
+        assert {name: answer for name, answer in found.items() if answer != wanted[name]} == {}
+        # A report that was received before is still known.
+        assert controller.report(sent).json()["duplicate"] is True

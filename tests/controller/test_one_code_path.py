@@ -36,13 +36,13 @@ from support.streams import SECOND, report_of
 
 pytestmark = pytest.mark.slow
 
-Told = tuple[int | None, list[tuple[str, int | None, str]]]
+Plain = tuple[int | None, list[tuple[str, int | None, str]]]
 RECEIVED_LATER_US = SECOND // 2
 
 
 @dataclass
 class Server:
-    """A server on its own port, its clock and its turns in the test's hands."""
+    """A server on its own port, its clock and its ticks controlled by the test."""
 
     http: httpx.Client
     service: Service
@@ -59,7 +59,7 @@ class Server:
     def tick(self) -> Tick:
         return run_once(self.service.database, self.service.decider, self.service.loop, self.clock())
 
-    def recommended(self) -> Told:
+    def recommended(self) -> Plain:
         recommended = self.http.get(STREAM).json()["recommended"]
         assert recommended["current"]
         steps = [(step["name"], step["bound_ms"], step["reason"]) for step in recommended["steps"]]
@@ -85,7 +85,7 @@ def serving(folder: Path) -> Iterator[Server]:
         thread.join(PATIENCE_S)
 
 
-def plain(recommendation: Recommendation | None) -> Told:
+def plain(recommendation: Recommendation | None) -> Plain:
     assert recommendation is not None
     return recommendation.bound_ms, [
         (step.kind.label, step.bound_ms, step.reason) for step in recommendation.steps
@@ -202,7 +202,7 @@ class Listening:
 
     def __init__(self, policy: RecommendedPolicy) -> None:
         self.policy = policy
-        self.told: list[Told] = []
+        self.plain: list[Plain] = []
         self.batches = 0
 
     def observe(self, seen: Observation) -> None:
@@ -212,7 +212,7 @@ class Listening:
     def decide(self, now_us: int, in_force_us: int) -> Decision:
         decision = self.policy.decide(now_us, in_force_us)
         if self.batches:
-            self.told.append(plain(self.policy.recommendation))
+            self.plain.append(plain(self.policy.recommendation))
         return decision
 
 
@@ -246,16 +246,16 @@ def test_the_backtest_decides_what_the_running_server_decides(
     ]
     with serving(tmp_path) as server:
         server.put("slo", _slo_body(slo))
-        for report, body in zip(reports, listening.told, strict=False):
+        for report, body in zip(reports, listening.plain, strict=False):
             server.clock.now_us = report.started_us
             server.report(report)
             server.tick()
             assert server.recommended() == body, f"batch {report.batch_id}"
     with capsys.disabled():
         print(
-            f"\none code path, {operator}: {len(listening.told)} decisions, {found.bound_changes} restarts; 0 differ"
+            f"\none code path, {operator}: {len(listening.plain)} decisions, {found.bound_changes} restarts; 0 differ"
         )
-    assert len(listening.told) > 100
+    assert len(listening.plain) > 100
     assert found.bound_changes > 0
 
 

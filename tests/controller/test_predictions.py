@@ -225,7 +225,7 @@ def test_an_unknown_stream_has_no_predictions_and_one_that_is_only_watched_neith
     controller.report_all(LEARNT)
     controller.tick()
     assert predictions(controller) == []
-    # It is told all the same what a change would do.
+    # The answer still says what a change would do.
     assert controller.status()["transition"]["bound_ms"] == controller.status()["recommended"]["bound_ms"]
 
 
@@ -332,7 +332,7 @@ def test_what_a_person_rolls_out_has_the_prediction_that_is_kept_of_it(controlle
         assert rollout["predicted"][name] == prediction[name]
 
 
-def test_silence_of_a_stream_that_is_paused_is_told_with_the_pause_and_is_no_alarm(
+def test_silence_of_a_paused_stream_is_reported_with_the_pause_and_is_no_alarm(
     controller: Controller,
 ) -> None:
     controller.report_all(WIDE)
@@ -395,7 +395,7 @@ def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_sl
         own = next(step["bound_ms"] for step in recommended["steps"] if step["name"] == "round up")
         asked.append((own, recommended["bound_ms"]))
     for n, (_, bound_ms) in enumerate(asked):
-        # Ten turns of 30 s are the five minutes.
+        # Ten ticks of 30 s are the five minutes.
         assert bound_ms == max(own for own, _ in asked[max(n - 10, 0) : n + 1])
     assert asked[6][1] > asked[6][0]
     controller.put("/slo", {**slo, "confidence_ppm": 940_000})
@@ -426,7 +426,7 @@ def test_where_no_bound_fits_the_chain_and_the_condition_say_how_it_is_resolved(
 
 
 def test_a_store_of_the_release_before_is_brought_along_with_its_data(url: str) -> None:
-    """Down to the first tables and up again, with partitions that were heard of before they had a count."""
+    """Down to the first tables and up again, with partitions that were last seen before they had a count."""
     with Controller(url) as controller:
         publish(controller, LEARNT)
         before = controller.status()
@@ -442,7 +442,7 @@ def test_a_store_of_the_release_before_is_brought_along_with_its_data(url: str) 
         assert compare_metadata(context, Base.metadata) == []
     database.close()
     with Controller(url) as controller:
-        # What was decided by the release before has no transition; the first turn decides again.
+        # What was decided by the release before has no transition; the first tick decides again.
         after = controller.status()
         assert after["completeness"] == before["completeness"]
         assert after["recommended"]["steps"] == before["recommended"]["steps"]

@@ -188,7 +188,7 @@ WITHOUT = (
         ),
     ],
 )
-def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(
+def test_a_missing_package_is_named_with_the_extra_that_installs_it(
     tmp_path: Path, missing: str, arguments: list[str], body: str
 ) -> None:
     done = subprocess.run(

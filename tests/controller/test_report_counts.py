@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from alembic import command
+from prometheus_client import CollectorRegistry
 from sqlalchemy import func, select
+from sqlalchemy.orm import Session, SessionTransaction
 
 from tidemark.controller.db.database import Database, _migrations
 from tidemark.controller.db.tables import (
@@ -21,8 +23,10 @@ from tidemark.controller.db.tables import (
     ReportRow,
     SeriesRow,
 )
+from tidemark.controller.intake.group_commit import ReportWriter
 from tidemark.controller.intake.report_counts import ReportCounts, ReportCountsCache, counts_of
 from tidemark.controller.intake.take_report import take_report
+from tidemark.controller.metrics.process import IntakeCounters
 from tidemark.models.operators import Operator, row_level, sliding, tumbling
 from tidemark.models.wire import Report
 
@@ -45,8 +49,9 @@ def stores(tmp_path: Path) -> Iterator[tuple[Database, Database]]:
 
 def take(database: Database, reports: list[Report]) -> None:
     with database.write() as session:
-        for report in reports:
-            take_report(session, report, START_US + 10**10)
+        receipts = [take_report(session, report, START_US + 10**10) for report in reports]
+    for receipt in receipts:
+        database.counted.add(receipt.counted)
 
 
 def tables(database: Database) -> dict[str, list[Any]]:
@@ -97,19 +102,25 @@ def test_what_was_counted_against_too_low_a_base_is_read_again(stores: tuple[Dat
     assert tables(keeps) == tables(forgets)
 
 
-def test_what_is_not_committed_is_not_kept(stores: tuple[Database, Database]) -> None:
+def test_what_is_not_committed_is_not_kept(
+    stores: tuple[Database, Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The id of a row that was rolled back may be given to another report."""
     database, _ = stores
     first, second = query_reports(exponential_batches(2, 60))
-    with database.write(keep=False) as session:
-        take_report(session, first, START_US)
+    writer = ReportWriter(database, lambda: START_US, IntakeCounters(CollectorRegistry()))
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "commit", _interrupted)
+        patched.setattr(SessionTransaction, "commit", _interrupted)
+        with pytest.raises(InterruptedError):
+            writer._together([first])
     assert kept(database) == 0
-    with pytest.raises(InterruptedError), database.write() as session:  # noqa: PT012
-        take_report(session, first, START_US)
-        raise InterruptedError
-    assert kept(database) == 0
-    take(database, [second])
+    writer._together([second])
     assert kept(database) == 1
+
+
+def _interrupted(*_: object, **__: object) -> None:
+    raise InterruptedError
 
 
 def test_what_an_earlier_release_had_in_the_ledger_is_not_added_again(

@@ -1,4 +1,4 @@
-"""Rollouts over the real store, whatever happens in whatever order: what is told, what is legal, what is remembered."""
+"""Rollouts over the real store, under any events in any order: what is published, legal and remembered."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ POLICIES: tuple[dict[str, Any], ...] = (
 
 
 class Rollouts(RuleBasedStateMachine):
-    """One stream; the job does as it is told, or not."""
+    """One stream; its job applies what is published, or does not."""
 
     controller: Controller
 
@@ -104,11 +104,11 @@ class Rollouts(RuleBasedStateMachine):
     def a_person_acts(self, act: str, which: int) -> None:
         rollouts = self.job.rollouts()
         one = rollouts[min(which, len(rollouts) - 1)]
-        before = self.job.told()
+        before = self.job.published()
         answer = self.job.act(f"/rollouts/{one['id']}:{act}", REASON)
         assert answer.status_code in {200, 409}, answer.text
         if answer.status_code == 409:
-            assert self.job.told() == before
+            assert self.job.published() == before
         else:
             again = self.job.act(f"/rollouts/{one['id']}:{act}", REASON)
             assert (again.status_code, again.json()) == (200, answer.json())
@@ -117,7 +117,7 @@ class Rollouts(RuleBasedStateMachine):
 
     @invariant()
     def what_the_job_is_told_is_the_newest_generation_and_no_generation_goes_back(self) -> None:
-        body = self.job.told()
+        body = self.job.published()
         assert body["generation"] >= self.generation
         self.generation = body["generation"]
         newest = self.published()[-1]
@@ -158,12 +158,11 @@ class Rollouts(RuleBasedStateMachine):
         pinned_before, before = None, None
         rollouts = {one["id"]: one for one in self.job.rollouts()}
         for row in self.published():
-            assert (row.cause == "Pin") == (row.pin is not None)
-            assert (row.rollout_id is not None) == (row.cause in {"Rollout", "Rollback"})
-            if row.cause == "Rollout":
-                assert rollouts[row.rollout_id or 0]["to_bound_ms"] == row.bound_ms
-            if row.cause == "Rollback":
-                assert rollouts[row.rollout_id or 0]["state"] in {"RolledBack", "Expired"}
+            if row.rollout_id is not None:
+                assert row.pin is None
+                rollout = rollouts[row.rollout_id]
+                rolled_back = rollout["state"] in {"RolledBack", "Expired"}
+                assert rolled_back or rollout["to_bound_ms"] == row.bound_ms
             assert (before, pinned_before) != ((row.mode, row.bound_ms), row.pin)
             before, pinned_before = (row.mode, row.bound_ms), row.pin
 
@@ -180,6 +179,9 @@ class Rollouts(RuleBasedStateMachine):
                     RolloutRow.cause == "Decision",
                 )
             ).all()
+            failed_us = {
+                failure.id: session.get_one(RolloutRow, failure.rollout_id).changed_us for failure in failed
+            }
         for failure in failed:
             for row in rows:
                 same = (row.direction, row.slo_generation) == (failure.direction, failure.slo_generation)
@@ -195,8 +197,8 @@ class Rollouts(RuleBasedStateMachine):
                         if row.direction == "Narrow"
                         else row.to_bound_ms >= failure.bound_ms
                     )
-                    first_told = self.first_told_us(row.id)
-                    assert not further or not failure.failed_us <= first_told < failure.until_us
+                    first_us = self.first_published_us(row.id)
+                    assert not further or not failed_us[failure.id] <= first_us < failure.until_us
 
     @property
     def stream_id(self) -> int:
@@ -215,12 +217,12 @@ class Rollouts(RuleBasedStateMachine):
                 )
             )
 
-    def first_told_us(self, rollout_id: int) -> int:
-        """Return when a rollout was published first; told again after a pin, it is not tried anew."""
+    def first_published_us(self, rollout_id: int) -> int:
+        """Return when a rollout was first published; publishing it again after a pin is not a new try."""
         with self.controller.service.database.read() as session:
             found = session.scalars(
                 select(PublishedRow.published_us)
-                .where(PublishedRow.rollout_id == rollout_id, PublishedRow.cause == "Rollout")
+                .where(PublishedRow.rollout_id == rollout_id)
                 .order_by(PublishedRow.generation)
             ).first()
             assert found is not None
@@ -247,13 +249,13 @@ def run(machine: type[Rollouts], examples: int, steps: int) -> None:
 
 
 @pytest.mark.slow
-def test_whatever_happens_on_sqlite_rollouts_keep_their_promises() -> None:
+def test_rollouts_keep_their_invariants_on_sqlite() -> None:
     with tempfile.TemporaryDirectory() as folder, machine_on(f"sqlite:///{Path(folder) / 'x.db'}") as machine:
         run(machine, examples=15, steps=25)
 
 
 @pytest.mark.slow
-def test_whatever_happens_on_postgresql_rollouts_keep_their_promises(new_postgres_url: str) -> None:
+def test_rollouts_keep_their_invariants_on_postgresql(new_postgres_url: str) -> None:
     with machine_on(new_postgres_url) as machine:
         run(machine, examples=5, steps=20)
 

@@ -83,8 +83,8 @@ def test_a_first_bound_is_published_acknowledged_effective_and_verified(either: 
         "Narrow",
         None,
     )
-    assert one["to_bound_ms"] == job.told()["bound_ms"] < 30_000
-    assert one["generation"] == job.told()["generation"]
+    assert one["to_bound_ms"] == job.published()["bound_ms"] < 30_000
+    assert one["generation"] == job.published()["generation"]
     assert (one["predicted"]["rows"], one["judged"]["needed_rows"]) == (38 * 60, 600)
     assert "Rolling" in conditions(job)
     job.restart()
@@ -115,7 +115,7 @@ def test_a_first_bound_is_published_acknowledged_effective_and_verified(either: 
 def test_a_worse_bound_is_rolled_back_said_and_not_tried_again(either: Controller) -> None:
     """Planted: after a narrowing was published for delays up to 30 s, the delays grow to 100 s."""
     job = settled(either)
-    before_ms = job.told()["bound_ms"]
+    before_ms = job.published()["bound_ms"]
     job.put("slo", LOOSE)
     worse = job.rollout()
     assert (worse["state"], worse["direction"], worse["from_bound_ms"]) == ("Published", "Narrow", before_ms)
@@ -128,8 +128,8 @@ def test_a_worse_bound_is_rolled_back_said_and_not_tried_again(either: Controlle
     assert event["reason"] == undone["reason"]
     assert event["evidence"]["rollout"] == worse["id"]
     assert event["evidence"]["rows"] == undone["judged"]["rows"] > 0
-    assert job.told()["bound_ms"] == before_ms
-    assert job.told()["reason"].startswith("gone back: ")
+    assert job.published()["bound_ms"] == before_ms
+    assert job.published()["reason"].startswith("rollback: ")
 
     # What the rows ask for later is as narrow again, and it is held.
     job.restart()
@@ -139,7 +139,7 @@ def test_a_worse_bound_is_rolled_back_said_and_not_tried_again(either: Controlle
     assert (again["state"], again["held_by"]) == ("Recommended", "FailedBefore")
     assert again["to_bound_ms"] <= worse["to_bound_ms"]
     assert "it is not tried again before" in conditions(job)["RolloutHeld"]
-    assert job.told()["bound_ms"] == before_ms
+    assert job.published()["bound_ms"] == before_ms
     # Its time is over, and the dwell too: then it is tried again.
     job.wait(max(FAILED_MS // 1_000, HOUR))
     job.run(3, 10.0)
@@ -197,24 +197,24 @@ def test_a_widening_within_what_stood_before_a_narrowing_waits_for_its_verdict(
 
 def test_a_narrowing_waits_for_approval_and_is_published_when_it_is_approved(either: Controller) -> None:
     job = settled(either, approval="narrow")
-    before = job.told()
+    before = job.published()
     job.put("slo", LOOSE)
     waiting = job.rollout()
     assert (waiting["state"], waiting["may"]) == ("AwaitingApproval", ["approve", "discard"])
-    assert job.told() == before
+    assert job.published() == before
     job.run(2, 30.0)
     assert job.rollout()["id"] == waiting["id"]
     for _ in range(2):
         answer = job.act(f"/rollouts/{waiting['id']}:approve", "looked at the curve")
         assert (answer.status_code, answer.json()["state"]) == (200, "Published")
         assert answer.json()["approved"]["reason"] == "looked at the curve"
-    assert job.told()["bound_ms"] == waiting["to_bound_ms"] < before["bound_ms"]
-    assert job.told()["generation"] == before["generation"] + 1
+    assert job.published()["bound_ms"] == waiting["to_bound_ms"] < before["bound_ms"]
+    assert job.published()["generation"] == before["generation"] + 1
 
 
 def test_what_a_person_discards_is_not_proposed_again(controller: Controller) -> None:
     job = settled(controller, approval="narrow")
-    before = job.told()
+    before = job.published()
     job.put("slo", LOOSE)
     one = job.rollout()
     for _ in range(2):
@@ -224,7 +224,7 @@ def test_what_a_person_discards_is_not_proposed_again(controller: Controller) ->
     again = job.rollout()
     assert (again["state"], again["held_by"]) == ("Recommended", "FailedBefore")
     assert "not before the holidays" in again["reason"]
-    assert job.told() == before
+    assert job.published() == before
 
 
 def test_what_cannot_be_done_in_a_state_is_refused_and_says_what_can(controller: Controller) -> None:
@@ -234,14 +234,14 @@ def test_what_cannot_be_done_in_a_state_is_refused_and_says_what_can(controller:
         answer = job.act(f"/rollouts/{one['id']}:{act}")
         assert (answer.status_code, answer.json()["type"]) == (409, "urn:tidemark:problem:rollout-state")
         assert answer.json()["detail"] == (
-            f"rollout {one['id']} is Verified, where :{act} does not apply; what can be done: :rollback"
+            f"rollout {one['id']} is Verified, where :{act} does not apply; what does: :rollback"
         )
     assert job.act("/rollouts/999:rollback").json()["type"] == "urn:tidemark:problem:rollout-not-found"
     assert job.act(f"/rollouts/{one['id']}:rollback", " ").status_code == 422
     job.put("slo", LOOSE)
     answer = job.act(f"/rollouts/{one['id']}:rollback")
     assert answer.status_code == 409
-    assert "is told no more" in answer.json()["detail"]
+    assert "is not the one published" in answer.json()["detail"]
 
 
 def test_a_freeze_holds_narrowing_and_lets_widening_pass(controller: Controller) -> None:
@@ -296,14 +296,14 @@ def test_the_dwell_lies_between_two_narrowings(controller: Controller) -> None:
 def test_a_job_that_stopped_acknowledging_is_not_rolled(controller: Controller) -> None:
     """In Restart: it reports on, with its old bound, and acknowledges nothing."""
     job = settled(controller, "Restart", cooldown_ms=0)
-    before = job.told()
+    before = job.published()
     job.put("slo", LOOSE)
     asked = job.rollout()
     assert asked["state"] == "Published"
     job.wait(ACKNOWLEDGE_MS // 1_000)
     job.run(2, 30.0)
     assert states(job)[1] == "Expired"
-    assert job.told()["bound_ms"] == before["bound_ms"]
+    assert job.published()["bound_ms"] == before["bound_ms"]
     held = job.rollout()
     assert (held["state"], held["held_by"]) == ("Recommended", "NotListening")
     assert "has not acknowledged" in held["reason"]
@@ -379,7 +379,7 @@ def test_a_fleet_is_narrowed_a_share_at_a_time(tmp_path: Path) -> None:
         assert rounds >= 7
 
 
-# -- other ways to be told -----------------------------------------------------------------------------------------
+# -- other publications --------------------------------------------------------------------------------------------
 
 
 def test_a_limit_that_is_set_holds_at_once_and_ends_the_rollout_under_way(controller: Controller) -> None:
@@ -387,20 +387,20 @@ def test_a_limit_that_is_set_holds_at_once_and_ends_the_rollout_under_way(contro
     job.put("slo", LOOSE)
     under_way = job.rollout()
     job.put("policy", at_once(min_bound_ms=50_000))
-    assert job.told()["bound_ms"] == 50_000
+    assert job.published()["bound_ms"] == 50_000
     (ended,) = [one for one in job.rollouts() if one["id"] == under_way["id"]]
-    assert (ended["state"], ended["reason"]) == ("Superseded", "what the job is told was changed by request")
+    assert (ended["state"], ended["reason"]) == ("Superseded", "the published bound was changed by request")
     assert job.rollout()["id"] == under_way["id"]
 
 
-def test_mode_off_ends_what_is_open_and_another_mode_keeps_it(controller: Controller) -> None:
+def test_mode_off_ends_an_open_rollout_and_another_mode_keeps_it(controller: Controller) -> None:
     job = settled(controller)
     job.put("slo", LOOSE)
     under_way = job.rollout()
     job.put("policy", at_once("Restart"))
     kept = job.rollout()
     assert (kept["id"], kept["state"], kept["mode"]) == (under_way["id"], "Published", "Restart")
-    assert kept["generation"] == job.told()["generation"] == under_way["generation"] + 1
+    assert kept["generation"] == job.published()["generation"] == under_way["generation"] + 1
     job.put("policy", at_once("Off"))
     assert (job.rollout()["state"], job.rollout()["reason"]) == ("Superseded", "the mode is Off")
 
@@ -410,18 +410,18 @@ def test_a_pin_holds_a_rollout_where_it_is_and_it_goes_on_afterwards(either: Con
     job.put("slo", LOOSE)
     under_way = job.rollout()
     either.http.put(job.pin_url, json={"to": "Off", "reason": "INC-5"})
-    assert job.told()["bound_ms"] is None
+    assert job.published()["bound_ms"] is None
     job.wait(30 * 24 * HOUR)
     either.tick()
     held = job.rollout()
     assert (held["state"], held["held_by"]) == ("Published", "Pinned")
     assert "INC-5" in held["reason"]
     either.http.delete(job.pin_url)
-    assert job.told()["bound_ms"] == under_way["to_bound_ms"]
+    assert job.published()["bound_ms"] == under_way["to_bound_ms"]
     either.tick()
     going_on = job.rollout()
     assert (going_on["id"], going_on["state"]) == (under_way["id"], "Published")
-    assert going_on["generation"] == job.told()["generation"]
+    assert going_on["generation"] == job.published()["generation"]
 
 
 @pytest.mark.parametrize(("what", "bound_ms"), [("max", 100_000), ("own", None)])
@@ -429,22 +429,22 @@ def test_a_job_whose_reports_stopped_finds_what_the_policy_says(
     controller: Controller, what: str, bound_ms: int | None
 ) -> None:
     job = settled(controller, on_no_data=what, max_bound_ms=100_000)
-    before = job.told()
+    before = job.published()
     controller.tick()
-    assert job.told() == before
+    assert job.published() == before
     job.wait(10 * 60)
     controller.tick()
     body = job.rollout()
     assert (body["state"], body["cause"]) == ("Published", "NoData")
-    assert job.told()["bound_ms"] == bound_ms
-    generation = job.told()["generation"]
+    assert job.published()["bound_ms"] == bound_ms
+    generation = job.published()["generation"]
     job.wait(30 * 24 * HOUR)
     controller.tick()
-    assert (job.rollout()["id"], job.told()["generation"]) == (body["id"], generation)
-    # It comes back with the bound that it ran with, and is told what the rows ask for again.
+    assert (job.rollout()["id"], job.published()["generation"]) == (body["id"], generation)
+    # It comes back with the bound that it ran with; what the rows require is published again.
     job.run(3, 30.0)
-    assert (job.rollout()["cause"], job.told()["bound_ms"] is not None) == ("Decision", True)
-    assert job.told()["bound_ms"] < 40_000
+    assert (job.rollout()["cause"], job.published()["bound_ms"] is not None) == ("Decision", True)
+    assert job.published()["bound_ms"] < 40_000
 
 
 def test_every_published_bound_belongs_to_a_rollout_a_pin_or_a_write(controller: Controller) -> None:
@@ -456,15 +456,15 @@ def test_every_published_bound_belongs_to_a_rollout_a_pin_or_a_write(controller:
     job.put("policy", at_once(min_bound_ms=50_000))
     with controller.service.database.read() as session:
         rows = session.scalars(select(PublishedRow).order_by(PublishedRow.generation)).all()
-        body = [(row.cause, row.rollout_id) for row in rows]
+        body = [(row.pin, row.rollout_id) for row in rows]
     assert body == [
-        ("Request", None),
-        ("Rollout", 1),
-        ("Rollout", 2),
-        ("Pin", None),
-        ("Request", None),
-        ("Rollback", 2),
-        ("Request", None),
+        (None, None),
+        (None, 1),
+        (None, 2),
+        ("Off", None),
+        (None, None),
+        (None, 2),
+        (None, None),
     ]
 
 
@@ -487,15 +487,17 @@ def test_in_live_a_change_of_the_envelope_is_rolled_and_verified(either: Control
     (one,) = [rollout for rollout in job.rollouts() if rollout["cause"] == "Operator"]
     assert (one["state"], one["direction"]) == ("Published", "Narrow")
     assert (one["from_envelope"]["target_ppm"], one["to_envelope"]["target_ppm"]) == (950_000, 900_000)
-    assert job.told()["envelope"] == one["to_envelope"]
+    assert job.published()["envelope"] == one["to_envelope"]
     job.run(40, 30.0)
     (one,) = [rollout for rollout in job.rollouts() if rollout["cause"] == "Operator"]
     assert one["state"] == "Verified"
 
 
-def test_in_live_an_envelope_that_loses_too_much_goes_back_and_is_not_told_again(either: Controller) -> None:
+def test_in_live_an_envelope_that_loses_too_much_is_rolled_back_and_not_published_again(
+    either: Controller,
+) -> None:
     job = live_job(either)
-    before = job.told()["envelope"]
+    before = job.published()["envelope"]
     job.put("slo", {"target_ppm": 900_000})
     failing = job.rollout()["id"]
     job.run(2, 30.0)
@@ -503,11 +505,11 @@ def test_in_live_an_envelope_that_loses_too_much_goes_back_and_is_not_told_again
     job.run(6, 30.0, watermark_ms=10**14, late_watermark_ms=10**14)
     (one,) = [rollout for rollout in job.rollouts() if rollout["id"] == failing]
     assert one["state"] == "RolledBack"
-    assert job.told()["envelope"] == before
+    assert job.published()["envelope"] == before
     job.run(2, 30.0)
-    assert job.told()["envelope"] == before
+    assert job.published()["envelope"] == before
     job.put("slo", {"target_ppm": 910_000})
-    assert job.told()["envelope"]["target_ppm"] == 910_000
+    assert job.published()["envelope"]["target_ppm"] == 910_000
 
 
 # -- the budget and the events -------------------------------------------------------------------------------------
@@ -559,7 +561,7 @@ def test_identical_events_that_follow_on_each_other_are_counted(controller: Cont
     job = settled(controller)
     for minute, reason in enumerate(("late by 1 s", "late by 2 s", "late by 3 s")):
         with controller.service.database.write() as session:
-            row = lock_stream(session, "job", "stream", 0)
+            row = lock_stream(session, "job", "stream")
             add_event(session, row.id, minute * 60, kind="Flapped", reason=reason, reason_class="Late")
     (event,) = job.events("Flapped")
     assert (event["count"], event["at_us"], event["last_us"], event["reason"]) == (3, 0, 120, "late by 1 s")

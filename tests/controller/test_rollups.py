@@ -83,9 +83,7 @@ class Store:
     def __init__(self, url: str, retention: Retention) -> None:
         self.database = Database(url)
         self.database.migrate()
-        self.replicas = [
-            Upkeep(self.database, LeaseKeeper(self.database, 15, lambda: 0), retention) for _ in range(2)
-        ]
+        self.replicas = [Upkeep(self.database, LeaseKeeper(self.database, 15), retention) for _ in range(2)]
         self.taken: dict[int, Report] = {}
         self.bases: dict[int, int | None] = {}
 

@@ -78,7 +78,7 @@ def test_a_slash_in_a_name_is_refused_with_a_sentence_even_encoded(controller: C
     assert "a name cannot contain a slash" in answer.json()["detail"]
 
 
-def test_what_is_done_to_a_stream_is_no_part_of_its_name(controller: Controller) -> None:
+def test_an_action_on_a_stream_is_not_part_of_its_name(controller: Controller) -> None:
     for act in ("pause", "resume"):
         answer = controller.http.put(f"/v1/jobs/j/streams/s:{act}/slo", json={"target_ppm": 900_000})
         assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "stream")
@@ -112,7 +112,7 @@ def test_names_with_spaces_and_other_scripts_are_handled(controller: Controller)
     assert (status["job"], status["stream"]) == ("Bestellungen ä", "流?#")
 
 
-def test_what_goes_wrong_inside_is_not_told_to_callers(
+def test_internal_errors_are_not_shown_to_callers(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken() -> Any:

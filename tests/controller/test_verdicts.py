@@ -95,14 +95,14 @@ def test_a_verified_narrowing_that_misses_its_target_is_rolled_back_and_remember
 ) -> None:
     job = verified(controller)
     narrowed = job.rollout()
-    assert (narrowed["direction"], job.told()["bound_ms"]) == ("Narrow", narrowed["to_bound_ms"])
+    assert (narrowed["direction"], job.published()["bound_ms"]) == ("Narrow", narrowed["to_bound_ms"])
     job.run(60, 50.0, tick=False)
     controller.tick()
     (undone,) = [one for one in job.rollouts() if one["id"] == narrowed["id"]]
     assert undone["state"] == "RolledBack"
     assert undone["reason"].startswith("after it was verified, ")
     assert undone["reason"].endswith("and than the target, 0.95; the previous bound is published again")
-    assert job.told()["bound_ms"] is None
+    assert job.published()["bound_ms"] is None
     body = conditions(job)
     assert body["TargetMissed"] == f"rollout {undone['id']}: {undone['reason']}"
     (event,) = job.events("RolloutRolledBack")
@@ -124,14 +124,14 @@ def test_a_verified_widening_that_misses_its_target_stays_with_one_event(
     assert widened["direction"] == "Widen"
     # Else a wider one would take its place at once.
     job.put("policy", at_once(directions=["Narrow"]))
-    before = job.told()
+    before = job.published()
     for _ in range(3):
         job.run(20, 90.0, tick=False)
         controller.tick()
     stays = job.rollout()
     assert (stays["id"], stays["state"]) == (widened["id"], "Verified")
     assert stays["reason"].endswith("it stays: a narrower bound would lose more")
-    assert job.told() == before
+    assert job.published() == before
     assert conditions(job)["TargetMissed"] == f"rollout {stays['id']}: {stays['reason']}"
     (event,) = job.events("RolloutMissed")
     assert (event["reason"], event["count"]) == (stays["reason"], 1)
@@ -143,13 +143,13 @@ def test_a_later_write_of_a_person_is_not_undone_when_a_verified_narrowing_misse
 ) -> None:
     job = verified(controller)
     job.put("policy", at_once(min_bound_ms=35_000))
-    before = job.told()
+    before = job.published()
     assert before["bound_ms"] == 35_000
     job.run(60, 50.0, tick=False)
     controller.tick()
     assert [one["state"] for one in job.rollouts()][-1] == "Verified"
     assert job.events("RolloutRolledBack") == []
-    assert job.told()["bound_ms"] >= before["bound_ms"]
+    assert job.published()["bound_ms"] >= before["bound_ms"]
     assert "TargetMissed" not in conditions(job)
 
 
@@ -189,12 +189,12 @@ def test_by_default_a_first_narrowing_waits_for_an_hour_of_evidence_and_a_person
     )
     # A person's word makes up for none of it.
     assert job.act(f"/rollouts/{held['id']}:approve").json()["held_by"] == "Evidence"
-    assert job.told()["bound_ms"] is None
+    assert job.published()["bound_ms"] is None
     job.run(112, 5.0, tick=False)
     controller.tick()
     body = job.rollout()
     assert (body["state"], body["to_bound_ms"]) == ("Published", 300_000)
-    assert job.told()["bound_ms"] == 300_000
+    assert job.published()["bound_ms"] == 300_000
     (step,) = [one for one in job.status()["recommended"]["steps"] if one["name"] == "narrowing step"]
     assert step["reason"] == "one rollout narrows by at most 50 %: to 5 min"
 
@@ -230,7 +230,7 @@ def test_a_replay_of_hours_is_no_evidence(controller: Controller) -> None:
     controller.tick()
     held = job.rollout()
     assert (held["direction"], held["held_by"]) == ("Narrow", "Evidence")
-    assert job.told()["bound_ms"] is None
+    assert job.published()["bound_ms"] is None
 
 
 def test_the_jobs_own_bound_is_no_rollout_and_needs_no_approval(
@@ -262,7 +262,7 @@ def test_narrowings_follow_each_other_by_the_cooldown_whatever_the_job_applied(
     job.put("slo", {"target_ppm": 700_000})
     again = job.rollout()
     assert (again["first"], again["state"], again["held_by"]) == (True, "Recommended", "Cooldown")
-    assert job.told()["bound_ms"] is None
+    assert job.published()["bound_ms"] is None
 
 
 def test_a_narrowing_that_no_job_applied_is_replaced_at_once_by_one_that_narrows_less(
@@ -277,4 +277,4 @@ def test_a_narrowing_that_no_job_applied_is_replaced_at_once_by_one_that_narrows
     job.put("slo", {"target_ppm": 950_000})
     wider = job.rollout()
     assert (wider["state"], wider["direction"]) == ("Published", "Narrow")
-    assert wider["to_bound_ms"] == job.told()["bound_ms"] > narrow["to_bound_ms"]
+    assert wider["to_bound_ms"] == job.published()["bound_ms"] > narrow["to_bound_ms"]

@@ -304,7 +304,7 @@ def test_when_nobody_waits_the_store_is_not_read(tmp_path: Path) -> None:
         watch._poll_seconds = 0.01
         etag = await here.etag()
         assert (await here.hold(etag, 1)).status_code == 304
-        await until_async(lambda: not watch._somebody.is_set(), "the last question to end")
+        await until_async(lambda: not watch._any_waiter.is_set(), "the last question to end")
         polls = watch.polls
         for _ in range(20):
             await here.http.get("/v1/fleet")

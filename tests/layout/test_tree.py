@@ -1,4 +1,4 @@
-"""What stands in the tree, and what must not."""
+"""Which files the tree holds, and what they must not contain."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def texts() -> Iterator[tuple[Path, str]]:
             yield path, content.decode("utf-8")
 
 
-def test_the_top_level_holds_only_the_house() -> None:
+def test_the_top_level_holds_only_known_files() -> None:
     top = {path.parts[0] for path in tree_files()}
 
     assert {name for name in top if not name.startswith(".")} <= TOP_LEVEL
@@ -63,44 +63,46 @@ def test_every_package_says_that_it_is_typed() -> None:
 
 def test_help_lists_every_target_of_the_makefile() -> None:
     declared = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    said = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        ["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
 
     assert declared is not None
-    assert set(re.findall(r"^  make (\S+)", said, re.MULTILINE)) == set(declared[1].split())
+    assert set(re.findall(r"^  make (\S+)", output, re.MULTILINE)) == set(declared[1].split())
 
 
 def old_python(folder: Path, name: str, version: str) -> None:
-    """Plant an interpreter that answers as an old one does."""
+    """Make an interpreter that answers like an old one."""
     path = folder / name
     path.write_text(f'#!/bin/sh\ncase "$2" in *print*) echo {version};; *) exit 1;; esac\n', encoding="utf-8")
     path.chmod(0o755)
 
 
 @pytest.mark.parametrize(("planted", "found"), [(("python3", "3.9.2"), "python3 is 3.9.2"), (None, "none")])
-def test_make_venv_says_in_one_line_which_python_is_missing(
+def test_make_venv_names_a_missing_python_in_one_line(
     tmp_path: Path, planted: tuple[str, str] | None, found: str
 ) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     if planted:
         old_python(tools, *planted)
-    house = tmp_path / "house"
-    house.mkdir()
+    copy = tmp_path / "copy"
+    copy.mkdir()
     for name in ("Makefile", "pyproject.toml", "setup.py"):
-        shutil.copy(ROOT / name, house)
-    shutil.copytree(ROOT / "deploy" / "requirements", house / "deploy" / "requirements")
+        shutil.copy(ROOT / name, copy)
+    shutil.copytree(ROOT / "deploy" / "requirements", copy / "deploy" / "requirements")
     make = shutil.which("make")
     assert make is not None
 
     run = subprocess.run(
-        [make, "venv"], cwd=house, env={"PATH": str(tools)}, capture_output=True, text=True, check=False
+        [make, "venv"], cwd=copy, env={"PATH": str(tools)}, capture_output=True, text=True, check=False
     )
 
     body, made_by_make = run.stderr.strip().split("\n")
     assert run.returncode != 0
     assert body.startswith(f"Tidemark needs Python 3.11 or newer; found: {found}. ")
     assert "make" in made_by_make
-    assert not (house / ".venv").exists()
+    assert not (copy / ".venv").exists()
 
 
 def run_services(
@@ -114,7 +116,7 @@ def run_services(
     prometheus: str = "/bin/prometheus",
     alertmanager: str = "/bin/prometheus-alertmanager",
 ) -> tuple[int, str, str]:
-    """Run ``make services`` where apt-get only notes what it is asked; return (exit code, output, the notes)."""
+    """Run ``make services`` where apt-get only logs its arguments; return (exit code, output, the log)."""
     tools = tmp_path / "bin"
     tools.mkdir()
     notes = tmp_path / "asked"
@@ -130,10 +132,10 @@ def run_services(
         (tools / name).chmod(0o755)
     for name in ("env", "tee", "chmod", "rm", "cat"):
         (tools / name).symlink_to(shutil.which(name) or "")
-    house = tmp_path / "house"
-    (house / "spark_jobs").mkdir(parents=True)
-    shutil.copy(ROOT / "Makefile", house)
-    shutil.copy(ROOT / "spark_jobs" / "java.py", house / "spark_jobs")
+    copy = tmp_path / "copy"
+    (copy / "spark_jobs").mkdir(parents=True)
+    shutil.copy(ROOT / "Makefile", copy)
+    shutil.copy(ROOT / "spark_jobs" / "java.py", copy / "spark_jobs")
     make = shutil.which("make")
     assert make is not None
     run = subprocess.run(
@@ -147,7 +149,7 @@ def run_services(
             ),
             *(f"PROMETHEUS={prometheus}", f"ALERTMANAGER={alertmanager}"),
         ],
-        cwd=house,
+        cwd=copy,
         env={"PATH": str(tools)},
         capture_output=True,
         text=True,
@@ -165,9 +167,9 @@ def test_make_services_installs_nothing_where_nothing_is_missing(tmp_path: Path)
 
 
 def test_make_services_adds_a_missing_java_and_upgrades_nothing(tmp_path: Path) -> None:
-    code, said, asked = run_services(tmp_path, java=None, user="0", apt=True)
+    code, output, asked = run_services(tmp_path, java=None, user="0", apt=True)
 
-    assert (code, said) == (0, "services: apt-get installs openjdk-17-jre-headless\n")
+    assert (code, output) == (0, "services: apt-get installs openjdk-17-jre-headless\n")
     update, install = asked.splitlines()
     assert update == "-qq update"
     assert install.split()[-1] == "openjdk-17-jre-headless"
@@ -175,24 +177,24 @@ def test_make_services_adds_a_missing_java_and_upgrades_nothing(tmp_path: Path) 
 
 
 def test_make_services_adds_a_missing_postgresql(tmp_path: Path) -> None:
-    _, said, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, initdb="")
+    _, output, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, initdb="")
 
-    assert said == "services: apt-get installs postgresql\n"
+    assert output == "services: apt-get installs postgresql\n"
 
 
 def test_make_services_adds_a_missing_chromium(tmp_path: Path) -> None:
-    _, said, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, chromium="")
+    _, output, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, chromium="")
 
-    assert said == "services: apt-get installs chromium fonts-dejavu-core\n"
+    assert output == "services: apt-get installs chromium fonts-dejavu-core\n"
 
 
 def test_make_services_adds_prometheus_and_alertmanager_and_starts_neither(tmp_path: Path) -> None:
-    """Debian starts what it installs, unless policy-rc.d says otherwise; tests run their own."""
-    _, said, asked = run_services(
+    """Debian starts what it installs, unless policy-rc.d forbids it; tests run their own."""
+    _, output, asked = run_services(
         tmp_path, java="17.0.15", user="0", apt=True, prometheus="", alertmanager=""
     )
 
-    assert said == "services: apt-get installs prometheus prometheus-alertmanager\n"
+    assert output == "services: apt-get installs prometheus prometheus-alertmanager\n"
     assert asked.splitlines()[1::2] == ["quiet", "quiet"]
     assert not (tmp_path / "policy-rc.d").exists()
 
@@ -201,16 +203,16 @@ def test_make_services_adds_prometheus_and_alertmanager_and_starts_neither(tmp_p
     ("user", "apt", "refusal"),
     [("1000", True, "services: not root;"), ("0", False, "services: no apt-get here;")],
 )
-def test_make_services_refuses_politely(tmp_path: Path, user: str, apt: bool, refusal: str) -> None:
-    code, said, asked = run_services(tmp_path, java=None, user=user, apt=apt)
+def test_make_services_fails_with_a_reason(tmp_path: Path, user: str, apt: bool, refusal: str) -> None:
+    code, output, asked = run_services(tmp_path, java=None, user=user, apt=apt)
 
     assert code != 0
-    assert said.startswith(refusal)
+    assert output.startswith(refusal)
     assert asked == ""
 
 
 def ci_run(tmp_path: Path, readme: str) -> subprocess.CompletedProcess[str]:
-    """Run .ci/run in a house whose lint does nothing and whose README is ``readme``."""
+    """Run .ci/run in a tree whose lint does nothing and whose README is ``readme``."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
     (tmp_path / "Makefile").write_text("lint services:\n\t@echo made $@\n", encoding="utf-8")
@@ -253,7 +255,7 @@ def test_ci_fails_when_the_readme_gives_no_test_command(tmp_path: Path) -> None:
     assert "no code block" in run.stderr
 
 
-def test_the_readme_tells_the_test_command_where_ci_looks_for_it() -> None:
+def test_the_readme_has_the_test_command_where_ci_looks_for_it() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
 
     assert re.search(r"^<!-- test-command -->\n```sh\nmake test\n```$", readme, re.MULTILINE)

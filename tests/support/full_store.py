@@ -157,7 +157,6 @@ def _stream(session: Session, number: int, filling: Filling, pools: _Pools) -> N
                 "id": stream_id,
                 "job": job,
                 "stream": stream,
-                "created_us": from_us,
                 "registered_us": from_us,
                 "reports": len(triggers),
                 **{name: value * len(triggers) for name, value in counts.items()},

@@ -1,4 +1,4 @@
-"""A job as the controller sees it: it reports by Spark's watermark rule and starts with the bound it is told."""
+"""A job as the controller sees it: it reports by Spark's watermark rule and starts with the published bound."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ class RolledJob:
         self.batch_id += 1
         self.at_us += self.interval_us
 
-    def told(self) -> dict[str, Any]:
-        """Return what the job is told now."""
+    def published(self) -> dict[str, Any]:
+        """Return what is published to the job now."""
         answer: dict[str, Any] = self.controller.http.get(self.path + "/bound").json()
         return answer
 
     def restart(self, *, mode: str = "OnRestart") -> None:
         """Start again with what the controller says, and acknowledge it."""
-        body = self.told()
+        body = self.published()
         given = body["bound_ms"] is not None
         self.bound_ms = body["bound_ms"] if given else self.own_ms
         self.generation = body["generation"] if given else None

@@ -17,5 +17,5 @@ def count_by_partition(database: Database) -> None:
     with database.write() as session:
         for stream_id in session.scalars(select(StreamRow.id).order_by(StreamRow.id)).all():
             found = locked_rollup(session, stream_id)
-            while found is not None and count_waiting(session, found[0]):
+            while found is not None and count_waiting(session, found[0], database.counted):
                 pass

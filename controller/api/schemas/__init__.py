@@ -49,17 +49,17 @@ from tidemark.controller.api.schemas.predictions import (
     Prediction,
     PredictionPage,
     Realised,
-    Transition,
+    TransitionAnswer,
 )
 from tidemark.controller.api.schemas.preview import Preview
 from tidemark.controller.api.schemas.problem import Problem, ProblemItem
-from tidemark.controller.api.schemas.recommended import Recommended, Step
+from tidemark.controller.api.schemas.recommended import RecommendationAnswer, StepAnswer
 from tidemark.controller.api.schemas.reports import ReportDetail, ReportedPartition, ReportFacts, ReportPage
 from tidemark.controller.api.schemas.rollouts import (
     Approved,
     Promise,
     Proof,
-    Rollout,
+    RolloutAnswer,
     RolloutDetail,
     RolloutPage,
 )
@@ -138,23 +138,23 @@ __all__ = [
     "QueryCoverage",
     "Realised",
     "Receipt",
-    "Recommended",
+    "RecommendationAnswer",
     "ReportDetail",
     "ReportFacts",
     "ReportPage",
     "ReportedPartition",
-    "Rollout",
+    "RolloutAnswer",
     "RolloutDetail",
     "RolloutPage",
     "Severity",
     "SkewedPartition",
     "SloAnswer",
     "SloSet",
-    "Step",
+    "StepAnswer",
     "StreamStatus",
     "TokenAnswer",
     "TokenMade",
     "TokenPage",
-    "Transition",
+    "TransitionAnswer",
     "WorstCount",
 ]

@@ -1,4 +1,4 @@
-"""What jobs were told."""
+"""Published bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["BoundPage", "Published", "PublishedBound"]
 
 
 class Published(Answer):
-    """What a job that asks for its bound is told."""
+    """What is published to a job."""
 
     bound_ms: int | None
     """The bound in milliseconds; null: the job keeps its own."""
@@ -18,13 +18,13 @@ class Published(Answer):
     reason: str
     """Why, in one sentence."""
     envelope: Envelope | None
-    """In Live: what the job's fast policy is to do; null in every other mode."""
+    """In Live: what the job's fast policy has to do; null in every other mode."""
     pin: Pin | None
-    """What a kill switch holds the job to; null for none."""
+    """What a pin holds the job to; null without one."""
 
 
 class PublishedBound(Published):
-    """One generation of what jobs were told."""
+    """One published generation."""
 
     mode: Mode
     """The stream's mode then."""

@@ -1,11 +1,11 @@
-"""What is expected of a bound, and how it came out."""
+"""Predictions for a bound, and how they came out."""
 
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.models.wire import ChangeKind, LatencyUnknown
 
-__all__ = ["Expected", "Prediction", "PredictionPage", "Realised", "Transition"]
+__all__ = ["Expected", "Prediction", "PredictionPage", "Realised", "TransitionAnswer"]
 
 
 class Expected(Answer):
@@ -16,9 +16,9 @@ class Expected(Answer):
     bound_ms: int
     """The bound after it, in milliseconds."""
     stands_still_ms: int | None
-    """How long the watermark stands still, in milliseconds; 0 when it moves on at once."""
+    """How long the watermark stands still, in milliseconds; 0 when it moves at once."""
     effective_us: int | None
-    """When the watermark first moves on under the bound if the job restarts at once, in epoch microseconds."""
+    """When the watermark first moves under the bound if the job restarts at once, in epoch microseconds."""
     windows_closing: int | None
     """Windows that its first move closes at once; null for operators without windows."""
     rows_closing: int | None
@@ -46,15 +46,15 @@ class Expected(Answer):
     """The same as a sentence."""
 
 
-class Transition(Expected):
+class TransitionAnswer(Expected):
     """What a change of the bound will do, as if the job restarted at the newest batch's end."""
 
     kind: ChangeKind
     """Whether it widens, narrows or leaves the bound in use."""
     at_us: int
-    """From when it is counted: the end of the newest batch, in microseconds since the epoch."""
+    """The start of the count: the end of the newest batch, in microseconds since the epoch."""
     latency_at_least_ms: int | None
-    """The least that this mean can be while too many windows are open to measure it; null when it is measured."""
+    """A lower limit of this mean while too many windows are open to measure it; null when it is measured."""
     latency_unknown: LatencyUnknown | None
     """Why the mean is not known: there is no window to measure it on (``NoWindows``: the operator has none, none that
     ended since the query began has come to its close, or the reports are not kept any more), or too many are still open
@@ -65,9 +65,9 @@ class Realised(Answer):
     """How a prediction came out, by the ledger."""
 
     became_effective_us: int | None
-    """Trigger time of the first batch whose watermark moved on under the bound; null before it."""
+    """Trigger time of the first batch whose watermark moved under the bound; null before."""
     rows: int
-    """(Row, key) pairs that met the bound in effect and were judged."""
+    """(Row, key) pairs judged while the bound was in effect."""
     late_min: int
     """Pairs that were late for sure."""
     late_max: int
@@ -77,11 +77,11 @@ class Realised(Answer):
     error_ppm: int | None
     """That minus the share predicted, in parts per million: 10,000 are one point; null while it is not scored."""
     scored_us: int | None
-    """When it was scored last, in microseconds since the epoch; null while it is not."""
+    """When it was last scored, in microseconds since the epoch; null before."""
 
 
 class Prediction(Expected):
-    """What was predicted when a bound was published, and how it came out."""
+    """The prediction for a published bound, and how it came out."""
 
     generation: int
     """Generation under which the bound was published."""

@@ -9,14 +9,14 @@ __all__ = ["Preview"]
 
 
 class Preview(Answer):
-    """What would happen if a bound were in force, by what was reported over the SLO's horizon. Nulls are unknown."""
+    """What a bound would do, by the reports over the SLO's horizon. Nulls are unknown."""
 
     job: str
     """Name of the job."""
     stream: str
     """Name of the stream."""
     bound_ms: int
-    """The bound asked about, in milliseconds."""
+    """The bound, in milliseconds."""
     horizon_ms: int
     """How far back it counts, in milliseconds."""
     rows: int
@@ -24,7 +24,7 @@ class Preview(Answer):
     late: int
     """How many of them would have been late."""
     late_a_day: int | None
-    """As many a day, in proportion to the time that was reported."""
+    """Late pairs a day, in proportion to the time reported."""
     completeness_ppm: int | None
     """Share that would be admitted, in parts per million, rounded down."""
     completeness_min_ppm: int | None
@@ -32,13 +32,13 @@ class Preview(Answer):
     completeness_max_ppm: int | None
     """Upper end of it."""
     beyond_evidence: bool
-    """Whether the bound is wider than any need that was seen: then more would cost latency and keep no more."""
+    """Whether the bound is above every need seen: a wider one would cost latency and admit no more rows."""
     latency_base_ms: int | None
     """Mean base at emission minus the window's end, in milliseconds."""
     latency_wall_ms: int | None
     """Mean wall time of emission minus the window's end, in milliseconds; null when it is not measured."""
     latency_at_least_ms: int | None
-    """The least that this mean can be while too many windows are open to measure it; null when it is measured."""
+    """A lower limit of this mean while too many windows are open to measure it; null when it is measured."""
     latency_unknown: LatencyUnknown | None
     """Why the mean is not known: there is no window to measure it on (``NoWindows``: the operator has none, none that
     ended since the query began has come to its close, or the reports are not kept any more), or too many are still open
@@ -50,10 +50,10 @@ class Preview(Answer):
     meets_target: bool | None
     """Whether it certifies the target; null without an SLO or with too few rows."""
     meets_latency_cap: bool | None
-    """Whether the mean wall latency is within the cap; null without a cap, and while it cannot be told."""
+    """Whether the mean wall latency is within the cap; null without a cap, or while it is not known."""
     meets_state_cap: bool | None
     """Whether the state is within the cap; null without a cap."""
     text: str
     """The same as a sentence."""
     transition: str | None
-    """What going there from the bound in use would do; null when it is the bound in use, or without a report."""
+    """What going there from the bound in use would do; null for the bound in use itself, or without a report."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.models.recommend.steps import StepKind
 
-__all__ = ["Recommended", "Step"]
+__all__ = ["RecommendationAnswer", "StepAnswer"]
 
 
-class Step(Answer):
+class StepAnswer(Answer):
     """One step of the reasons chain."""
 
     kind: StepKind
@@ -21,16 +21,16 @@ class Step(Answer):
     """Why, with the figures."""
 
 
-class Recommended(Answer):
+class RecommendationAnswer(Answer):
     """The newest recommendation."""
 
     bound_ms: int | None
     """The bound in milliseconds; null: keep the one in use."""
     generation: int | None
-    """Generation under which jobs are told this bound; null while they are not."""
+    """Generation under which this bound is published; null while it is not."""
     decided_us: int
     """When it was made, in microseconds since the epoch."""
     current: bool
-    """Whether it rests on the newest report and on the SLO and policy as they stand; if not, the next turn mends it."""
-    steps: list[Step]
-    """How it came about, first step to last."""
+    """Whether it rests on the newest report, SLO and policy; if not, the next tick decides again."""
+    steps: list[StepAnswer]
+    """The chain of reasons, first step to last."""

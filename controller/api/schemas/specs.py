@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tidemark.controller.api.schemas.bounds import Published
-from tidemark.controller.api.schemas.predictions import Transition
-from tidemark.controller.api.schemas.recommended import Recommended
+from tidemark.controller.api.schemas.predictions import TransitionAnswer
+from tidemark.controller.api.schemas.recommended import RecommendationAnswer
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import STRICT
 
@@ -49,9 +49,9 @@ class Consequences:
 
     dry_run: bool
     """Whether it was a dry run: then nothing was changed, and this is what would follow."""
-    recommended: Recommended | None
+    recommended: RecommendationAnswer | None
     """The recommendation after it; null while there is none."""
-    transition: Transition | None
+    transition: TransitionAnswer | None
     """What the change from the bound in use to the recommended one will do; null without a recommended bound."""
     published: Published
     """What is published to the job after it."""

@@ -9,9 +9,9 @@ from tidemark.controller.api.schemas.evidence import Budget, Completeness, Evide
 from tidemark.controller.api.schemas.intake import Applied
 from tidemark.controller.api.schemas.live import AppendDelaySeen, Live
 from tidemark.controller.api.schemas.pins import PinInForce
-from tidemark.controller.api.schemas.predictions import Transition
-from tidemark.controller.api.schemas.recommended import Recommended
-from tidemark.controller.api.schemas.rollouts import Rollout
+from tidemark.controller.api.schemas.predictions import TransitionAnswer
+from tidemark.controller.api.schemas.recommended import RecommendationAnswer
+from tidemark.controller.api.schemas.rollouts import RolloutAnswer
 from tidemark.controller.api.schemas.specs import SloAnswer
 from tidemark.models.wire import Mode
 
@@ -31,9 +31,9 @@ class StreamStatus(Answer):
     """When its first report came, in microseconds since the epoch; null while it is only expected."""
     slo: SloAnswer | None
     """Its SLO; null when none is set."""
-    recommended: Recommended | None
+    recommended: RecommendationAnswer | None
     """The newest recommendation; null before the first."""
-    transition: Transition | None
+    transition: TransitionAnswer | None
     """What a change from the bound in use to the recommended one will do; null without a recommended bound."""
     published: Published
     """What is published to the job."""
@@ -57,7 +57,7 @@ class StreamStatus(Answer):
     """What the ledger says."""
     budget: Budget | None
     """How many rows may still be lost over the SLO's window; null without an SLO or without reports."""
-    rollout: Rollout | None
+    rollout: RolloutAnswer | None
     """The newest rollout; null before the first."""
     conditions: list[Condition]
     """What somebody should know, the worst first."""

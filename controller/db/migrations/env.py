@@ -9,7 +9,7 @@ from tidemark.controller.db.tables import Base
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=Base.metadata,
-    # SQLite cannot alter most things in place; batch mode copies the table instead.
+    # SQLite cannot make most changes in place; batch mode copies the table instead.
     render_as_batch=True,
 )
 context.run_migrations()

@@ -24,7 +24,7 @@ from sqlalchemy import create_engine, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import LeaseTermRow, LedgerRow, PublishedRow, ReportRow, StreamRow
+from tidemark.controller.db.tables import LedgerRow, PublishedRow, ReportRow, StreamRow
 from tidemark.controller.evidence.needs import Span, needs_in, partition_sketches
 from tidemark.controller.intake.take_report import take_report
 from tidemark.controller.replicas.lease_store import SHARDS, shard_of
@@ -159,7 +159,7 @@ class Client:
 
 
 class Readers:
-    """Read what jobs are told, from both replicas by turns, and by which number it was decided, all the time."""
+    """Read the published bounds from both replicas in turn, and the fencing numbers of decisions, all the time."""
 
     def __init__(self, replicas: list[Replica], database_url: str) -> None:
         self._replicas = replicas
@@ -203,7 +203,7 @@ def in_thread(*runs: Callable[[], None]) -> Iterator[list[BaseException]]:
     def guarded(run: Callable[[], None]) -> None:
         try:
             run()
-        except BaseException as error:  # noqa: BLE001 - told by the test
+        except BaseException as error:  # noqa: BLE001 - the test reports it
             failed.append(error)
 
     threads = [threading.Thread(target=guarded, args=(run,)) for run in runs]
@@ -324,9 +324,29 @@ def server() -> Iterator[Postgres]:
         yield running
 
 
+LOG_LEASES = """
+CREATE TABLE test_lease_terms (shard bigint, fencing bigint, holder text, PRIMARY KEY (shard, fencing));
+CREATE FUNCTION test_log_lease() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.fencing <> OLD.fencing THEN
+        INSERT INTO test_lease_terms VALUES (NEW.shard, NEW.fencing, NEW.holder);
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER test_log_lease AFTER UPDATE ON leases FOR EACH ROW EXECUTE FUNCTION test_log_lease();
+"""
+"""Keeps who held a shard under which fencing number; a number that is taken twice fails."""
+
+
 @pytest.fixture
 def replicas(server: Postgres, tmp_path: Path) -> Iterator[list[Replica]]:
-    """Two replicas, ready."""
+    """Two replicas, ready; every lease taken is logged."""
+    database = Database(server.url)
+    database.migrate()
+    with database.connect() as connection:
+        connection.execute(text(LOG_LEASES))
+        connection.commit()
+    database.close()
     first = Replica(tmp_path, "a", server.url)
     try:
         first.wait_ready()
@@ -379,9 +399,7 @@ def test_nothing_is_lost_or_doubled_when_replicas_and_their_store_are_killed_and
     found, wanted = totals(stored), totals(alone)
     with stored.read() as session:
         terms = session.execute(
-            select(LeaseTermRow.shard, LeaseTermRow.fencing, LeaseTermRow.holder).order_by(
-                LeaseTermRow.shard, LeaseTermRow.fencing
-            )
+            text("SELECT shard, fencing, holder FROM test_lease_terms ORDER BY shard, fencing")
         ).all()
         published: dict[int, list[int]] = defaultdict(list)
         for stream_id, generation in session.execute(

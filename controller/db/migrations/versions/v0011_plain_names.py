@@ -1,7 +1,8 @@
-"""Columns, and the few values and JSON keys that are stored, take the names that the API has."""
+"""Columns, stored values and JSON keys take the names that the API has; what nobody reads is dropped."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from collections.abc import Iterator
@@ -56,13 +57,31 @@ COLUMNS = MappingProxyType(
 )
 """By table: each column that is renamed, and its new name."""
 
+_COUNT = "BIGINT NOT NULL DEFAULT 0"
+
+DROPPED = MappingProxyType(
+    {
+        "streams": (("created_us", _COUNT),),
+        "overviews": (
+            ("needs_from_us", "BIGINT"),
+            ("needs_share_ppm", "BIGINT"),
+            ("now_from_us", "BIGINT"),
+        ),
+        "published_bounds": (("cause", "VARCHAR(20) NOT NULL DEFAULT 'Request'"),),
+        "failed_bounds": (
+            ("kind", "VARCHAR(40) NOT NULL DEFAULT ''"),
+            ("failed_us", _COUNT),
+        ),
+    }
+)
+"""By table: each column that is dropped, and its definition for the way back."""
+
 VALUES = (
     ("slos", "on_conflict", "completeness", "miss_target"),
     ("slos", "on_conflict", "latency", "exceed_latency_cap"),
     ("slos", "on_conflict", "state", "exceed_state_cap"),
     ("policies", "on_no_data", "greatest", "max"),
     ("rollouts", "held_by", "Dwell", "Cooldown"),
-    ("published_bounds", "cause", "GoingBack", "Rollback"),
 )
 """Table, column (by its new name), value before and after."""
 
@@ -84,17 +103,32 @@ _REPORT = {"given_up_reports": "dropped_reports"}
 _LIVE = {"heard_us": "last_contact_us"}
 
 AT_A_TIME = 500
-"""Bodies of reports that are rewritten between two reads."""
+"""How many stored reports are read at a time."""
 
 
 def upgrade() -> None:
-    """Columns, and the few values and JSON keys that are stored, take the names that the API has."""
+    """Rename columns, values and JSON keys; drop what nobody reads."""
     _rename_columns(back=False)
     _rename_contents(back=False)
+    for table, columns in DROPPED.items():
+        for column, _ in columns:
+            op.execute(sa.text(f'ALTER TABLE "{table}" DROP COLUMN "{column}"'))
+    op.drop_table("lease_terms")
 
 
 def downgrade() -> None:
-    """Undo it."""
+    """Undo it; what was dropped comes back empty."""
+    op.create_table(
+        "lease_terms",
+        sa.Column("shard", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("fencing", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("holder", sa.String(length=64), nullable=False),
+        sa.Column("taken_us", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("shard", "fencing", name=op.f("pk_lease_terms")),
+    )
+    for table, columns in DROPPED.items():
+        for column, definition in columns:
+            op.execute(sa.text(f'ALTER TABLE "{table}" ADD COLUMN "{column}" {definition}'))
     _rename_contents(back=True)
     _rename_columns(back=True)
 
@@ -103,7 +137,7 @@ def _rename_columns(*, back: bool) -> None:
     for table, names in COLUMNS.items():
         for before, after in names.items():
             old, new = (after, before) if back else (before, after)
-            # Not in batch mode: SQLite would copy the tables, and others refer to them.
+            # Not in batch mode, which copies tables on SQLite: other tables refer to them.
             op.execute(sa.text(f'ALTER TABLE "{table}" RENAME COLUMN "{old}" TO "{new}"'))
 
 
@@ -123,6 +157,7 @@ def _rename_contents(*, back: bool) -> None:
 
 def _rewrite_bodies(*, back: bool) -> None:
     bodies = sa.table("report_bodies", sa.column("report_id"), sa.column("body"))
+    reports = sa.table("reports", sa.column("id"), sa.column("fingerprint"))
     connection = op.get_bind()
     for report_id, body in _bodies(connection, bodies):
         document = json.loads(zlib.decompress(body))
@@ -133,10 +168,13 @@ def _rewrite_bodies(*, back: bool) -> None:
         connection.execute(
             bodies.update().where(bodies.c.report_id == report_id).values(body=zlib.compress(content, 1))
         )
+        # The fingerprint is the digest of the body: with the old one, a report that is sent again would conflict.
+        digest = hashlib.sha256(content).hexdigest()
+        connection.execute(reports.update().where(reports.c.id == report_id).values(fingerprint=digest))
 
 
 def _bodies(connection: sa.Connection, bodies: sa.TableClause) -> Iterator[tuple[int, bytes]]:
-    """Yield id and body of every stored report, a few at a time."""
+    """Yield id and body of every stored report."""
     last = -1
     while True:
         some = connection.execute(

@@ -1,0 +1,44 @@
+"""The base class of all tables, and the types of their columns."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sqlalchemy import BigInteger, ForeignKey, Integer, LargeBinary, MetaData, String, Text
+from sqlalchemy.orm import DeclarativeBase, mapped_column
+
+# Every constraint has a name, so that a later migration can refer to it on both databases.
+NAMING_CONVENTION = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+# SQLite assigns ids by itself only in a column of its type INTEGER, which has 64 bits there.
+BigId = BigInteger().with_variant(Integer, "sqlite")
+
+Whole = Annotated[int, mapped_column(BigInteger)]
+Counter = Annotated[int, mapped_column(BigInteger, default=0, server_default="0")]
+Name = Annotated[str, mapped_column(String(200))]
+Identifier = Annotated[str, mapped_column(String(64))]
+Word = Annotated[str, mapped_column(String(20))]
+Id = Annotated[int, mapped_column(BigId, primary_key=True, autoincrement=True)]
+OfStream = Annotated[int, mapped_column(ForeignKey("streams.id"), primary_key=True)]
+Stream = Annotated[int, mapped_column(ForeignKey("streams.id"))]
+OfReport = Annotated[int, mapped_column(ForeignKey("reports.id"), primary_key=True)]
+KeyNumber = Annotated[int, mapped_column(BigInteger, primary_key=True, autoincrement=False)]
+KeyName = Annotated[str, mapped_column(String(200), primary_key=True)]
+KeyIdentifier = Annotated[str, mapped_column(String(64), primary_key=True)]
+SlotWidth = Annotated[int, mapped_column(BigInteger, default=60_000_000, server_default="60000000")]
+"""Width of a slot in microseconds: a minute, an hour or a day."""
+Kind = Annotated[str, mapped_column(String(40))]
+Long = Annotated[str, mapped_column(Text)]
+Blob = Annotated[bytes, mapped_column(LargeBinary)]
+
+
+class Base(DeclarativeBase):
+    """Base of all tables."""
+
+    metadata = MetaData(naming_convention=NAMING_CONVENTION)

@@ -1,0 +1,227 @@
+"""Loading what a decision about a stream depends on, in one read of the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.bounds.publication import last_published
+from tidemark.controller.db.tables import (
+    LedgerKeyRow,
+    PartitionRow,
+    RecommendationRow,
+    ReportBodyRow,
+    ReportRow,
+)
+from tidemark.controller.decide.recent_bounds import recent_bounds_ms
+from tidemark.controller.evidence.horizon import Horizon, emissions, facts, horizon_of, newest_report_id
+from tidemark.controller.evidence.needs import SketchCache
+from tidemark.controller.evidence.windows import windows_in
+from tidemark.controller.intake.stored_bodies import stored_report
+from tidemark.controller.specs.store import get_policy, get_slo
+from tidemark.controller.stream_state.live import newest_state
+from tidemark.models.curve import Curve
+from tidemark.models.defaults import PACE_BATCHES, SAMPLED_BATCHES
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.horizon import HorizonFacts
+from tidemark.models.late_base import needs_against
+from tidemark.models.operators import TimeWindow
+from tidemark.models.progress import PartitionTimes, Progress, progress_of
+from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.transition import CutBucket, Situation
+
+__all__ = [
+    "HorizonEvidence",
+    "Loaded",
+    "Version",
+    "evidence_over",
+    "in_use_bound_ms",
+    "is_current",
+    "load",
+    "progress_in",
+    "share_below",
+    "situation_in",
+    "version_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class HorizonEvidence:
+    """The evidence on a stream over a horizon."""
+
+    horizon: Horizon
+    """The batches that count."""
+    facts: HorizonFacts
+    """Their sums."""
+    curve: Curve
+    """Their completeness and latency by bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What a recommendation depends on: while it stays the same, so does the recommendation."""
+
+    newest_report_id: int
+    slo_generation: int
+    policy_generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """All that a decision is made from."""
+
+    version: Version
+    """The versions of it."""
+    horizon: Horizon
+    """The batches that count."""
+    inputs: Inputs
+    """The evidence, the SLO and the policy."""
+    situation: Situation
+    """The stream after its newest batch."""
+
+
+def load(session: Session, stream_id: int, now_us: int, cache: SketchCache) -> Loaded | None:
+    """Return all that a decision is made from; None without an SLO or without reports."""
+    slo, policy = get_slo(session, stream_id), get_policy(session, stream_id)
+    if slo is None:
+        return None
+    version = version_of(session, stream_id)
+    evidence = evidence_over(session, stream_id, slo.value.horizon_ms, cache)
+    if evidence is None:
+        return None
+    horizon, curve = evidence.horizon, evidence.curve
+    progress = progress_in(session, horizon, now_us)
+    situation = situation_in(session, horizon, curve, progress, slo.value.confidence_ppm)
+    inputs = Inputs(
+        curve=curve,
+        slo=slo.value,
+        policy=policy.value,
+        evidence=evidence.facts.evidence(curve.needs),
+        in_use_bound_ms=in_use_bound_ms(session, horizon),
+        progress=progress,
+        recent_bounds_ms=recent_bounds_ms(session, stream_id, slo.generation, horizon.newest.seen_us),
+        situation=situation,
+        windows=windows_in(session, horizon, slo.value),
+    )
+    return Loaded(version, horizon, inputs, situation)
+
+
+def evidence_over(
+    session: Session, stream_id: int, horizon_ms: int, cache: SketchCache
+) -> HorizonEvidence | None:
+    """Return the evidence on a stream over ``horizon_ms``; None without reports."""
+    horizon = horizon_of(session, stream_id, horizon_ms)
+    if horizon is None:
+        return None
+    needs = cache.merged(session, stream_id, horizon.from_us)
+    return HorizonEvidence(horizon, facts(session, horizon), Curve(needs, emissions(session, horizon)))
+
+
+def version_of(session: Session, stream_id: int) -> Version:
+    """Return what a recommendation for a stream depends on now."""
+    slo, policy = get_slo(session, stream_id), get_policy(session, stream_id)
+    return Version(
+        newest_report_id(session, stream_id), 0 if slo is None else slo.generation, policy.generation
+    )
+
+
+def is_current(session: Session, row: RecommendationRow) -> bool:
+    """Return whether a stored recommendation rests on the newest report, SLO and policy."""
+    return Version(row.newest_report_id, row.slo_generation, row.policy_generation) == version_of(
+        session, row.stream_id
+    )
+
+
+def in_use_bound_ms(session: Session, horizon: Horizon) -> int:
+    """Return the bound in use: the plan's, or in Live, where the plan holds the ceiling, the published one."""
+    newest = horizon.newest
+    live = newest_state(session, newest).live
+    if live is None or newest.bound_ms < live.ceiling_ms:
+        return newest.bound_ms
+    published = last_published(session, horizon.stream_id, pinned=False)
+    if published is None or published.bound_ms is None:
+        return newest.bound_ms
+    return published.bound_ms
+
+
+def progress_in(session: Session, horizon: Horizon, now_us: int) -> Progress:
+    """Return the stream's progress, from the newest batches of its newest query."""
+    newest = horizon.newest
+    batches = session.execute(
+        select(
+            ReportRow.started_us, ReportRow.duration_ms, ReportRow.late_base_ms, ReportRow.max_event_time_us
+        )
+        .where(*horizon.batches, ReportRow.query_id == newest.query_id)
+        .order_by(ReportRow.batch_id.desc())
+        .limit(PACE_BATCHES)
+    ).all()
+    partitions = session.execute(
+        select(PartitionRow.first_seen_us, PartitionRow.last_seen_us, PartitionRow.batches).where(
+            PartitionRow.stream_id == horizon.stream_id, PartitionRow.last_seen_us >= horizon.from_us
+        )
+    )
+    return progress_of(
+        batches[::-1],
+        [PartitionTimes(*row) for row in partitions],
+        # By the controller's clock: a driver's may be wrong.
+        silent_us=now_us - newest.received_us,
+    )
+
+
+def situation_in(
+    session: Session, horizon: Horizon, curve: Curve, progress: Progress, confidence_ppm: int
+) -> Situation:
+    """Return what a change of the stream's bound depends on, as of its newest batch."""
+    newest = horizon.newest
+    operator = stored_report(session.get_one(ReportBodyRow, newest.id).body).operator
+    windows = (
+        session.execute(
+            select(LedgerKeyRow.key_us, LedgerKeyRow.rows - LedgerKeyRow.late_max)
+            .where(
+                LedgerKeyRow.stream_id == horizon.stream_id,
+                LedgerKeyRow.key_us > newest.watermark_ms * SPARK_TICK_US,
+            )
+            .order_by(LedgerKeyRow.key_us)
+        ).all()
+        if isinstance(operator, TimeWindow) and newest.watermark_ms
+        else []
+    )
+    ended_us = newest.started_us + newest.duration_ms * 1_000
+    return Situation(
+        at_us=ended_us,
+        bound_us=newest.bound_ms * 1_000,
+        watermark_us=newest.watermark_ms * SPARK_TICK_US or None,
+        # The base of the newest batch lags the clock by this.
+        base_us=None if progress.lag_us is None else ended_us - progress.lag_us,
+        pace_ppm=progress.pace_ppm,
+        batch_gap_us=progress.batch_gap_us,
+        operator=operator,
+        drops_state=newest.output_mode != "complete",
+        state_rows=newest.state_rows,
+        state_bytes=newest.state_bytes,
+        open_end_us=np.array([key for key, _ in windows], np.int64),
+        open_rows=np.array([rows for _, rows in windows], np.int64),
+        curve=curve,
+        confidence_ppm=confidence_ppm,
+    )
+
+
+def share_below(session: Session, horizon: Horizon, cut: CutBucket, bound_us: int) -> float | None:
+    """Return the share of a bucket's pairs that a bound admits, from the newest reports; None without pairs."""
+    stored = session.execute(
+        select(ReportRow.need_base_ms, ReportBodyRow.body)
+        .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
+        .where(*horizon.batches, ReportRow.need_base_ms.is_not(None))
+        .order_by(ReportRow.seen_us.desc())
+        .limit(SAMPLED_BATCHES)
+    )
+    inside = below = 0
+    for base_ms, body in stored:
+        needs = needs_against(stored_report(body), base_ms)
+        in_bucket = (needs.need_us > cut.low_us) & (needs.need_us <= cut.high_us)
+        inside += int(needs.counts[in_bucket].sum())
+        below += int(needs.counts[in_bucket & (needs.need_us <= bound_us)].sum())
+    return below / inside if inside else None

@@ -1,0 +1,167 @@
+"""Proposals: a stream's proposed bound opens a rollout, revises the open one, or withdraws it."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.bounds.acknowledgements import own_bound_ms
+from tidemark.controller.bounds.publication import PublishedAnswer, within_limits
+from tidemark.controller.db.tables import RolloutRow
+from tidemark.controller.rollout.facts import facts_of
+from tidemark.controller.rollout.publish import current_answer
+from tidemark.controller.rollout.record import (
+    Proposal,
+    RolloutChange,
+    end_rollout,
+    new_rollout,
+    open_rollout_row,
+)
+from tidemark.controller.rollout.rules import RolloutRules
+from tidemark.controller.rollout.store import model_of, open_rollout
+from tidemark.models.rollout.gate import at_gate, needs_approval
+from tidemark.models.rollout.proposal import direction_of, revise
+from tidemark.models.rollout.states import CANDIDATE
+from tidemark.models.slo import Policy
+
+__all__ = ["changes_published", "propose"]
+
+
+def propose(
+    session: Session, stream_id: int, rules: RolloutRules, proposal: Proposal | None, now_us: int
+) -> None:
+    """Open, revise or withdraw the rollout of a proposed bound; the stream is locked.
+
+    Args:
+        session: the session.
+        stream_id: the stream.
+        rules: its rules.
+        proposal: the bound proposed; None to keep what is published.
+        now_us: the wall time in microseconds.
+    """
+    policy = rules.policy.value
+    row = open_rollout(session, stream_id)
+    current = current_answer(session, stream_id, policy, rules.slo, now_us)
+    if policy.mode == "Off":
+        return
+    # Just after a rollback to its own bound, the job still runs with the one that failed.
+    own_ms = own_bound_ms(session, stream_id)
+    if proposal is not None and own_ms is None:
+        own_ms = proposal.in_use_bound_ms
+    if proposal is None or _limited(policy, proposal) in _unchanged(current, proposal, own_ms):
+        if row is not None and row.state in CANDIDATE:
+            what = "nothing" if proposal is None else "no change"
+            end_rollout(session, row, "Superseded", f"{what} is recommended any more", now_us)
+        return
+    change = _change(rules, proposal, current, row, own_ms=own_ms)
+    candidate = new_rollout(session, stream_id, rules, proposal, change=change, now_us=now_us)
+    if row is None:
+        open_rollout_row(session, candidate, now_us)
+    elif row.state in CANDIDATE:
+        _revise(session, row, candidate, now_us)
+    elif _overtakes(session, row, candidate, rules, now_us):
+        end_rollout(session, row, "Superseded", "a newer recommendation took its place", now_us)
+        open_rollout_row(session, candidate, now_us)
+
+
+def changes_published(
+    session: Session, stream_id: int, rules: RolloutRules, proposal: Proposal, now_us: int
+) -> bool:
+    """Return whether a proposal is neither published nor what an open rollout leads to."""
+    row = open_rollout(session, stream_id)
+    policy = rules.policy.value
+    to_ms = _limited(policy, proposal)
+    if row is not None and row.cause == proposal.cause and row.to_bound_ms == to_ms:
+        return False
+    return current_answer(session, stream_id, policy, rules.slo, now_us).bound_ms != to_ms
+
+
+def _unchanged(current: PublishedAnswer, proposal: Proposal, own_ms: int | None) -> set[int | None]:
+    """Return the bounds that change nothing: the published one, or the job's own where none is published."""
+    if current.bound_ms is None and proposal.cause == "Decision":
+        return {None, own_ms}
+    return {current.bound_ms}
+
+
+def _change(
+    rules: RolloutRules,
+    proposal: Proposal,
+    current: PublishedAnswer,
+    before: RolloutRow | None,
+    *,
+    own_ms: int | None,
+) -> RolloutChange:
+    """Return the change from what is published to what is proposed."""
+    to_ms = _limited(rules.policy.value, proposal)
+    # A bound that nobody has taken up is neither the start of a change nor what a rollback returns to.
+    untaken = before if before is not None and before.state == "Published" else None
+    from_ms = current.bound_ms if untaken is None else untaken.from_bound_ms
+    direction = direction_of(own_ms if from_ms is None else from_ms, to_ms)
+    return RolloutChange(
+        direction="Widen" if proposal.cause == "NoData" else direction,
+        from_bound_ms=from_ms,
+        to_bound_ms=to_ms,
+        from_envelope=current.envelope,
+        to_envelope=current.envelope,
+        first=from_ms is None,
+    )
+
+
+def _limited(policy: Policy, proposal: Proposal) -> int | None:
+    return None if proposal.bound_ms is None else within_limits(policy, proposal.bound_ms)
+
+
+_REVISED = (
+    "cause",
+    "direction",
+    "first",
+    "mode",
+    "from_bound_ms",
+    "to_bound_ms",
+    "from_envelope",
+    "to_envelope",
+    "in_use_bound_ms",
+    "slo_generation",
+    "policy_generation",
+    "report_id",
+    "rows",
+    "late",
+    "min_ppm",
+    "max_ppm",
+    "latency_wall_us",
+    "state_rows",
+    "needed_rows",
+)
+"""What a rollout that nobody was asked to approve takes over from the newest recommendation."""
+
+
+def _revise(session: Session, row: RolloutRow, candidate: RolloutRow, now_us: int) -> None:
+    match revise(model_of(row), candidate.to_bound_ms, model_of(candidate).direction):
+        case "update":
+            for name in _REVISED:
+                setattr(row, name, getattr(candidate, name))
+        case "replace":
+            end_rollout(session, row, "Superseded", "another bound is recommended now", now_us)
+            open_rollout_row(session, candidate, now_us)
+        case "keep":
+            pass
+
+
+def _overtakes(
+    session: Session, row: RolloutRow, candidate: RolloutRow, rules: RolloutRules, now_us: int
+) -> bool:
+    """Return whether a candidate takes the place of a rollout under way.
+
+    It does before any job took that one up, and when it widens further at once. While a narrowing is being verified,
+    a widening to at most the bound before it waits for the verdict: when too many rows are lost, the narrowing is
+    rolled back anyway.
+    """
+    if row.cause == "Operator":
+        return False
+    if row.state != "Published" and row.cause != "NoData":
+        before_ms = row.in_use_bound_ms if row.from_bound_ms is None else row.from_bound_ms
+        waits = row.direction == "Narrow" and direction_of(candidate.to_bound_ms, before_ms) == "Widen"
+        if candidate.direction == "Narrow" or (waits and candidate.cause != "NoData"):
+            return False
+    facts = facts_of(session, candidate, rules, now_us, lock=True)
+    model = model_of(candidate)
+    return at_gate(model, facts, now_us) is None and not needs_approval(model, facts)

@@ -1,0 +1,197 @@
+"""Publishing: what the policy, the SLO, the pin and the rollouts of a stream make of its published bound.
+
+What people set (mode, limits, and in Live the SLO) is published at once. A recommended bound is published by a rollout.
+A pin overrides both.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.bounds.acknowledgements import last_acknowledgement
+from tidemark.controller.bounds.publication import (
+    PublishedAnswer,
+    answer_for,
+    answer_of,
+    envelope_for,
+    last_published,
+    pinned_answer,
+    publish,
+)
+from tidemark.controller.db.tables import PublishedRow, RecommendationRow, RolloutRow
+from tidemark.controller.decide.stored_steps import reason_of
+from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.controller.pins.store import StoredPin
+from tidemark.controller.rollout.failed_bounds import envelope_failed
+from tidemark.controller.rollout.record import (
+    Proposal,
+    RolloutChange,
+    end_rollout,
+    new_rollout,
+    open_rollout_row,
+)
+from tidemark.controller.rollout.rules import RolloutRules
+from tidemark.controller.rollout.store import envelope_json, envelope_of, open_rollout
+from tidemark.controller.specs.store import Spec, get_policy, get_slo
+from tidemark.models.rollout.proposal import envelope_direction
+from tidemark.models.rollout.states import UNDER_WAY
+from tidemark.models.slo import Policy, Slo
+from tidemark.models.wire import Envelope
+
+__all__ = ["current_answer", "publish_previous", "publish_rollout", "republish_under"]
+
+NO_SLO = "no SLO is set"
+"""Why nothing is recommended for a stream without an SLO."""
+
+NOT_DECIDED = "no report has been weighed against the SLO"
+"""Why nothing is recommended for a stream whose SLO is newer than its evidence."""
+
+ENDED_BY_WRITE = "the published bound was changed by request"
+"""Why a rollout is superseded by a write."""
+
+
+def republish_under(
+    session: Session, stream_id: int, policy: Policy, pin: StoredPin | None, now_us: int
+) -> int:
+    """Publish the current bound under ``policy``, or a pin; return the generation. No rollout is begun.
+
+    The stream is locked.
+    """
+    slo = get_slo(session, stream_id)
+    row = open_rollout(session, stream_id)
+    held = last_published(session, stream_id, pinned=False)
+    before = answer_of(held) if held is not None and held.envelope is not None else None
+    answer = current_answer(session, stream_id, policy, slo, now_us)
+    if row is not None and policy.mode == "Off":
+        end_rollout(session, row, "Superseded", "the mode is Off", now_us)
+        row = None
+    if pin is not None:
+        applied = last_acknowledgement(session, stream_id)
+        ceiling_ms = None if applied is None else applied.ceiling_ms
+        return publish(session, stream_id, pinned_answer(policy, pin, ceiling_ms, answer.envelope), now_us)
+    if row is not None and row.state in UNDER_WAY and not _publishes(row, answer):
+        end_rollout(session, row, "Superseded", ENDED_BY_WRITE, now_us)
+        row = None
+    generation = publish(session, stream_id, answer, now_us)
+    if row is not None and row.state in UNDER_WAY and row.generation != generation:
+        # The same bound again, under another mode or after a pin: from now on jobs acknowledge this generation.
+        row.generation, row.published_us, row.mode = generation, now_us, policy.mode
+    if row is None and before is not None and slo is not None:
+        session.flush()
+        published = last_published(session, stream_id)
+        assert published is not None
+        _open_envelope_rollout(session, published, before, slo, now_us)
+    return generation
+
+
+def current_answer(
+    session: Session, stream_id: int, policy: Policy, slo: Spec[Slo] | None, now_us: int
+) -> PublishedAnswer:
+    """Return what is to be published without a pin and without a new rollout."""
+    found = last_published(session, stream_id, pinned=False)
+    held = None if found is None else answer_of(found)
+    envelope = _envelope(session, stream_id, policy, slo, held=held, now_us=now_us)
+    if held is not None and held.mode != "Off" and held.bound_ms is not None:
+        return answer_for(policy, held.bound_ms, held.reason, envelope)
+    return answer_for(
+        policy, None, f"there is no bound to give yet: {_why_none(session, stream_id, slo)}", envelope
+    )
+
+
+def publish_rollout(session: Session, row: RolloutRow, rules: RolloutRules, now_us: int) -> None:
+    """Publish the bound of a rollout."""
+    policy = rules.policy.value
+    envelope = current_answer(session, row.stream_id, policy, rules.slo, now_us).envelope
+    answer = answer_for(policy, row.to_bound_ms, _reason_to_publish(session, row), envelope)
+    # The policy's limits may have changed since the proposal.
+    row.to_bound_ms, row.to_envelope, row.mode = answer.bound_ms, envelope_json(envelope), policy.mode
+    row.generation = publish(session, row.stream_id, answer, now_us, rollout_id=row.id)
+    row.published_us = now_us
+
+
+def publish_previous(session: Session, row: RolloutRow, rules: RolloutRules, now_us: int) -> None:
+    """Publish again what was published before a rollout; under a pin, that takes effect when the pin is removed."""
+    policy = rules.policy.value
+    following = open_rollout(session, row.stream_id)
+    if following is not None:
+        reason = f"rollout {row.id}, which it followed, is rolled back"
+        end_rollout(session, following, "Superseded", reason, now_us)
+    envelope = envelope_of(row.from_envelope) if policy.mode == "Live" else None
+    answer = answer_for(policy, row.from_bound_ms, f"rollback: {row.reason}", envelope)
+    publish(session, row.stream_id, answer, now_us, rollout_id=row.id)
+    if rules.pin is not None:
+        session.flush()
+        republish_under(session, row.stream_id, policy, rules.pin, now_us)
+
+
+def _reason_to_publish(session: Session, row: RolloutRow) -> str:
+    recommended = session.get(RecommendationRow, row.stream_id)
+    if row.cause == "Decision" and recommended is not None:
+        return reason_of(recommended)
+    return row.reason
+
+
+def _why_none(session: Session, stream_id: int, slo: Spec[Slo] | None) -> str:
+    row = open_rollout(session, stream_id)
+    if row is not None:
+        return row.reason
+    recommended = session.get(RecommendationRow, stream_id)
+    if recommended is None:
+        return NO_SLO if slo is None else NOT_DECIDED
+    return reason_of(recommended)
+
+
+def _envelope(
+    session: Session,
+    stream_id: int,
+    policy: Policy,
+    slo: Spec[Slo] | None,
+    *,
+    held: PublishedAnswer | None,
+    now_us: int,
+) -> Envelope | None:
+    """Return the envelope that follows from the policy and the SLO, or the published one where that failed before."""
+    required = envelope_for(policy, None if slo is None else slo.value)
+    text = envelope_json(required)
+    if text is None or slo is None or held is None or held.envelope is None or held.envelope == required:
+        return required
+    generation = get_policy(session, stream_id).generation
+    failed = envelope_failed(
+        session, stream_id, text, now_us, slo_generation=slo.generation, policy_generation=generation
+    )
+    return held.envelope if failed else required
+
+
+def _publishes(row: RolloutRow, answer: PublishedAnswer) -> bool:
+    """Return whether ``answer`` is what a rollout under way publishes."""
+    return row.to_bound_ms == answer.bound_ms and row.to_envelope == envelope_json(answer.envelope)
+
+
+def _open_envelope_rollout(
+    session: Session, published: PublishedRow, before: PublishedAnswer, slo: Spec[Slo], now_us: int
+) -> None:
+    """Open a rollout for an envelope that a write has just published: it is verified or rolled back like any other."""
+    after, stream_id = answer_of(published), published.stream_id
+    if before.envelope is None or after.envelope is None or before.envelope == after.envelope:
+        return
+    horizon = horizon_of(session, stream_id, 0)
+    newest = None if horizon is None else horizon.newest
+    proposal = Proposal(
+        after.bound_ms,
+        "Operator",
+        "published by request at once",
+        None if newest is None else newest.bound_ms,
+        0 if newest is None else newest.id,
+    )
+    change = RolloutChange(
+        direction=envelope_direction(before.envelope, after.envelope),
+        from_bound_ms=before.bound_ms,
+        to_bound_ms=after.bound_ms,
+        from_envelope=before.envelope,
+        to_envelope=after.envelope,
+    )
+    # No pin is in force here, and an envelope takes no place in the fleet's share.
+    rules = RolloutRules(slo, get_policy(session, stream_id), pin=None, share_ppm=0)
+    row = new_rollout(session, stream_id, rules, proposal, change=change, now_us=now_us)
+    row.state, row.generation, row.published_us = "Published", published.generation, now_us
+    open_rollout_row(session, row, now_us)

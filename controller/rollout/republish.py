@@ -1,0 +1,70 @@
+"""After a write: publish what follows from it, or begin the first rollout of a stream at once."""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.bounds.publication import last_published
+from tidemark.controller.db.tables import RecommendationRow, StreamRow
+from tidemark.controller.decide.stored_steps import reason_of
+from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.controller.pins.store import StoredPin, pin_in_force
+from tidemark.controller.rollout.advance import advance_rollout
+from tidemark.controller.rollout.propose import propose
+from tidemark.controller.rollout.publish import current_answer, republish_under
+from tidemark.controller.rollout.record import Proposal
+from tidemark.controller.rollout.rules import RolloutRules
+from tidemark.controller.specs.store import get_policy, get_slo
+from tidemark.models.slo import Policy
+from tidemark.models.transition import Transition
+
+__all__ = ["republish"]
+
+
+def republish(session: Session, stream_id: int, policy: Policy, now_us: int) -> int:
+    """Publish what follows from ``policy``, the SLO and the pin; return the generation. The stream is locked.
+
+    Where no bound is published, the one recommended already is rolled out, if no gate holds it.
+    """
+    stream = session.get_one(StreamRow, stream_id)
+    pin = pin_in_force(session, stream.job, stream.stream)
+    if _begin(session, stream_id, policy, pin, now_us):
+        published = last_published(session, stream_id)
+        return 0 if published is None else published.generation
+    return republish_under(session, stream_id, policy, pin, now_us)
+
+
+def _begin(session: Session, stream_id: int, policy: Policy, pin: StoredPin | None, now_us: int) -> bool:
+    """Roll out the recommended bound of a stream without a published one; return whether it was published."""
+    slo, recommended = get_slo(session, stream_id), session.get(RecommendationRow, stream_id)
+    if pin is not None or policy.mode == "Off" or slo is None or recommended is None:
+        return False
+    if recommended.bound_ms is None or recommended.slo_generation != slo.generation:
+        return False
+    if current_answer(session, stream_id, policy, slo, now_us).bound_ms is not None:
+        return False
+    horizon = horizon_of(session, stream_id, 0)
+    proposal = Proposal(
+        recommended.bound_ms,
+        "Decision",
+        reason_of(recommended),
+        None if horizon is None else horizon.newest.bound_ms,
+        recommended.newest_report_id,
+        _predicted(recommended),
+    )
+    # A first bound takes no place in the fleet's share.
+    rules = RolloutRules(slo, get_policy(session, stream_id), pin, share_ppm=0)
+    propose(session, stream_id, rules, proposal, now_us)
+    row = advance_rollout(session, stream_id, rules, now_us)
+    return row is not None and row.published_us == now_us
+
+
+def _predicted(recommended: RecommendationRow) -> Transition | None:
+    """Return what a stored recommendation will do; None when an earlier release stored it without."""
+    if recommended.transition is None:
+        return None
+    fields = json.loads(recommended.transition)
+    del fields["completeness_ppm"]
+    return Transition(**fields)

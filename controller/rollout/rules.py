@@ -1,0 +1,38 @@
+"""What a rollout of a stream must keep to: its SLO, its policy, the pin in force and the fleet's share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.tables import StreamRow
+from tidemark.controller.pins.store import StoredPin, pin_in_force
+from tidemark.controller.specs.store import Spec, get_policy, get_slo
+from tidemark.models.slo import Policy, Slo
+
+__all__ = ["RolloutRules", "rules_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRules:
+    """What a rollout of a stream must keep to."""
+
+    slo: Spec[Slo]
+    """The SLO."""
+    policy: Spec[Policy]
+    """The policy."""
+    pin: StoredPin | None
+    """The pin in force; None without one."""
+    share_ppm: int
+    """Share of the streams that may be narrowed at once, in parts per million."""
+
+
+def rules_of(session: Session, stream_id: int, share_ppm: int) -> RolloutRules | None:
+    """Return a stream's rules; None without an SLO, when nothing is rolled out."""
+    slo = get_slo(session, stream_id)
+    if slo is None:
+        return None
+    stream = session.get_one(StreamRow, stream_id)
+    pin = pin_in_force(session, stream.job, stream.stream)
+    return RolloutRules(slo, get_policy(session, stream_id), pin, share_ppm)
