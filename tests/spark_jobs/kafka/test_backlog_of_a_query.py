@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
 from tidemark.spark_jobs.kafka.backlog import rows_behind
-from tidemark.spark_jobs.kafka.broker import KafkaBroker
 
 from support.kafka import Sent, new_topic, send
 from support.patience import until

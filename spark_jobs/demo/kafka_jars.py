@@ -1,7 +1,7 @@
 """Gets Spark's Kafka connector and a Kafka broker from Maven, once, into a folder of the user's cache.
 
     spark = with_kafka(SparkSession.builder).getOrCreate()
-    spark-submit --jars "$(python -m tidemark.spark_jobs.kafka.jars)" job.py
+    spark-submit --jars "$(python -m tidemark.spark_jobs.demo.kafka_jars)" job.py
 
 Artifacts are named by coordinates. They are resolved by the Ivy that ships with Spark, in a process of its own, so that
 neither Maven nor a Spark session is needed. Ivy gets settings of its own: with Spark's, a local Maven repository that

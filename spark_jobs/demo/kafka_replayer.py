@@ -1,7 +1,7 @@
 """Writes a trace into a Kafka topic: true partitions, true order, and arrivals at the pace at which they happened.
 
     replay_into_topic(Path("trace.parquet"), "clicks", "localhost:9092", speed=10)
-    python -m tidemark.spark_jobs.kafka.replayer trace.parquet --topic clicks --bootstrap-servers localhost:9092
+    python -m tidemark.spark_jobs.demo.kafka_replayer trace.parquet --topic clicks --bootstrap-servers localhost:9092
 
 A message's value is JSON with ``seq``, ``event_time_us`` and ``partition`` as the trace has them; its timestamp is the
 wall time of sending. A trace is described in ``trace_source``.

@@ -24,9 +24,9 @@ from typing import Literal, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # forgotten in its types
 
+from tidemark.spark_jobs.demo import guard
+from tidemark.spark_jobs.demo.kafka_jars import broker_jars
 from tidemark.spark_jobs.java import find_java
-from tidemark.spark_jobs.kafka import guard
-from tidemark.spark_jobs.kafka.jars import broker_jars
 
 __all__ = ["BrokerError", "KafkaBroker", "TimestampType"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tidemark.spark_jobs.kafka.jars import (
+from tidemark.spark_jobs.demo.kafka_jars import (
     KAFKA_VERSION,
     JarsNotFound,
     broker_jars,
@@ -128,7 +128,7 @@ def test_a_local_maven_repository_with_a_pom_and_no_jar_does_no_harm(
 @pytest.mark.slow
 def test_two_processes_that_want_the_same_get_it_once(repository: Repository) -> None:
     repository.put("org.apache.spark", TOKENS, SPARK)
-    command = [sys.executable, "-m", "tidemark.spark_jobs.kafka.jars"]
+    command = [sys.executable, "-m", "tidemark.spark_jobs.demo.kafka_jars"]
     both = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)
     ]
