@@ -12,12 +12,12 @@ import pytest
 
 from tidemark.models.wire import BoundAnswer, Envelope, Pin, to_json_object
 from tidemark.spark_jobs.bound import (
-    BoundCache,
     ChosenBound,
     choose_bound_at_start,
     collected_choices,
     held_bounds,
 )
+from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.settings import SETTINGS, JobSettings
 
@@ -126,7 +126,7 @@ def test_a_damaged_or_unwritable_disk_copy_is_said_and_stops_nothing(
     blocked = tmp_path / "file"
     blocked.write_text("")
     BoundCache(blocked).write(ANSWER)
-    assert "cannot be kept" in caplog.text
+    assert "cannot be written" in caplog.text
 
 
 def test_arguments_win_over_conf_and_conf_over_defaults() -> None:

@@ -1,4 +1,4 @@
-"""What tests need of Kafka: a broker where Maven and Java are to be had, and messages written as told."""
+"""What tests need of Kafka: a broker where Maven and Java are to be had, and messages written as given."""
 
 from __future__ import annotations
 

@@ -30,13 +30,13 @@ def until(
     pause_s: float = 0.02,
     patience_s: float = PATIENCE_S,
 ) -> T:
-    """Wait until ``look()`` is true and return what it gave.
+    """Wait until ``snapshot()`` is true and return what it gave.
 
     Args:
-        look: asks for what is waited for.
+        snapshot: returns what is waited for.
         what: what that is, in words, for the error.
-        seen: tells more of how things stand, for the error.
-        pause_s: time between two looks, in seconds.
+        seen: returns more of the state, for the error.
+        pause_s: time between two snapshots, in seconds.
         patience_s: longest wait, in seconds.
 
     Raises:
@@ -69,14 +69,14 @@ def until_ready(
         AssertionError: when it ends before, or does not answer; the message shows the log.
     """
 
-    def told() -> str:
+    def logged() -> str:
         return "" if log is None else log.read_text(encoding="utf-8", errors="replace")[-8_000:]
 
     def answers() -> bool:
-        assert process.poll() is None, f"it ended with {process.returncode}; {told()}"
+        assert process.poll() is None, f"it ended with {process.returncode}; {logged()}"
         try:
             return httpx.get(url, timeout=PATIENCE_S).is_success
         except httpx.TransportError:
             return False
 
-    until(answers, f"an answer of {url}", seen=told)
+    until(answers, f"an answer of {url}", seen=logged)

@@ -78,6 +78,7 @@ def test_a_topic_that_is_there_is_not_made_again(kafka: KafkaBroker) -> None:
         kafka.create_topic(topic)
 
 
+@pytest.mark.soak
 def test_nothing_is_left_of_it_when_the_block_ends_with_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -212,7 +212,7 @@ def test_a_shift_to_now_keeps_the_delays_divided_by_the_speed(
 
 
 @pytest.mark.slow
-def test_a_replay_that_is_told_to_stop_says_how_far_it_came(kafka: KafkaBroker, trace: Path) -> None:
+def test_a_replay_that_is_stopped_returns_how_far_it_came(kafka: KafkaBroker, trace: Path) -> None:
     topic = new_topic(kafka, PARTITIONS)
     stop = threading.Event()
     threading.Timer(0.5, stop.set).start()

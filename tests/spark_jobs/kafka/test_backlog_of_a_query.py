@@ -48,7 +48,7 @@ def test_the_backlog_of_a_rate_limited_query_is_the_true_count(
         .load()
         .writeStream.foreachBatch(into_sink)
         .option("checkpointLocation", str(tmp_path))
-        .trigger(processingTime="2 seconds")
+        .trigger(processingTime="200 milliseconds")
         .start()
     )
     try:

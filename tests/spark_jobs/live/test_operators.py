@@ -1,4 +1,4 @@
-"""Live on every stateful operator: the watermark is the one that was asked for, and the ledger is what the sink got."""
+"""Live on every stateful operator: the watermark is the required one, and the ledger equals the sink."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from support.live_comparisons import (
     OF_JOINS,
     Fate,
     LiveCompared,
-    asked_ms,
     compare_ledger,
     compare_pairs,
     compare_sink,
     compare_watermarks,
     fates_of,
     print_table,
+    required_ms,
     rows_by_batch,
 )
 from support.live_operators import BEYOND, COPY, FIVE, KINDS, Plan, join, stream_of, windows
@@ -80,12 +80,12 @@ class _Newest:
 
     @property
     def wants_us(self) -> int:
-        """The least of them less the bound."""
+        """The minimum of them less the bound."""
         return min(self.bases_us.values()) - self.bound_us
 
 
 def compare_controls(job: LiveJob, streams: Sequence[Batches]) -> list[str]:
-    """Compare each control with the least, over the partitions, of newest time less bound; return what is wrong.
+    """Compare each control with the minimum, over the partitions, of newest time less bound; return what is wrong.
 
     It may not be above that, nor further below than the granules in which the driver knows times. At rest nothing that
     has arrived and lies below it may be open. After a restart the driver knows what the checkpoint's control says.
@@ -102,19 +102,19 @@ def compare_controls(job: LiveJob, streams: Sequence[Batches]) -> list[str]:
             restored = now if number in job.replayed else log[number - 1]
             for newest, partitions in zip(known, restored.partitions, strict=True):
                 newest.bases_us = dict(partitions)
-        asked_us = asked_ms(now) * 1_000
-        if number and asked_us != asked_ms(log[number - 1]) * 1_000 and number not in job.replayed:
+        required_us = required_ms(now) * 1_000
+        if number and required_us != required_ms(log[number - 1]) * 1_000 and number not in job.replayed:
             min_us = min(newest.wants_us for newest in known) - slack_us
             max_us = min(newest.wants_us for newest in true)
-            if not min_us < asked_us <= max_us:
-                wrong.append(f"batch {number}: control {asked_us} is not in ({min_us}, {max_us}]")
+            if not min_us < required_us <= max_us:
+                wrong.append(f"batch {number}: control {required_us} is not in ({min_us}, {max_us}]")
         for index, rows in enumerate(read):
             true[index].add(rows[number])
             known[index].add(rows[number])
         if number in job.idle_after:
             due_us = min(newest.wants_us for newest in known) - slack_us
             # In complete mode nothing closes, and so no batch follows to bring the last control into force.
-            reached_us = max(now.watermark_ms * 1_000, asked_us)
+            reached_us = max(now.watermark_ms * 1_000, required_us)
             wrong += [
                 f"at rest after batch {number}: {fate} is open, though due"
                 for fate in fates
@@ -147,7 +147,7 @@ def _groups(seed: str, streams: Sequence[Batches]) -> tuple[list[Group], list[Gr
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_live_moves_the_watermark_as_asked_and_the_ledger_is_what_the_sink_got(
+def test_live_moves_the_watermark_as_required_and_the_ledger_equals_the_sink(
     spark: SparkSession, tmp_path: Path, table: dict[str, LiveCompared], name: str
 ) -> None:
     """For every operator: over no-data batches, a crash, and a batch that is run again."""
@@ -333,7 +333,7 @@ def _run_pinned(spark: SparkSession, folder: Path, pin: str, ceiling: str) -> tu
 def test_pin_off_gives_spark_s_own_watermark_one_batch_later_wherever_that_closes_something(
     spark: SparkSession, tmp_path: Path, table: dict[str, LiveCompared]
 ) -> None:
-    """The control of batch n is M(n-1) - bound, M(n-1) the greatest event time of all batches before n.
+    """The control of batch n is M(n-1) - bound, M(n-1) the maximum event time of all batches before n.
 
     Natively that is W(n); here it is W(n+1). It stays where it was as long as no window would close that holds a row
     of a batch before n, since to move it would cost a batch and change nothing.
@@ -450,7 +450,7 @@ def test_in_mode_off_a_ceiling_on_both_inputs_of_a_join_leaves_every_batch_as_sp
     assert any(silent.output.values())
 
 
-def test_an_input_in_live_beside_one_that_is_off_moves_its_own_watermark_and_spark_takes_the_lesser(
+def test_an_input_in_live_beside_one_that_is_off_moves_its_own_watermark_and_spark_takes_the_lower_one(
     spark: SparkSession, tmp_path: Path, table: dict[str, LiveCompared]
 ) -> None:
     streams = [
