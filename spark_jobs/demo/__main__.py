@@ -50,7 +50,7 @@ _POLICY = {
     "evidence_windows": 0,
     "max_narrowing_ppm": None,
 }
-"""The demo runs by itself and for minutes; by default a first bound waits for an hour of evidence and a person."""
+"""The demo runs by itself and for minutes; by default a first bound waits for an hour of evidence and for approval."""
 
 _SECONDS, _ROWS_PER_SECOND, _SEED, _SLOT_US = 300, 400, 1, 3_000_000
 

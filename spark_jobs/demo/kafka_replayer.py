@@ -31,7 +31,7 @@ _ASK_SECONDS = 15
 _DELIVERY_SECONDS = 60
 _BATCH_ROWS = 16_384
 _ROWS_BETWEEN_CHECKS = 1_024
-"""Messages handed over between two looks at what became of earlier ones."""
+"""Messages handed over between two checks of the deliveries of earlier ones."""
 
 _Row = tuple[int, int, int, str]
 """``seq``, event time, arrival time and partition."""
@@ -43,7 +43,7 @@ class ReplayError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay sent, and how well it kept its pace."""
+    """What a replay sent, and how far it fell behind its pace."""
 
     rows: int
     """Rows that Kafka has taken."""
@@ -72,8 +72,8 @@ def replay_into_topic(
     """Write the rows ``first`` to ``until`` (not included) of a trace into a topic, and return when Kafka has them.
 
     The first row is sent at once, every other one when as much time has passed, by the monotonic clock, as lies between
-    the arrivals. The trace's partitions go to the Kafka partitions that ``kafka_partitions`` says, whichever rows are
-    asked for.
+    the arrivals. The trace's partitions go to the Kafka partitions that ``kafka_partitions`` names, whichever rows are
+    sent.
 
     Args:
         trace: the Parquet file.
@@ -93,7 +93,7 @@ def replay_into_topic(
     """
     if speed is not None and not 0 < speed < float("inf"):
         raise ValueError(f"speed is {speed}; it must be a number above 0")
-    read_arrivals(str(trace))  # refuses what is no trace
+    read_arrivals(str(trace))  # rejects a file that is no trace
     partition_of = kafka_partitions(_names(trace))
     producer = _Producer(topic, bootstrap_servers, len(partition_of))
     stop = stop or threading.Event()
@@ -121,7 +121,7 @@ def replay_into_topic(
 
 
 class _Producer:
-    """Kafka's producer, with what it tells late turned into one error."""
+    """Kafka's producer, with errors that it reports late turned into one exception."""
 
     def __init__(self, topic: str, bootstrap_servers: str, partitions: int) -> None:
         self._topic, self._since_check = topic, 0
@@ -163,7 +163,7 @@ class _Producer:
         """See what became of the messages so far.
 
         Raises:
-            ReplayError: when one was refused.
+            ReplayError: when one was rejected.
         """
         self._since_check = 0
         self._kafka.poll(wait_s)
