@@ -149,7 +149,7 @@ class _Producer:
                     self._topic,
                     value,
                     partition=partition,
-                    on_delivery=self._refused,
+                    on_delivery=self._failed_delivery,
                     timestamp=time.time_ns() // 1_000_000,
                 )
             except BufferError:
@@ -196,7 +196,7 @@ class _Producer:
                 f"topic {self._topic!r} has {len(found.partitions)} partitions, but the trace has {needed}"
             )
 
-    def _refused(self, error: KafkaError | None, _: Message) -> None:
+    def _failed_delivery(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self._refusal = error.str()
 

@@ -171,7 +171,7 @@ def test_a_thousand_failures_are_no_overflow() -> None:
     assert all(rule.failed(0.0) <= 3_600.0 for _ in range(1_100))
 
 
-def test_a_negative_dwell_is_refused() -> None:
+def test_a_negative_cooldown_is_rejected() -> None:
     with pytest.raises(ValueError, match="at least 0 s, not -1 s"):
         RestartRule(-1.0)
 

@@ -146,10 +146,10 @@ def test_the_report_that_may_already_have_arrived_is_never_counted_as_given_up(
     assert sender.dropped + len(controller.batches) == 6
 
 
-def test_a_refused_report_is_dropped_at_once_and_the_next_one_is_sent(
+def test_a_rejected_report_is_dropped_at_once_and_the_next_one_is_sent(
     controller: Controller, make: Callable[[int], Sender], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A report that is refused for good would block the queue for ever."""
+    """A report that is rejected for good would block the queue for ever."""
     controller.up.set()
     controller.status = 422
     sender = make(10)
@@ -187,7 +187,7 @@ def test_names_are_escaped_in_the_address(controller: Controller, make: Callable
     assert controller.paths == ["/v1/jobs/shop%20%2F%20%E2%82%AC/streams/clicks/reports"]
 
 
-def test_a_queue_that_holds_nothing_is_refused() -> None:
+def test_a_queue_that_holds_nothing_is_rejected() -> None:
     """It would give up every report."""
     with pytest.raises(ValueError, match="at least 1 report, not 0"):
         Sender(ControllerClient("http://controller"), 0)
@@ -264,7 +264,7 @@ def _refusing(status: int) -> httpx.MockTransport:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_token_says_what_to_check(
+def test_a_rejected_token_says_what_to_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     """It is tried again, since it may be in the middle of being rotated; meanwhile the log has to help."""
@@ -283,7 +283,7 @@ def test_a_refused_token_says_what_to_check(
     assert "s3cr3t" not in str(error.value)
 
 
-def test_a_refused_token_is_waited_for(controller: Controller, make: Callable[[int], Sender]) -> None:
+def test_a_rejected_token_is_waited_for(controller: Controller, make: Callable[[int], Sender]) -> None:
     """No report is lost because a token was rotated a minute too late."""
     controller.up.set()
     controller.status = 401

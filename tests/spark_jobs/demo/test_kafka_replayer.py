@@ -224,7 +224,7 @@ def test_a_replay_that_is_stopped_returns_how_far_it_came(kafka: KafkaBroker, tr
 
 
 @pytest.mark.slow
-def test_what_kafka_cannot_take_is_refused_before_the_first_row(kafka: KafkaBroker, trace: Path) -> None:
+def test_what_kafka_cannot_take_is_rejected_before_the_first_row(kafka: KafkaBroker, trace: Path) -> None:
     topic = new_topic(kafka, PARTITIONS - 1)
 
     with pytest.raises(ValueError, match="has 11 partitions, but the trace has 12"):
@@ -236,12 +236,12 @@ def test_what_kafka_cannot_take_is_refused_before_the_first_row(kafka: KafkaBrok
 
 
 @pytest.mark.parametrize("speed", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_speed_that_is_none_is_refused(trace: Path, speed: float) -> None:
+def test_a_speed_that_is_none_is_rejected(trace: Path, speed: float) -> None:
     with pytest.raises(ValueError, match="must be a number above 0"):
         replay_into_topic(trace, "topic", "127.0.0.1:1", speed=speed)
 
 
-def test_a_file_that_is_no_trace_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_trace_is_rejected(tmp_path: Path) -> None:
     pq.write_table(pa.table({"seq": [1]}), tmp_path / "no.parquet")
 
     with pytest.raises(ValueError, match="is no trace"):

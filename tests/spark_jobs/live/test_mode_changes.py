@@ -131,7 +131,7 @@ WITH_A_CEILING = [
     Plan(CEILED, "OnRestart"),
     Plan(CEILED, "Off"),
 ]
-REFUSED = {
+REJECTED = {
     (PLAIN, CEILED): (Plan(PLAIN), Plan(CEILED, "Live")),
     (TAPPED, CEILED): (Plan(TAPPED), Plan(CEILED, "Live")),
     (CEILED, TAPPED): (Plan(CEILED, "Live"), Plan(TAPPED)),
@@ -155,11 +155,11 @@ def test_a_change_that_the_table_allows_goes_on_with_every_row_counted_once(
     goes_on(Changed(spark, tmp_path), plans)
 
 
-@pytest.mark.parametrize("cell", REFUSED, ids=" to ".join)
-def test_a_change_that_needs_a_new_checkpoint_is_refused_with_its_row_of_the_table(
+@pytest.mark.parametrize("cell", REJECTED, ids=" to ".join)
+def test_a_change_that_needs_a_new_checkpoint_is_rejected_with_its_row_of_the_table(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, cell: tuple[str, str]
 ) -> None:
-    plans = REFUSED[cell]
+    plans = REJECTED[cell]
     changed = Changed(spark, tmp_path)
     changed.run(plans[0], range(25))
     with caplog.at_level(logging.ERROR, "tidemark.spark"), pytest.raises(StreamingQueryException):
@@ -176,7 +176,7 @@ def test_a_change_that_needs_a_new_checkpoint_is_refused_with_its_row_of_the_tab
 
 
 def test_every_row_of_the_table_is_tested() -> None:
-    cells = {"works": _cells_of(WITHOUT_A_CEILING) | _cells_of(WITH_A_CEILING), "new checkpoint": {*REFUSED}}
+    cells = {"works": _cells_of(WITHOUT_A_CEILING) | _cells_of(WITH_A_CEILING), "new checkpoint": {*REJECTED}}
 
     for verdict, tested in cells.items():
         assert tested == {(row.before, row.after) for row in MODE_CHANGES if row.verdict == verdict}
@@ -185,16 +185,16 @@ def test_every_row_of_the_table_is_tested() -> None:
 def test_a_checkpoint_begun_in_the_second_format_takes_a_ceiling_and_gives_it_back(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Every change that another checkpoint refuses."""
+    """Every change that another checkpoint rejects."""
     plans = [Plan(PLAIN), Plan(CEILED, "Live"), Plan(TAPPED), Plan(CEILED, "Off"), Plan(PLAIN)]
-    assert _cells_of(plans) == {*REFUSED}
+    assert _cells_of(plans) == {*REJECTED}
     changed = Changed(spark, tmp_path)
     with conf(spark, **{FORMAT: "2"}):
         changed.run(plans[0], range(0))
     goes_on(changed, plans)
 
 
-def test_a_checkpoint_of_two_inputs_in_the_second_format_is_refused_before_an_offset_is_taken_for_another_source_s(
+def test_a_checkpoint_of_two_inputs_in_the_second_format_is_rejected_before_an_offset_is_taken_for_another_source_s(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Spark finds sources by their place in the plan, and between the inputs there is a control stream now."""
