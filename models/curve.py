@@ -9,7 +9,7 @@ are, the mean is *censored*, a floor and not a measurement (``MeanLatency``).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +17,16 @@ from numpy.typing import NDArray
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.operators import Int64s, TimeWindow
 from tidemark.models.replay import Replay
+from tidemark.models.wire import LatencyUnknown
 
 __all__ = [
     "Curve",
     "CurvePoint",
     "Emissions",
     "ExactNeeds",
-    "LatencyUnknown",
     "MeanLatency",
     "NeedDistribution",
 ]
-
-LatencyUnknown = Literal["NoWindows", "WindowsOpen"]
-"""Why a mean wall latency is not known. NoWindows: there is no window to measure it on; WindowsOpen: too many are still
-open, so that only the least that it can be is known."""
 
 Float64s = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -24,11 +24,7 @@ from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Int64s
 from tidemark.models.target import PPM
 
-__all__ = ["UNKNOWN_PROGRESS", "BatchTimes", "PartitionState", "PartitionTimes", "Progress", "progress_of"]
-
-PartitionState = Literal["Active", "Idle", "Behind", "Gone"]
-"""How a partition is getting on. Idle: it used to report and is silent; Behind: its rows trail by more than the bound,
-or the source has rows of it that are not read; Gone: no row of it within the horizon; Active: none of these."""
+__all__ = ["UNKNOWN_PROGRESS", "BatchTimes", "PartitionTimes", "Progress", "progress_of"]
 
 
 class BatchTimes(Protocol):

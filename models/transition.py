@@ -18,14 +18,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tidemark.models.choice import percent_of
-from tidemark.models.curve import Curve, CurvePoint, LatencyUnknown
+from tidemark.models.curve import Curve, CurvePoint
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.interval import interval_ppm
 from tidemark.models.operators import Int64s, Operator, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.plural import plural
 from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
 from tidemark.models.target import PPM
-from tidemark.models.wire import ChangeKind
+from tidemark.models.wire import ChangeKind, LatencyUnknown
 
 __all__ = [
     "CutBucket",

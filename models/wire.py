@@ -25,11 +25,13 @@ __all__ = [
     "BoundSource",
     "ChangeKind",
     "Envelope",
+    "LatencyUnknown",
     "LiveState",
     "Mode",
     "Name",
     "OutputMode",
     "PartitionCounts",
+    "PartitionState",
     "Pin",
     "Report",
     "ScopeKind",
@@ -57,6 +59,12 @@ ScopeKind = Literal["fleet", "job", "stream"]
 """What a kill switch is set on."""
 ChangeKind = Literal["widen", "narrow", "same"]
 """Which way a change of the bound goes."""
+LatencyUnknown = Literal["NoWindows", "WindowsOpen"]
+"""Why a mean wall latency is unknown. NoWindows: there is no window to measure it on; WindowsOpen: too many windows are
+still open, so that only a minimum is known."""
+PartitionState = Literal["Active", "Idle", "Behind", "Gone"]
+"""State of a partition. Idle: it used to report and is silent; Behind: its rows trail by more than the bound, or the
+source has rows of it that are not read; Gone: no row of it within the horizon; Active: none of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Policies replayed over recorded traces, and what is shown of it."""
+"""Policies replayed over traces, and the results as a table, JSON, a timeline and a picture."""

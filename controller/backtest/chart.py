@@ -1,4 +1,4 @@
-"""Axes of durations and of losses, and names in the margin that never overlap."""
+"""Axes for durations and losses, and labels in the margin that do not overlap."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 from tidemark.models.duration import MICROSECONDS, format_about, format_duration
 from tidemark.models.operators import Int64s
 
-__all__ = ["Name", "duration_axis", "duration_scale", "loss_axis", "medians", "name_in_margin", "spread"]
+__all__ = [
+    "MarginLabel",
+    "duration_axis",
+    "duration_scale",
+    "label_in_margin",
+    "loss_axis",
+    "medians",
+    "spread",
+]
 
 Float64s = NDArray[np.float64]
 
@@ -25,28 +33,28 @@ _STEPS_US = (
     *(hours * MICROSECONDS["h"] for hours in (1, 2, 3, 6, 12)),
     *(days * MICROSECONDS["d"] for days in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)),
 )
-"""Distances between ticks that people count in."""
+"""Distances between ticks, in units that people count in."""
 _MAX_TICKS = 8
-_DECADES = 20
-"""A logarithmic axis that spans less is marked as a linear one is."""
-_NAME_HEIGHT_POINTS = 13.5
+_MIN_LOG_RATIO = 20
+"""A logarithmic axis whose ends have a smaller ratio gets the ticks of a linear axis."""
+_LABEL_HEIGHT_POINTS = 13.5
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
-    """A name to be written in the right margin, with a thin line to what it names."""
+class MarginLabel:
+    """A label in the right margin, with a thin line to what it names."""
 
     text: str
     colour: str
     y: float
-    """Where the thing is, in the data's coordinates."""
+    """Position of what it names, in the coordinates of the data."""
     x: float | None = None
-    """The same; None for the right edge."""
+    """The same horizontally; None for the right edge."""
 
 
 def duration_axis(axis: Axis, low_us: float, high_us: float) -> None:
-    """Put ticks where people count durations, each with its unit."""
-    if axis.get_scale() == "log" and high_us > _DECADES * low_us:
+    """Put ticks at round durations, each with its unit."""
+    if axis.get_scale() == "log" and high_us > _MIN_LOG_RATIO * low_us:
         ticks = [step for step in _STEPS_US if low_us <= step <= high_us]
         ticks = ticks[:: -(-len(ticks) // _MAX_TICKS)]
     else:
@@ -58,14 +66,14 @@ def duration_axis(axis: Axis, low_us: float, high_us: float) -> None:
 
 
 def duration_scale(axes: Axes, low_us: float, high_us: float, *, far_apart: bool) -> None:
-    """Let the horizontal axis hold durations, by logarithm when they are far apart."""
+    """Make the horizontal axis one of durations, logarithmic when they are far apart."""
     axes.set_xscale("log" if far_apart else "linear")
     axes.set_xlim(low_us, high_us)
     duration_axis(axes.xaxis, max(low_us, 0), high_us)
 
 
 def loss_axis(axes: Axes, bottom: float, top: float) -> None:
-    """Let the vertical axis hold losses by logarithm, in percent; the lowest tick stands for no loss at all."""
+    """Make the vertical axis one of losses in percent, logarithmic; the lowest tick stands for no loss."""
     axes.set_yscale("log")
     axes.set_ylim(bottom / 1.25, top)
     powers = range(int(np.floor(np.log10(bottom))), 1)
@@ -79,25 +87,25 @@ def loss_axis(axes: Axes, bottom: float, top: float) -> None:
     )
 
 
-def name_in_margin(axes: Axes, names: Sequence[Name]) -> None:
-    """Write the names right of the axes, as near to what they name as the others leave room."""
+def label_in_margin(axes: Axes, labels: Sequence[MarginLabel]) -> None:
+    """Write the labels right of the axes, each as near to what it names as the others allow."""
     points = axes.get_window_extent().height * 72 / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
     to_axes = (axes.transData + axes.transAxes.inverted()).transform
-    wanted = [float(np.clip(to_axes((axes.get_xlim()[1], name.y))[1], 0, 1)) for name in names]
-    for name, at, own in zip(names, spread(wanted, _NAME_HEIGHT_POINTS / points), wanted, strict=True):
+    heights = [float(np.clip(to_axes((axes.get_xlim()[1], label.y))[1], 0, 1)) for label in labels]
+    for label, at, own in zip(labels, spread(heights, _LABEL_HEIGHT_POINTS / points), heights, strict=True):
         axes.annotate(
-            name.text,
-            xy=(1.0, own) if name.x is None else (name.x, name.y),
-            xycoords="axes fraction" if name.x is None else "data",
+            label.text,
+            xy=(1.0, own) if label.x is None else (label.x, label.y),
+            xycoords="axes fraction" if label.x is None else "data",
             xytext=(1.025, at),
             textcoords="axes fraction",
-            color=name.colour,
+            color=label.colour,
             fontsize=9.5,
             va="center",
             annotation_clip=False,
             arrowprops={
                 "arrowstyle": "-",
-                "color": name.colour,
+                "color": label.colour,
                 "linewidth": 0.7,
                 "alpha": 0.55,
                 "shrinkB": 0,
@@ -106,13 +114,13 @@ def name_in_margin(axes: Axes, names: Sequence[Name]) -> None:
         )
 
 
-def spread(wanted: Sequence[float], gap: float) -> list[float]:
-    """Return places in [0, 1] near ``wanted``, in its order and at least ``gap`` apart; closer when they are many."""
-    if not wanted:
+def spread(targets: Sequence[float], gap: float) -> list[float]:
+    """Return places in [0, 1] near ``targets``, in its order, at least ``gap`` apart unless they are too many."""
+    if not targets:
         return []
-    gap = min(gap, 1 / max(len(wanted) - 1, 1))
-    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
-    places = [wanted[index] for index in order]
+    gap = min(gap, 1 / max(len(targets) - 1, 1))
+    order = sorted(range(len(targets)), key=lambda index: targets[index])
+    places = [targets[index] for index in order]
     for index in range(1, len(places)):
         places[index] = max(places[index], places[index - 1] + gap)
     places[-1] = min(places[-1], 1.0)
@@ -125,7 +133,7 @@ def spread(wanted: Sequence[float], gap: float) -> list[float]:
 
 
 def medians(group: Int64s, values: Float64s) -> tuple[Int64s, Float64s]:
-    """Return the groups, ascending, and the median of the values of each; what is not a number is left out."""
+    """Return the groups, ascending, and the median of the values of each; NaN is left out."""
     known = ~np.isnan(values)
     order = np.lexsort((values[known], group[known]))
     ordered, sorted_values = group[known][order], values[known][order]

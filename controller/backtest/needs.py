@@ -1,4 +1,4 @@
-"""What rows needed, over the time of a trace: what a picture sets the bounds against."""
+"""The needs of the rows over the time of a trace, which a picture compares with the bounds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PairNeeds:
     slot: Int64s
     """Slot in which they arrived."""
     need_us: Int64s
-    """Least constant bound that admits them, in microseconds."""
+    """Minimum constant bound that admits them, in microseconds."""
     count: Int64s
     """Pairs behind each."""
 
@@ -39,13 +39,13 @@ class NeedsOverTime:
     wall_us: Int64s
     """End of the span."""
     at_target_us: Int64s
-    """What the target's share of the span's rows needed at most."""
+    """Maximum need of the share of the rows of the span that the target demands."""
     max_us: Int64s
-    """What all of them needed at most."""
+    """Maximum need of all of them."""
 
 
 def pair_needs(arrivals: Arrivals, setup: Setup) -> PairNeeds:
-    """Return the needs of a trace; pairs that met no base are left out, any bound admits them."""
+    """Return the needs of a trace; pairs that arrived before any base are left out: any bound admits them."""
     if setup.engine == "per-row":
         replay = replay_per_row(arrivals.each.event_time_us, arrivals.each.arrival_time_us, setup.operator)
         arrived_us = arrivals.each.arrival_time_us[replay.step]
@@ -64,15 +64,15 @@ def pair_needs(arrivals: Arrivals, setup: Setup) -> PairNeeds:
 
 
 def needs_over_time(arrivals: Arrivals, setup: Setup, pairs: PairNeeds, spans: int) -> NeedsOverTime:
-    """Return the needs in at most ``spans`` equal spans, whole slots each."""
+    """Return the needs in at most ``spans`` equal spans of whole slots."""
     slots = -(-arrivals.slots // spans)
     order = np.lexsort((pairs.need_us, pairs.slot // slots))
     span, need, count = (pairs.slot // slots)[order], pairs.need_us[order], pairs.count[order]
     found, start = np.unique(span, return_index=True)
     end = np.append(start[1:], len(span))
     total = np.concatenate([[0], np.cumsum(count)])
-    wanted = total[start] - (-(total[end] - total[start]) * setup.target_ppm // PPM)
-    at_target = need[np.searchsorted(total, wanted, side="left") - 1] if len(need) else need
+    ranks = total[start] - (-(total[end] - total[start]) * setup.target_ppm // PPM)
+    at_target = need[np.searchsorted(total, ranks, side="left") - 1] if len(need) else need
     return NeedsOverTime(
         arrivals.first_us + np.minimum((found + 1) * slots, arrivals.slots) * setup.trigger_us,
         at_target,
@@ -81,7 +81,7 @@ def needs_over_time(arrivals: Arrivals, setup: Setup, pairs: PairNeeds, spans: i
 
 
 def lag_us(arrivals: Arrivals, run: Run) -> NDArray[np.float64]:
-    """Return by batch how far its watermark trails the base that it was made from; NaN before there is any."""
+    """Return, for each batch, how far its watermark trails the base that it comes from; NaN before there is a base."""
     base = np.concatenate([[NO_BASE_US], _bases_us(arrivals)])
     before = base[np.searchsorted(arrivals.occupied, run.slot, side="left")]
     known = (before > NO_BASE_US) & (run.watermark_us > NO_BASE_US)
@@ -89,17 +89,17 @@ def lag_us(arrivals: Arrivals, run: Run) -> NDArray[np.float64]:
 
 
 def _bases_us(arrivals: Arrivals) -> Int64s:
-    """Return the base after each occupied slot, in whole milliseconds as Spark has it."""
-    greatest = np.full(len(arrivals.occupied), NO_BASE_US, np.int64)
-    np.maximum.at(greatest, arrivals.maxima.occupied, arrivals.maxima.event_time_us)
-    bases: Int64s = np.maximum.accumulate(greatest // SPARK_TICK_US * SPARK_TICK_US)
+    """Return the base after each occupied slot, in whole milliseconds as in Spark."""
+    maxima = np.full(len(arrivals.occupied), NO_BASE_US, np.int64)
+    np.maximum.at(maxima, arrivals.maxima.occupied, arrivals.maxima.event_time_us)
+    bases: Int64s = np.maximum.accumulate(maxima // SPARK_TICK_US * SPARK_TICK_US)
     return bases
 
 
 def _late_bases_us(arrivals: Arrivals) -> Int64s:
-    """Return the base that judges each occupied slot under a constant bound: of the batch two before.
+    """Return the base that judges each occupied slot under a constant bound: that of two batches before.
 
-    After a free slot that is the slot before: either a no-data batch stood between them, or the base had not moved.
+    After a free slot it is that of the slot before: either a no-data batch ran in between, or the base had not moved.
     """
     base = np.concatenate([[NO_BASE_US, NO_BASE_US], _bases_us(arrivals)])
     after_free_slot = np.diff(arrivals.occupied, prepend=arrivals.occupied[0]) > 1

@@ -1,7 +1,7 @@
-"""A backtest as a picture: the bounds over time against what rows needed, and loss against latency.
+"""A backtest as a picture: the bounds and the needs over time, and loss against latency.
 
-Colours are those of Okabe and Ito, which colour-blind people tell apart; a policy that misses the target has a hollow
-mark and says so. matplotlib is used without its global state, so nothing but the file comes of it.
+The colours are those of Okabe and Ito, which colour-blind people can tell apart; a policy that misses the target has a
+hollow mark and the word "missed". matplotlib is used without its global state, so that nothing but the file changes.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tidemark.controller.backtest.chart import (
-    Name,
+    MarginLabel,
     duration_axis,
     duration_scale,
+    label_in_margin,
     loss_axis,
     medians,
-    name_in_margin,
 )
 from tidemark.controller.backtest.needs import NeedsOverTime, PairNeeds, lag_us, needs_over_time, pair_needs
 from tidemark.controller.backtest.table import format_latency, heading
-from tidemark.controller.backtest.trial import Outcome, Trial
+from tidemark.controller.backtest.trial import PolicyResult, Trial
 from tidemark.controller.runtime.whole_file import whole_file
 from tidemark.models.backtest.run import run_native
 from tidemark.models.backtest.score import Score, score
@@ -43,10 +43,10 @@ __all__ = ["FIXED_BOUNDS", "draw"]
 
 SIZE_INCHES, DPI = (12.0, 10.0), 120
 FIXED_BOUNDS = 40
-"""Constant bounds that the frontier is made of, at most."""
+"""Maximum number of constant bounds on the frontier."""
 
 _SPANS = 300
-"""Spans of time that needs are shown by."""
+"""Number of spans of time for which needs are shown."""
 _LEFT, _RIGHT = 0.07, 0.765
 _STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -67,7 +67,7 @@ _STYLE: dict[Any, Any] = {
     "text.parse_math": False,
 }
 _LEGEND: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.01, 0.99), "ncols": 3, "frameon": False}
-"""Between a chart and its title, where it hides nothing."""
+"""Between a chart and its title, where it covers nothing."""
 _Dashes = str | tuple[int, tuple[float, ...]]
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 _DASHES: tuple[_Dashes, ...] = ("solid", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)))
@@ -76,7 +76,7 @@ _DARK, _GREY, _NEEDS, _LATEST, _TARGET = "#222222", "#777777", "#c3ccd2", "#7d8b
 
 
 @dataclass(frozen=True, slots=True)
-class _Snapshot:
+class _Style:
     """How a policy is drawn."""
 
     colour: str
@@ -86,14 +86,14 @@ class _Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What the frontier shows: latencies in microseconds, losses as shares."""
+    """Limits of the frontier: latencies in microseconds, losses as shares."""
 
     left: float
     right: float
     bottom: float
     top: float
     far_apart: bool
-    """Whether latencies differ so much that a logarithm shows them better."""
+    """Whether latencies differ so much that a logarithmic axis shows them better."""
 
 
 def draw(path: Path, trial: Trial, on_progress: Callable[[int], object] = lambda _: None) -> None:
@@ -113,11 +113,11 @@ def draw(path: Path, trial: Trial, on_progress: Callable[[int], object] = lambda
         title, *details = heading(trial, trial.path.name)
         figure.text(_LEFT, 0.972, title, fontsize=13, fontweight="bold", color=_DARK)
         figure.text(_LEFT, 0.93, "\n".join(details), fontsize=9.5, color="#555555", linespacing=1.5)
-        snapshots = _snapshots(trial.outcomes)
+        styles = _styles(trial.outcomes)
         pairs = pair_needs(trial.arrivals, trial.setup)
         width = _RIGHT - _LEFT
-        _draw_lags(figure.add_axes((_LEFT, 0.52, width, 0.325)), trial, snapshots, pairs)
-        _draw_frontier(figure.add_axes((_LEFT, 0.06, width, 0.345)), trial, snapshots, pairs, on_progress)
+        _draw_lags(figure.add_axes((_LEFT, 0.52, width, 0.325)), trial, styles, pairs)
+        _draw_frontier(figure.add_axes((_LEFT, 0.06, width, 0.345)), trial, styles, pairs, on_progress)
         try:
             with whole_file(path) as unfinished:
                 figure.savefig(unfinished, format="png")
@@ -125,21 +125,21 @@ def draw(path: Path, trial: Trial, on_progress: Callable[[int], object] = lambda
             raise ValueError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def _snapshots(outcomes: Sequence[Outcome]) -> dict[str, _Snapshot]:
+def _styles(outcomes: Sequence[PolicyResult]) -> dict[str, _Style]:
     others = [outcome.policy for outcome in outcomes if outcome.policy != FIXED_HINDSIGHT]
-    snapshots = {FIXED_HINDSIGHT: _Snapshot(_DARK, (0, (4, 2)), "D")}
+    styles = {FIXED_HINDSIGHT: _Style(_DARK, (0, (4, 2)), "D")}
     for number, name in enumerate(others):
-        tick, colour = divmod(number, len(_COLOURS))
-        snapshots[name] = _Snapshot(
-            _COLOURS[colour], _DASHES[tick % len(_DASHES)], _MARKERS[tick % len(_MARKERS)]
+        cycle, colour = divmod(number, len(_COLOURS))
+        styles[name] = _Style(
+            _COLOURS[colour], _DASHES[cycle % len(_DASHES)], _MARKERS[cycle % len(_MARKERS)]
         )
-    return snapshots
+    return styles
 
 
 # -- the bounds over time ------------------------------------------------------------------------------------
 
 
-def _draw_lags(axes: Axes, trial: Trial, snapshots: dict[str, _Snapshot], pairs: PairNeeds) -> None:
+def _draw_lags(axes: Axes, trial: Trial, styles: dict[str, _Style], pairs: PairNeeds) -> None:
     arrivals = trial.arrivals
     needs = needs_over_time(arrivals, trial.setup, pairs, _SPANS)
     width = -(-arrivals.slots // _SPANS)
@@ -149,46 +149,46 @@ def _draw_lags(axes: Axes, trial: Trial, snapshots: dict[str, _Snapshot], pairs:
     }
     known = np.concatenate([lag for _, lag in lines.values()])
     low, high = _limits(known, needs, trial.yardstick.fixed_bound_us)
-    names = []
+    labels = []
     for name, (span, lag) in lines.items():
-        snapshot, x = snapshots[name], span * float(width * trial.setup.trigger_us)
+        style, x = styles[name], span * float(width * trial.setup.trigger_us)
         axes.plot(
             x,
             lag,
-            color=snapshot.colour,
-            linestyle=snapshot.dashes,
+            color=style.colour,
+            linestyle=style.dashes,
             linewidth=1.6,
             drawstyle="steps-post",
             zorder=3,
         )
         if len(lag):
-            names.append(Name(name, snapshot.colour, float(lag[-1])))
+            labels.append(MarginLabel(name, style.colour, float(lag[-1])))
     end_us = arrivals.slots * trial.setup.trigger_us
     axes.set_ylim(low, high)
     axes.set_xlim(0, end_us)
     duration_axis(axes.yaxis, low, high)
     duration_axis(axes.xaxis, 0, end_us)
     axes.set_xlabel("time since the first arrival", loc="right")
-    axes.set_title("Effective bound: how far the watermark trails the greatest event time", pad=24)
+    axes.set_title("Effective bound: how far the watermark trails the maximum event time", pad=24)
     handles = _draw_needs(axes, trial, needs, high)
     place = (-0.01, 0.99)
     axes.legend(
         handles=handles, loc="lower left", bbox_to_anchor=place, ncols=3, frameon=False, handlelength=1.2
     )
-    name_in_margin(axes, names)
+    label_in_margin(axes, labels)
 
 
 def _limits(lag: NDArray[np.float64], needs: NeedsOverTime, fixed_bound_us: int) -> tuple[float, float]:
-    """Return what the chart shows: the bounds and most needs, so that one wild row does not flatten the rest."""
-    greatest = max(float(fixed_bound_us), float(np.quantile(lag, 0.99)) if len(lag) else 0.0, 1_000.0)
+    """Return the limits of the chart: the bounds and most needs, so that one outlier does not flatten the rest."""
+    highest = max(float(fixed_bound_us), float(np.quantile(lag, 0.99)) if len(lag) else 0.0, 1_000.0)
     at_target = float(np.quantile(needs.at_target_us, 0.95)) if len(needs.at_target_us) else 0.0
-    high = 1.15 * max(greatest, min(at_target, 3 * greatest))
-    least = float(lag.min()) if len(lag) else 0.0
-    return (max(least * 1.1, -high / 2) if least < 0 else 0.0), high
+    high = 1.15 * max(highest, min(at_target, 3 * highest))
+    lowest = float(lag.min()) if len(lag) else 0.0
+    return (max(lowest * 1.1, -high / 2) if lowest < 0 else 0.0), high
 
 
 def _draw_needs(axes: Axes, trial: Trial, needs: NeedsOverTime, high: float) -> list[Artist | BarContainer]:
-    """Draw what rows needed; return what the legend names, in its order."""
+    """Draw the needs; return the handles of the legend, in order."""
     width = -(-trial.arrivals.slots // _SPANS) * trial.setup.trigger_us
     middle = needs.wall_us - trial.arrivals.first_us - width / 2
     label = f"bound that {trial.setup.target_ppm / 10_000:g} % of the rows arriving then needed"
@@ -213,26 +213,26 @@ def _draw_needs(axes: Axes, trial: Trial, needs: NeedsOverTime, high: float) -> 
 
 
 def _fixed_bounds(trial: Trial, pairs: PairNeeds, frame: _Frame) -> list[int]:
-    """Return constant bounds whose latencies, and whose losses, are spread over the frame."""
+    """Return constant bounds whose latencies and losses are spread over the frame."""
     needs = ExactNeeds(pairs.need_us, pairs.count)
     by_loss = [
         needs.value_at_rank(float(np.ceil((1 - loss) * needs.weight)))
         for loss in [0.0, *np.geomspace(frame.bottom, frame.top, FIXED_BOUNDS // 2 - 2).tolist()]
     ]
-    # The latency of a constant bound is the bound and something that hardly depends on it.
+    # The latency of a constant bound is the bound plus something that hardly depends on it.
     rest_us = _latency(trial.yardstick.fixed_score) - trial.yardstick.fixed_bound_us
     spaced = np.geomspace if frame.far_apart else np.linspace
     by_latency = spaced(
         max(frame.left, 1.0) if frame.far_apart else frame.left, frame.right, FIXED_BOUNDS // 2 - 1
     )
-    wanted = [*(value for value in by_loss if value is not None), *(by_latency - rest_us).tolist()]
-    return sorted({0, *(round(value) for value in wanted if value > 0)})
+    values = [*(value for value in by_loss if value is not None), *(by_latency - rest_us).tolist()]
+    return sorted({0, *(round(value) for value in values if value > 0)})
 
 
 def _draw_frontier(
     axes: Axes,
     trial: Trial,
-    snapshots: dict[str, _Snapshot],
+    styles: dict[str, _Style],
     pairs: PairNeeds,
     on_progress: Callable[[int], object],
 ) -> None:
@@ -265,30 +265,30 @@ def _draw_frontier(
     if clairvoyant is not None:
         label = f"clairvoyant ({format_latency(clairvoyant)}): nothing that meets the target is faster"
         axes.axvline(max(clairvoyant, frame.left), color=_DARK, linewidth=1.3, linestyle=":", label=label)
-    names = []
+    labels = []
     for outcome in trial.outcomes:
-        snapshot = snapshots[outcome.policy]
+        style = styles[outcome.policy]
         x, y = _latency(outcome.score), max(_loss(trial, outcome.score), frame.bottom)
         axes.plot(
             max(x, frame.left),
             y,
-            snapshot.marker,
+            style.marker,
             markersize=9,
-            color=snapshot.colour,
-            markerfacecolor=snapshot.colour if outcome.meets else "white",
+            color=style.colour,
+            markerfacecolor=style.colour if outcome.meets else "white",
             markeredgewidth=2,
             zorder=5,
             clip_on=False,
         )
-        said = f"{outcome.policy}: {format_latency(x)}{'' if outcome.meets else ', missed'}"
-        names.append(Name(said, snapshot.colour, y, max(x, frame.left)))
+        text = f"{outcome.policy}: {format_latency(x)}{'' if outcome.meets else ', missed'}"
+        labels.append(MarginLabel(text, style.colour, y, max(x, frame.left)))
     axes.set_xlabel("mean latency, from the end of a window to its emission", loc="right")
     axes.legend(**_LEGEND)
-    name_in_margin(axes, names)
+    label_in_margin(axes, labels)
 
 
 def _frame(trial: Trial) -> _Frame:
-    """Return what the frontier shows: every policy, the target and the clairvoyant."""
+    """Return limits that hold every policy, the target and the clairvoyant."""
     scores = [outcome.score for outcome in trial.outcomes]
     latencies = [_latency(one) for one in [trial.yardstick.fixed_score, *scores]]
     losses = [_loss(trial, one) for one in scores]
@@ -318,7 +318,7 @@ def _loss_name(trial: Trial) -> str:
 
 
 def _loss(trial: Trial, score: Score) -> float:
-    """Return the share that the target is about and that was missed."""
+    """Return the share of what the target counts that was lost."""
     if trial.setup.objective == "timeslices":
         return 1 - score.windows_met / score.windows
     return score.late / score.pairs

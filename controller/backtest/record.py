@@ -8,45 +8,45 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tidemark.controller.backtest.trial import Outcome, Trial
+from tidemark.controller.backtest.trial import PolicyResult, Trial
 from tidemark.controller.runtime.whole_file import whole_file
 from tidemark.models.target import PPM
 
 __all__ = ["as_json", "record_of", "write_json"]
 
 
-def record_of(trial: Trial, outcome: Outcome) -> dict[str, Any]:
-    """Return what one policy did on one trace; times in seconds, shares between 0 and 1, None where unknown."""
+def record_of(trial: Trial, outcome: PolicyResult) -> dict[str, Any]:
+    """Return the figures of one policy on one trace: integers with their unit in the name, None where unknown."""
     setup, score, yardstick = trial.setup, outcome.score, trial.yardstick
     return {
         "trace": str(trial.path),
         "policy": outcome.policy,
-        "target": setup.target_ppm / PPM,
+        "target_ppm": setup.target_ppm,
         "rows": score.pairs,
         "late": score.late,
-        "completeness": _share(score.completeness),
+        "completeness_ppm": (score.pairs - score.late) * PPM // score.pairs,
         "windows": score.windows,
-        "windows_meeting_target": _share(score.windows_meeting_target),
-        "minutes_meeting_target": _share(score.minutes_meeting_target),
-        "worst_minute": _share(score.worst_minute),
-        "latency_mean_s": _seconds(score.latency_mean_us),
-        "latency_p95_s": _seconds(score.latency_p95_us),
-        "bound_mean_s": _seconds(score.bound_mean_us),
+        "windows_meeting_target_ppm": _ppm(score.windows_meeting_target),
+        "minutes_meeting_target_ppm": _ppm(score.minutes_meeting_target),
+        "worst_minute_ppm": _ppm(score.worst_minute),
+        "latency_mean_us": _whole(score.latency_mean_us),
+        "latency_p95_us": _whole(score.latency_p95_us),
+        "bound_mean_us": _whole(score.bound_mean_us),
         "bound_changes": score.bound_changes,
-        "fixed_hindsight_bound_s": _seconds(yardstick.fixed_bound_us),
-        "fixed_hindsight_latency_s": _seconds(yardstick.fixed_score.latency_mean_us),
-        "clairvoyant_latency_s": _seconds(yardstick.clairvoyant_us),
+        "fixed_hindsight_bound_us": _whole(yardstick.fixed_bound_us),
+        "fixed_hindsight_latency_us": _whole(yardstick.fixed_score.latency_mean_us),
+        "clairvoyant_latency_us": _whole(yardstick.clairvoyant_us),
         "objective": setup.objective,
         "engine": setup.engine,
         "scope": setup.scope,
         "mode": setup.mode,
         "meets_target": outcome.meets,
-        "lag_median_s": _seconds(score.median_lag_us),
+        "lag_median_us": _whole(score.median_lag_us),
     }
 
 
 def as_json(records: Iterable[dict[str, Any]]) -> str:
-    """Return the records as a JSON list, a field a line."""
+    """Return the records as a JSON list, one field per line."""
     return json.dumps(list(records), indent=2, allow_nan=False)
 
 
@@ -63,9 +63,12 @@ def write_json(path: Path, records: Iterable[dict[str, Any]]) -> None:
         raise ValueError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def _seconds(duration_us: float | None) -> float | None:
-    return None if duration_us is None or not math.isfinite(duration_us) else float(duration_us) / 1e6
+def _whole(duration_us: float | None) -> int | None:
+    return None if duration_us is None or not math.isfinite(duration_us) else round(duration_us)
 
 
-def _share(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)
+def _ppm(share: float | None) -> int | None:
+    """Return a share in parts per million, rounded down; a last bit that a float is off by does not count."""
+    if share is None or not math.isfinite(share):
+        return None
+    return math.floor(share * PPM * PPM + 0.5) // PPM

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from tidemark.controller.backtest.trial import Outcome, Trial
+from tidemark.controller.backtest.trial import PolicyResult, Trial
 from tidemark.models.duration import MICROSECONDS, format_about, format_duration
 from tidemark.models.plural import plural
 from tidemark.models.target import PPM, format_target
@@ -18,22 +18,22 @@ from tidemark.models.target import PPM, format_target
 __all__ = ["LEGEND", "floor_percent", "format_latency", "heading", "ratio", "show"]
 
 _UNLIMITED = 10_000
-"""Width in characters that no table reaches."""
+"""More characters than any table is wide."""
 
-COMPLETENESS = ("target", "kept\n%", "windows\nok %", "minutes\nok %", "worst\nminute %")
+COMPLETENESS = ("target", "admitted\n%", "windows\nok %", "minutes\nok %", "worst\nminute %")
 LATENCY = ("mean\nlatency", "p95\nlatency", "mean\nbound", "moves", "x hind-\nsight", "x clair-\nvoyant")
-"""Headings of the table, by what they are about."""
+"""Headings of the table, by subject."""
 
 LEGEND = (
-    "windows ok, minutes ok: share of the windows, and of the minutes of event time, that meet the target each. "
-    "worst minute: completeness of the least complete one. moves: changes of the bound. x hindsight, x clairvoyant: "
+    "windows ok, minutes ok: share of the windows, and of the minutes of event time, that each meet the target. "
+    "worst minute: minimum completeness of a minute. moves: changes of the bound. x hindsight, x clairvoyant: "
     "mean latency as a multiple of that of the best fixed bound, and of what no policy that meets the target can beat."
 )
-"""What the headings are short for."""
+"""What the headings mean."""
 
 
 def show(trial: Trial, console: Console) -> None:
-    """Print the table of one trace: in two halves on a terminal too narrow for it, in long lines into a file."""
+    """Print the table of one trace: in two halves when the terminal is too narrow; in long lines into a file."""
     console.print("\n".join(heading(trial, str(trial.path))), soft_wrap=True)
     console.print()
     rows = [(outcome, _cells(trial, outcome)) for outcome in trial.outcomes]
@@ -57,7 +57,7 @@ def show(trial: Trial, console: Console) -> None:
             console.print(f"{outcome.policy}, in the end: {'; '.join(outcome.reasons)}", soft_wrap=True)
 
 
-def _table(names: Sequence[str], rows: Sequence[tuple[Outcome, Sequence[str]]]) -> Table:
+def _table(names: Sequence[str], rows: Sequence[tuple[PolicyResult, Sequence[str]]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy", no_wrap=True)
     for name in names:
@@ -68,20 +68,20 @@ def _table(names: Sequence[str], rows: Sequence[tuple[Outcome, Sequence[str]]]) 
 
 
 def heading(trial: Trial, name: str) -> list[str]:
-    """Return the lines above a table: what was replayed (as ``name``), under which question, the two yardsticks."""
+    """Return the lines above a table: what was replayed (as ``name``), the question, and the two yardsticks."""
     setup, yardstick = trial.setup, trial.yardstick
     if setup.engine == "per-row":
-        reached = f"decisions every {format_duration(setup.trigger_us)}"
+        reach = f"decisions every {format_duration(setup.trigger_us)}"
     elif setup.mode == "live":
-        reached = f"trigger {format_duration(setup.trigger_us)}, live"
+        reach = f"trigger {format_duration(setup.trigger_us)}, live"
     else:
-        reached = f"trigger {format_duration(setup.trigger_us)}, restarts of {format_duration(setup.restart_cost_us)}"
-    how = f"{setup.operator}; {setup.engine} engine, {setup.scope} scope, {reached}"
-    asked = f"target {format_target(setup.target_ppm)}"
+        reach = f"trigger {format_duration(setup.trigger_us)}, restarts of {format_duration(setup.restart_cost_us)}"
+    how = f"{setup.operator}; {setup.engine} engine, {setup.scope} scope, {reach}"
+    question = f"target {format_target(setup.target_ppm)}"
     if setup.objective == "timeslices":
-        asked += f" in {format_target(setup.good_windows_ppm)} of the windows (timeslices)"
+        question += f" in {format_target(setup.good_windows_ppm)} of the windows (timeslices)"
     else:
-        asked += " of all rows (occurrences)"
+        question += " of all rows (occurrences)"
     arrivals = trial.arrivals
     size = f"{plural(arrivals.rows, 'row')}, {plural(arrivals.partitions, 'partition')}"
     span = f"{format_about(arrivals.last_us - arrivals.first_us)}, {plural(arrivals.slots, 'slot')}"
@@ -89,13 +89,13 @@ def heading(trial: Trial, name: str) -> list[str]:
     latency = f"mean latency {format_latency(yardstick.fixed_score.latency_mean_us)}"
     return [
         f"{name}: {size}, {span}",
-        f"{how}; {asked}",
+        f"{how}; {question}",
         f"fixed-hindsight: {fixed}, {latency}; clairvoyant: mean latency {format_latency(yardstick.clairvoyant_us)}",
     ]
 
 
 def ratio(latency_us: float | None, yardstick_us: float | None) -> str:
-    """Return how many times a yardstick's latency is; a dash where that says nothing."""
+    """Return a latency as a multiple of that of a yardstick; a dash where that says nothing."""
     if latency_us is None or yardstick_us is None:
         return "-"
     if not yardstick_us:
@@ -104,9 +104,9 @@ def ratio(latency_us: float | None, yardstick_us: float | None) -> str:
 
 
 def floor_percent(part: int, whole: int, target_ppm: int) -> str:
-    """Return ``part`` of ``whole`` in percent, cut off and not rounded: a target that is missed must not read as met.
+    """Return ``part`` of ``whole`` in percent, rounded down, because a target that is missed must not read as met.
 
-    There are two decimals, more when the target has more; 100 is only what is whole.
+    It has two decimals, or as many as the target; only the whole is 100.
     """
     if not whole:
         return "-"
@@ -115,7 +115,7 @@ def floor_percent(part: int, whole: int, target_ppm: int) -> str:
     return f"{cut // 10**decimals}.{cut % 10**decimals:0{decimals}d}"
 
 
-def _cells(trial: Trial, outcome: Outcome) -> list[str]:
+def _cells(trial: Trial, outcome: PolicyResult) -> list[str]:
     score, yardstick, target_ppm = outcome.score, trial.yardstick, trial.setup.target_ppm
     return [
         "met" if outcome.meets else "MISSED",
@@ -133,14 +133,14 @@ def _cells(trial: Trial, outcome: Outcome) -> list[str]:
 
 
 def _share(share: float | None, target_ppm: int) -> str:
-    """Return a share in percent; a float that is off by its last bit is taken for what it stands for."""
+    """Return a share in percent; a last bit that a float is off by does not count."""
     if share is None or not math.isfinite(share):
         return "-"
     return floor_percent(math.floor(share * PPM * PPM + 0.5), PPM * PPM, target_ppm)
 
 
 def format_latency(duration_us: float | None) -> str:
-    """Return a measured duration; a short one to the millisecond, and no 0 for what is not."""
+    """Return a measured duration; a short one to the millisecond, and 0 only when it is 0."""
     if duration_us is None or not math.isfinite(duration_us):
         return "-"
     if abs(duration_us) >= MICROSECONDS["s"] or not duration_us:

@@ -24,7 +24,7 @@ COLUMNS = pa.schema(
         pa.field("watermark_us", pa.int64()),
     ]
 )
-"""Columns of a timeline, a row for each batch: no-data and control batches too."""
+"""Columns of a timeline. It has a row for each batch, no-data and control batches included."""
 
 
 def write_timeline(path: Path, run: Run) -> None:

@@ -1,4 +1,4 @@
-"""One trace under several policies, with the yardsticks that they are measured by."""
+"""One trace under several policies, with the yardsticks to compare them with."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, pol
 from tidemark.models.policies.fixed import Fixed
 from tidemark.models.policies.policy import Explains
 
-__all__ = ["ALL", "Outcome", "Trial", "Yardstick", "choose_policies", "judge", "read"]
+__all__ = ["ALL", "PolicyResult", "Trial", "Yardstick", "choose_policies", "judge", "read"]
 
 ALL = "all"
-"""Name that stands for every policy."""
-_TELLS = 100
-"""How often progress is told in a run."""
+"""Name that stands for all policies."""
+_PROGRESS_CALLS = 100
+"""How often a run reports its progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +29,16 @@ class Yardstick:
     """What was possible."""
 
     fixed_bound_us: int
-    """The least constant bound that meets the target over the whole trace."""
+    """The minimum constant bound that meets the target over the whole trace."""
     fixed_score: Score
-    """What it does."""
+    """Its score."""
     clairvoyant_us: float | None
-    """A mean latency that no policy can be below; None when no window is scored."""
+    """A mean latency that no policy can go below; None when no window is scored."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one policy did."""
+class PolicyResult:
+    """The result of one policy."""
 
     policy: str
     """Its name."""
@@ -49,7 +49,7 @@ class Outcome:
     meets: bool
     """Whether it meets the target."""
     reasons: tuple[str, ...]
-    """Why it decided as it did in the end, first to last; empty when it does not tell."""
+    """Reasons of its last decision, first to last; empty when it gives none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +64,17 @@ class Trial:
     """The question."""
     yardstick: Yardstick
     """What was possible."""
-    outcomes: tuple[Outcome, ...]
-    """What each policy did."""
+    outcomes: tuple[PolicyResult, ...]
+    """The result of each policy."""
 
 
-def choose_policies(wanted: Sequence[str], setup: Setup) -> list[str]:
+def choose_policies(given: Sequence[str], setup: Setup) -> list[str]:
     """Return the names without repetitions, ``all`` spelled out.
 
     Raises:
-        ValueError: when a name is no policy's.
+        ValueError: when a name is not that of a policy.
     """
-    names = [name for one in wanted for name in (policy_names() if one.strip() == ALL else [one.strip()])]
+    names = [name for one in given for name in (policy_names() if one.strip() == ALL else [one.strip()])]
     for name in names:
         if name != FIXED_HINDSIGHT:
             make_policy(name, setup)
@@ -82,7 +82,7 @@ def choose_policies(wanted: Sequence[str], setup: Setup) -> list[str]:
 
 
 def read(opened: OpenTrace, setup: Setup, on_rows: Callable[[int], object]) -> Arrivals:
-    """Return what arrived; the trace is read in parts, and only what replays need is kept.
+    """Return what arrived; the trace is read in parts, and only what replays need stays in memory.
 
     Args:
         opened: the trace.
@@ -110,10 +110,10 @@ def judge(
         arrivals: what arrived.
         setup: the question.
         policies: names of policies.
-        on_progress: called with what is being run and the slots it has done.
+        on_progress: called with the name of what runs and the number of slots that are done.
 
     Raises:
-        ValueError: when a policy wants what the engine cannot do.
+        ValueError: when a policy requires what the engine cannot do.
     """
     on_progress(FIXED_HINDSIGHT, 0)
     bound_us, fixed_score = fixed_hindsight(arrivals, setup)
@@ -125,21 +125,21 @@ def judge(
     for name in policies:
         policy = Fixed(bound_us) if name == FIXED_HINDSIGHT else make_policy(name, setup)
         try:
-            ran = run(arrivals, setup, policy, on_slot=_seldom(name, arrivals.slots, on_progress))
+            ran = run(arrivals, setup, policy, on_slot=_throttled(name, arrivals.slots, on_progress))
         except ValueError as error:
             raise ValueError(f"policy {name}: {error}") from None
         scored = score(arrivals, setup, ran)
         reasons = tuple(step.reason for step in policy.explain()) if isinstance(policy, Explains) else ()
-        outcomes.append(Outcome(name, ran, scored, meets(setup, scored), reasons))
+        outcomes.append(PolicyResult(name, ran, scored, meets(setup, scored), reasons))
     return Trial(path, arrivals, setup, yardstick, tuple(outcomes))
 
 
-def _seldom(name: str, slots: int, on_progress: Callable[[str, int], object]) -> Callable[[int], None]:
-    """Return what tells of a slot in a hundred: a bar that is drawn for each would take longer than the replay."""
-    step = max(1, slots // _TELLS)
+def _throttled(name: str, slots: int, on_progress: Callable[[str, int], object]) -> Callable[[int], None]:
+    """Return a function that reports one slot in a hundred; a bar drawn for each would take longer than the replay."""
+    step = max(1, slots // _PROGRESS_CALLS)
 
-    def told(slot: int) -> None:
+    def report(slot: int) -> None:
         if slot % step == 0:
             on_progress(name, slot)
 
-    return told
+    return report

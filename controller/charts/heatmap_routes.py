@@ -22,7 +22,7 @@ from tidemark.controller.stream_state.live import working_bound_ms
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.chart_slots import Slots, slots_of
 from tidemark.models.need_slots import SLOT_US
-from tidemark.models.progress import PartitionState
+from tidemark.models.wire import PartitionState
 
 __all__ = ["router"]
 

@@ -1,4 +1,4 @@
-"""``tidemark backtest``: what each policy would have done on recorded streams, against the best that was possible."""
+"""``tidemark backtest``: replays recorded streams under policies and compares them with the best possible."""
 
 from __future__ import annotations
 
@@ -17,72 +17,102 @@ from tidemark.controller.backtest.table import LEGEND, show
 from tidemark.controller.backtest.timeline import write_timeline
 from tidemark.controller.backtest.trial import Trial, choose_policies, judge, read
 from tidemark.controller.cli.options import duration_of, operator_of
-from tidemark.controller.cli.trace import one_line_errors, progress_bar
+from tidemark.controller.cli.trace import input_errors_in_one_line, progress_bar
 from tidemark.controller.traces.format import OpenTrace, open_trace
 from tidemark.models.backtest.setup import BacktestMode, Objective, Scope, Setup
 from tidemark.models.policies.catalogue import policy_forms
 from tidemark.models.replay import Engine
 from tidemark.models.target import parse_target
 
-__all__ = ["backtest"]
+__all__ = ["backtest", "register"]
 
 STDOUT = Path("-")
-"""The file name that stands for the standard output."""
+"""The file name that stands for standard output."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("backtest")(backtest)
 
 
 def backtest(
-    traces: Annotated[
-        list[Path], typer.Argument(metavar="TRACE", help="Traces, as `tidemark trace` makes them.")
-    ],
+    traces: Annotated[list[Path], typer.Argument(metavar="TRACE", help="Traces made by `tidemark trace`.")],
     *,
-    target: Annotated[str, typer.Option(help="Completeness target, a decimal share.")] = "0.99",
+    target: Annotated[str, typer.Option(help="Completeness target, a decimal share such as 0.99.")] = "0.99",
     objective: Annotated[
         Objective,
-        typer.Option(help="What must meet the target: all rows together, or 99 % of the windows each."),
+        typer.Option(
+            help="What must meet the target: occurrences, all rows together; timeslices, each of 99 % of the windows."
+        ),
     ] = "occurrences",
-    window: Annotated[str, typer.Option(help="Size of the windows; 0 for row-level.")] = "10s",
-    slide: Annotated[str | None, typer.Option(help="Slide of the windows; else they tumble.")] = None,
+    window: Annotated[str, typer.Option(help="Size of the windows; 0 for a row-level operator.")] = "10s",
+    slide: Annotated[
+        str | None, typer.Option(help="Slide of the windows. Default: they tumble, the slide is the size.")
+    ] = None,
     trigger: Annotated[
-        str, typer.Option(help="Spark's processing-time trigger; per-row: the time between decisions.")
+        str,
+        typer.Option(
+            help="Spark's processing-time trigger; with --engine per-row the time between decisions."
+        ),
     ] = "1s",
-    engine: Annotated[Engine, typer.Option(help="Whose late rule to replay.")] = "spark",
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="Which late rule to replay: Spark's, by batches, or that of an engine that works row by row."
+        ),
+    ] = "spark",
     scope: Annotated[
-        Scope, typer.Option(help="One watermark for the stream, or the least of the partitions' own.")
+        Scope,
+        typer.Option(
+            help="global: one watermark for the stream; partition: the minimum of the watermarks of its partitions."
+        ),
     ] = "global",
     mode: Annotated[
-        BacktestMode, typer.Option(help="How a decision reaches the job: the control stream, or a restart.")
+        BacktestMode,
+        typer.Option(help="How a new bound reaches the job: live, by the control stream, or by a restart."),
     ] = "live",
     restart_cost: Annotated[
-        str, typer.Option(help="With --mode restart: time without batches for each change of the bound.")
+        str, typer.Option(help="With --mode restart: time without batches at each change of the bound.")
     ] = "30s",
     latency_cap: Annotated[
         str | None,
-        typer.Option(help="Tidemark, live: no window waits longer than this; completeness yields."),
+        typer.Option(
+            help="With the policy tidemark and --mode live: no window waits longer, even if the target is missed."
+        ),
     ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="May be repeated; tidemark unless given, all for one of each kind. "
-            f"There are: {', '.join(policy_forms())}.",
+            help="Policy to replay; may be repeated; all stands for one of each kind. Default: tidemark. "
+            f"Policies: {', '.join(policy_forms())}.",
         ),
     ] = None,
     json_to: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", help="Write the figures as JSON; - prints it, and no table."),
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help="Write the figures as JSON to this file; - prints JSON instead of the table.",
+        ),
     ] = None,
     timeline: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.parquet", help="Write each batch, of one trace under one policy."),
+        typer.Option(
+            metavar="FILE.parquet", help="Write the batches to this file; for one trace under one policy."
+        ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw the bounds and the frontier, of one trace.")
+        Path | None, typer.Option(metavar="FILE.png", help="Draw the bounds and the frontier; for one trace.")
     ] = None,
 ) -> None:
-    """Replay recorded streams under policies: completeness and latency of each, and of the best possible."""
-    with one_line_errors():
+    """Replay traces under policies and compare the policies.
+
+    It shows completeness and latency of each policy, and of the best fixed bound and the best that is possible at all.
+    """
+    with input_errors_in_one_line():
         if mode == "restart" and engine == "per-row":
-            raise ValueError("--mode restart is a Spark job's: it goes with --engine spark")
+            raise ValueError("--mode restart needs --engine spark: it replays the restart of a Spark job")
         setup = Setup(
             operator=operator_of(window, slide),
             trigger_us=duration_of(trigger),
@@ -116,7 +146,7 @@ def backtest(
 
 
 def _open(traces: Sequence[Path]) -> list[OpenTrace]:
-    """Open all traces, so that a wrong one is known before the first is replayed."""
+    """Open all traces, so that a wrong one is found before the first is replayed."""
     opened = [open_trace(path) for path in traces]
     for one in opened:
         if not one.rows:
@@ -131,12 +161,12 @@ def _judge(opened: OpenTrace, setup: Setup, policies: Sequence[str]) -> Trial:
     with progress_bar("slots") as progress:
         tasks: dict[str, TaskID] = {}
 
-        def told(what: str, done: int) -> None:
+        def progressed(what: str, done: int) -> None:
             if what not in tasks:
                 tasks[what] = progress.add_task(what, total=arrivals.slots)
             progress.update(tasks[what], completed=done)
 
-        return judge(opened.path, arrivals, setup, policies, told)
+        return judge(opened.path, arrivals, setup, policies, progressed)
 
 
 def _draw(path: Path, trial: Trial) -> None:
@@ -154,20 +184,20 @@ def _check_outputs(
     timeline: Path | None,
     plot: Path | None,
 ) -> None:
-    """Refuse before the work what could not be written after it."""
+    """Reject outputs that could not be written, before the work begins."""
     if timeline is not None and (len(traces) > 1 or len(policies) > 1):
         raise ValueError(
-            f"--timeline is of one trace under one policy, not of {len(traces)} under {len(policies)}: "
+            f"--timeline takes one trace under one policy, not {len(traces)} under {len(policies)}: "
             "run it once for each"
         )
     if plot is not None and len(traces) > 1:
-        raise ValueError(f"--plot is of one trace, not of {len(traces)}: run it once for each")
+        raise ValueError(f"--plot takes one trace, not {len(traces)}: run it once for each")
     if plot is not None and importlib.util.find_spec("matplotlib") is None:
         raise ValueError("--plot needs matplotlib: pip install 'tidemark[plot]'")
     outputs = [path for path in (json_to, timeline, plot) if path is not None and path != STDOUT]
     for path, times in Counter(path.resolve() for path in outputs).items():
         if times > 1:
-            raise ValueError(f"{path}: two outputs cannot be one file")
+            raise ValueError(f"{path}: two outputs cannot go to one file")
     for path in outputs:
         if any(path.resolve() == trace.resolve() for trace in traces):
             raise ValueError(f"{path}: the output is one of the traces")

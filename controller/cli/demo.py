@@ -8,12 +8,12 @@ import sys
 
 import typer
 
-from tidemark.controller.cli.fail import fail
+from tidemark.controller.cli.fail import fail_usage
 
 __all__ = ["register"]
 
 MODULE = "tidemark.spark_jobs.demo"
-"""What runs the demo. It is run and not imported: the controller does not depend on the Spark side."""
+"""Module of the demo. It is run, not imported: the controller does not depend on the Spark side."""
 
 
 def register(app: typer.Typer) -> None:
@@ -21,13 +21,13 @@ def register(app: typer.Typer) -> None:
 
     @app.command(
         "demo",
-        # Everything after the name is the demo's business, --help included.
+        # The demo parses all that follows its name, --help included.
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
         add_help_option=False,
     )
     def run(context: typer.Context) -> None:
         """Run the whole loop on a real Spark stream: guessed bound, recommendation, restart."""
         if importlib.util.find_spec("pyspark") is None:
-            fail("`tidemark demo` needs pyspark: pip install 'tidemark[demo]'")
-        # In this process's place, so that signals and the exit code are the demo's own.
+            fail_usage("`tidemark demo` needs pyspark: pip install 'tidemark[demo]'")
+        # In place of this process, so that signals and the exit code are the demo's own.
         os.execv(sys.executable, [sys.executable, "-m", MODULE, *context.args])  # noqa: S606 - no shell is wanted

@@ -1,4 +1,4 @@
-"""``tidemark doctor``: asks a running controller what is missing until a job runs with the bound it should."""
+"""``tidemark doctor``: what a job still needs until it runs with the recommended bound."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from tidemark.controller.api.paths import stream_path
 from tidemark.controller.cli.checkup import Finding, Place, checkup
-from tidemark.controller.cli.fail import fail
+from tidemark.controller.cli.fail import fail_usage
 from tidemark.controller.cli.remote import (
     DEFAULT_URL,
     TOKEN_VARIABLE,
@@ -20,7 +20,11 @@ from tidemark.controller.cli.remote import (
     UrlOption,
     connect,
 )
-from tidemark.controller.client.errors import CannotAskError, RefusedError, TokenRefusedError
+from tidemark.controller.client.errors import (
+    ControllerUnusableError,
+    RequestRejectedError,
+    TokenRejectedError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 SOMETHING_MISSING = 1
-"""Exit code when the controller was asked and something is missing."""
+"""Exit code when the controller answers and something is missing."""
 
 
 def register(app: typer.Typer) -> None:
@@ -40,23 +44,27 @@ def register(app: typer.Typer) -> None:
     def doctor(
         job: Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")],
         stream: Annotated[
-            str | None, typer.Argument(metavar="[STREAM]", help="Stream of the job; else all of them.")
+            str | None,
+            typer.Argument(metavar="STREAM", help="Name of the stream. Default: all streams of the job."),
         ] = None,
         *,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Say what is fine and what is missing, and what to do next; exit code 1 when something is missing."""
+        """Check a job: what is fine, what is missing, and what to do next.
+
+        The exit code is 1 when something is missing.
+        """
         try:
             with connect(url, token_file) as tidemark:
                 found = _examine(tidemark, job, stream)
-        except TokenRefusedError as error:
-            fail(f"{error}; next: name a token of this controller by --token-file or {TOKEN_VARIABLE}")
-        except CannotAskError as error:
-            fail(f"{error}; next: `tidemark serve`, or name its address by --url")
-        except RefusedError as error:
-            fail(str(error))
+        except TokenRejectedError as error:
+            fail_usage(f"{error}; next: name a token of this controller by --token-file or {TOKEN_VARIABLE}")
+        except ControllerUnusableError as error:
+            fail_usage(f"{error}; next: `tidemark serve`, or name its address by --url")
+        except RequestRejectedError as error:
+            fail_usage(str(error))
         if json:
             fields = ("job", "stream", "fine", "text", "next")
             rows = [(job, name, one.fine, one.text, one.step) for name, one in found]
@@ -68,7 +76,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _examine(tidemark: Client, job: str, stream: str | None) -> list[tuple[str | None, Finding]]:
-    """Return what is found, each with the stream that it is about; None for the job."""
+    """Return the findings, each with its stream; None for findings about the job."""
     tidemark.ready()
     names = [result.stream for result in tidemark.streams(job)] if stream is None else [stream]
     found: list[tuple[str | None, Finding]] = [(None, Finding(f"the controller at {tidemark.url} answers"))]
@@ -82,9 +90,9 @@ def _examine(tidemark: Client, job: str, stream: str | None) -> list[tuple[str |
 
 def _snapshot(tidemark: Client, place: Place) -> list[Finding]:
     try:
-        # As it is answered: conditions of a newer controller are told too.
-        status = tidemark.ask("GET", stream_path(place.job, place.stream))
-    except RefusedError as error:
+        # Unchecked, so that conditions of a newer controller are shown too.
+        status = tidemark.request("GET", stream_path(place.job, place.stream))
+    except RequestRejectedError as error:
         if not error.kind.endswith(":stream-not-found"):
             raise
         return [Finding("nothing is known of it: no report has come", place.start())]

@@ -14,7 +14,7 @@ from tidemark.controller.cli.remote import (
     SomeStreamArgument,
     TokenFileOption,
     UrlOption,
-    asking,
+    open_client,
 )
 from tidemark.controller.cli.show import as_json, brief, moment, table
 
@@ -32,13 +32,13 @@ def register(app: typer.Typer) -> None:
         kind: Annotated[
             str | None, typer.Option(help="Only events of this kind, such as RolloutRolledBack.")
         ] = None,
-        limit: Annotated[int, typer.Option(min=1, help="Greatest number of events.")] = 50,
+        limit: Annotated[int, typer.Option(min=1, help="Maximum number of events.")] = 50,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
         """Show what changed, why and by whom, the newest first."""
-        with asking(url, token_file) as tidemark:
+        with open_client(url, token_file) as tidemark:
             found = list(islice(tidemark.events(job, stream, kind=kind), limit))
         if json:
             return as_json(found, "events")

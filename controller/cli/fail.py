@@ -6,23 +6,23 @@ from typing import NoReturn
 
 import typer
 
-__all__ = ["fail", "refused"]
+__all__ = ["fail_request", "fail_usage"]
 
-REFUSED = 1
-"""Exit code of a command whose request was refused or could not be made."""
+REQUEST_FAILED = 1
+"""Exit code when the controller rejects the request or does not answer."""
 
-EXIT_CODE = 2
-"""Exit code of a command that could not do its work for a reason in its own arguments or surroundings."""
-
-
-def fail(message: str) -> NoReturn:
-    """End the command with one line: something in its arguments or surroundings has to be mended."""
-    _end(message, EXIT_CODE)
+USAGE_ERROR = 2
+"""Exit code when the arguments or the surroundings of the command have to be corrected."""
 
 
-def refused(message: str) -> NoReturn:
-    """End the command with one line: the controller refused, or did not answer."""
-    _end(message, REFUSED)
+def fail_usage(message: str) -> NoReturn:
+    """End the command with one line: its arguments or its surroundings have to be corrected."""
+    _end(message, USAGE_ERROR)
+
+
+def fail_request(message: str) -> NoReturn:
+    """End the command with one line: the controller rejects the request or does not answer."""
+    _end(message, REQUEST_FAILED)
 
 
 def _end(message: str, code: int) -> NoReturn:

@@ -16,13 +16,13 @@ _WINDOW = re.compile(r"([A-Za-z,-]+|daily)(?:\s+(\d\d):(\d\d)-(\d\d):(\d\d))?")
 
 
 def parse_freeze(text: str) -> dict[str, Any]:
-    """Return a freeze window as the API takes it.
+    """Return a freeze window as in the API.
 
-    Accepted are days ("Sat", "Mon,Wed", "Mon-Fri", "daily") and, after a space, a time of day ("08:00-18:00"); without
-    one it is the whole day. Times are in UTC, and 24:00 is the day's end.
+    The text has days ("Sat", "Mon,Wed", "Mon-Fri", "daily") and, after a space, a time of day ("08:00-18:00"); without
+    one it is the whole day. Times are in UTC, and 24:00 is the end of the day.
 
     Raises:
-        ValueError: when it is none.
+        ValueError: when it is not a freeze window.
     """
     found = _WINDOW.fullmatch(text.strip())
     if found is None:
@@ -35,9 +35,9 @@ def parse_freeze(text: str) -> dict[str, Any]:
         hours = [int(number) for number in times]
         window["from_minute"], window["to_minute"] = hours[0] * 60 + hours[1], hours[2] * 60 + hours[3]
         if max(hours[1], hours[3]) > 59 or window["to_minute"] > MINUTES_OF_DAY:
-            raise ValueError(f"--freeze {text!r}: a time is between 00:00 and 24:00")
+            raise ValueError(f"--freeze {text!r}: times are between 00:00 and 24:00")
         if window["from_minute"] >= window["to_minute"]:
-            raise ValueError(f"--freeze {text!r}: what passes midnight is written as two windows")
+            raise ValueError(f"--freeze {text!r}: write a window across midnight as two")
     return window
 
 
@@ -57,10 +57,10 @@ def _days(text: str, whole: str) -> list[Day]:
     for part in text.split(","):
         first, dash, last = part.partition("-")
         begin, end = _day(first, whole), _day(last if dash else first, whole)
-        # Fri-Mon goes on over the week's end.
+        # Fri-Mon spans the weekend.
         found += [DAYS[(begin + step) % 7] for step in range((end - begin) % 7 + 1)]
     if len(set(found)) != len(found):
-        raise ValueError(f"--freeze {whole!r}: each day is named once")
+        raise ValueError(f"--freeze {whole!r}: name each day once")
     return found
 
 
@@ -68,4 +68,4 @@ def _day(name: str, whole: str) -> int:
     for index, day in enumerate(DAYS):
         if day.lower() == name.lower():
             return index
-    raise ValueError(f"--freeze {whole!r}: {name!r} is no day; use {', '.join(DAYS)}")
+    raise ValueError(f"--freeze {whole!r}: {name!r} is not a day; use {', '.join(DAYS)}")

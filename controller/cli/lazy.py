@@ -1,41 +1,118 @@
-"""Commands whose modules need more than the controller does: imported when used, and missed in one line."""
+"""The commands by name, each imported when it is used: ``tidemark --help`` imports none of them."""
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
-from tidemark.controller.cli.fail import fail
+from tidemark.controller.cli.fail import fail_usage
 
-__all__ = ["add_lazy"]
+if TYPE_CHECKING:
+    # Typer has no public name for what a group holds.
+    from typer._click import Command, Context, HelpFormatter
+
+__all__ = ["COMMANDS", "Entry", "LazyGroup"]
 
 
-def add_lazy(app: typer.Typer, name: str, module: str, *, extra: str, help_text: str) -> None:
-    """Add the command ``name``; ``module`` has the function of that name, as typer takes it.
+class Entry(NamedTuple):
+    """Where a command is."""
 
-    Args:
-        app: what to add it to.
-        name: name of the command.
-        module: full name of the module.
-        extra: extra of the distribution that brings what the module needs.
-        help_text: what the command does, in one line.
-    """
+    module: str
+    """Module of ``tidemark.controller.cli`` whose ``register`` adds the command to an app."""
+    help: str
+    """What it does, in one sentence: the first of its own help text."""
+    extra: str | None = None
+    """Extra of the distribution that brings what the module needs; None when the controller's own is enough."""
 
-    @app.command(
-        name,
-        help=help_text,
-        # Everything after the name is the module's business, --help included.
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-        add_help_option=False,
-    )
-    def run(context: typer.Context) -> None:
+
+COMMANDS = {
+    "serve": Entry(
+        "serve", "Run the controller: the REST API, the decision loop and the metrics, in one process."
+    ),
+    "demo": Entry(
+        "demo", "Run the whole loop on a real Spark stream: guessed bound, recommendation, restart."
+    ),
+    "trace": Entry("trace", "Make a trace, a Parquet file of recorded arrivals.", "trace"),
+    "curve": Entry("curve", "Show completeness and latency by bound, for a trace or a stream.", "trace"),
+    "backtest": Entry("backtest", "Replay traces under policies and compare the policies.", "trace"),
+    "slo": Entry("slo", "Set, show, list and export SLOs."),
+    "policy": Entry("policy", "Set and show what the controller may do to a stream."),
+    "status": Entry("status", "Show how all jobs, one job or one of its streams are doing."),
+    "partitions": Entry("partitions", "Show the partitions of a stream, those that cost most latency first."),
+    "recommendations": Entry("recommendations", "Show what is recommended for each stream, and why."),
+    "rollouts": Entry(
+        "rollouts", "List rollouts, the newest first: open ones, those in some states, or all."
+    ),
+    "approve": Entry("rollouts", "Approve a rollout; it is published as soon as no gate holds it."),
+    "discard": Entry("rollouts", "Discard a rollout that is not published yet."),
+    "rollback": Entry("rollouts", "Publish again the bound from before the newest rollout of a stream."),
+    "pause": Entry("rollouts", "Start no new rollout for a stream; the one under way is still watched."),
+    "resume": Entry("rollouts", "End a pause."),
+    "events": Entry("events", "Show what changed, why and by whom, the newest first."),
+    "doctor": Entry("doctor", "Check a job: what is fine, what is missing, and what to do next."),
+    "pin": Entry("pin", "Hold a stream, a job or the whole fleet to its ceiling or its own bound, at once."),
+    "unpin": Entry("pin", "Remove a pin."),
+    "pins": Entry("pin", "List the pins."),
+    "token": Entry("token", "Create, list, rotate and revoke bearer tokens."),
+    "settings": Entry(
+        "settings", "Show the settings in force and where each comes from; passwords are masked."
+    ),
+    "openapi": Entry("openapi", "Print the OpenAPI document of the REST API."),
+}
+"""The commands, in the order in which the help lists them."""
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are those of ``COMMANDS``."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Commands()
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - one signature
+        """Write the list of commands from the table, so that no module is imported."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+    def invoke(self, ctx: Context) -> Any:
+        """Run a command; name the extra to install when a module of it is missing."""
         try:
-            function = getattr(importlib.import_module(module), name)
-            own = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            own.command(name)(function)
-            own(context.args, prog_name=f"tidemark {name}")
+            return super().invoke(ctx)
         except ModuleNotFoundError as error:
-            if (error.name or "").startswith("tidemark."):
+            entry = COMMANDS.get(ctx.invoked_subcommand or "")
+            if entry is None or entry.extra is None or (error.name or "").startswith("tidemark."):
                 raise
-            fail(f"`tidemark {name}` needs {error.name}: pip install 'tidemark[{extra}]'")
+            fail_usage(
+                f"`tidemark {ctx.invoked_subcommand}` needs {error.name}: pip install 'tidemark[{entry.extra}]'"
+            )
+
+
+class _Commands(MutableMapping[str, "Command"]):
+    """The commands by name, imported on access."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Command] = {}
+
+    def __getitem__(self, name: str) -> Command:
+        if name not in self._loaded:
+            app = typer.Typer(rich_markup_mode=None)
+            import_module(f"tidemark.controller.cli.{COMMANDS[name].module}").register(app)
+            self._loaded |= get_group(app).commands
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: Command) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)

@@ -12,8 +12,8 @@ def register(app: typer.Typer) -> None:
 
     @app.command("openapi")
     def print_document() -> None:
-        """Print the OpenAPI document of the REST interface."""
-        # Imported here so that the other commands start fast.
+        """Print the OpenAPI document of the REST API."""
+        # Imported here so that --help starts fast.
         from tidemark.controller.api.openapi import as_text  # noqa: PLC0415
         from tidemark.controller.app import create_app  # noqa: PLC0415
         from tidemark.controller.settings import Settings  # noqa: PLC0415

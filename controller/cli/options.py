@@ -1,18 +1,18 @@
-"""Options that several commands take: what their texts mean."""
+"""How the texts of options are read."""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal, InvalidOperation
 
-from tidemark.models.duration import parse_duration
+from tidemark.models.duration import format_duration, parse_duration
 from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
 from tidemark.models.target import PPM
 
-__all__ = ["NONE", "duration_of", "milliseconds_of", "number_of", "operator_of", "share_of"]
+__all__ = ["NONE", "bounds_of", "duration_of", "milliseconds_of", "number_of", "operator_of", "share_of"]
 
 NONE = "none"
-"""What takes an optional value away."""
+"""The text that removes an optional value."""
 
 
 def duration_of(text: str) -> int:
@@ -24,7 +24,7 @@ def milliseconds_of(text: str, option: str) -> int | None:
     """Return the whole milliseconds of a duration; None for "none".
 
     Raises:
-        ValueError: when it is no duration, or finer than a millisecond.
+        ValueError: when it is not a duration, or finer than a millisecond.
     """
     if text == NONE:
         return None
@@ -41,7 +41,7 @@ def share_of(text: str, option: str) -> int | None:
     """Return the parts per million of a share such as 0.95 or 1; None for "none".
 
     Raises:
-        ValueError: when it is no decimal, or finer than a millionth.
+        ValueError: when it is not a decimal, or finer than a millionth.
     """
     if text == NONE:
         return None
@@ -50,7 +50,7 @@ def share_of(text: str, option: str) -> int | None:
     except InvalidOperation:
         raise ValueError(f"{option} {text!r} is not a decimal share such as 0.95") from None
     if not share.is_finite() or share != share.to_integral_value():
-        raise ValueError(f"{option} {text!r} is finer than one part per million, or no number")
+        raise ValueError(f"{option} {text!r} is finer than one part per million, or not a number")
     return int(share)
 
 
@@ -58,7 +58,7 @@ def number_of(text: str, option: str) -> int | None:
     """Return a whole number; None for "none".
 
     Raises:
-        ValueError: when it is none.
+        ValueError: when it is not a whole number.
     """
     if text == NONE:
         return None
@@ -67,22 +67,37 @@ def number_of(text: str, option: str) -> int | None:
     return int(re.sub("[_,]", "", text))
 
 
+def bounds_of(text: str, tick_us: int) -> list[int]:
+    """Return bounds in microseconds, ascending, from a text such as "0,2s,5s".
+
+    Raises:
+        ValueError: when one is not a duration, negative, or not a multiple of ``tick_us``.
+    """
+    found = sorted({duration_of(part) for part in text.split(",")})
+    for bound in found:
+        if bound < 0 or bound % tick_us:
+            raise ValueError(
+                f"bound {format_duration(bound)}: a bound is at least 0 and, for Spark, of whole milliseconds"
+            )
+    return found
+
+
 def operator_of(window: str, slide: str | None, session_gap: str | None = None) -> Operator:
     """Return the operator that the options name.
 
     Raises:
-        ValueError: when a duration is none, or the options do not go together.
+        ValueError: when a duration is not valid, or the options exclude each other.
     """
     if session_gap is not None:
         return session(_with_unit(session_gap))
     size = _with_unit(window)
     if not parse_duration(size):
         if slide is not None:
-            raise ValueError("--slide goes with a --window above 0")
+            raise ValueError("--slide needs a --window above 0")
         return row_level()
     return tumbling(size) if slide is None else sliding(size, _with_unit(slide))
 
 
 def _with_unit(text: str) -> str:
-    """Return the duration with seconds as the unit of a bare number."""
+    """Return the duration; a bare number gets the unit s."""
     return f"{text}s" if re.fullmatch(r"\s*[+-]?\d+(\.\d+)?\s*", text) else text

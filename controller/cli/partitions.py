@@ -1,4 +1,4 @@
-"""``tidemark partitions``: how the partitions of a stream are, and what each does to the bound."""
+"""``tidemark partitions``: the state of each partition of a stream, and what it does to the bound."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemark.controller.cli.remote import (
     StreamArgument,
     TokenFileOption,
     UrlOption,
-    asking,
+    open_client,
 )
 from tidemark.controller.cli.show import as_json, duration, moment, table
 
@@ -35,8 +35,8 @@ def register(app: typer.Typer) -> None:
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Show how the partitions of a stream are, those that cost most latency first."""
-        with asking(url, token_file) as tidemark:
+        """Show the partitions of a stream, those that cost most latency first."""
+        with open_client(url, token_file) as tidemark:
             found = sorted(tidemark.partitions(job, stream), key=_most_costly)
         if json:
             return as_json(found, "partitions")
@@ -65,5 +65,5 @@ def _most_costly(row: Partition) -> tuple[bool, int, str]:
 
 
 def _state(row: Partition) -> str:
-    marks = [*(["skewed"] if row.skewed else []), *(["dated ahead"] if row.future else [])]
+    marks = [*(["skewed"] if row.skewed else []), *(["future-dated"] if row.future else [])]
     return ", ".join([row.state, *marks])

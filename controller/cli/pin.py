@@ -1,4 +1,4 @@
-"""``tidemark pin``, ``unpin`` and ``pins``: the kill switches of a running controller."""
+"""``tidemark pin``, ``unpin`` and ``pins``: the kill switches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemark.controller.cli.remote import (
     ReasonOption,
     TokenFileOption,
     UrlOption,
-    asking,
+    open_client,
 )
 from tidemark.controller.cli.show import as_json, moment
 from tidemark.models.plural import plural
@@ -26,9 +26,13 @@ __all__ = ["register"]
 
 _PIN_NAMES: dict[str, Pin] = {"ceiling": "Ceiling", "off": "Off"}
 
-JobOption = Annotated[str | None, typer.Option(help="The job.")]
-StreamOption = Annotated[str | None, typer.Option(help="Stream of the job; without it all of them.")]
-FleetOption = Annotated[bool, typer.Option("--fleet", help="All streams of all jobs, later ones too.")]
+JobOption = Annotated[str | None, typer.Option(help="Name of the job.")]
+StreamOption = Annotated[
+    str | None, typer.Option(help="Name of the stream. Default: all streams of the job.")
+]
+FleetOption = Annotated[
+    bool, typer.Option("--fleet", help="All streams of all jobs, those that come later too.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -40,10 +44,10 @@ def register(app: typer.Typer) -> None:
         to: Annotated[
             Literal["ceiling", "off"],
             typer.Option(
-                help="ceiling: live control stands still and the ceiling holds; off: the job's own bound."
+                help="ceiling: live control stops, and the ceiling is the bound; off: the job uses its own bound."
             ),
         ],
-        reason: Annotated[str, typer.Option(help="Why, for whoever finds it.")],
+        reason: Annotated[str, typer.Option(help="Why, for whoever finds the pin.")],
         job: JobOption = None,
         stream: StreamOption = None,
         fleet: FleetOption = False,
@@ -52,8 +56,8 @@ def register(app: typer.Typer) -> None:
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Hold a stream, a job or the whole fleet to its ceiling or to its own bound, at once."""
-        with asking(url, token_file) as tidemark:
+        """Hold a stream, a job or the whole fleet to its ceiling or its own bound, at once."""
+        with open_client(url, token_file) as tidemark:
             _check_scope(job, stream, fleet=fleet)
             result = tidemark.pin(_PIN_NAMES[to], reason, job, stream, fleet=fleet, dry_run=dry_run)
         if json:
@@ -74,8 +78,8 @@ def register(app: typer.Typer) -> None:
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Take a pin away."""
-        with asking(url, token_file) as tidemark:
+        """Remove a pin."""
+        with open_client(url, token_file) as tidemark:
             _check_scope(job, stream, fleet=fleet)
             result = tidemark.unpin(job, stream, fleet=fleet, reason=reason, dry_run=dry_run)
         if json:
@@ -88,8 +92,8 @@ def register(app: typer.Typer) -> None:
     def pins(
         *, json: JsonOption = False, url: UrlOption = DEFAULT_URL, token_file: TokenFileOption = None
     ) -> None:
-        """List the pins there are."""
-        with asking(url, token_file) as tidemark:
+        """List the pins."""
+        with open_client(url, token_file) as tidemark:
             found = list(tidemark.pins())
         if json:
             return as_json(found, "pins")
@@ -101,19 +105,19 @@ def register(app: typer.Typer) -> None:
 
 
 def _check_scope(job: str | None, stream: str | None, *, fleet: bool) -> None:
-    """Refuse what does not say how far it reaches, by the names of the options.
+    """Check that the options name one scope.
 
     Raises:
-        ValueError: when it does not.
+        ValueError: when they do not.
     """
     if stream is not None and job is None:
-        raise ValueError("--stream goes with --job")
+        raise ValueError("--stream needs --job")
     if fleet == (job is not None):
         raise ValueError("give --job, --job and --stream, or --fleet for all streams of all jobs")
 
 
 def scope_text(pin_summary: PinSummary) -> str:
-    """Return what a pin is set on, in words."""
+    """Return the scope of a pin, in words."""
     if pin_summary.job is None:
         return "the whole fleet"
     return (
@@ -125,6 +129,6 @@ def _show_streams(pin_answer: PinAnswer) -> None:
     for stream in pin_answer.streams:
         typer.echo(f"  {stream.text}")
     if pin_answer.more_streams:
-        typer.echo(f"  and {plural(pin_answer.more_streams, 'more stream')}, whose cost was not worked out")
+        typer.echo(f"  and {plural(pin_answer.more_streams, 'more stream')}, whose cost was not computed")
     if not pin_answer.streams:
         typer.echo("  no stream of it is known yet")

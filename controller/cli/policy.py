@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tidemark.controller.cli.fail import refused
-from tidemark.controller.cli.follows import show_follows
+from tidemark.controller.cli.consequences import show_consequences
+from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.freeze import format_freeze, parse_freeze
 from tidemark.controller.cli.options import NONE, milliseconds_of, number_of, share_of
 from tidemark.controller.cli.remote import (
@@ -19,9 +19,9 @@ from tidemark.controller.cli.remote import (
     StreamArgument,
     TokenFileOption,
     UrlOption,
-    asking,
+    open_client,
 )
-from tidemark.controller.cli.show import as_json, duration, moment, share, told
+from tidemark.controller.cli.show import as_json, duration, moment, share, show_facts
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import PolicyAnswer
@@ -33,7 +33,11 @@ _DIRECTIONS = {"both": ["Widen", "Narrow"], "widen": ["Widen"], "narrow": ["Narr
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    policy = typer.Typer(help="What the controller may do to a stream.", no_args_is_help=True)
+    policy = typer.Typer(
+        help="Set and show what the controller may do to a stream.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
     app.add_typer(policy, name="policy")
 
     @policy.command("set")
@@ -43,50 +47,64 @@ def register(app: typer.Typer) -> None:
         *,
         mode: Annotated[
             Literal["Off", "OnRestart", "Restart", "Live"] | None,
-            typer.Option(help="Off watches only; the others say how the job takes a bound."),
+            typer.Option(
+                help="How the job takes a bound: Off, never, the controller only watches; OnRestart, when somebody "
+                "restarts the job; Restart, the job restarts itself between batches; Live, without a restart."
+            ),
         ] = None,
-        least: Annotated[str | None, typer.Option(help="Narrowest bound, such as '30 s'.")] = None,
-        greatest: Annotated[
-            str | None, typer.Option(help='Widest bound, such as "1 hour"; "none" for no limit.')
+        min_bound: Annotated[str | None, typer.Option(help="Minimum bound, such as '30 s'.")] = None,
+        max_bound: Annotated[
+            str | None, typer.Option(help="Maximum bound, such as '1 hour'; none for no limit.")
         ] = None,
         directions: Annotated[
             Literal["both", "widen", "narrow"] | None,
-            typer.Option(help="Which ways the bound may be changed."),
+            typer.Option(help="Which way the controller may change the bound."),
         ] = None,
         margin: Annotated[
-            str | None, typer.Option(help="Share added to the bound that rows ask for, such as 0.1.")
+            str | None,
+            typer.Option(help="Margin added to the required bound, as a share of it, such as 0.1."),
         ] = None,
-        cooldown: Annotated[str | None, typer.Option(help="Least time between two narrowings.")] = None,
+        cooldown: Annotated[
+            str | None, typer.Option(help="Minimum time between two narrowings, such as '5 minutes'.")
+        ] = None,
         max_narrowings_a_day: Annotated[
-            str | None, typer.Option(help='Most narrowings in 24 hours; "none" for no limit.')
+            str | None, typer.Option(help="Maximum number of narrowings in 24 hours; none for no limit.")
         ] = None,
         max_narrowing: Annotated[
             str | None,
-            typer.Option(help='Most that one rollout narrows by, such as 0.25; "none" for no limit.'),
+            typer.Option(
+                help="Maximum share of the bound that one rollout narrows by, such as 0.25; none for no limit."
+            ),
         ] = None,
         evidence: Annotated[
             str | None,
             typer.Option(
-                help="Event time to be watched before a first narrowing, such as '1 hour'; 0 for none."
+                help="Event time to observe before the first narrowing, such as '1 hour'; 0 for none."
             ),
         ] = None,
         evidence_windows: Annotated[
-            str | None, typer.Option(help="Windows to be watched before a first narrowing; 0 for none.")
+            str | None,
+            typer.Option(help="Number of windows to observe before the first narrowing; 0 for none."),
         ] = None,
         freeze: Annotated[
             list[str] | None,
             typer.Option(
-                help="When nothing is narrowed, in UTC, such as 'Mon-Fri 08:00-18:00'; may be given more than once and "
-                'replaces all there were; "none" for never.'
+                help="When nothing is narrowed, in UTC, such as 'Mon-Fri 08:00-18:00'; may be repeated; "
+                "replaces all windows that were set; none for never."
             ),
         ] = None,
         on_no_data: Annotated[
             Literal["hold", "max", "own"] | None,
-            typer.Option(help="What a job is told whose reports stopped."),
+            typer.Option(
+                help="What to publish when the reports of a job stop: hold, the bound as it is; max, the maximum "
+                "bound; own, the job's own bound."
+            ),
         ] = None,
         approval: Annotated[
             Literal["none", "first", "narrow", "all"] | None,
-            typer.Option(help="Which rollouts wait for a person."),
+            typer.Option(
+                help="Which rollouts wait for approval: none; the first of the stream; those that narrow; all."
+            ),
         ] = None,
         reason: ReasonOption = None,
         dry_run: DryRunOption = False,
@@ -94,12 +112,15 @@ def register(app: typer.Typer) -> None:
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Change what is named of the policy of a stream; the rest stays as it is."""
-        with asking(url, token_file) as tidemark:
+        """Change the policy of a stream.
+
+        Fields without an option stay as they are.
+        """
+        with open_client(url, token_file) as tidemark:
             given: dict[str, tuple[Any, Any]] = {
                 "mode": (mode, str),
-                "min_bound_ms": (least, lambda text: milliseconds_of(text, "--least")),
-                "max_bound_ms": (greatest, lambda text: milliseconds_of(text, "--greatest")),
+                "min_bound_ms": (min_bound, lambda text: milliseconds_of(text, "--min-bound")),
+                "max_bound_ms": (max_bound, lambda text: milliseconds_of(text, "--max-bound")),
                 "directions": (directions, _DIRECTIONS.__getitem__),
                 "margin_ppm": (margin, lambda text: share_of(text, "--margin")),
                 "cooldown_ms": (cooldown, lambda text: milliseconds_of(text, "--cooldown")),
@@ -116,13 +137,13 @@ def register(app: typer.Typer) -> None:
             }
             changes = {name: read(value) for name, (value, read) in given.items() if value}
             if not changes:
-                raise ValueError("name what to set, such as --mode OnRestart")
+                raise ValueError("give at least one option, such as --mode OnRestart")
             found = tidemark.change_policy(job, stream, changes, reason=reason, dry_run=dry_run)
         if json:
             return as_json(found)
         verb = "would set" if dry_run else "set"
         typer.echo(f"{verb} the policy of {job}/{stream}: mode {found.mode}, bounds {_range(found)}")
-        return show_follows(found)
+        return show_consequences(found)
 
     @policy.command("get")
     def get_policy(
@@ -134,11 +155,11 @@ def register(app: typer.Typer) -> None:
         token_file: TokenFileOption = None,
     ) -> None:
         """Show the policy of a stream."""
-        with asking(url, token_file) as tidemark:
+        with open_client(url, token_file) as tidemark:
             found = tidemark.policy(job, stream)
         if found is None:
-            refused(f"nothing is known of {job}/{stream}; `tidemark status` lists what there is")
-        return as_json(found) if json else told(_facts(found))
+            fail_request(f"the stream {job}/{stream} is unknown; `tidemark status` lists the jobs")
+        return as_json(found) if json else show_facts(_facts(found))
 
 
 def _freezes(texts: list[str]) -> list[dict[str, Any]]:
@@ -146,10 +167,10 @@ def _freezes(texts: list[str]) -> list[dict[str, Any]]:
 
 
 def _range(policy: PolicyAnswer) -> str:
-    least = duration(policy.min_bound_ms)
+    minimum = duration(policy.min_bound_ms)
     if policy.max_bound_ms is None:
-        return f"of at least {least}"
-    return f"of {least} to {duration(policy.max_bound_ms)}"
+        return f"of at least {minimum}"
+    return f"of {minimum} to {duration(policy.max_bound_ms)}"
 
 
 def _facts(policy: PolicyAnswer) -> dict[str, str]:
@@ -159,12 +180,12 @@ def _facts(policy: PolicyAnswer) -> dict[str, str]:
         "directions": ", ".join(policy.directions),
         "margin": share(policy.margin_ppm),
         "cooldown": duration(policy.cooldown_ms),
-        "most narrowings a day": str(policy.max_narrowings_a_day or "-"),
-        "most narrowing": share(policy.max_narrowing_ppm),
+        "max narrowings a day": str(policy.max_narrowings_a_day or "-"),
+        "max narrowing": share(policy.max_narrowing_ppm),
         "evidence": f"{duration(policy.evidence_ms)}, {policy.evidence_windows:,} windows",
         "freeze": "; ".join(format_freeze(window.model_dump()) for window in policy.freeze_windows) or "-",
         "paused": "yes" if policy.paused else "no",
-        "without data": policy.on_no_data,
+        "on no data": policy.on_no_data,
         "approval": policy.approval,
         "generation": f"{policy.generation}, since {moment(policy.updated_us)}",
     }

@@ -1,4 +1,4 @@
-"""``tidemark recommendations``: what is recommended, why, what it would do, and what it waits for."""
+"""``tidemark recommendations``: what is recommended, why, its expected effect, and what it waits for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidemark.controller.cli.remote import (
     SomeStreamArgument,
     TokenFileOption,
     UrlOption,
-    asking,
+    open_client,
 )
 from tidemark.controller.cli.show import as_json, bound, rollout_line, table
 
@@ -39,8 +39,11 @@ def register(app: typer.Typer) -> None:
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Show what is recommended for each stream; for one stream, with all its reasons."""
-        with asking(url, token_file) as tidemark:
+        """Show what is recommended for each stream, and why.
+
+        For one stream, it shows each step of the decision.
+        """
+        with open_client(url, token_file) as tidemark:
             found = list(_statuses(tidemark, job, stream))
         if json:
             return as_json(found, "streams")
@@ -75,7 +78,7 @@ def _show(status: StreamStatus) -> None:
     for step in status.recommended.steps:
         typer.echo(f"  {step.name}: {bound(step.bound_ms)}; {step.reason}")
     if status.transition is not None:
-        typer.echo(f"  what it will do: {status.transition.text}")
+        typer.echo(f"  expected effect: {status.transition.text}")
     if status.rollout is not None:
         typer.echo(f"  rollout {rollout_line(status.rollout)}")
 
@@ -86,4 +89,6 @@ def _next(status: StreamStatus) -> str:
     if status.recommended is not None:
         return status.recommended.steps[-1].reason
     names = f"{quote(status.job)} {quote(status.stream)}"
-    return "nothing is recommended yet" if status.slo else f"no SLO: tidemark slo set {names} --target 0.99"
+    return (
+        "there is no recommendation yet" if status.slo else f"no SLO: tidemark slo set {names} --target 0.99"
+    )

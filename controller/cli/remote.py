@@ -1,4 +1,4 @@
-"""A running controller, as commands ask it: its options, and what goes wrong in one line."""
+"""How commands call a running controller: their common options, and each failure in one line."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.controller.cli.fail import fail, refused
-from tidemark.controller.client.errors import ClientError, TokenRefusedError, UnreachableError
+from tidemark.controller.cli.fail import fail_request, fail_usage
+from tidemark.controller.client.address import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE
+from tidemark.controller.client.errors import ClientError, TokenRejectedError, UnreachableError
 
 if TYPE_CHECKING:
     from tidemark.controller.client.client import Client
@@ -27,42 +28,38 @@ __all__ = [
     "StreamArgument",
     "TokenFileOption",
     "UrlOption",
-    "asking",
+    "client_errors_in_one_line",
     "connect",
-    "one_line_answers",
+    "open_client",
 ]
 
-DEFAULT_URL = "http://127.0.0.1:8642"
-"""Where ``tidemark serve`` listens unless told otherwise."""
-
-TOKEN_VARIABLE = "TIDEMARK_TOKEN"  # noqa: S105 - the name of a variable
-"""Environment variable that holds the bearer token where no file is named."""
-
 ATTEMPTS = 2
-"""How often a command sends a request: who sits before a terminal would rather be told."""
+"""How often a command sends a request: a person at a terminal would rather see the error soon."""
 
 UrlOption = Annotated[
     str,
-    typer.Option("--url", envvar="TIDEMARK_URL", help="Address of the controller.", show_default=DEFAULT_URL),
+    typer.Option("--url", envvar=URL_VARIABLE, help="Address of the controller.", show_default=DEFAULT_URL),
 ]
 TokenFileOption = Annotated[
     Path | None,
     typer.Option(
-        "--token-file", help=f"File that holds the bearer token; else {TOKEN_VARIABLE}, if it is set."
+        "--token-file",
+        help=f"File that holds the bearer token. Default: the token in {TOKEN_VARIABLE}, if set.",
     ),
 ]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print JSON with the API's field names instead of tables.")
-]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, with the field names of the API.")]
 ReasonOption = Annotated[
-    str | None, typer.Option("--reason", help="Why, for the event that the change leaves.")
+    str | None, typer.Option("--reason", help="Why; the event of the change records it.")
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would follow, and change nothing.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")]
-StreamArgument = Annotated[str, typer.Argument(metavar="STREAM", help="Stream of the job.")]
-SomeJobArgument = Annotated[str | None, typer.Argument(metavar="[JOB]", help="Name of the job; else all.")]
+StreamArgument = Annotated[str, typer.Argument(metavar="STREAM", help="Name of the stream.")]
+SomeJobArgument = Annotated[
+    str | None, typer.Argument(metavar="JOB", help="Name of the job. Default: all jobs.")
+]
 SomeStreamArgument = Annotated[
-    str | None, typer.Argument(metavar="[STREAM]", help="Stream of the job; else all of them.")
+    str | None,
+    typer.Argument(metavar="STREAM", help="Name of the stream. Default: all streams of the job."),
 ]
 
 
@@ -74,25 +71,25 @@ def connect(url: str, token_file: Path | None) -> Client:
 
 
 @contextmanager
-def asking(url: str, token_file: Path | None) -> Iterator[Client]:
-    """Open the client of a controller; whatever goes wrong ends the command as ``one_line_answers`` says."""
-    with one_line_answers(), connect(url, token_file) as client:
+def open_client(url: str, token_file: Path | None) -> Iterator[Client]:
+    """Open the client of a controller; a failure ends the command as in ``client_errors_in_one_line``."""
+    with client_errors_in_one_line(), connect(url, token_file) as client:
         yield client
 
 
 @contextmanager
-def one_line_answers() -> Iterator[None]:
-    """End the command with one line when something goes wrong.
+def client_errors_in_one_line() -> Iterator[None]:
+    """End the command with one line when a call fails.
 
-    The exit code is 1 when the controller refuses or cannot be asked, 2 when an argument makes no sense.
+    The exit code is 1 when the controller rejects the request or cannot be used, 2 when an argument is not valid.
     """
     try:
         yield
-    except TokenRefusedError as error:
-        refused(f"{error}; name a token of this controller by --token-file or {TOKEN_VARIABLE}")
+    except TokenRejectedError as error:
+        fail_request(f"{error}; name a token of this controller by --token-file or {TOKEN_VARIABLE}")
     except UnreachableError as error:
-        refused(f"{error}; is `tidemark serve` running there? --url names another address")
+        fail_request(f"{error}; is `tidemark serve` running there? --url names another address")
     except ClientError as error:
-        refused(str(error))
+        fail_request(str(error))
     except ValueError as error:
-        fail(str(error))
+        fail_usage(str(error))

@@ -1,4 +1,4 @@
-"""``tidemark rollouts``, ``approve``, ``discard``, ``rollback``, ``pause`` and ``resume``: a person's say."""
+"""``tidemark rollouts``, ``approve``, ``discard``, ``rollback``, ``pause`` and ``resume``: rollouts by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from tidemark.controller.cli.fail import refused
+from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.remote import (
     DEFAULT_URL,
     DryRunOption,
@@ -18,7 +18,7 @@ from tidemark.controller.cli.remote import (
     StreamArgument,
     TokenFileOption,
     UrlOption,
-    asking,
+    open_client,
 )
 from tidemark.controller.cli.show import as_json, bound, moment, table
 from tidemark.models.rollout.states import CANDIDATE, OPEN, State
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 IdArgument = Annotated[
-    int, typer.Argument(metavar="ROLLOUT", min=1, help="Its number, as `tidemark rollouts` shows it.")
+    int, typer.Argument(metavar="ROLLOUT", min=1, help="Number of the rollout; `tidemark rollouts` shows it.")
 ]
-WhyOption = Annotated[str, typer.Option("--reason", help="Why, for the event that it leaves.")]
+RequiredReasonOption = Annotated[str, typer.Option("--reason", help="Why; the event records it.")]
 
-_TOLD: tuple[State, ...] = ("Published", "Acknowledged", "Effective", "Verified")
-"""States in which jobs are told of a rollout, so that it can be rolled back."""
+_PUBLISHED: tuple[State, ...] = ("Published", "Acknowledged", "Effective", "Verified")
+"""States in which the bound of a rollout is published, so that it can be rolled back."""
 
 
 def register(app: typer.Typer) -> None:
@@ -57,18 +57,16 @@ def _register_list(app: typer.Typer) -> None:
         *,
         state: Annotated[
             list[str] | None,
-            typer.Option(
-                help="Only those in this state; may be given more than once. Else those that are open."
-            ),
+            typer.Option(help="Only rollouts in this state; may be repeated. Default: those that are open."),
         ] = None,
-        every: Annotated[bool, typer.Option("--all", help="Those that have ended too.")] = False,
-        limit: Annotated[int, typer.Option(min=1, help="Greatest number of rollouts.")] = 100,
+        every: Annotated[bool, typer.Option("--all", help="Include rollouts that have ended.")] = False,
+        limit: Annotated[int, typer.Option(min=1, help="Maximum number of rollouts.")] = 100,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """List rollouts, the newest first: those that are open, in one state, or all."""
-        with asking(url, token_file) as tidemark:
+        """List rollouts, the newest first: open ones, those in some states, or all."""
+        with open_client(url, token_file) as tidemark:
             states = _states(state) if state else () if every else tuple(sorted(OPEN))
             found = list(islice(tidemark.rollouts(job, stream, states=states), limit))
         if json:
@@ -93,14 +91,14 @@ def _register_approve(app: typer.Typer) -> None:
     def approve(
         rollout: IdArgument,
         *,
-        reason: WhyOption,
+        reason: RequiredReasonOption,
         dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Approve a rollout; it is published as soon as nothing else holds it."""
-        with asking(url, token_file) as tidemark:
+        """Approve a rollout; it is published as soon as no gate holds it."""
+        with open_client(url, token_file) as tidemark:
             found = _find(tidemark, rollout)
             result = tidemark.approve(found.job, found.stream, rollout, reason, dry_run=dry_run)
         as_json(result) if json else _show("would approve" if dry_run else "approved", result)
@@ -111,14 +109,14 @@ def _register_discard(app: typer.Typer) -> None:
     def discard(
         rollout: IdArgument,
         *,
-        reason: WhyOption,
+        reason: RequiredReasonOption,
         dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Turn down a rollout that no job was told of."""
-        with asking(url, token_file) as tidemark:
+        """Discard a rollout that is not published yet."""
+        with open_client(url, token_file) as tidemark:
             found = _find(tidemark, rollout)
             result = tidemark.discard(found.job, found.stream, rollout, reason, dry_run=dry_run)
         as_json(result) if json else _show("would discard" if dry_run else "discarded", result)
@@ -130,18 +128,21 @@ def _register_rollback(app: typer.Typer) -> None:
         job: JobArgument,
         stream: StreamArgument,
         *,
-        reason: WhyOption,
+        reason: RequiredReasonOption,
         dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Tell the job again what it was told before its newest rollout, verified or not."""
-        with asking(url, token_file) as tidemark:
-            newest = next(tidemark.rollouts(job, stream, states=_TOLD), None)
+        """Publish again the bound from before the newest rollout of a stream.
+
+        The rollout may be verified already.
+        """
+        with open_client(url, token_file) as tidemark:
+            newest = next(tidemark.rollouts(job, stream, states=_PUBLISHED), None)
             if newest is None:
-                refused(
-                    f"{job}/{stream} has no rollout to go back from; `tidemark rollouts --all` lists them"
+                fail_request(
+                    f"{job}/{stream} has no rollout to roll back; `tidemark rollouts --all` lists them"
                 )
             found = tidemark.roll_back(job, stream, newest.id, reason, dry_run=dry_run)
         as_json(found) if json else _show("would roll back" if dry_run else "rolled back", found)
@@ -153,31 +154,31 @@ def _register_pause(app: typer.Typer) -> None:
         job: JobArgument,
         stream: StreamArgument,
         *,
-        reason: WhyOption,
+        reason: RequiredReasonOption,
         dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Roll nothing new for a stream; what is under way is still watched."""
-        with asking(url, token_file) as tidemark:
+        """Start no new rollout for a stream; the one under way is still watched."""
+        with open_client(url, token_file) as tidemark:
             found = tidemark.pause(job, stream, reason, dry_run=dry_run)
         verb = "would pause" if dry_run else "paused"
-        as_json(found) if json else typer.echo(f"{verb} {job}/{stream}: nothing new is rolled: {reason}")
+        as_json(found) if json else typer.echo(f"{verb} {job}/{stream}: no new rollout starts: {reason}")
 
     @app.command("resume")
     def resume(
         job: JobArgument,
         stream: StreamArgument,
         *,
-        reason: WhyOption,
+        reason: RequiredReasonOption,
         dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Take a pause back."""
-        with asking(url, token_file) as tidemark:
+        """End a pause."""
+        with open_client(url, token_file) as tidemark:
             found = tidemark.resume(job, stream, reason, dry_run=dry_run)
         verb = "would resume" if dry_run else "resumed"
         as_json(found) if json else typer.echo(f"{verb} {job}/{stream}: {reason}")
@@ -187,14 +188,14 @@ def _states(names: Sequence[str]) -> tuple[State, ...]:
     known: dict[str, State] = {state.lower(): state for state in get_args(State)}
     for name in names:
         if name.lower() not in known:
-            raise ValueError(f"--state {name!r} is none; use one of {', '.join(known.values())}")
+            raise ValueError(f"--state {name!r} is not a state; use one of {', '.join(known.values())}")
     return tuple(known[name.lower()] for name in names)
 
 
 def _find(tidemark: Client, rollout: int) -> Rollout:
-    """Return a rollout by its number alone, which is one of the whole fleet."""
+    """Return a rollout by its number, which is unique in the fleet."""
     lists = (tidemark.rollouts(states=states) for states in (tuple(sorted(CANDIDATE)), ()))
-    # The newest come first, so that what is older need not be looked through.
+    # The newest come first, so that older ones need not be read.
     found = next(
         (
             row
@@ -205,7 +206,7 @@ def _find(tidemark: Client, rollout: int) -> Rollout:
         None,
     )
     if found is None:
-        refused(f"there is no rollout {rollout}; `tidemark rollouts --all` lists those there are")
+        fail_request(f"there is no rollout {rollout}; `tidemark rollouts --all` lists all")
     return found
 
 

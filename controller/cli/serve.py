@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.controller.access.addresses import is_loopback
-from tidemark.controller.cli.fail import fail
+from tidemark.controller.cli.fail import fail_usage
 from tidemark.controller.cli.settings import ConfigOption, settings_in_force, show_settings
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ __all__ = ["register"]
 _log = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 10
-"""How long open requests may take to end when the controller is told to stop."""
+"""How long open requests may take to end when the controller is stopped."""
 
 GC_THRESHOLDS = (50_000, 20, 20)
-"""How many objects of each generation are made before Python looks for cycles among them."""
+"""How many new objects of each generation start a search for cycles among them."""
 
 SWITCH_SECONDS = 0.0005
-"""How long a thread computes while another waits for the interpreter: a report waits for it several times over.
+"""How long a thread computes while another waits for the interpreter.
 
-Python's default is ten times that, and a stream that is looked at meanwhile has much to compute.
+A report waits several times, while the decision on another stream computes; Python's default is ten times longer.
 """
 
 
@@ -49,15 +49,15 @@ def register(app: typer.Typer) -> None:
             typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one (TIDEMARK_PORT)."),
         ] = None,
         database_url: Annotated[
-            str | None, typer.Option(help="Where the store is, a SQLAlchemy URL (TIDEMARK_DATABASE_URL).")
+            str | None, typer.Option(help="SQLAlchemy URL of the store (TIDEMARK_DATABASE_URL).")
         ] = None,
         config: ConfigOption = None,
         *,
         check: Annotated[
-            bool, typer.Option("--check", help="Show the settings in force and their sources, and end.")
+            bool, typer.Option("--check", help="Show the settings in force and their sources, and exit.")
         ] = False,
     ) -> None:
-        """Run the controller: REST, the decision loop and the metrics, in one process."""
+        """Run the controller: the REST API, the decision loop and the metrics, in one process."""
         given = {"host": host, "port": port, "database_url": database_url}
         found = settings_in_force({name: value for name, value in given.items() if value is not None}, config)
         if check:
@@ -67,7 +67,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _serve(settings: Settings) -> None:
-    import uvicorn  # noqa: PLC0415 - the other commands start fast without it
+    import uvicorn  # noqa: PLC0415 - --help starts fast without it
 
     from tidemark.controller.access.first_tokens import FirstTokensError, take_first_tokens  # noqa: PLC0415
     from tidemark.controller.app import create_app  # noqa: PLC0415
@@ -76,27 +76,27 @@ def _serve(settings: Settings) -> None:
 
     try:
         app = create_app(settings)
-        # Told here in one line, where the lifespan of a server could only show a traceback.
+        # Checked here, to end with one line; in the lifespan of the server it would be a traceback.
         service: Service = app.state.service
         service.database.migrate()
         take_first_tokens(service.database, settings.first_tokens, service.clock())
     except FirstTokensError as error:
-        fail(f"TIDEMARK_FIRST_TOKENS: {error}")
+        fail_usage(f"TIDEMARK_FIRST_TOKENS: {error}")
     except (StoreUnusableError, TokenConflictError) as error:
-        fail(error.detail)
+        fail_usage(error.detail)
     _check_access(service)
     listener = _listen(settings.host, settings.port)
     host, port = listener.getsockname()[:2]
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     typer.echo(f"tidemark: listening on {address}, store {app.state.service.database.name}")
     configure_logs(settings.log_level, settings.log_format)
-    _tell_access(service)
+    _warn_of_access(service)
     config = uvicorn.Config(
         app,
-        # Its lines go where ours go.
+        # The server logs through our configuration.
         log_config=None,
         access_log=False,
-        # Who may say where a request comes from is ours to decide (TIDEMARK_PROXY_ADDRESSES).
+        # TIDEMARK_PROXY_ADDRESSES decides which proxies are trusted.
         proxy_headers=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
@@ -104,51 +104,51 @@ def _serve(settings: Settings) -> None:
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            # Before the server waits for open requests, which would wait for a bound to change. From here on it says
-            # that it is not ready, while it still serves those who have not heard.
+            # Before the server waits for open requests: a watch of a bound would not end by itself. From here on the
+            # controller reports that it is not ready, and still serves clients that have not noticed.
             watch.release()
             await asyncio.sleep(settings.drain_seconds)
             await super().shutdown(sockets)
 
-    # A report is thousands of numbers. By Python's default all that lives would be looked through every few reports,
-    # for cycles that are not there: three times the work of reading one.
+    # A report is thousands of numbers. By default Python would search all objects every few reports for cycles that are
+    # not there: three times the work of reading a report.
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_SECONDS)
-    # The server sends itself the signal once more when all has ended well: that is no reason to end with another code.
+    # After a clean end the server sends itself the signal again, which must not change the exit code.
     signal.signal(signal.SIGTERM, lambda *_: None)
     with listener:
         Server(config).run(sockets=[listener])
 
 
 def _check_access(service: Service) -> None:
-    """End with one line where others could reach a controller that asks nobody who they are."""
+    """End with one line when others could reach a controller that requires no credentials."""
     service.door.refresh()
     if not (service.door.has_tokens or service.door.proxy or is_loopback(service.settings.host)):
-        fail(
-            f"{service.settings.host} can be reached by others, and there is no token yet. Make one, `tidemark token "
+        fail_usage(
+            f"{service.settings.host} can be reached by others, and there is no token yet. Create one, `tidemark token "
             "create root --role admin --database-url ...`, or name a folder of them in TIDEMARK_FIRST_TOKENS, or set "
             "TIDEMARK_PROXY_USER_HEADER, or listen on 127.0.0.1"
         )
 
 
-def _tell_access(service: Service) -> None:
+def _warn_of_access(service: Service) -> None:
     door = service.door
     if door.open:
         _log.warning("no token is set: everybody on this machine may do everything (tidemark token create)")
     elif not door.live and door.proxy is None:
         _log.warning(
-            "all tokens have ended, so nobody is let in; "
-            "make one: tidemark token create root --role admin --database-url ..."
+            "all tokens have expired or are revoked, so every call is rejected; "
+            "create one: tidemark token create root --role admin --database-url ..."
         )
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; a port in use is told before anything else starts."""
+    """Return a socket that listens; a port in use ends the command before anything else starts."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
-        # The text of an error of the system may repeat the address; that of its number does not.
+        # The error's own text may repeat the address; the text of its number does not.
         found = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
-        fail(f"cannot listen on {host} port {port}: {found}")
+        fail_usage(f"cannot listen on {host} port {port}: {found}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.controller.cli.fail import fail
+from tidemark.controller.cli.fail import fail_usage
 
 if TYPE_CHECKING:
     from tidemark.controller.runtime.settings_file import Configuration
@@ -17,7 +17,9 @@ __all__ = ["ConfigOption", "register", "settings_in_force", "show_settings"]
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(help="File of settings, TOML (TIDEMARK_CONFIG); the environment goes before it."),
+    typer.Option(
+        help="File of settings, TOML (TIDEMARK_CONFIG). Environment variables take precedence over it."
+    ),
 ]
 """The option ``--config``."""
 
@@ -32,8 +34,8 @@ def register(app: typer.Typer) -> None:
 
 
 def settings_in_force(given: Mapping[str, str | int], config: Path | None) -> Configuration:
-    """Return the settings; where they cannot be used, end the command with one line."""
-    from tidemark.controller.runtime.settings_file import (  # noqa: PLC0415 - the other commands start fast without it
+    """Return the settings; end the command with one line when they are not valid."""
+    from tidemark.controller.runtime.settings_file import (  # noqa: PLC0415 - --help starts fast without it
         ConfigurationError,
         load_settings,
     )
@@ -41,7 +43,7 @@ def settings_in_force(given: Mapping[str, str | int], config: Path | None) -> Co
     try:
         return load_settings(given, config)
     except ConfigurationError as error:
-        fail(str(error))
+        fail_usage(str(error))
 
 
 def show_settings(found: Configuration) -> None:

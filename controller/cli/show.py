@@ -1,4 +1,4 @@
-"""What commands print: JSON as the API has it, and tables for people."""
+"""What commands print: JSON as in the API, and tables for people."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ __all__ = [
     "percent",
     "rollout_line",
     "share",
+    "show_facts",
     "table",
-    "told",
 ]
 
 MAX_CHARACTERS = 120
-"""How much of a text a table shows."""
+"""Length at which a table cuts a text off."""
 
-NOTHING = "-"
-"""What stands for the unknown."""
+UNKNOWN = "-"
+"""What stands for an unknown value."""
 
 
-def as_json(what: BaseModel | Sequence[BaseModel], name: str = "") -> None:
-    """Print an answer as JSON, or a list under the name that the API gives it."""
-    if isinstance(what, Sequence):
-        document: Any = {name: [item.model_dump(mode="json") for item in what]}
+def as_json(answer: BaseModel | Sequence[BaseModel], name: str = "") -> None:
+    """Print an answer as JSON, or a list under its ``name`` in the API."""
+    if isinstance(answer, Sequence):
+        document: Any = {name: [item.model_dump(mode="json") for item in answer]}
     else:
-        document = what.model_dump(mode="json")
+        document = answer.model_dump(mode="json")
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
@@ -57,17 +57,16 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> 
     found = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         found.add_column(column, overflow="fold")
-    every = [*rows]
-    if not every:
+    for row in rows:
+        found.add_row(*row)
+    if not found.row_count:
         typer.echo(empty)
         return
-    for row in every:
-        found.add_row(*row)
     Console(highlight=False, markup=False).print(found)
 
 
-def told(facts: Mapping[str, str]) -> None:
-    """Print facts, one a line, by name."""
+def show_facts(facts: Mapping[str, str]) -> None:
+    """Print facts, one per line, each after its name."""
     width = max(map(len, facts))
     for name, text in facts.items():
         typer.echo(f"{name:<{width}}  {text}".rstrip())
@@ -79,33 +78,33 @@ def bound(bound_ms: int | None) -> str:
 
 
 def brief(text: str) -> str:
-    """Return a text in no more words than a table bears; JSON has all of it."""
+    """Return a text cut to the width of a table; JSON has all of it."""
     return shorten(text, width=MAX_CHARACTERS, placeholder=" ...")
 
 
 def duration(duration_ms: int | None) -> str:
     """Return a duration in words, as options take it."""
-    return NOTHING if duration_ms is None else format_duration(duration_ms * 1_000)
+    return UNKNOWN if duration_ms is None else format_duration(duration_ms * 1_000)
 
 
 def moment(time_us: int | None) -> str:
     """Return a time to the second, in UTC."""
     if time_us is None:
-        return NOTHING
+        return UNKNOWN
     return f"{datetime.fromtimestamp(time_us // 1_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def percent(share_ppm: int | None) -> str:
     """Return a share as a percentage, to the last part per million."""
-    return NOTHING if share_ppm is None else f"{(Decimal(share_ppm) / 10_000).normalize():f} %"
+    return UNKNOWN if share_ppm is None else f"{(Decimal(share_ppm) / 10_000).normalize():f} %"
 
 
 def share(share_ppm: int | None) -> str:
     """Return a share as a decimal, as options take it."""
-    return NOTHING if share_ppm is None else f"{(Decimal(share_ppm) / PPM).normalize():f}"
+    return UNKNOWN if share_ppm is None else f"{(Decimal(share_ppm) / PPM).normalize():f}"
 
 
 def rollout_line(row: Rollout) -> str:
-    """Return the number of a rollout, where it is and why, with the next command where it waits for a person."""
+    """Return the number, state and reason of a rollout; with the next command when it waits for approval."""
     text = rollout_text(row.id, row.state, row.reason)
     return text if row.state != "AwaitingApproval" else f"{text}; tidemark approve {row.id} --reason ..."

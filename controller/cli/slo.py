@@ -1,4 +1,4 @@
-"""``tidemark slo``: what is asked of a stream."""
+"""``tidemark slo``: the SLOs of streams."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tidemark.controller.cli.fail import refused
-from tidemark.controller.cli.follows import show_follows
+from tidemark.controller.cli.consequences import show_consequences
+from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.options import NONE, milliseconds_of, number_of, share_of
 from tidemark.controller.cli.remote import (
     DEFAULT_URL,
@@ -19,9 +19,9 @@ from tidemark.controller.cli.remote import (
     StreamArgument,
     TokenFileOption,
     UrlOption,
-    asking,
+    open_client,
 )
-from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, share, table, told
+from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, share, show_facts, table
 from tidemark.models.plural import plural
 
 if TYPE_CHECKING:
@@ -29,12 +29,23 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-TakesNone = f' "{NONE}" takes it away.'
+REMOVABLE = f' "{NONE}" removes it.'
+
+OnConflictOption = Literal[
+    "miss-target",
+    "miss_target",
+    "exceed-latency-cap",
+    "exceed_latency_cap",
+    "exceed-state-cap",
+    "exceed_state_cap",
+    "none",
+]
+"""What ``--on-conflict`` accepts; dashes and underscores mean the same."""
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    slo = typer.Typer(help="What is asked of a stream.", no_args_is_help=True)
+    slo = typer.Typer(help="Set, show, list and export SLOs.", no_args_is_help=True, rich_markup_mode=None)
     app.add_typer(slo, name="slo")
 
     @slo.command("set")
@@ -42,32 +53,44 @@ def register(app: typer.Typer) -> None:
         job: JobArgument,
         stream: StreamArgument,
         *,
-        target: Annotated[
-            str | None, typer.Option(help="Share of the rows to be kept, such as 0.995.")
-        ] = None,
+        target: Annotated[str | None, typer.Option(help="Share of the rows to admit, such as 0.995.")] = None,
         objective: Annotated[
             Literal["occurrences", "timeslices"] | None,
-            typer.Option(help="What the target is about: the share of all rows, or each of most windows."),
+            typer.Option(
+                help="What must meet the target: occurrences, all rows together; timeslices, each of most windows."
+            ),
         ] = None,
         good_windows: Annotated[
-            str | None, typer.Option(help="Share of the windows that must reach it, of timeslices.")
+            str | None,
+            typer.Option(
+                help="With timeslices: share of the windows that must meet the target, such as 0.99."
+            ),
         ] = None,
         window: Annotated[
-            str | None, typer.Option(help="Rolling window that the budget counts over, such as '30 days'.")
+            str | None,
+            typer.Option(help="Rolling window over which the error budget counts, such as '30 days'."),
         ] = None,
         latency_cap: Annotated[
-            str | None, typer.Option(help="Greatest mean latency, such as '15 minutes'." + TakesNone)
+            str | None, typer.Option(help="Maximum mean latency, such as '15 minutes'." + REMOVABLE)
         ] = None,
-        state_cap: Annotated[str | None, typer.Option(help="Most rows of state." + TakesNone)] = None,
+        state_cap: Annotated[
+            str | None, typer.Option(help="Maximum number of rows of state." + REMOVABLE)
+        ] = None,
         worst_window: Annotated[
-            str | None, typer.Option(help="Least share of the rows that every window must keep." + TakesNone)
+            str | None,
+            typer.Option(help="Minimum share of the rows that every window must admit." + REMOVABLE),
         ] = None,
         on_conflict: Annotated[
-            Literal["completeness", "latency", "state", "none"] | None,
-            typer.Option(help="What gives way when not all can be had."),
+            OnConflictOption | None,
+            typer.Option(
+                metavar="[miss-target|exceed-latency-cap|exceed-state-cap|none]",
+                help="What to do when no bound meets the target and the caps together: miss-target keeps the caps and "
+                "admits fewer rows; exceed-latency-cap or exceed-state-cap meets the target and exceeds that cap; "
+                "none keeps the bound in use and raises a condition.",
+            ),
         ] = None,
         confidence: Annotated[
-            str | None, typer.Option(help="Confidence of the target, such as 0.95.")
+            str | None, typer.Option(help="Confidence with which the target must be met, such as 0.95.")
         ] = None,
         horizon: Annotated[
             str | None, typer.Option(help="How far back evidence counts, such as '1 day'.")
@@ -78,8 +101,11 @@ def register(app: typer.Typer) -> None:
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Set the SLO of a stream, or change what is named of it; the rest stays as it is."""
-        with asking(url, token_file) as tidemark:
+        """Set the SLO of a stream, or change it.
+
+        Fields without an option stay as they are.
+        """
+        with open_client(url, token_file) as tidemark:
             given: dict[str, tuple[str | None, Any]] = {
                 "target": (target, str),
                 "objective": (objective, str),
@@ -88,19 +114,19 @@ def register(app: typer.Typer) -> None:
                 "latency_cap_ms": (latency_cap, lambda text: milliseconds_of(text, "--latency-cap")),
                 "state_cap_rows": (state_cap, lambda text: number_of(text, "--state-cap")),
                 "worst_window_ppm": (worst_window, lambda text: share_of(text, "--worst-window")),
-                "on_conflict": (on_conflict, lambda text: None if text == NONE else text),
+                "on_conflict": (on_conflict, lambda text: None if text == NONE else text.replace("-", "_")),
                 "confidence_ppm": (confidence, lambda text: share_of(text, "--confidence")),
                 "horizon_ms": (horizon, lambda text: milliseconds_of(text, "--horizon")),
             }
             changes = {name: read(text) for name, (text, read) in given.items() if text is not None}
             if not changes:
-                raise ValueError("name what to set, such as --target 0.995")
+                raise ValueError("give at least one option, such as --target 0.995")
             found = tidemark.change_slo(job, stream, changes, reason=reason, dry_run=dry_run)
         if json:
             return as_json(found)
         verb = "would set" if dry_run else "set"
         typer.echo(f"{verb} the SLO of {job}/{stream}: {slo_text(found)}")
-        return show_follows(found)
+        return show_consequences(found)
 
     @slo.command("get")
     def get_slo(
@@ -112,23 +138,25 @@ def register(app: typer.Typer) -> None:
         token_file: TokenFileOption = None,
     ) -> None:
         """Show the SLO of a stream."""
-        with asking(url, token_file) as tidemark:
+        with open_client(url, token_file) as tidemark:
             found = tidemark.slo(job, stream)
         if found is None:
             step = f"tidemark slo set {quote(job)} {quote(stream)} --target 0.99"
-            refused(f"no SLO is set for {job}/{stream}; `{step}` sets one")
-        return as_json(found) if json else told(_facts(found))
+            fail_request(f"no SLO is set for {job}/{stream}; `{step}` sets one")
+        return as_json(found) if json else show_facts(_facts(found))
 
     @slo.command("list")
     def list_slos(
-        job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only this job's.")] = None,
+        job: Annotated[
+            str | None, typer.Argument(metavar="JOB", help="Name of the job. Default: all jobs.")
+        ] = None,
         *,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """List the streams with their targets."""
-        with asking(url, token_file) as tidemark:
+        """List the streams with their targets and bounds."""
+        with open_client(url, token_file) as tidemark:
             found = list(tidemark.streams(job))
         if json:
             return as_json(found, "streams")
@@ -146,24 +174,32 @@ def register(app: typer.Typer) -> None:
 
     @slo.command("export")
     def export(
-        job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only this job's.")] = None,
-        stream: Annotated[str | None, typer.Argument(metavar="[STREAM]", help="Only this stream's.")] = None,
+        job: Annotated[
+            str | None, typer.Argument(metavar="JOB", help="Name of the job. Default: all jobs.")
+        ] = None,
+        stream: Annotated[
+            str | None,
+            typer.Argument(metavar="STREAM", help="Name of the stream. Default: all streams of the job."),
+        ] = None,
         *,
         form: Annotated[
-            Literal["openslo"], typer.Option("--format", help="openslo: YAML of OpenSLO v1.")
+            Literal["openslo"], typer.Option("--format", help="openslo: YAML, OpenSLO v1.")
         ] = "openslo",
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Print SLOs for other tools, with the metrics that Prometheus has of them."""
-        from tidemark.controller.specs.openslo import openslo_text  # noqa: PLC0415 - other commands start fast
+        """Print SLOs for other tools.
+
+        They refer to the metrics that Prometheus scrapes from the controller.
+        """
+        from tidemark.controller.specs.openslo import openslo_text  # noqa: PLC0415 - needs PyYAML
 
         assert form == "openslo"
-        with asking(url, token_file) as tidemark:
+        with open_client(url, token_file) as tidemark:
             named = [(row.job, row.stream) for row in tidemark.streams(job) if stream in {None, row.stream}]
             found = [(*name, set_) for name in named if (set_ := tidemark.slo(*name)) is not None]
         if not found:
-            refused("no SLO is set there; `tidemark slo set JOB STREAM --target 0.99` sets one")
+            fail_request("no such stream has an SLO; `tidemark slo set JOB STREAM --target 0.99` sets one")
         typer.echo(openslo_text(found), nl=False)
 
 
@@ -178,19 +214,25 @@ def slo_text(slo: SloAnswer) -> str:
         parts.append(f"at most {plural(slo.state_cap_rows, 'row')} of state")
     if slo.worst_window_ppm is not None:
         parts.append(f"{share(slo.worst_window_ppm)} of the rows in every window")
-    return ", ".join(parts) + ("" if slo.on_conflict is None else f"; on conflict: {slo.on_conflict}")
+    return ", ".join(parts) + (
+        "" if slo.on_conflict is None else f"; on conflict: {_dashed(slo.on_conflict)}"
+    )
+
+
+def _dashed(on_conflict: str | None) -> str:
+    return "-" if on_conflict is None else on_conflict.replace("_", "-")
 
 
 def _facts(slo: SloAnswer) -> dict[str, str]:
     return {
         "target": f"{slo.target} ({percent(slo.target_ppm)} of the rows)",
         "objective": slo.objective,
-        "good_windows": f"{share(slo.good_windows_ppm)} of the windows, where the objective is timeslices",
+        "good windows": f"{share(slo.good_windows_ppm)} of the windows, where the objective is timeslices",
         "window": duration(slo.window_ms),
         "latency cap": duration(slo.latency_cap_ms),
         "state cap": "-" if slo.state_cap_rows is None else plural(slo.state_cap_rows, "row"),
         "worst window": share(slo.worst_window_ppm),
-        "on_conflict": slo.on_conflict or "-",
+        "on conflict": _dashed(slo.on_conflict),
         "confidence": share(slo.confidence_ppm),
         "horizon": duration(slo.horizon_ms),
         "generation": f"{slo.generation}, since {moment(slo.updated_us)}",

@@ -1,4 +1,4 @@
-"""``tidemark status``: how the fleet, a job or a stream is doing."""
+"""``tidemark status``: the state of the fleet, a job or a stream."""
 
 from __future__ import annotations
 
@@ -13,9 +13,18 @@ from tidemark.controller.cli.remote import (
     SomeStreamArgument,
     TokenFileOption,
     UrlOption,
-    asking,
+    open_client,
 )
-from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, rollout_line, table, told
+from tidemark.controller.cli.show import (
+    as_json,
+    bound,
+    duration,
+    moment,
+    percent,
+    rollout_line,
+    show_facts,
+    table,
+)
 from tidemark.controller.cli.slo import slo_text
 from tidemark.models.plural import plural
 
@@ -47,8 +56,8 @@ def register(app: typer.Typer) -> None:
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Show how all jobs are doing, or one job, or one of its streams."""
-        with asking(url, token_file) as tidemark:
+        """Show how all jobs, one job or one of its streams are doing."""
+        with open_client(url, token_file) as tidemark:
             if job is None:
                 jobs = list(tidemark.jobs())
                 return as_json(jobs, "jobs") if json else _show_jobs(jobs)
@@ -69,7 +78,7 @@ def _show_jobs(jobs: list[JobSummary]) -> None:
         )
         for job in jobs
     ]
-    table(("job", "streams", "modes", "worst"), rows, "there are no jobs yet: no report came")
+    table(("job", "streams", "modes", "worst"), rows, "there are no jobs yet: none has reported")
 
 
 def _show_job(job: JobStatus, streams: Iterable[StreamSummary]) -> None:
@@ -103,23 +112,23 @@ def _show_stream(found: StreamStatus) -> None:
         else f"{bound(found.applied.bound_ms)}, {_generation(found.applied.generation)}, "
         f"at {moment(found.applied.applied_us)}",
         "recommended": _recommended(found),
-        "the job is told": _told(found),
+        "published": _published(found),
         "evidence": _evidence(found.evidence),
     }
     if found.rollout is not None:
         facts["rollout"] = rollout_line(found.rollout)
     if found.transition is not None:
-        facts["what it will do"] = found.transition.text
+        facts["expected effect"] = found.transition.text
     if found.budget is not None:
         facts["budget"] = _budget(found.budget)
-    told(facts)
+    show_facts(facts)
     for condition in found.conditions:
         typer.echo(f"{condition.type}: {condition.detail}")
 
 
 def _evidence(seen: Evidence) -> str:
     if not seen.batches:
-        return "none yet: no report came"
+        return "none yet: the job has not reported"
     return (
         f"{plural(seen.rows, 'row')} in {plural(seen.batches, 'batch', 'batches')} of "
         f"{plural(seen.partitions, 'partition')}, {moment(seen.from_us)} to {moment(seen.to_us)}"
@@ -128,7 +137,7 @@ def _evidence(seen: Evidence) -> str:
 
 def _completeness(seen: Completeness) -> str:
     if seen.min_ppm is None or seen.max_ppm is None:
-        return "not known: no rows yet"
+        return "unknown: no rows yet"
     share = percent(seen.min_ppm)
     if seen.min_ppm != seen.max_ppm:
         share = f"{share} to {percent(seen.max_ppm)}"
@@ -152,15 +161,15 @@ def _recommended(found: StreamStatus) -> str:
         return "nothing yet"
     step = found.recommended.steps[-1]
     if found.recommended.bound_ms is None:
-        return f"keep what is in use; {step.reason}"
+        return f"keep the bound in use; {step.reason}"
     return f"{bound(found.recommended.bound_ms)}; {step.reason}"
 
 
-def _told(found: StreamStatus) -> str:
+def _published(found: StreamStatus) -> str:
     if found.published.bound_ms is None:
-        return f"to keep its own bound; {found.published.reason}"
+        return f"the job keeps its own bound; {found.published.reason}"
     return f"{bound(found.published.bound_ms)}, {_generation(found.published.generation)}"
 
 
 def _generation(generation: int | None) -> str:
-    return "its own bound" if generation is None else f"generation {generation}"
+    return "the job's own bound" if generation is None else f"generation {generation}"

@@ -7,17 +7,29 @@ from pathlib import Path
 
 import typer
 
-from tidemark.controller.cli.remote import asking
+from tidemark.controller.cli.options import bounds_of
+from tidemark.controller.cli.remote import open_client
 from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, table
+from tidemark.models.granules import SPARK_TICK_US
 
 __all__ = ["show_stream_curve"]
 
 
 def show_stream_curve(
-    job: str, stream: str, bounds_ms: Sequence[int], *, json: bool, url: str, token_file: Path | None
+    job: str,
+    stream: str,
+    bounds: str | None,
+    trace_options: Sequence[str | None],
+    *,
+    json: bool,
+    url: str,
+    token_file: Path | None,
 ) -> None:
-    """Print completeness and latency of a stream by bound, at ``bounds_ms`` or where the curve bends."""
-    with asking(url, token_file) as tidemark:
+    """Print completeness and latency of a stream by bound: at ``bounds``, or where the curve bends."""
+    with open_client(url, token_file) as tidemark:
+        if any(option is not None for option in trace_options):
+            raise ValueError("--window, --slide, --session-gap and --latency-cap need a trace")
+        bounds_ms = [] if bounds is None else [bound // 1_000 for bound in bounds_of(bounds, SPARK_TICK_US)]
         found = tidemark.curve(job, stream, bounds_ms)
     if json:
         return as_json(found)
@@ -38,4 +50,4 @@ def show_stream_curve(
     if rows:
         typer.echo(f"{job}/{stream}, batches of {moment(basis.from_us)} to {moment(basis.to_us)}")
     columns = ("bound", "completeness", "late rows", "base - end", "wall - end", "windows")
-    return table(columns, rows, f"nothing is known of the rows of {job}/{stream} yet")
+    return table(columns, rows, f"no rows of {job}/{stream} are known yet")

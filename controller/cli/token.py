@@ -1,7 +1,7 @@
-"""``tidemark token``: make, list, rotate and revoke tokens, by a running controller or directly in its store.
+"""``tidemark token``: creates, lists, rotates and revokes tokens, through a controller or directly in its store.
 
-The first token cannot be made by a controller that others reach, because it does not start without one. Whoever has the
-store may make it there; that is also the way back in when the last admin's token is lost.
+A controller that others can reach does not start without a token, so it cannot create the first one. Whoever can write
+to the store creates it there; that also helps when the last admin's token is lost.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import typer
 
 from tidemark.controller.access.roles import Role
 from tidemark.controller.access.token_format import SECRET_BYTES, make_token
-from tidemark.controller.cli.fail import fail
+from tidemark.controller.cli.fail import fail_usage
 from tidemark.controller.cli.options import duration_of
 from tidemark.controller.cli.remote import (
     DEFAULT_URL,
     JsonOption,
     TokenFileOption,
     UrlOption,
-    asking,
-    one_line_answers,
+    client_errors_in_one_line,
+    open_client,
 )
 
 if TYPE_CHECKING:
@@ -36,67 +36,69 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 PAGE = 1_000
-"""Tokens asked for at a time."""
+"""Tokens requested at a time."""
 
 DatabaseOption = Annotated[
     str | None,
     typer.Option(
-        "--database-url", help="Work in the store itself, without a controller: for the first token of all."
+        "--database-url", help="Work in the store itself, without a controller: for the first token."
     ),
 ]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of whoever holds the token.")]
-IdOption = Annotated[int | None, typer.Option("--id", help="Number of the token, of those of the name.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the holder of the token.")]
+IdOption = Annotated[int | None, typer.Option("--id", help="Number of the token, when the name has several.")]
 
 
-class Desk(Protocol):
-    """Where tokens are handled; every answer has the fields of the API's."""
+class Tokens(Protocol):
+    """Where tokens are managed; every answer has the fields of the API."""
 
     def create(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Make a token."""
+        """Create a token."""
 
-    def every(self, name: str | None) -> list[dict[str, Any]]:
+    def find(self, name: str | None) -> list[dict[str, Any]]:
         """Return all tokens, or those of one name, by number."""
 
     def rotate(self, token_id: int) -> dict[str, Any]:
-        """Make the successor of a token."""
+        """Create the successor of a token."""
 
     def revoke(self, token_id: int) -> dict[str, Any]:
-        """End a token."""
+        """Revoke a token."""
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteDesk:
-    """A running controller."""
+class RemoteTokens:
+    """The tokens of a running controller."""
 
-    remote: Client
+    client: Client
 
     def create(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Make a token."""
-        return self.remote.ask("POST", "/v1/tokens", body=body)
+        """Create a token."""
+        return self.client.request("POST", "/v1/tokens", body=body)
 
-    def every(self, name: str | None) -> list[dict[str, Any]]:
+    def find(self, name: str | None) -> list[dict[str, Any]]:
         """Return all tokens, or those of one name, by number."""
         params: dict[str, str | int] = {"limit": PAGE} | ({} if name is None else {"name": name})
         found: list[dict[str, Any]] = []
         while True:
-            page = self.remote.ask("GET", "/v1/tokens", params=params)
+            page = self.client.request("GET", "/v1/tokens", params=params)
             found += page["tokens"]
             if page["next_cursor"] is None:
                 return found
             params["cursor"] = page["next_cursor"]
 
     def rotate(self, token_id: int) -> dict[str, Any]:
-        """Make the successor of a token."""
-        return self.remote.ask("POST", f"/v1/tokens/{token_id}:rotate")
+        """Create the successor of a token."""
+        return self.client.request("POST", f"/v1/tokens/{token_id}:rotate")
 
     def revoke(self, token_id: int) -> dict[str, Any]:
-        """End a token."""
-        return self.remote.ask("DELETE", f"/v1/tokens/{token_id}")
+        """Revoke a token."""
+        return self.client.request("DELETE", f"/v1/tokens/{token_id}")
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    tokens = typer.Typer(help="Make, list, rotate and revoke bearer tokens.", no_args_is_help=True)
+    tokens = typer.Typer(
+        help="Create, list, rotate and revoke bearer tokens.", no_args_is_help=True, rich_markup_mode=None
+    )
     for name, command in (
         ("create", create),
         ("mint", mint),
@@ -111,35 +113,43 @@ def register(app: typer.Typer) -> None:
 def create(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Who will hold it; the role's name without one."),
+        typer.Argument(metavar="NAME", help="Name of the holder. Default: the name of the role."),
     ] = None,
     *,
-    role: Annotated[Role, typer.Option(help="What it may do.")],
+    role: Annotated[Role, typer.Option(help="What the holder may do.")],
     job: Annotated[
         list[str] | None,
-        typer.Option(help="Pattern of the jobs it reaches, such as 'shop-*'; may be repeated; else all."),
+        typer.Option(
+            help="Pattern of the jobs that it is valid for, such as 'shop-*'; may be repeated. Default: all."
+        ),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(help="How long it is good for, such as '90 days'; else for ever.")
+        str | None, typer.Option(help="How long it is valid, such as '90 days'. Default: without end.")
     ] = None,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     token_file: TokenFileOption = None,
     database_url: DatabaseOption = None,
 ) -> None:
-    """Make a token and print it, alone on standard output: it is shown this once."""
+    """Create a token and print it.
+
+    Standard output holds the token alone. It is shown only once.
+    """
     body: dict[str, Any] = {"name": name or role, "role": role, "jobs": job or ["*"]}
-    with _desk(url, token_file, database_url) as desk:
+    with _open_tokens(url, token_file, database_url) as tokens:
         if expires is not None:
             body["lifetime_ms"] = duration_of(expires) // 1_000
-        _show_made(desk.create(body), as_json=as_json)
+        _show_made(tokens.create(body), as_json=as_json)
 
 
 def mint(
     *,
-    role: Annotated[Role, typer.Option(help="What it is to be allowed.")],
+    role: Annotated[Role, typer.Option(help="What the holder may do.")],
 ) -> None:
-    """Print a new token that no store knows yet: for a file that a new store begins with (TIDEMARK_FIRST_TOKENS)."""
+    """Print a new token that no store knows yet.
+
+    It is for a file of the folder TIDEMARK_FIRST_TOKENS, whose tokens a new store begins with.
+    """
     typer.echo(make_token(role, secrets.token_bytes(SECRET_BYTES)))
 
 
@@ -150,9 +160,9 @@ def list_tokens(
     token_file: TokenFileOption = None,
     database_url: DatabaseOption = None,
 ) -> None:
-    """List the tokens, ended ones too."""
-    with _desk(url, token_file, database_url) as desk:
-        found = desk.every(None)
+    """List the tokens, expired and revoked ones too."""
+    with _open_tokens(url, token_file, database_url) as tokens:
+        found = tokens.find(None)
     if as_json:
         typer.echo(json.dumps({"tokens": found}, indent=2))
         return
@@ -170,10 +180,13 @@ def rotate(
     token_file: TokenFileOption = None,
     database_url: DatabaseOption = None,
 ) -> None:
-    """Make a second token of the same name, role, jobs and lifetime; the first stays good until it is revoked."""
-    with _desk(url, token_file, database_url) as desk:
-        *_, newest = _live(desk, name)
-        _show_made(desk.rotate(newest["id"]), as_json=as_json)
+    """Create a second token of the same name, role, jobs and lifetime.
+
+    The first stays valid until it is revoked.
+    """
+    with _open_tokens(url, token_file, database_url) as tokens:
+        *_, newest = _live(tokens, name)
+        _show_made(tokens.rotate(newest["id"]), as_json=as_json)
 
 
 def revoke(
@@ -185,46 +198,49 @@ def revoke(
     token_file: TokenFileOption = None,
     database_url: DatabaseOption = None,
 ) -> None:
-    """End a token: of two that live, the one that was made first, unless --id names the other."""
-    with _desk(url, token_file, database_url) as desk:
-        live = _live(desk, name)
-        ended = (
+    """Revoke a token.
+
+    When two of the name are valid, it is the one that was created first, unless --id names the other.
+    """
+    with _open_tokens(url, token_file, database_url) as tokens:
+        live = _live(tokens, name)
+        revoked = (
             live[0] if token_id is None else next((found for found in live if found["id"] == token_id), None)
         )
-        if ended is None:
-            raise ValueError(f"no live token of {name!r} has the number {token_id}; see tidemark token list")
-        found = desk.revoke(ended["id"])
+        if revoked is None:
+            raise ValueError(f"no valid token of {name!r} has the number {token_id}; see tidemark token list")
+        found = tokens.revoke(revoked["id"])
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
     typer.echo(f"revoked token {found['id']} of {name}")
     for other in live:
         if other["id"] != found["id"]:
-            typer.echo(f"token {other['id']} of {name} is still good")
+            typer.echo(f"token {other['id']} of {name} is still valid")
 
 
 @contextmanager
-def _desk(url: str, token_file: Path | None, database_url: str | None) -> Iterator[Desk]:
-    """Open the desk that is asked for; what goes wrong ends the command with one line."""
+def _open_tokens(url: str, token_file: Path | None, database_url: str | None) -> Iterator[Tokens]:
+    """Open the tokens of the controller or of the store; a failure ends the command with one line."""
     if database_url is None:
-        with asking(url, token_file) as remote:
-            yield RemoteDesk(remote)
+        with open_client(url, token_file) as remote:
+            yield RemoteTokens(remote)
         return
-    # The other commands start fast without the store.
-    from tidemark.controller.cli.store_desk import open_store  # noqa: PLC0415
+    # A controller's tokens need no store here.
+    from tidemark.controller.cli.stored_tokens import open_store  # noqa: PLC0415
     from tidemark.controller.errors import TidemarkError  # noqa: PLC0415
 
     try:
-        with one_line_answers(), open_store(database_url) as desk:
-            yield desk
+        with client_errors_in_one_line(), open_store(database_url) as tokens:
+            yield tokens
     except TidemarkError as error:
-        fail(error.detail)
+        fail_usage(error.detail)
 
 
-def _live(desk: Desk, name: str) -> list[dict[str, Any]]:
-    live = [found for found in desk.every(name) if found["live"]]
+def _live(tokens: Tokens, name: str) -> list[dict[str, Any]]:
+    live = [found for found in tokens.find(name) if found["live"]]
     if not live:
-        raise ValueError(f"there is no live token of {name!r}; see tidemark token list")
+        raise ValueError(f"there is no valid token of {name!r}; see tidemark token list")
     return live
 
 
@@ -233,7 +249,7 @@ def _show_made(made: dict[str, Any], *, as_json: bool) -> None:
         typer.echo(json.dumps(made, indent=2))
         return
     typer.echo(made["token"])
-    typer.echo(f"token {_line(made)}; it is shown this once", err=True)
+    typer.echo(f"token {_line(made)}; it is shown only once", err=True)
 
 
 def _line(answer: dict[str, Any]) -> str:
@@ -243,7 +259,9 @@ def _line(answer: dict[str, Any]) -> str:
         state = f"expired {_time(answer['expires_us'])}"
     else:
         state = (
-            "good for ever" if answer["expires_us"] is None else f"good until {_time(answer['expires_us'])}"
+            "valid without end"
+            if answer["expires_us"] is None
+            else f"valid until {_time(answer['expires_us'])}"
         )
     used = "" if answer["last_used_us"] is None else f", used {_time(answer['last_used_us'])}"
     return f"{answer['id']}: {answer['name']}, {answer['role']} of {', '.join(answer['jobs'])}, {state}{used}"

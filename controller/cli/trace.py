@@ -1,4 +1,4 @@
-"""``tidemark trace``: makes a trace from a user's own files or topic and says what it found there."""
+"""``tidemark trace``: makes a trace from a user's files or Kafka topic, and shows what it holds."""
 
 from __future__ import annotations
 
@@ -13,70 +13,82 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tidemark.controller.cli.fail import fail
+from tidemark.controller.cli.fail import fail_usage
 from tidemark.models.duration import format_duration
 from tidemark.models.operators import Int64s
 from tidemark.models.plural import plural
 
 if TYPE_CHECKING:
     from tidemark.controller.traces.format import Trace
-    from tidemark.controller.traces.make import Columns, Format
+    from tidemark.controller.traces.from_files import Columns, Format
 
-__all__ = ["one_line_errors", "progress_bar", "say_early", "show_trace", "trace"]
+__all__ = ["input_errors_in_one_line", "note_early_rows", "progress_bar", "register", "show_trace", "trace"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("trace")(trace)
 
 
 def trace(
     sources: Annotated[
-        list[Path] | None, typer.Argument(metavar="[SOURCE]...", help="Files, or folders of files.")
+        list[Path] | None, typer.Argument(metavar="SOURCE", help="Files, or folders of files.")
     ] = None,
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The trace to write, a Parquet file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write the trace to.")],
     event_time: Annotated[str, typer.Option(help="Column of the event time.")] = "event_time",
     arrival: Annotated[
-        str | None, typer.Option(help="Column of the arrival; from Kafka else the message's timestamp.")
+        str | None,
+        typer.Option(
+            help="Column of the arrival time. Default with --from kafka: the timestamp of the message."
+        ),
     ] = None,
     arrival_from_file_time: Annotated[
-        bool, typer.Option("--arrival-from-file-time", help="Take each file's modification time as arrival.")
+        bool,
+        typer.Option(
+            "--arrival-from-file-time", help="Take the modification time of each file as the arrival time."
+        ),
     ] = False,
     partition: Annotated[
-        str | None, typer.Option(help="Column of the partition; else the file's name.")
+        str | None, typer.Option(help="Column of the partition. Default: the name of the file.")
     ] = None,
     unit: Annotated[
         Literal["s", "ms", "us", "ns"] | None, typer.Option(help="Unit of times that are numbers.")
     ] = None,
     file_format: Annotated[
         Literal["parquet", "json", "csv"] | None,
-        typer.Option("--format", help="Format of the files; else told by their names."),
+        typer.Option("--format", help="Format of the files. Default: by their names."),
     ] = None,
     skip_nulls: Annotated[
-        bool, typer.Option("--skip-nulls", help="Leave out rows with a null instead of refusing them.")
+        bool, typer.Option("--skip-nulls", help="Leave out rows with a null instead of rejecting them.")
     ] = False,
     source_kind: Annotated[
         Literal["files", "kafka"],
         typer.Option("--from", help="Read files, or a Kafka topic whose messages are JSON objects."),
     ] = "files",
-    bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka: its address, host:port.")] = None,
-    topic: Annotated[str | None, typer.Option(help="Kafka: the topic.")] = None,
+    bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka: address, host:port.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Kafka: name of the topic.")] = None,
     since: Annotated[
-        str | None, typer.Option(help="Kafka: only the messages of the last time, such as 2h; else all.")
+        str | None, typer.Option(help="Kafka: how far back to read, such as 2h. Default: the whole topic.")
     ] = None,
     event_time_from: Annotated[
         Literal["value", "header", "timestamp"],
         typer.Option(
-            help="Kafka: where the event time is: in the value, a header, or the message's timestamp."
+            help="Kafka: where the event time is: in the value, in a header, or the timestamp of the message."
         ),
     ] = "value",
     client_settings: Annotated[
-        Path | None, typer.Option(help="Kafka: a properties file for its client, for TLS and a login.")
+        Path | None, typer.Option(help="Kafka: properties file for the client, such as for TLS and a login.")
     ] = None,
 ) -> None:
-    """Make a trace (recorded arrivals, a Parquet file) from Parquet, newline-delimited JSON or CSV files, or a topic.
+    """Make a trace, a Parquet file of recorded arrivals.
 
-    From Kafka it reads what the topic holds when the command begins, and changes nothing there.
+    It reads files in Parquet, newline-delimited JSON or CSV, or a Kafka topic. From Kafka it reads what the topic holds
+    when the command begins, and changes nothing there.
     """
-    with one_line_errors():
+    with input_errors_in_one_line():
         if source_kind == "files":
-            _refuse_given(
+            _reject_given(
                 "only --from kafka takes",
                 {
                     "--bootstrap-servers": bootstrap_servers,
@@ -90,12 +102,12 @@ def trace(
                 raise ValueError(
                     "say where the arrival comes from: either --arrival COLUMN or --arrival-from-file-time"
                 )
-            from tidemark.controller.traces.make import Columns  # noqa: PLC0415 - pyarrow only where it is needed
+            from tidemark.controller.traces.from_files import Columns  # noqa: PLC0415 - pyarrow only where it is needed
 
             columns = Columns(event_time=event_time, arrival=arrival, partition=partition, unit=unit)
             _trace_files(sources or [], columns, file_format, output, skip_nulls=skip_nulls)
             return
-        _refuse_given(
+        _reject_given(
             "--from kafka does not take",
             {
                 "files": sources,
@@ -107,21 +119,21 @@ def trace(
         )
         if bootstrap_servers is None or topic is None:
             raise ValueError("--from kafka needs --bootstrap-servers and --topic")
-        from tidemark.controller.cli.trace_topic import trace_topic  # noqa: PLC0415 - as above
-        from tidemark.controller.traces.messages import Origins  # noqa: PLC0415 - as above
+        from tidemark.controller.cli.kafka_trace import make_kafka_trace  # noqa: PLC0415 - as above
+        from tidemark.controller.traces.messages import TimeSources  # noqa: PLC0415 - as above
 
-        trace_topic(
+        make_kafka_trace(
             bootstrap_servers,
             topic,
-            Origins(event_time=event_time, event_time_from=event_time_from, arrival=arrival, unit=unit),
+            TimeSources(event_time=event_time, event_time_from=event_time_from, arrival=arrival, unit=unit),
             output,
             since=since,
             client_settings=client_settings,
         )
 
 
-def _refuse_given(message: str, options: Mapping[str, object]) -> None:
-    """Refuse options that would have no effect: whoever gave one expects something of it."""
+def _reject_given(message: str, options: Mapping[str, object]) -> None:
+    """Reject options that would have no effect, because whoever gave one expects an effect."""
     given = [name for name, value in options.items() if value]
     if given:
         raise ValueError(f"{message} {', '.join(given)}")
@@ -130,17 +142,17 @@ def _refuse_given(message: str, options: Mapping[str, object]) -> None:
 def _trace_files(
     sources: Sequence[Path], columns: Columns, file_format: Format | None, output: Path, *, skip_nulls: bool
 ) -> None:
-    from tidemark.controller.traces import make  # noqa: PLC0415 - pyarrow only where it is needed
-    from tidemark.controller.traces.format import write_trace  # noqa: PLC0415
+    from tidemark.controller.traces.format import write_trace  # noqa: PLC0415 - pyarrow only where it is needed
+    from tidemark.controller.traces.from_files import find_files, trace_of_files  # noqa: PLC0415
 
     if not sources:
         raise ValueError("name the files or folders to read, or a topic with --from kafka")
-    files = make.find_files(sources, file_format)
+    files = find_files(sources, file_format)
     if any(output.resolve() == path.resolve() for path, _ in files):
         raise ValueError(f"{output}: the output is one of the sources")
     with progress_bar() as progress:
         task = progress.add_task("reading", total=None)
-        made = make.make_trace(sources, columns, file_format, lambda rows: progress.advance(task, rows))
+        made = trace_of_files(sources, columns, file_format, lambda rows: progress.advance(task, rows))
     if made.null_rows and not skip_nulls:
         raise ValueError(
             f"{plural(made.null_rows, 'row')} without an event time, an arrival or a partition; "
@@ -152,22 +164,22 @@ def _trace_files(
     say = show_trace(made.trace, output)
     if made.null_rows:
         say(f"left out: {plural(made.null_rows, 'row')} with a null")
-    say_early(say, made.trace)
+    note_early_rows(say, made.trace)
     for column in made.without_zone:
         say(f"note: column {column!r} has times without a zone; they were taken as UTC")
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
+def input_errors_in_one_line() -> Iterator[None]:
     """End the command with one line when its input cannot be used."""
     try:
         yield
     except (ValueError, OSError) as error:
-        fail(" ".join(str(error).split()))
+        fail_usage(" ".join(str(error).split()))
 
 
 def progress_bar(unit: str = "rows") -> Progress:
-    """Return a progress bar on the standard error, counting ``unit``, which only a person at a terminal sees."""
+    """Return a progress bar that counts ``unit`` on standard error; it is shown only on a terminal."""
     console = Console(stderr=True)
     return Progress(
         SpinnerColumn(),
@@ -182,7 +194,7 @@ def progress_bar(unit: str = "rows") -> Progress:
 
 
 def show_trace(trace: Trace, output: Path) -> Callable[[str], None]:
-    """Print what a trace holds as a table; return what prints a line under it."""
+    """Print a summary of a trace as a table; return a function that prints a line under it."""
     table = Table(title=str(output), title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
@@ -193,13 +205,13 @@ def show_trace(trace: Trace, output: Path) -> Callable[[str], None]:
     return lambda line: console.print(line, soft_wrap=True)
 
 
-def say_early(say: Callable[[str], None], trace: Trace, resolution_us: int = 1) -> None:
-    """Say how many rows arrived before their event, if any did.
+def note_early_rows(say: Callable[[str], None], trace: Trace, resolution_us: int = 1) -> None:
+    """Print how many rows arrived before their event time, if any did.
 
     Args:
-        say: what prints a line.
+        say: prints a line.
         trace: the rows.
-        resolution_us: microseconds to which arrivals are known; what is finer was cut off.
+        resolution_us: resolution of the arrival times in microseconds; they were rounded down to it.
     """
     early = int((trace.arrival_time_us + resolution_us <= trace.event_time_us).sum())
     if early:
@@ -230,5 +242,5 @@ def _span(times_us: Int64s) -> str:
 
 
 def _out_of_order(event_time_us: Int64s) -> float:
-    """Return the share of rows whose event lies before one that arrived earlier."""
+    """Return the share of rows whose event time is before that of a row that arrived earlier."""
     return float((event_time_us < np.maximum.accumulate(event_time_us)).mean())

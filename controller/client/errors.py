@@ -1,35 +1,35 @@
-"""What can go wrong when a controller is asked. Apart from the client, so that a command line starts fast."""
+"""What can go wrong when a controller is called. Apart from the client, so that the command line starts fast."""
 
 from __future__ import annotations
 
 __all__ = [
-    "CannotAskError",
     "ChangedError",
     "ClientError",
-    "RefusedError",
-    "TokenRefusedError",
+    "ControllerUnusableError",
+    "RequestRejectedError",
+    "TokenRejectedError",
     "UnreachableError",
 ]
 
 
 class ClientError(Exception):
-    """A controller was asked in vain; the message says why, in one sentence or two."""
+    """A call failed; the message says why, in one or two sentences."""
 
 
-class CannotAskError(ClientError):
-    """The controller cannot be asked, or what answers is none; the message says what to look at."""
+class ControllerUnusableError(ClientError):
+    """There is no answer, or none that can be used; the message says what to check."""
 
 
-class UnreachableError(CannotAskError):
-    """Nothing answers at the address, or it is no controller."""
+class UnreachableError(ControllerUnusableError):
+    """Nothing answers at the address, or what answers is not a controller."""
 
 
-class TokenRefusedError(CannotAskError):
-    """The controller does not take the token, or wants one."""
+class TokenRejectedError(ControllerUnusableError):
+    """The controller does not accept the token, or requires one."""
 
 
-class RefusedError(ClientError):
-    """The controller refused the request.
+class RequestRejectedError(ClientError):
+    """The controller rejected the request.
 
     Args:
         status: HTTP status.
@@ -42,10 +42,10 @@ class RefusedError(ClientError):
         self.status = status
         self.kind = kind
 
-    def __reduce__(self) -> tuple[type[RefusedError], tuple[int, str, str]]:
-        """Let it be pickled, as pools of processes do."""
+    def __reduce__(self) -> tuple[type[RequestRejectedError], tuple[int, str, str]]:
+        """Allow pickling, which pools of processes need."""
         return type(self), (self.status, self.kind, str(self))
 
 
-class ChangedError(RefusedError):
-    """What was to be replaced is not what was read: somebody else changed it. Read it again and decide anew."""
+class ChangedError(RequestRejectedError):
+    """Somebody else changed what was to be replaced. Read it again and decide anew."""

@@ -15,8 +15,8 @@ from tidemark.controller.rollout.rolling import advance_rollout, apply_move, rul
 from tidemark.controller.rollout.store import find_rollout
 from tidemark.controller.streams.store import Evidence, add_event
 from tidemark.models.rollout.facts import Move
-from tidemark.models.rollout.machine import Act, allowed
-from tidemark.models.rollout.states import State
+from tidemark.models.rollout.machine import allowed
+from tidemark.models.rollout.states import Act, State
 
 __all__ = ["approve", "discard", "get_rollout", "roll_back"]
 

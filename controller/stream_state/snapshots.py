@@ -14,9 +14,10 @@ from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.needs import partition_needs
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_SHARE_PPM
 from tidemark.controller.stream_state.live import KeptLive
-from tidemark.models.progress import PartitionState, PartitionTimes
+from tidemark.models.progress import PartitionTimes
 from tidemark.models.skew import Effect, SkewRule, effects_of, is_skewed
 from tidemark.models.slo import Slo
+from tidemark.models.wire import PartitionState
 
 __all__ = ["PartitionSnapshot", "StreamSnapshot", "state_of", "take_snapshot"]
 

@@ -28,13 +28,13 @@ from tidemark.controller.stream_state.conditions import Seen, conditions_of
 from tidemark.controller.stream_state.live import KeptLive, NewestState, newest_state
 from tidemark.controller.stream_state.overview_store import Skewed, skewed_in
 from tidemark.models.coverage import Coverage
-from tidemark.models.curve import CurvePoint, LatencyUnknown
+from tidemark.models.curve import CurvePoint
 from tidemark.models.horizon import Facts
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.quantile import min_samples
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.target import PPM, format_target
-from tidemark.models.wire import AppendDelay, BoundAnswer, BoundSource
+from tidemark.models.wire import AppendDelay, BoundAnswer, BoundSource, LatencyUnknown
 
 __all__ = [
     "Known",

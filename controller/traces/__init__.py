@@ -1,1 +1,1 @@
-"""Traces: recorded arrivals of a stream, read, checked, written and made from files. The only place for pyarrow."""
+"""Traces, which are recorded arrivals of a stream: read, checked, written, and made from files or a Kafka topic."""

@@ -1,8 +1,8 @@
 """The trace format: recorded arrivals of a stream in one Parquet file.
 
 A row is one arrival: ``seq`` (int64, the order of arrival, ascending), ``event_time_us`` and ``arrival_time_us``
-(int64, UTC microseconds; arrivals never go back) and ``partition`` (string). Nothing is null, other columns are
-ignored. A file is read in record batches and checked while it is read; it is written under another name and then
+(int64, UTC microseconds; arrivals never decrease) and ``partition`` (string). Nothing is null; other columns
+are ignored. A file is read in record batches and checked while it is read. It is written under another name and then
 renamed, so that there is never half a trace.
 """
 
@@ -31,21 +31,21 @@ COLUMNS = {
 """The columns of a trace and their types."""
 
 MAX_TIME_US = 2**60
-"""Greatest distance of a time from the epoch in microseconds, some 36,000 years; beyond it the unit is another."""
+"""Maximum distance of a time from the epoch in microseconds, some 36,000 years; beyond it the unit is wrong."""
 
 _BATCH_ROWS = 1 << 17
-"""Rows read at a time: some megabytes."""
+"""Rows read at a time; they take some megabytes."""
 
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
 class TraceError(ValueError):
-    """A file that cannot be read or written as asked; the message is one line for the one who asked."""
+    """A file cannot be read or written; the message is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Arrivals in their order; arrays have shape (rows,)."""
+    """Arrivals in order; arrays have shape (rows,)."""
 
     event_time_us: Int64s
     """Event times in UTC microseconds."""
@@ -75,7 +75,7 @@ class OpenTrace:
 
     @property
     def rows(self) -> int:
-        """Rows in the file, by its footer."""
+        """Number of rows, from the footer of the file."""
         return int(self._file.metadata.num_rows)
 
     def batches(self) -> Iterator[Trace]:
@@ -114,7 +114,7 @@ def open_trace(path: Path) -> OpenTrace:
     """Open the trace at ``path`` and check its columns.
 
     Raises:
-        TraceError: when it is no Parquet file, or a column is missing or of another type.
+        TraceError: when it is not a Parquet file, or a column is missing or of another type.
     """
     return OpenTrace(path)
 
@@ -123,7 +123,7 @@ def read_trace(path: Path) -> Trace:
     """Return the whole trace at ``path``.
 
     Raises:
-        TraceError: when it is no trace; the message says what is wrong with which column.
+        TraceError: when it is not a trace; the message says what is wrong with which column.
     """
     return join(open_trace(path).batches())
 
@@ -142,7 +142,7 @@ def join(parts: Iterator[Trace]) -> Trace:
 
 
 def write_trace(path: Path, trace: Trace) -> None:
-    """Write ``trace`` to ``path``, whole or not at all; a file that is there is replaced.
+    """Write ``trace`` to ``path``, whole or not at all; an existing file is replaced.
 
     Raises:
         TraceError: when the arrivals are out of order or the file cannot be written.
@@ -191,18 +191,18 @@ def _check_columns(path: Path, schema: pa.Schema) -> None:
             f"{path}: a trace has the columns {', '.join(COLUMNS)}; {', '.join(missing)} is missing, "
             f"there are: {', '.join(schema.names)}"
         )
-    for name, wanted in COLUMNS.items():
+    for name, required in COLUMNS.items():
         found = schema.field(name).type
         inner = found.value_type if pa.types.is_dictionary(found) else found
-        fits = any(is_text(inner) for is_text in _TEXT) if wanted == pa.string() else found == wanted
+        fits = any(is_text(inner) for is_text in _TEXT) if required == pa.string() else found == required
         if not fits:
-            raise TraceError(f"{path}: column {name!r} is of type {found}, a trace has {wanted} there")
+            raise TraceError(f"{path}: column {name!r} is of type {found}, a trace has {required} there")
 
 
 def _check_order(
     path: Path, name: str, values: Int64s, before: int | None, done: int, *, may_repeat: bool
 ) -> int | None:
-    """Refuse values that go back, against the one ``before`` too; return the last."""
+    """Reject values that decrease, from the one ``before`` on; return the last."""
     if not len(values):
         return before
     chain = values if before is None else np.concatenate([[before], values])
@@ -221,4 +221,4 @@ def _check_order(
 def _check_range(path: Path, name: str, values: Int64s) -> None:
     if len(values) and (values.min() < -MAX_TIME_US or values.max() > MAX_TIME_US):
         worst = values.min() if values.min() < -MAX_TIME_US else values.max()
-        raise TraceError(f"{path}: column {name!r} holds {worst}, which is no time in microseconds")
+        raise TraceError(f"{path}: column {name!r} holds {worst}, which is not a time in microseconds")

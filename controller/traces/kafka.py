@@ -1,6 +1,6 @@
-"""Reading a Kafka topic from its beginning, or from a time on, up to where it ends when the reading begins. No JVM.
+"""Reads a Kafka topic without a JVM: from its beginning or from a time on, to its end when the reading begins.
 
-Nothing is written to Kafka: no group is joined and no offset is committed.
+It writes nothing to Kafka: it joins no group and commits no offset.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tidemark.controller.traces.messages import Message, TimestampType
 
 __all__ = ["Topic", "TopicReader", "read_client_settings"]
 
-_ASK_SECONDS = 15
+_REQUEST_SECONDS = 15
 _SILENT_SECONDS = 60
-"""Time without a message after which reading gives up: Kafka said that there are more."""
+"""Time without a message, although there are more, after which the reading fails."""
 _MESSAGES = 10_000
-# The client's own codes begin with a dash, and so their names with one too.
+# The client's own error codes have private names.
 _END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001
 _UNREACHABLE = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001
 _TYPES: dict[int, TimestampType] = {
@@ -46,23 +46,24 @@ class Topic:
     """What to read."""
 
     bootstrap_servers: str
-    """Address of Kafka: ``host:port``, several of them with commas between."""
+    """Address of Kafka: ``host:port``, or several with commas between."""
     name: str
     """Name of the topic."""
     since_ms: int | None = None
-    """Messages from this timestamp on, milliseconds since 1970 in UTC; None for all that are kept."""
+    """Messages from this timestamp on, milliseconds since 1970 in UTC; None for all that the topic still holds."""
     client_settings: Mapping[str, str] = field(default_factory=dict)
-    """Further settings of the client, such as those for TLS and a login."""
+    """Further settings of the client, such as for TLS and a login."""
 
 
 class TopicReader:
-    """Reads a topic once; to be used in a ``with`` block.
+    """Reads a topic once; for use in a ``with`` block.
 
     Args:
         topic: what to read.
 
     Raises:
-        TraceError: on making it or reading, when Kafka does not answer, there is no such topic, or a setting is wrong.
+        TraceError: on construction or reading, when Kafka does not answer, the topic does not exist, or a setting is
+            wrong.
     """
 
     def __init__(self, topic: Topic) -> None:
@@ -71,7 +72,7 @@ class TopicReader:
         settings: dict[str, Any] = {
             **topic.client_settings,
             "bootstrap.servers": topic.bootstrap_servers,
-            "group.id": "tidemark-trace",  # the client wants a name; no group is made of it without a subscription
+            "group.id": "tidemark-trace",  # the client requires a name; without a subscription it makes no group
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "log_level": 0,
@@ -96,7 +97,7 @@ class TopicReader:
 
     @property
     def rows(self) -> int:
-        """Offsets to read; where a topic is compacted or has transactions there are fewer messages than that."""
+        """Number of offsets to read; a compacted topic, or one with transactions, has fewer messages."""
         return sum(end - start for start, end in self._spans.values())
 
     def batches(self) -> Iterator[list[Message]]:
@@ -110,21 +111,21 @@ class TopicReader:
             self._consumer.assign(
                 [TopicPartition(self._topic.name, at, start) for at, (start, _) in self._spans.items()]
             )
-            heard = time.monotonic()
+            received_at = time.monotonic()
             while ends:
                 received = self._consumer.consume(_MESSAGES, 1.0)
                 if received:
-                    heard = time.monotonic()
-                elif time.monotonic() - heard > _SILENT_SECONDS:
+                    received_at = time.monotonic()
+                elif time.monotonic() - received_at > _SILENT_SECONDS:
                     raise TraceError(
                         f"topic {self._topic.name!r}: Kafka sent nothing for {_SILENT_SECONDS} s; {self._fault}"
                     )
-                batch = self._taken(received, ends)
+                batch = self._messages_of(received, ends)
                 if batch:
                     yield batch
 
-    def _taken(self, received: list[KafkaMessage], ends: dict[int, int]) -> list[Message]:
-        """Return the messages before the ends, and take away the partitions that are done."""
+    def _messages_of(self, received: list[KafkaMessage], ends: dict[int, int]) -> list[Message]:
+        """Return the messages before the ends, and remove the partitions that are done from ``ends``."""
         batch, done = [], set()
         for message in received:
             partition, offset, error = message.partition(), message.offset(), message.error()
@@ -148,21 +149,23 @@ class TopicReader:
         return batch
 
     def _find_spans(self) -> dict[int, tuple[int, int]]:
-        """Return the offsets to read of each partition that has some: the first, and the first not to be read."""
+        """Return, for each partition with messages to read, the first offset to read and the first not to read."""
         name = self._topic.name
-        found = self._consumer.list_topics(name, _ASK_SECONDS).topics[name]
+        found = self._consumer.list_topics(name, _REQUEST_SECONDS).topics[name]
         if found.error is not None:
             raise KafkaException(found.error)
         starts: dict[int, int] = {}
         if self._topic.since_ms is not None:
-            asked = [TopicPartition(name, partition, self._topic.since_ms) for partition in found.partitions]
-            answered = self._consumer.offsets_for_times(asked, _ASK_SECONDS)
+            times = [TopicPartition(name, partition, self._topic.since_ms) for partition in found.partitions]
+            answered = self._consumer.offsets_for_times(times, _REQUEST_SECONDS)
             starts = {one.partition: one.offset for one in answered}
         spans = {}
         for partition in sorted(found.partitions):
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(name, partition), _ASK_SECONDS)
+            low, high = self._consumer.get_watermark_offsets(
+                TopicPartition(name, partition), _REQUEST_SECONDS
+            )
             start = starts.get(partition, low)
-            if start != OFFSET_END and start < high:  # the end stands for: no message is that young
+            if start != OFFSET_END and start < high:  # the end: no message is that recent
                 spans[partition] = (start, high)
         return spans
 
@@ -173,7 +176,7 @@ class TopicReader:
         except KafkaException as error:
             fault: KafkaError = error.args[0]
             if fault.code() in _UNREACHABLE:
-                self._consumer.poll(0)  # the cause comes by callback
+                self._consumer.poll(0)  # calls _note with the cause
                 raise TraceError(
                     f"Kafka at {self._topic.bootstrap_servers} does not answer: {self._fault or fault.str()}"
                 ) from None
@@ -189,7 +192,7 @@ def read_client_settings(path: Path) -> dict[str, str]:
     The names are those of librdkafka.
 
     Raises:
-        TraceError: when the file cannot be read or a line is no setting.
+        TraceError: when the file cannot be read or a line is not a setting.
     """
     settings = {}
     try:

@@ -1,7 +1,8 @@
-"""Turning the messages of a Kafka topic into a trace. Pure: no Kafka, no clock.
+"""Makes a trace from the messages of a Kafka topic. Pure: no Kafka, no clock.
 
-The partition is Kafka's, the arrival the message's timestamp or a field of its value, the event time a field, a header
-or the timestamp. A message that cannot be read is left out and counted by its fault, because a topic cannot be mended.
+The partition is Kafka's; the arrival is the timestamp of the message or a field of its value; the event time is a
+field, a header or the timestamp. A message that cannot be read is left out and counted by its fault, because nobody can
+correct a message in a topic.
 """
 
 from __future__ import annotations
@@ -17,47 +18,47 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.controller.traces.format import Trace, TraceError, index_of_names
-from tidemark.controller.traces.times import Unit, UnitMissing, times_us
+from tidemark.controller.traces.times import Unit, UnitMissingError, times_us
 from tidemark.models.operators import Int64s
 
-__all__ = ["EventTimeFrom", "MadeFromTopic", "Message", "Origins", "TimestampType", "TraceOfTopic"]
+__all__ = ["EventTimeFrom", "Message", "TimeSources", "TimestampType", "TopicTrace", "TopicTraceBuilder"]
 
 EventTimeFrom = Literal["value", "header", "timestamp"]
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 
 
 class Message(NamedTuple):
-    """What a trace needs of one message."""
+    """The parts of a message that a trace needs."""
 
     partition: int
-    """Kafka's number of the partition."""
+    """Number of the partition in Kafka."""
     offset: int
-    """Its place in the partition."""
+    """Its offset in the partition."""
     timestamp_ms: int | None
     """Its timestamp, milliseconds since 1970 in UTC; None when it has none."""
     timestamp_type: TimestampType | None
-    """Whose clock that is: the producer's, or the broker's at appending."""
+    """Whose clock the timestamp is from: the producer's, or the broker's when it appended the message."""
     value: bytes | None
     """Its value; None for a tombstone."""
     headers: Sequence[tuple[str, bytes | None]] = ()
-    """Its headers, in their order."""
+    """Its headers, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origins:
+class TimeSources:
     """Where the times of a trace come from."""
 
     event_time: str
-    """Field or header of the event time; of no account when it is the timestamp."""
+    """Field or header of the event time; ignored when the event time is the timestamp."""
     event_time_from: EventTimeFrom = "value"
     """Where the event time is: in the JSON value, in a header, or the message's timestamp."""
     arrival: str | None = None
     """Field of the value that holds the arrival; None for the message's timestamp."""
     unit: Unit | None = None
-    """Unit of times that are numbers; None refuses them."""
+    """Unit of times that are numbers; None rejects them."""
 
     def __post_init__(self) -> None:
-        """Refuse what says nothing about delays."""
+        """Reject sources that say nothing about delays."""
         if self.event_time_from == "timestamp" and self.arrival is None:
             raise TraceError(
                 "event time and arrival would both be the message's timestamp: name the field of one of them"
@@ -65,43 +66,43 @@ class Origins:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MadeFromTopic:
-    """A trace and what was noticed on the way."""
+class TopicTrace:
+    """A trace of a topic, and what the user should know of it."""
 
     trace: Trace
     """The rows that could be read, by arrival; rows of one partition are in the order of their offsets."""
     unreadable: dict[str, int]
-    """Messages left out, by what is wrong with them."""
+    """Number of messages left out, by fault."""
     timestamp_types: dict[TimestampType, int]
-    """Messages by the type of their timestamp."""
+    """Number of messages by the type of their timestamp."""
     held_back: int
-    """Rows whose time of arrival is before that of a row in front of them in their partition; they count as arriving
-    with it, since no message overtakes another in a partition."""
+    """Rows with an earlier arrival time than a row in front of them in their partition. They count as arriving with
+    that row, because no message overtakes another in a partition."""
     held_back_max_us: int
-    """The greatest time by which the arrival of one of them was moved, in microseconds; 0 when there are none."""
+    """The longest time by which one of them was moved, in microseconds; 0 when there are none."""
     without_zone: tuple[str, ...]
     """Fields whose times had no zone and were taken as UTC."""
 
 
-class TraceOfTopic:
-    """Takes the messages of a topic in any order and in parts, and makes the trace of them.
+class TopicTraceBuilder:
+    """Takes the messages of a topic in any order and in parts, and makes a trace of them.
 
     Args:
-        origins: where the times come from.
+        sources: where the times come from.
     """
 
-    def __init__(self, origins: Origins) -> None:
-        self._origins = origins
+    def __init__(self, sources: TimeSources) -> None:
+        self._sources = sources
         self._unreadable: Counter[str] = Counter()
         self._types: Counter[TimestampType] = Counter()
         self._without_zone: dict[str, None] = {}
         self._parts: list[tuple[Int64s, ...]] = []
 
     def add(self, messages: Iterable[Message]) -> None:
-        """Take messages.
+        """Add messages.
 
         Raises:
-            UnitMissing: when times are numbers and no unit was given.
+            UnitMissingError: when times are numbers and no unit was given.
         """
         taken, events, arrivals = [], [], []
         for message in messages:
@@ -118,30 +119,30 @@ class TraceOfTopic:
         if not taken:
             return
         event_us, event_known = self._times(events, self._event_name())
-        arrival_us, arrival_known = self._times(arrivals, self._origins.arrival)
+        arrival_us, arrival_known = self._times(arrivals, self._sources.arrival)
         self._count_no_times(event_known, self._event_name())
-        self._count_no_times(arrival_known | ~event_known, self._origins.arrival)
+        self._count_no_times(arrival_known | ~event_known, self._sources.arrival)
         known = event_known & arrival_known
         partition, offset = np.array(taken, np.int64).T
         self._parts.append(
             tuple(column[known] for column in (event_us, arrival_us, partition, offset)),
         )
 
-    def build(self) -> MadeFromTopic:
+    def build(self) -> TopicTrace:
         """Return the trace of all messages so far."""
         nothing = np.empty(0, np.int64)
         event, arrival, partition, offset = (
             np.concatenate([nothing, *(part[column] for part in self._parts)]) for column in range(4)
         )
-        in_log = np.lexsort((offset, partition))
-        event, arrival, partition = event[in_log], arrival[in_log], partition[in_log]
-        moved = _never_back(arrival, partition)
+        by_offset = np.lexsort((offset, partition))
+        event, arrival, partition = event[by_offset], arrival[by_offset], partition[by_offset]
+        moved = _running_max(arrival, partition)
         held_back = moved - arrival
-        # Stable, and in the log's order before: messages of one time go by partition and offset.
+        # The sort is stable: messages of one time stay in the order of partition and offset.
         order = np.argsort(moved, kind="stable")
         names: dict[str, int] = {}
         index = index_of_names(pa.array(partition[order]).cast(pa.string()), names)
-        return MadeFromTopic(
+        return TopicTrace(
             trace=Trace(event[order], moved[order], index, tuple(names)),
             unreadable=dict(self._unreadable.most_common()),
             timestamp_types=dict(self._types),
@@ -153,23 +154,23 @@ class TraceOfTopic:
     # -- one message --------------------------------------------------------------------------------------------
 
     def _event_name(self) -> str | None:
-        return None if self._origins.event_time_from == "timestamp" else self._origins.event_time
+        return None if self._sources.event_time_from == "timestamp" else self._sources.event_time
 
     def _raw_times(self, message: Message) -> tuple[Any, Any]:
-        """Return event time and arrival as they are written; a timestamp as microseconds."""
-        origins = self._origins
+        """Return event time and arrival as the message has them; a timestamp in microseconds."""
+        sources = self._sources
         fields: dict[str, Any] = {}
-        if origins.event_time_from == "value" or origins.arrival is not None:
+        if sources.event_time_from == "value" or sources.arrival is not None:
             fields = _object_in(message.value)
-        if origins.event_time_from == "value":
-            event = _field(fields, origins.event_time)
-        elif origins.event_time_from == "header":
-            event = _header(message.headers, origins.event_time)
+        if sources.event_time_from == "value":
+            event = _field(fields, sources.event_time)
+        elif sources.event_time_from == "header":
+            event = _header(message.headers, sources.event_time)
         else:
             event = _timestamp_us(message)
-        if origins.arrival is None:
+        if sources.arrival is None:
             return event, _timestamp_us(message)
-        return event, _field(fields, origins.arrival)
+        return event, _field(fields, sources.arrival)
 
     # -- many times ---------------------------------------------------------------------------------------------
 
@@ -180,13 +181,13 @@ class TraceOfTopic:
         times, known = np.zeros(len(raw), np.int64), np.zeros(len(raw), np.bool_)
 
         def read(first: int, last: int) -> None:
-            """Read a run of times at once, or halve it until those that are no times stand alone."""
+            """Read a run of times at once; on failure halve it until each value that is not a time stands alone."""
             try:
                 column = pa.array(raw[first:last])
                 times[first:last], known[first:last], zoned = times_us(
-                    column, self._origins.unit, f"{name!r}", first
+                    column, self._sources.unit, f"{name!r}", first
                 )
-            except UnitMissing:
+            except UnitMissingError:
                 raise
             except (TraceError, pa.ArrowException, OverflowError):
                 if last - first > 1:
@@ -202,11 +203,11 @@ class TraceOfTopic:
 
     def _count_no_times(self, known: NDArray[np.bool_], name: str | None) -> None:
         if wrong := int((~known).sum()):
-            self._unreadable[f"{name!r} is no time"] += wrong
+            self._unreadable[f"{name!r} is not a time"] += wrong
 
 
 class _Unreadable(Exception):
-    """A message that gives no row; the text says why."""
+    """A message that gives no row; the text is the fault."""
 
 
 def _object_in(value: bytes | None) -> dict[str, Any]:
@@ -226,12 +227,12 @@ def _field(fields: dict[str, Any], name: str) -> Any:
     if value is None or value == "":
         raise _Unreadable(f"no {name!r} in the value")
     if isinstance(value, bool):  # beside a fraction, Arrow would read it as 0 or 1
-        raise _Unreadable(f"{name!r} is no time")
+        raise _Unreadable(f"{name!r} is not a time")
     return value
 
 
 def _header(headers: Sequence[tuple[str, bytes | None]], name: str) -> str:
-    # A header that is there twice was written again on the way; the last one counts, as it does for Kafka's own client.
+    # A header that occurs twice was written again on the way; the last one counts, as in Kafka's own client.
     value = next((value for key, value in reversed(headers) if key == name), None)
     if value is None:
         raise _Unreadable(f"no header {name!r}")
@@ -244,8 +245,8 @@ def _timestamp_us(message: Message) -> int:
     return message.timestamp_ms * 1_000
 
 
-def _never_back(arrival_us: Int64s, partition: Int64s) -> Int64s:
-    """Return the greatest arrival so far of each row's partition; rows are in order of partition and offset."""
+def _running_max(arrival_us: Int64s, partition: Int64s) -> Int64s:
+    """Return the latest arrival so far in each row's partition; rows are in order of partition and offset."""
     starts = np.flatnonzero(np.diff(partition)) + 1
     runs = [np.maximum.accumulate(run) for run in np.split(arrival_us, starts)]
     return np.concatenate(runs)

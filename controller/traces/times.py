@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tidemark.controller.traces.format import MAX_TIME_US, TraceError, one_line
 from tidemark.models.operators import Int64s
 
-__all__ = ["Times", "Unit", "UnitMissing", "times_us"]
+__all__ = ["Times", "Unit", "UnitMissingError", "times_us"]
 
 Unit = Literal["s", "ms", "us", "ns"]
 
@@ -25,8 +25,8 @@ Times = tuple[Int64s, NDArray[np.bool_], bool]
 """Times in microseconds, which of them are known, and whether all had a zone."""
 
 
-class UnitMissing(TraceError):
-    """Times are numbers and nobody said in which unit; a guessed one makes delays of fifty years."""
+class UnitMissingError(TraceError):
+    """Times are numbers without a stated unit; a guessed unit could make delays of fifty years."""
 
 
 def times_us(column: pa.Array, unit: Unit | None, where: str, first_row: int) -> Times:
@@ -34,13 +34,13 @@ def times_us(column: pa.Array, unit: Unit | None, where: str, first_row: int) ->
 
     Args:
         column: timestamps, dates, text or numbers.
-        unit: of times that are numbers, also in text; None refuses them.
-        where: what to call the column in errors.
+        unit: of times that are numbers, also in text; None rejects them.
+        where: name of the column in errors.
         first_row: number of its first row, for errors.
 
     Raises:
-        UnitMissing: when it holds numbers and ``unit`` is None.
-        TraceError: when it holds what is no time.
+        UnitMissingError: when it holds numbers and ``unit`` is None.
+        TraceError: when a value is not a time.
     """
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -57,12 +57,12 @@ def times_us(column: pa.Array, unit: Unit | None, where: str, first_row: int) ->
         return _of_text(pc.utf8_trim_whitespace(column.cast(pa.string())), unit, where, first_row)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _of_numbers(column, unit, where)
-    raise TraceError(f"{where} is of type {kind}, which is no time")
+    raise TraceError(f"{where} is of type {kind}, which is not a time")
 
 
 def _of_numbers(column: pa.Array, unit: Unit | None, where: str) -> Times:
     if unit is None:
-        raise UnitMissing(f"{where} holds numbers: say their unit with --unit s, ms, us or ns")
+        raise UnitMissingError(f"{where} holds numbers: give their unit with --unit s, ms, us or ns")
     whole = pa.types.is_integer(column.type)
     try:
         values, known = _numbers(column.cast(pa.int64() if whole else pa.float64()))
@@ -72,7 +72,7 @@ def _of_numbers(column: pa.Array, unit: Unit | None, where: str) -> Times:
         return _scaled(values, known, unit, where), known, True
     known &= ~np.isnan(values)
     exact = np.where(known, values, 0.0) * (1e6 / _PER_SECOND[unit])
-    _refuse_far(exact, where, unit)
+    _check_range(exact, where, unit)
     return np.round(exact).astype(np.int64), known, True
 
 
@@ -89,8 +89,8 @@ def _of_text(column: pa.Array, unit: Unit | None, where: str, first_row: int) ->
     iso = pc.match_substring_regex(column, _ISO).fill_null(True).to_numpy(zero_copy_only=False)
     if not iso.all():
         wrong = int(np.argmin(iso))
-        raise TraceError(f"{where}: {column[wrong].as_py()!r} at row {first_row + wrong} is no time")
-    # Arrow takes no more digits than the unit has; what is finer than a microsecond is cut off.
+        raise TraceError(f"{where}: {column[wrong].as_py()!r} at row {first_row + wrong} is not a time")
+    # Arrow accepts no more digits than the unit has; digits finer than a microsecond are cut off.
     column = pc.replace_substring_regex(column, r"(\.\d{6})\d+", r"\1")
     zoned = pc.match_substring_regex(column, _ZONED).fill_null(True)
     nothing = pa.scalar(None, pa.string())
@@ -114,11 +114,11 @@ def _scaled(values: Int64s, known: NDArray[np.bool_], unit: str, where: str) -> 
     if per_second > 1_000_000:
         return values // (per_second // 1_000_000)
     factor = 1_000_000 // per_second
-    _refuse_far(np.where(known, values, 0).astype(np.float64) * factor, where, unit)
+    _check_range(np.where(known, values, 0).astype(np.float64) * factor, where, unit)
     return values * factor
 
 
-def _refuse_far(times_us: NDArray[np.float64], where: str, unit: str) -> None:
+def _check_range(times_us: NDArray[np.float64], where: str, unit: str) -> None:
     if len(times_us) and not np.abs(times_us).max() <= MAX_TIME_US:
         worst = times_us[np.argmax(np.abs(times_us))] / 1e6 * _PER_SECOND[unit]
-        raise TraceError(f"{where} holds {worst:g}, which is no time in {unit}: is the unit right?")
+        raise TraceError(f"{where} holds {worst:g}, which is not a time in {unit}: is the unit right?")

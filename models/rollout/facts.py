@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tidemark.models.prediction import Judged
-from tidemark.models.rollout.evidence import EvidenceSpan
 from tidemark.models.rollout.states import State
 from tidemark.models.slo import Direction, Policy, Slo
 from tidemark.models.wire import Mode
+
+if TYPE_CHECKING:
+    from tidemark.models.rollout.evidence import EvidenceSpan
 
 __all__ = ["Cause", "Facts", "Failure", "FailureKind", "Gate", "Move", "Rollout"]
 

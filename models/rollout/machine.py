@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from tidemark.models.defaults import (
     ACKNOWLEDGE_MS,
     ACKNOWLEDGE_ON_RESTART_MS,
@@ -13,13 +11,10 @@ from tidemark.models.defaults import (
 from tidemark.models.duration import format_duration
 from tidemark.models.rollout.facts import Facts, Move, Rollout
 from tidemark.models.rollout.gate import asks_approval, at_gate, when
-from tidemark.models.rollout.states import CANDIDATE, TRANSITIONS, UNDER_WAY, State
+from tidemark.models.rollout.states import CANDIDATE, TRANSITIONS, UNDER_WAY, Act, State
 from tidemark.models.rollout.verification import judge_on, verify
 
-__all__ = ["Act", "advance", "allowed", "goes_back"]
-
-Act = Literal["approve", "discard", "rollback"]
-"""What a person may do with a rollout."""
+__all__ = ["advance", "allowed", "goes_back"]
 
 _ACTS: dict[Act, frozenset[State]] = {
     "approve": CANDIDATE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-__all__ = ["CANDIDATE", "ENDED", "OPEN", "TRANSITIONS", "UNDER_WAY", "State", "rollout_text"]
+__all__ = ["CANDIDATE", "ENDED", "OPEN", "TRANSITIONS", "UNDER_WAY", "Act", "State", "rollout_text"]
 
 State = Literal[
     "Recommended",
@@ -19,6 +19,9 @@ State = Literal[
     "Expired",
     "Discarded",
 ]
+
+Act = Literal["approve", "discard", "rollback"]
+"""What a person may do with a rollout."""
 
 TRANSITIONS: dict[State, frozenset[State]] = {
     "Recommended": frozenset({"AwaitingApproval", "Published", "Superseded", "Discarded"}),

@@ -13,12 +13,12 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 
-from tidemark.controller.client.client import (
-    CannotAskError,
+from tidemark.controller.client import (
     ChangedError,
     Client,
-    RefusedError,
-    TokenRefusedError,
+    ControllerUnusableError,
+    RequestRejectedError,
+    TokenRejectedError,
     UnreachableError,
 )
 from tidemark.models.wire import Acknowledgement
@@ -101,7 +101,7 @@ def test_a_pin_is_set_and_taken_away(client: Client) -> None:
     assert list(client.pins()) == []
     assert client.pin("Off", "why", "a b", "c?").scope == "stream"
     assert client.unpin("a b", "c?", reason="over").reason == "why"
-    with pytest.raises(RefusedError, match="there is no pin") as refused:
+    with pytest.raises(RequestRejectedError, match="there is no pin") as refused:
         client.unpin(fleet=True)
     assert (refused.value.status, refused.value.kind) == (404, "urn:tidemark:problem:pin-not-set")
     with pytest.raises(ValueError, match="with its job"):
@@ -132,20 +132,20 @@ def test_fields_that_are_not_named_stay_as_they_are(client: Client) -> None:
     assert (policy.min_bound_ms, policy.max_bound_ms) == (1_000, 5_000)
 
 
-def test_who_changes_what_somebody_else_just_changed_is_told_and_nothing_is_lost(
+def test_a_change_of_what_somebody_else_just_changed_raises_and_writes_nothing(
     controller: Controller, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.change_slo("job", "stream", {"target": "0.9"})
-    ask = client._asker.ask
+    request = client._transport.request
 
     def late(method: str, path: str, **options: Any) -> httpx.Response:
-        answer = ask(method, path, **options)
+        answer = request(method, path, **options)
         if method == "GET":
             controller.put("/slo", {"target": "0.8"})
         return answer
 
-    monkeypatch.setattr(client._asker, "ask", late)
-    with pytest.raises(ChangedError, match=r"changed by somebody else .* try again") as error:
+    monkeypatch.setattr(client._transport, "request", late)
+    with pytest.raises(ChangedError, match=r"somebody else changed .* try again") as error:
         client.change_slo("job", "stream", {"target": "0.7"})
     assert error.value.status == 412
     assert controller.get("/slo").json()["target"] == "0.8"
@@ -155,7 +155,7 @@ def test_who_changes_what_somebody_else_just_changed_is_told_and_nothing_is_lost
 
 
 @pytest.mark.slow
-def test_a_watch_tells_the_bound_at_once_and_each_change_when_it_comes(
+def test_a_watch_yields_the_bound_at_once_and_each_change_when_it_comes(
     controller: Controller, client: Client
 ) -> None:
     heard: list[str] = []
@@ -249,13 +249,13 @@ def test_reads_puts_and_idempotent_posts_are_tried_again_and_not_before_they_are
     assert all(3 <= seconds <= 10 for seconds in slept)
 
 
-def test_what_may_not_be_done_twice_is_sent_once() -> None:
+def test_a_request_that_is_not_idempotent_is_sent_once() -> None:
     with (
         stand_in(lambda _: problem(503)) as (url, seen),
         Client(url, sleep=no_sleep) as client,
-        pytest.raises(RefusedError, match="not now"),
+        pytest.raises(RequestRejectedError, match="not now"),
     ):
-        client.ask("POST", "/v1/tokens", body={"name": "x"})
+        client.request("POST", "/v1/tokens", body={"name": "x"})
     assert seen == ["POST /v1/tokens"]
 
 
@@ -264,7 +264,7 @@ def test_attempts_end_with_the_last_answer() -> None:
     with (
         stand_in(lambda _: problem(503)) as (url, seen),
         Client(url, attempts=3, sleep=slept.append) as client,
-        pytest.raises(RefusedError, match="not now") as error,
+        pytest.raises(RequestRejectedError, match="not now") as error,
     ):
         client.ready()
     assert (error.value.status, len(seen), len(slept)) == (503, 3, 2)
@@ -281,11 +281,11 @@ def test_a_controller_that_is_not_there_is_waited_for_and_then_said_to_be_out_of
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 422, 500])
-def test_what_is_refused_is_not_tried_again(status: int) -> None:
+def test_a_rejected_request_is_not_retried(status: int) -> None:
     with (
         stand_in(lambda _: problem(status)) as (url, seen),
         Client(url, sleep=no_sleep) as client,
-        pytest.raises(RefusedError),
+        pytest.raises(RequestRejectedError),
     ):
         client.job("j")
     assert len(seen) == 1
@@ -298,7 +298,7 @@ def test_an_answer_of_another_shape_is_said_to_be_none(body: dict[str, Any]) -> 
     with (
         stand_in(lambda _: JSONResponse(body)) as (url, _),
         Client(url) as client,
-        pytest.raises(CannotAskError),
+        pytest.raises(ControllerUnusableError),
     ):
         list(client.jobs())
 
@@ -324,11 +324,11 @@ def test_the_token_is_the_one_given_or_of_the_file_or_of_the_environment(
 
     with stand_in(answer) as (url, _):
         for given in ({"token": "tdm_given", "token_file": path}, {"token_file": path}, {}):
-            with Client(url, **given) as client, pytest.raises(TokenRefusedError) as error:
+            with Client(url, **given) as client, pytest.raises(TokenRejectedError) as error:
                 client.ready()
             assert "tdm_" not in str(error.value)
         path.write_text("tdm_rotated")
-        with Client(url, token_file=path) as client, pytest.raises(TokenRefusedError):
+        with Client(url, token_file=path) as client, pytest.raises(TokenRejectedError):
             client.ready()
     assert heard == ["Bearer tdm_given", "Bearer tdm_file", "Bearer tdm_environment", "Bearer tdm_rotated"]
 

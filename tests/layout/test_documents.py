@@ -22,7 +22,7 @@ from support.tree import ROOT, tree_files
 
 NAME = re.compile(r"\bTIDEMARK_[A-Z]+(?:_[A-Z]+)*(?!\w|_?\*)")
 CONF = re.compile(r"\bspark\.tidemark(?:\.[a-z]+)+")
-LAZY = {"trace", "backtest", "curve", "demo"}
+LAZY = {"demo"}
 """Commands whose options the command line itself does not know: their modules do."""
 DEVELOPERS_OWN = ("TIDEMARK_TEST_", "TIDEMARK_BENCH_", "TIDEMARK_TRACES")
 """How variables begin that tests and benches alone read."""

@@ -1,6 +1,6 @@
 """Slow, literal simulations for tests of the backtest: one row, one slot and one batch at a time, in plain integers.
 
-Nothing here shares code with ``models.backtest``: what agrees was written twice.
+Nothing here shares code with ``models.backtest``, so that agreement is evidence.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tidemark.models.policies.policy import NO_BASE_US, Decision, Seen
 
 __all__ = [
     "Fixed",
-    "Outcome",
     "Recorder",
     "Row",
+    "Simulated",
     "arrivals_of",
     "assert_same",
     "granule_start",
@@ -41,8 +41,8 @@ NEVER = NO_BASE_US
 
 
 @dataclass
-class Outcome:
-    """What a simulation found."""
+class Simulated:
+    """The result of a simulation."""
 
     batches: list[tuple[int, int]] = field(default_factory=list)
     """Slot and watermark in force of each batch."""
@@ -70,9 +70,9 @@ class Fixed:
 
 
 class Recorder:
-    """Decides something else every now and then, by dice that depend on all it has seen, and keeps what it saw.
+    """Changes its decision at random, seeded by all it has seen, and records what it saw.
 
-    Two engines that show it anything different, or ask it at another time, soon disagree in everything.
+    Two engines that show it different things, or ask it at different times, soon disagree in everything.
     """
 
     native = False
@@ -177,7 +177,7 @@ def _floor_ms(time_us: int) -> int:
 
 
 def _need(key: int, base: int, tick: int) -> int:
-    """The least multiple of the tick with ``key > base - need``."""
+    """The smallest multiple of the tick with ``key > base - need``."""
     need = base - key + 1
     return need + -need % tick
 
@@ -233,7 +233,7 @@ class _Job:
         self.setup, self.first = setup, rows[0][1]
         self.slots = _slots(rows, setup.trigger_us)
         self.last_slot = max(self.slots)
-        self.outcome = Outcome()
+        self.outcome = Simulated()
         self.marks = [NEVER]  # W of each batch; in front what the first batch's rows are late by
         self.maxima = [NEVER] * partitions
         self.history: list[list[int]] = []
@@ -262,7 +262,7 @@ class _Job:
             return NEVER
         return min(seen) if self.setup.scope == "partition" else max(seen)
 
-    def finish(self) -> Outcome:
+    def finish(self) -> Simulated:
         for key in self.arrived:
             self.outcome.emitted[key] = next(
                 (self.wall(slot) for slot, mark in self.outcome.batches if mark >= key),
@@ -271,7 +271,7 @@ class _Job:
         return self.outcome
 
 
-def literal_native(rows: list[Row], setup: Setup, bound_us: int, partitions: int = 1) -> Outcome:
+def literal_native(rows: list[Row], setup: Setup, bound_us: int, partitions: int = 1) -> Simulated:
     """Return what Spark does under one bound in whole milliseconds."""
     job = _Job(rows, setup, partitions)
     mark, moved = NEVER, False
@@ -288,7 +288,7 @@ def literal_native(rows: list[Row], setup: Setup, bound_us: int, partitions: int
 
 def literal_live(
     rows: list[Row], setup: Setup, policy: Any, partitions: int, *, every_batch_reads: bool = False
-) -> Outcome:
+) -> Simulated:
     """Return what Spark does when the control stream moves its watermark.
 
     With ``every_batch_reads`` a batch reads the control even if that closes nothing: each may then bring the next one
@@ -330,7 +330,7 @@ def literal_live(
     return job.finish()
 
 
-def literal_restart(rows: list[Row], setup: Setup, policy: Any, partitions: int) -> Outcome:
+def literal_restart(rows: list[Row], setup: Setup, policy: Any, partitions: int) -> Simulated:
     """Return what Spark does when each change of the bound starts the query anew."""
     job = _Job(rows, setup, partitions)
 
@@ -375,7 +375,7 @@ class _Engine:
     def __init__(self, rows: list[Row], setup: Setup, partitions: int) -> None:
         self.setup, self.end = setup, rows[-1][1]
         self.keys = {key for event, _, _ in rows for key in keys_of(event, setup.operator)}
-        self.outcome, self.mark, self.standing = Outcome(), NEVER, Decision()
+        self.outcome, self.mark, self.standing = Simulated(), NEVER, Decision()
         self.maxima = [NEVER] * partitions
 
     def row(self, event: int, arrival: int, part: int) -> list[list[int]]:
@@ -407,7 +407,7 @@ class _Engine:
                 self.outcome.emitted.setdefault(key, min(wall, self.end))
 
 
-def literal_per_row(rows: list[Row], setup: Setup, policy: Any, partitions: int) -> Outcome:
+def literal_per_row(rows: list[Row], setup: Setup, policy: Any, partitions: int) -> Simulated:
     """Return what an engine does that moves its watermark with each row; a native policy is asked once."""
     engine = _Engine(rows, setup, partitions)
     first = rows[0][1]
@@ -433,7 +433,7 @@ def literal_per_row(rows: list[Row], setup: Setup, policy: Any, partitions: int)
     return engine.outcome
 
 
-def assert_same(arrivals: Arrivals, run: Any, outcome: Outcome) -> None:
+def assert_same(arrivals: Arrivals, run: Any, outcome: Simulated) -> None:
     """Hold a run against what the simulation found."""
     assert list(zip(run.slot.tolist(), run.watermark_us.tolist(), strict=True)) == outcome.batches
     by_minute: Counter[int] = Counter()

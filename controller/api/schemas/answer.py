@@ -10,4 +10,4 @@ __all__ = ["Answer"]
 class Answer(BaseModel):
     """Base of all answers."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True)

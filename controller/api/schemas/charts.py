@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.models.progress import PartitionState
 from tidemark.models.rollout.states import State
+from tidemark.models.wire import PartitionState
 
 __all__ = ["Heatmap", "HeatmapCell", "HeatmapPartition", "History", "HistoryRollout", "HistorySlot"]
 

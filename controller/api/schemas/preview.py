@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.models.curve import LatencyUnknown
+from tidemark.models.wire import LatencyUnknown
 
 __all__ = ["Preview"]
 

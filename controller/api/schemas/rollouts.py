@@ -5,8 +5,7 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.events import Event
 from tidemark.models.rollout.facts import Cause, Gate
-from tidemark.models.rollout.machine import Act
-from tidemark.models.rollout.states import State
+from tidemark.models.rollout.states import Act, State
 from tidemark.models.slo import Direction
 from tidemark.models.wire import Envelope, Mode
 

@@ -43,12 +43,12 @@ def test_each_span_has_the_need_of_its_targets_share_and_of_its_latest_row() -> 
     width = -(-arrivals.slots // 10)
 
     assert len(found.wall_us) <= 10
-    for wall, at_target, greatest in zip(found.wall_us, found.at_target_us, found.max_us, strict=True):
+    for wall, at_target, highest in zip(found.wall_us, found.at_target_us, found.max_us, strict=True):
         last = (wall - arrivals.first_us) // SECOND
         first = (last - 1) // width * width
         inside = (first <= pairs.slot) & (pairs.slot < last)
         one_by_one = np.sort(np.repeat(pairs.need_us[inside], pairs.count[inside]))
-        assert greatest == one_by_one[-1]
+        assert highest == one_by_one[-1]
         assert at_target == one_by_one[-(-len(one_by_one) * 9 // 10) - 1]
 
 

@@ -107,10 +107,13 @@ def test_json_has_the_same_figures_as_integers(textbook: Path) -> None:
         (20, "latency"),
         (40, "latency"),
     }
+    assert [point["completeness_ppm"] for point in found["points"]] == [
+        (point["rows"] - point["late"]) * 1_000_000 // point["rows"] for point in found["points"]
+    ]
     assert not any(isinstance(value, float) for point in found["points"] for value in point.values())
 
 
-def test_the_default_bounds_hold_the_least_that_meets_the_target(textbook: Path) -> None:
+def test_the_default_bounds_hold_the_smallest_that_meets_the_target(textbook: Path) -> None:
     """A microsecond less misses it, so no finer list could do better."""
     found = document(textbook, "--engine", "per-row", "--target", "0.97")
     least = found["chosen_bound_us"]
@@ -167,7 +170,7 @@ def test_operators_without_windows_show_no_latency(tmp_path: Path) -> None:
         (("--window", "soon"), "duration 'soon'"),
         (("--window", "-5s"), "must be above 0"),
         (("--window", "5s", "--slide", "6s"), "slide 6000000 us must be above 0 and at most"),
-        (("--window", "0", "--slide", "6s"), "--slide goes with a --window above 0"),
+        (("--window", "0", "--slide", "6s"), "--slide needs a --window above 0"),
         (("--window", "5s", "--session-gap", "6s"), "--session-gap goes without --window"),
         (("--trigger", "0"), "the trigger must be above 0"),
         (("--bounds", "0,,5"), "duration ''"),
@@ -178,14 +181,14 @@ def test_operators_without_windows_show_no_latency(tmp_path: Path) -> None:
         (("--latency-cap", "1 month"), "a month has no fixed length"),
     ],
 )
-def test_options_that_make_no_sense_are_refused_in_one_line(
+def test_options_that_are_not_valid_are_rejected_in_one_line(
     textbook: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     """Exit code 2, nothing on the standard output."""
     assert message in refused(textbook, *arguments)
 
 
-def test_a_file_that_is_no_trace_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_trace_is_rejected_in_one_line(tmp_path: Path) -> None:
     """With the reason that the format gives."""
     assert "there is no such file" in refused(tmp_path / "none.parquet")
     (tmp_path / "text").write_text("no")

@@ -155,7 +155,7 @@ def test_the_command_prints_the_slos_of_the_controller(controller: Controller) -
         check(document)
     assert documents[2]["spec"]["objectives"] == [{"displayName": "completeness", "target": 0.995}]
     assert other.exit_code == 1
-    assert "no SLO is set there" in other.output
+    assert "no such stream has an SLO" in other.output
 
 
 def test_an_slo_says_target_window_and_what_it_is_measured_by() -> None:
@@ -189,7 +189,7 @@ def test_timeslices_are_shares_of_windows() -> None:
     ("window_ms", "duration"),
     [(7 * 86_400_000, "7d"), (36 * 3_600_000, "36h"), (90 * 60_000, "90m"), (89_000, "1m"), (1, "1m")],
 )
-def test_windows_are_told_in_whole_minutes_at_the_least(window_ms: int, duration: str) -> None:
+def test_windows_are_in_whole_minutes_at_least_one(window_ms: int, duration: str) -> None:
     assert one("SLO", window_ms=window_ms)["spec"]["timeWindow"][0]["duration"] == duration
 
 
@@ -212,5 +212,5 @@ def test_what_is_written_is_read_back_as_it_is(stream: str) -> None:
     assert not re.search(r"!!python", text)
 
 
-def test_names_that_read_alike_with_a_dash_between_are_told_apart() -> None:
+def test_names_that_are_equal_with_a_dash_between_stay_distinct() -> None:
     assert one("SLO", "a-b", "c")["metadata"]["name"] != one("SLO", "a", "b-c")["metadata"]["name"]

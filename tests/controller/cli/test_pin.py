@@ -101,7 +101,7 @@ def test_options_say_what_is_pinned(
     assert said(tidemark("unpin", *options))[0].startswith(f"unpinned {scope}, which was pinned to Off")
 
 
-def test_a_pin_that_is_not_there_and_options_that_make_no_sense_are_one_line(tidemark: Tidemark) -> None:
+def test_a_pin_that_is_not_there_and_options_that_are_not_valid_are_one_line(tidemark: Tidemark) -> None:
     assert failed(tidemark("unpin", "--fleet")).startswith("tidemark: there is no pin on the whole fleet")
     assert "reason" in failed(tidemark("pin", "--fleet", "--to", "off", "--reason", " "))
     assert tidemark("pin", "--to", "off").exit_code == 2
@@ -110,13 +110,13 @@ def test_a_pin_that_is_not_there_and_options_that_make_no_sense_are_one_line(tid
 
 @pytest.mark.parametrize("command", [("pin", "--to", "off", "--reason", "why"), ("unpin",)])
 @pytest.mark.parametrize("given", [(), ("--dry-run",), ("--fleet", "--job", "job"), ("--stream", "s")])
-def test_a_command_that_does_not_say_how_far_it_reaches_is_refused_and_names_the_options(
+def test_a_command_without_a_scope_is_rejected_and_names_the_options(
     controller: Controller, tidemark: Tidemark, command: tuple[str, ...], given: tuple[str, ...]
 ) -> None:
     controller.report_all(REPORTS[:1])
     body = failed(tidemark(*command, *given), 2)
     assert body == (
-        "tidemark: --stream goes with --job"
+        "tidemark: --stream needs --job"
         if "--stream" in given
         else "tidemark: give --job, --job and --stream, or --fleet for all streams of all jobs"
     )
@@ -175,13 +175,13 @@ def test_what_is_no_controller_is_said_to_be_none(body: Any) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_token_that_is_refused_is_said_so(status: int) -> None:
+def test_a_rejected_token_is_named_as_the_cause(status: int) -> None:
     seen: list[httpx.Headers] = []
     with served(stand_in(status, {}, seen)) as url:
         without = failed(CliRunner().invoke(app, ["pins", "--url", url], env={"TIDEMARK_TOKEN": ""}))
         refused = failed(CliRunner().invoke(app, ["pins", "--url", url], env={"TIDEMARK_TOKEN": "tdm_1"}))
-    assert f"answers {status}: no token was sent, and one is wanted; name a token" in without
-    assert f"answers {status}: the token was refused; name a token" in refused
+    assert f"answers {status}: no token was sent, and it requires one; name a token" in without
+    assert f"answers {status}: it rejects the token; name a token" in refused
     assert [headers.get("authorization") for headers in seen] == [None, "Bearer tdm_1"]
 
 
@@ -199,7 +199,11 @@ def test_a_token_comes_from_its_file_before_the_environment_and_is_never_shown(t
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
-    [(None, "No such file"), ("schlüssel", "not plain ASCII"), ("two words", "spaces or odd characters")],
+    [
+        (None, "No such file"),
+        ("schlüssel", "not plain ASCII"),
+        ("two words", "spaces or characters that are not printable"),
+    ],
 )
 def test_a_token_file_that_holds_none_is_one_line(tmp_path: Path, content: str | None, sentence: str) -> None:
     path = tmp_path / "token"

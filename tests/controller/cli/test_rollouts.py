@@ -121,26 +121,26 @@ def test_a_dry_run_says_what_would_become_of_a_rollout_and_leaves_it_alone(
     assert body.endswith(": then Published")
     said(tidemark("approve", str(number), "--reason", "why"))
     assert tried("rollback", "shop", "clicks").startswith(f"would roll back rollout {number} of ")
-    assert tried("pause", "shop", "clicks") == "would pause shop/clicks: nothing new is rolled: why"
+    assert tried("pause", "shop", "clicks") == "would pause shop/clicks: no new rollout starts: why"
     assert tried("resume", "shop", "clicks") == "would resume shop/clicks: why"
 
 
 @pytest.mark.slow
-def test_a_rollout_is_discarded_before_anybody_is_told(tidemark: Tidemark, job: HttpJob) -> None:
+def test_a_rollout_is_discarded_before_it_is_published(tidemark: Tidemark, job: HttpJob) -> None:
     ((number, _),) = states(tidemark, "shop", "clicks")
     lines = said(tidemark("discard", str(number), "--reason", "too narrow"))
     assert lines[0].endswith(": now Discarded")
     body = line(tidemark("approve", str(number), "--reason", "after all"), 1)
     assert "Discarded" in body
     assert line(tidemark("rollback", "shop", "clicks", "--reason", "x"), 1) == (
-        "tidemark: shop/clicks has no rollout to go back from; `tidemark rollouts --all` lists them"
+        "tidemark: shop/clicks has no rollout to roll back; `tidemark rollouts --all` lists them"
     )
 
 
 @pytest.mark.slow
 def test_a_stream_is_paused_and_resumed(tidemark: Tidemark, job: HttpJob) -> None:
     assert said(tidemark("pause", "shop", "clicks", "--reason", "migration")) == [
-        "paused shop/clicks: nothing new is rolled: migration"
+        "paused shop/clicks: no new rollout starts: migration"
     ]
     assert document(tidemark("policy", "get", "shop", "clicks", "--json"))["paused"] is True
     body = document(tidemark("resume", "shop", "clicks", "--reason", "done", "--json"))
@@ -165,6 +165,8 @@ def test_what_is_not_there_or_makes_no_sense_is_one_line(tidemark: Tidemark) -> 
     assert said(tidemark("events")) == ["nothing has happened yet"]
     assert said(tidemark("recommendations")) == ["there are no streams yet"]
     assert "there is no rollout 7; " in line(tidemark("approve", "7", "--reason", "x"), 1)
-    assert "--state 'x' is none; use one of Recommended, " in line(tidemark("rollouts", "--state", "x"), 2)
+    assert "--state 'x' is not a state; use one of Recommended, " in line(
+        tidemark("rollouts", "--state", "x"), 2
+    )
     assert "nothing is known of stream" in line(tidemark("pause", "shop", "clicks", "--reason", "x"), 1)
     assert tidemark("approve", "7").exit_code == 2

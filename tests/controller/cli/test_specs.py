@@ -62,11 +62,11 @@ def test_an_slo_is_set_changed_field_by_field_and_shown(controller: Controller, 
     lines = said(tidemark("slo", "set", "job", "stream", "--target", "0.9", "--latency-cap", "15 minutes"))
     assert lines[0] == "set the SLO of job/stream: 0.9 of the rows, a mean latency of at most 15 min"
     assert lines[1].startswith("  recommended: ")
-    assert lines[2].startswith("  what it will do: ")
-    assert lines[-1].startswith("  the job is told: the job keeps its own bound")
+    assert lines[2].startswith("  expected effect: ")
+    assert lines[-1].startswith("  published: the job keeps its own bound")
     said(
         tidemark(
-            *("slo", "set", "job", "stream", "--on-conflict", "exceed_latency_cap", "--confidence", "0.99"),
+            *("slo", "set", "job", "stream", "--on-conflict", "exceed-latency-cap", "--confidence", "0.99"),
             *("--horizon", "12h", "--worst-window", "0.5", "--state-cap", "1_000_000", "--window", "7 days"),
             *("--objective", "timeslices", "--good-windows", "1", "--reason", "why not"),
         )
@@ -117,7 +117,7 @@ def test_a_dry_run_says_what_would_follow_and_sets_nothing(
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        ((), 2, "name what to set, such as --target 0.995"),
+        ((), 2, "give at least one option, such as --target 0.995"),
         (("--target", "2"), 1, "must lie between 0 and 1"),
         (("--target", "0.9", "--horizon", "soon"), 2, "--horizon: duration 'soon'"),
         (("--target", "0.9", "--horizon", "0.0001 s"), 2, "--horizon '0.0001 s' is finer than a millisecond"),
@@ -136,10 +136,10 @@ def test_what_cannot_be_set_is_one_line_that_names_it(
 def test_what_is_not_there_is_one_line_with_the_way_out(tidemark: Tidemark) -> None:
     body = line(tidemark("slo", "get", "a job", "stream"), 1)
     assert body.endswith("`tidemark slo set 'a job' stream --target 0.99` sets one")
-    assert "nothing is known of job/stream" in line(tidemark("policy", "get", "job", "stream"), 1)
+    assert "the stream job/stream is unknown" in line(tidemark("policy", "get", "job", "stream"), 1)
     assert "nothing is known of job 'job'" in line(tidemark("status", "job"), 1)
     assert "nothing is known of stream" in line(tidemark("status", "job", "stream"), 1)
-    assert said(tidemark("status")) == ["there are no jobs yet: no report came"]
+    assert said(tidemark("status")) == ["there are no jobs yet: none has reported"]
     unreachable = line(tidemark("status", "--url", "http://127.0.0.1:1"), 1)
     assert unreachable.endswith("is `tidemark serve` running there? --url names another address")
     assert tidemark("slo", "set", "job").exit_code == 2
@@ -149,11 +149,11 @@ def test_what_is_not_there_is_one_line_with_the_way_out(tidemark: Tidemark) -> N
 
 
 def test_a_policy_is_changed_field_by_field_and_shown(controller: Controller, tidemark: Tidemark) -> None:
-    lines = said(tidemark("policy", "set", "job", "stream", "--mode", "OnRestart", "--greatest", "1 hour"))
+    lines = said(tidemark("policy", "set", "job", "stream", "--mode", "OnRestart", "--max-bound", "1 hour"))
     assert lines[0] == "set the policy of job/stream: mode OnRestart, bounds of 0 s to 1 h"
     said(
         tidemark(
-            *("policy", "set", "job", "stream", "--least", "30 s", "--directions", "widen"),
+            *("policy", "set", "job", "stream", "--min-bound", "30 s", "--directions", "widen"),
             *(
                 "--margin",
                 "0.1",
@@ -182,12 +182,12 @@ def test_a_policy_is_changed_field_by_field_and_shown(controller: Controller, ti
     )
     assert (policy["approval"], policy["evidence_ms"], policy["evidence_windows"]) == ("first", 1_800_000, 0)
     lines = said(tidemark("policy", "get", "job", "stream"))
-    assert "evidence               30 min, 0 windows" in lines
-    assert "freeze                 Mon,Tue,Wed,Thu,Fri 08:00-18:00; Sat" in lines
+    assert "evidence              30 min, 0 windows" in lines
+    assert "freeze                Mon,Tue,Wed,Thu,Fri 08:00-18:00; Sat" in lines
     said(
         tidemark(
             *("policy", "set", "job", "stream", "--freeze", "none", "--max-narrowing", "none"),
-            *("--directions", "both", "--on-no-data", "hold", "--greatest", "none"),
+            *("--directions", "both", "--on-no-data", "hold", "--max-bound", "none"),
         )
     )
     policy = document(tidemark("policy", "get", "job", "stream", "--json"))
@@ -227,7 +227,7 @@ def test_days_go_on_over_the_week_s_end() -> None:
     "text",
     ["", "Mon 8-18", "Xyz", "Mon 18:00-08:00", "Mon 08:00-08:00", "Mon-Wed,Tue", "Mon 08:61-09:00", "Mon-"],
 )
-def test_what_is_no_freeze_window_is_refused_with_what_was_said(text: str) -> None:
+def test_what_is_not_a_freeze_window_is_rejected_and_quoted(text: str) -> None:
     with pytest.raises(ValueError, match="--freeze"):
         parse_freeze(text)
 
@@ -270,11 +270,11 @@ def test_the_curve_of_a_stream_is_shown_where_it_bends_or_where_asked(
     controller: Controller, tidemark: Tidemark
 ) -> None:
     controller.put("/slo", {"target": "0.9"})
-    assert said(tidemark("curve", "job", "stream")) == ["nothing is known of the rows of job/stream yet"]
+    assert said(tidemark("curve", "job", "stream")) == ["no rows of job/stream are known yet"]
     controller.report_all(REPORTS)
     found = document(tidemark("curve", "job", "stream", "--bounds", "0,5s,1m", "--json"))
     assert [point["bound_ms"] for point in found["points"]] == [0, 5_000, 60_000]
     lines = said(tidemark("curve", "job", "stream"))
     assert lines[0].startswith("job/stream, batches of 2026-01-01 00:00:")
     assert lines[1].split()[:3] == ["bound", "completeness", "late"]
-    assert line(tidemark("curve", "job", "stream", "--window", "1m"), 2).endswith("go with a trace")
+    assert line(tidemark("curve", "job", "stream", "--window", "1m"), 2).endswith("need a trace")

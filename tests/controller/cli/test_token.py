@@ -54,11 +54,11 @@ def test_the_first_token_is_made_in_the_store_and_opens_the_controller(tmp_path:
     made = run("token", "create", "--role", "admin", "--database-url", store)
     (token,) = said(made)
     assert is_token(token)
-    assert made.stderr == "token 1: admin, admin of *, good for ever; it is shown this once\n"
+    assert made.stderr == "token 1: admin, admin of *, valid without end; it is shown only once\n"
     with Controller(store) as controller, served(controller.app) as url:
         assert run("token", "list", "--url", url).exit_code != 0
         (line,) = said(run("token", "list", "--url", url, TIDEMARK_TOKEN=token))
-        assert line.startswith("1: admin, admin of *, good for ever")
+        assert line.startswith("1: admin, admin of *, valid without end")
         body = controller.http.get("/v1/tokens/1", headers=bearer(token)).json()
         assert body["created_by"].endswith(" at the store")
 
@@ -100,22 +100,22 @@ def test_create_list_rotate_and_revoke(
     assert first != second
     listed = said(run("token", "list", *at))
     assert len(listed) == 3
-    assert all(", job of shop-*, a, good until " in line for line in listed[1:])
+    assert all(", job of shop-*, a, valid until " in line for line in listed[1:])
     found = json.loads("\n".join(said(run("token", "list", "--json", *at))))["tokens"]
     older, newer = (row["id"] for row in found if row["name"] == "shop")
     assert said(run("token", "revoke", "shop", *at)) == [
         f"revoked token {older} of shop",
-        f"token {newer} of shop is still good",
+        f"token {newer} of shop is still valid",
     ]
     assert "revoked" in said(run("token", "list", *at))[1]
     line = refusal(run("token", "revoke", "shop", "--id", str(older), *at))
-    assert f"no live token of 'shop' has the number {older}" in line
+    assert f"no valid token of 'shop' has the number {older}" in line
     body = json.loads("\n".join(said(run("token", "revoke", "shop", "--id", str(newer), "--json", *at))))
     assert (body["id"], body["live"]) == (newer, False)
-    assert "there is no live token of 'shop'" in refusal(run("token", "revoke", "shop", *at))
+    assert "there is no valid token of 'shop'" in refusal(run("token", "revoke", "shop", *at))
 
 
-def test_what_is_refused_is_one_line(controller: Controller, url: str) -> None:
+def test_what_is_rejected_is_one_line(controller: Controller, url: str) -> None:
     viewer = make_token(controller, "viewer", name="kim")
     body = refusal(run("token", "list", "--url", url, TIDEMARK_TOKEN=viewer))
     assert "this is for admin, and 'kim' has the role viewer" in body

@@ -111,10 +111,10 @@ def test_rows_that_arrived_together_keep_their_order_however_many(output: Path, 
     ]
 
 
-def test_a_format_that_the_name_does_not_tell_can_be_said(output: Path, tmp_path: Path) -> None:
+def test_a_format_that_the_name_does_not_show_can_be_given(output: Path, tmp_path: Path) -> None:
     """Logs have all sorts of names."""
     path = write_json(tmp_path / "app.log", ROWS)
-    assert "app.log: the name does not tell the format; say --format" in refused(output, path, *NAMED)
+    assert "app.log: the name does not show the format; give --format" in refused(output, path, *NAMED)
     made(output, path, *NAMED, "--format", "json")
     assert rows_of(output) == BY_ARRIVAL
 
@@ -257,18 +257,18 @@ def test_seconds_with_a_fraction_are_rounded_to_the_microsecond(output: Path, tm
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.json"])
-def test_numbers_without_a_unit_are_refused(output: Path, tmp_path: Path, name: str) -> None:
+def test_numbers_without_a_unit_are_rejected(output: Path, tmp_path: Path, name: str) -> None:
     """A guessed unit makes delays of fifty years."""
     write = {"a.parquet": write_parquet, "a.csv": write_csv, "a.json": write_json}[name]
     line = refused(output, write(tmp_path / name, [{"t": 5}]), "--event-time", "t", "--arrival", "t")
-    assert line.endswith("column 't' holds numbers: say their unit with --unit s, ms, us or ns")
+    assert line.endswith("column 't' holds numbers: give their unit with --unit s, ms, us or ns")
 
 
-def test_a_unit_that_cannot_be_right_is_refused(output: Path, tmp_path: Path) -> None:
+def test_a_unit_that_cannot_be_right_is_rejected(output: Path, tmp_path: Path) -> None:
     """Nanoseconds read as seconds are in a year with eleven digits."""
     path = write_parquet(tmp_path / "a.parquet", [{"t": NOON_US * 1_000}])
     line = refused(output, path, "--event-time", "t", "--arrival", "t", "--unit", "s")
-    assert "which is no time in s: is the unit right?" in line
+    assert "which is not a time in s: is the unit right?" in line
 
 
 # -- what is said --------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def test_the_table_says_what_was_found(output: Path, tmp_path: Path) -> None:
 
 
 def test_rows_that_arrived_before_their_event_are_counted_aloud(output: Path, tmp_path: Path) -> None:
-    """They are kept: a need is signed. But somebody's clock is wrong."""
+    """They stay in the trace, because a need is signed; but a clock is wrong."""
     rows = [{"ts": "2024-05-01T12:00:02Z", "seen": "2024-05-01T12:00:01Z", "device": "a"}, *ROWS]
     said = made(output, write_json(tmp_path / "a.json", rows), *NAMED)
     assert "note: 1 row arrived before the event: two clocks disagree" in said
@@ -309,7 +309,9 @@ def test_rows_that_arrived_before_their_event_are_counted_aloud(output: Path, tm
 
 @pytest.mark.parametrize("column", ["ts", "seen", "device"])
 @pytest.mark.parametrize("write", [write_json, write_parquet])
-def test_nulls_are_refused_or_left_out_aloud(output: Path, tmp_path: Path, column: str, write: Any) -> None:
+def test_nulls_are_rejected_or_left_out_and_counted(
+    output: Path, tmp_path: Path, column: str, write: Any
+) -> None:
     """A silent filter would make the stream look better than it is."""
     path = write(
         tmp_path / ("a.json" if write is write_json else "a.parquet"), [*ROWS, {**ROWS[0], column: None}]
@@ -358,17 +360,17 @@ def test_a_missing_column_is_named_with_those_that_are_there(
         ("[1, 2]\n", "line 1 is not a JSON object"),
         (
             '{"ts": "2024-05-01T12:00:00Z"}\n{"ts": "yesterday"}\n',
-            "column 'ts': 'yesterday' at row 1 is no time",
+            "column 'ts': 'yesterday' at row 1 is not a time",
         ),
         ('{"ts": "2024-13-01T12:00:00Z"}\n', "column 'ts'"),
         ('{"ts": "2024-05-01T12:00:00Z"}\n{"ts": 5}\n', "column 'ts' holds values of several types"),
-        ('{"ts": true}\n', "column 'ts' is of type bool, which is no time"),
+        ('{"ts": true}\n', "column 'ts' is of type bool, which is not a time"),
         ('{"ts": Infinity}\n', "column 'ts' holds inf"),
         ("\xff\xfe", "not a readable JSON file|is not JSON"),
         ("", "there are no rows"),
     ],
 )
-def test_json_that_cannot_be_used_is_refused_where_it_is_wrong(
+def test_json_that_cannot_be_used_is_rejected_where_it_is_wrong(
     output: Path, tmp_path: Path, text: str, said: str
 ) -> None:
     """By line or by row."""
@@ -380,21 +382,21 @@ def test_json_that_cannot_be_used_is_refused_where_it_is_wrong(
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1\n", "\x00\x01"])
-def test_csv_that_cannot_be_used_is_refused(output: Path, tmp_path: Path, text: str) -> None:
+def test_csv_that_cannot_be_used_is_rejected(output: Path, tmp_path: Path, text: str) -> None:
     """In one line."""
     path = tmp_path / "a.csv"
     path.write_text(text)
     assert str(path) in refused(output, path, "--event-time", "a", "--arrival", "a", "--unit", "s")
 
 
-def test_parquet_that_is_none_is_refused(output: Path, tmp_path: Path) -> None:
+def test_parquet_that_is_not_valid_is_rejected(output: Path, tmp_path: Path) -> None:
     """In one line."""
     path = tmp_path / "a.parquet"
     path.write_text("no")
     assert f"{path}: not a readable Parquet file" in refused(output, path, *NAMED)
 
 
-def test_sources_that_are_not_there_or_empty_are_refused(output: Path, tmp_path: Path) -> None:
+def test_sources_that_are_not_there_or_empty_are_rejected(output: Path, tmp_path: Path) -> None:
     """The likeliest slips."""
     assert "nowhere: there is no such file or folder" in refused(output, tmp_path / "nowhere", *NAMED)
     empty = tmp_path / "empty"

@@ -101,11 +101,13 @@ def test_a_missing_column_is_named_with_those_that_are_there(tmp_path: Path, nam
         ({"arrival_time_us": [5, 4, 6]}, "column 'arrival_time_us' must ascend, but is 4 after 5 at row 1"),
         (
             {"event_time_us": [1, 2, MAX_TIME_US + 1]},
-            "'event_time_us' holds 1152921504606846977, which is no time",
+            "'event_time_us' holds 1152921504606846977, which is not a time",
         ),
     ],
 )
-def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_what_is_not_a_trace_is_rejected_in_one_line(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
     """With the file, the column, and the row where there is one."""
     path = saved(tmp_path, **changes)
     with pytest.raises(TraceError, match=said) as refused:
@@ -125,7 +127,7 @@ def test_order_is_checked_across_the_parts_that_are_read(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", [b"", b"seq,event_time_us", b"PAR1 and nothing behind it"])
-def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_parquet_is_rejected(tmp_path: Path, content: bytes) -> None:
     """In one line, not in a traceback."""
     path = tmp_path / "trace.parquet"
     path.write_bytes(content)
@@ -139,7 +141,7 @@ def test_a_file_that_is_not_there_is_said_to_be_so(tmp_path: Path) -> None:
         read_trace(tmp_path / "none.parquet")
 
 
-def test_a_file_whose_pages_are_damaged_is_refused(tmp_path: Path) -> None:
+def test_a_file_whose_pages_are_damaged_is_rejected(tmp_path: Path) -> None:
     """The footer is whole and the rows are not."""
     path = saved(tmp_path)
     content = bytearray(path.read_bytes())

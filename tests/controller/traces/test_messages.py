@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidemark.controller.traces.format import TraceError
-from tidemark.controller.traces.messages import MadeFromTopic, Message, Origins, TraceOfTopic
+from tidemark.controller.traces.messages import Message, TimeSources, TopicTrace, TopicTraceBuilder
 
 NOON_US = 1_714_564_800_000_000
 NOON = "2024-05-01T12:00:00Z"
-BY_FIELD = Origins(event_time="ts", unit="us")
+BY_FIELD = TimeSources(event_time="ts", unit="us")
 
 
 def message(
@@ -26,14 +26,14 @@ def message(
     return Message(partition, offset, timestamp_ms, value=raw, **fields)
 
 
-def made(messages: list[Message], origins: Origins = BY_FIELD, part: int = 10**9) -> MadeFromTopic:
-    builder = TraceOfTopic(origins)
+def made(messages: list[Message], sources: TimeSources = BY_FIELD, part: int = 10**9) -> TopicTrace:
+    builder = TopicTraceBuilder(sources)
     for first in range(0, len(messages), part):
         builder.add(messages[first : first + part])
     return builder.build()
 
 
-def rows_of(found: MadeFromTopic) -> list[tuple[int, int, str]]:
+def rows_of(found: TopicTrace) -> list[tuple[int, int, str]]:
     trace = found.trace
     names = (trace.partitions[index] for index in trace.partition)
     return list(zip(trace.event_time_us.tolist(), trace.arrival_time_us.tolist(), names, strict=True))
@@ -89,7 +89,7 @@ def test_rows_are_by_time_partition_and_offset_and_no_row_overtakes_another_of_i
     ],
 )
 def test_event_times_are_read_as_from_files(value: Any, unit: Any) -> None:
-    found = made([message({"ts": value})], Origins(event_time="ts", unit=unit))
+    found = made([message({"ts": value})], TimeSources(event_time="ts", unit=unit))
 
     assert rows_of(found) == [(NOON_US, 5_000, "0")]
     assert found.unreadable == {}
@@ -103,33 +103,35 @@ def test_text_and_numbers_may_stand_side_by_side() -> None:
     assert [event for event, _, _ in rows_of(found)] == [NOON_US, NOON_US]
 
 
-def test_a_time_without_a_zone_is_taken_as_utc_and_that_is_told() -> None:
+def test_a_time_without_a_zone_is_taken_as_utc_and_that_is_reported() -> None:
     found = made([message({"ts": NOON}), message({"ts": "2024-05-01T12:00:00"}, offset=1)])
 
     assert [event for event, _, _ in rows_of(found)] == [NOON_US, NOON_US]
     assert found.without_zone == ("ts",)
 
 
-def test_numbers_without_a_unit_are_refused() -> None:
+def test_numbers_without_a_unit_are_rejected() -> None:
     """A guessed unit makes delays of fifty years."""
-    with pytest.raises(TraceError, match="'ts' holds numbers: say their unit with --unit"):
-        made([message({"ts": 5})], Origins(event_time="ts"))
+    with pytest.raises(TraceError, match="'ts' holds numbers: give their unit with --unit"):
+        made([message({"ts": 5})], TimeSources(event_time="ts"))
 
 
 def test_the_event_time_may_be_in_a_header_of_which_the_last_counts() -> None:
     headers = (("ts", b"1"), ("other", None), ("ts", NOON.encode()))
-    found = made([message(b"not JSON", headers=headers)], Origins(event_time="ts", event_time_from="header"))
+    found = made(
+        [message(b"not JSON", headers=headers)], TimeSources(event_time="ts", event_time_from="header")
+    )
 
     assert rows_of(found) == [(NOON_US, 5_000, "0")]
 
 
 def test_the_event_time_may_be_the_timestamp_when_the_arrival_is_a_field() -> None:
-    origins = Origins(event_time="", event_time_from="timestamp", arrival="seen")
-    found = made([message({"seen": NOON})], origins)
+    sources = TimeSources(event_time="", event_time_from="timestamp", arrival="seen")
+    found = made([message({"seen": NOON})], sources)
 
     assert rows_of(found) == [(5_000, NOON_US, "0")]
     with pytest.raises(TraceError, match="would both be the message's timestamp"):
-        Origins(event_time="", event_time_from="timestamp")
+        TimeSources(event_time="", event_time_from="timestamp")
 
 
 def test_the_types_of_timestamps_are_counted() -> None:
@@ -156,15 +158,15 @@ FAULTY: list[tuple[Message, str]] = [
     (message({}), "no 'ts' in the value"),
     (message({"ts": None}), "no 'ts' in the value"),
     (message({"ts": ""}), "no 'ts' in the value"),
-    (message({"ts": "yesterday"}), "'ts' is no time"),
-    (message({"ts": "2024-13-01T00:00:00Z"}), "'ts' is no time"),
-    (message({"ts": True}), "'ts' is no time"),
-    (message({"ts": [1]}), "'ts' is no time"),
-    (message({"ts": {"a": 1}}), "'ts' is no time"),
-    (message({"ts": 10**30}), "'ts' is no time"),
-    (message({"ts": 2**62}), "'ts' is no time"),
-    (message({"ts": float("nan")}), "'ts' is no time"),
-    (message({"ts": float("inf")}), "'ts' is no time"),
+    (message({"ts": "yesterday"}), "'ts' is not a time"),
+    (message({"ts": "2024-13-01T00:00:00Z"}), "'ts' is not a time"),
+    (message({"ts": True}), "'ts' is not a time"),
+    (message({"ts": [1]}), "'ts' is not a time"),
+    (message({"ts": {"a": 1}}), "'ts' is not a time"),
+    (message({"ts": 10**30}), "'ts' is not a time"),
+    (message({"ts": 2**62}), "'ts' is not a time"),
+    (message({"ts": float("nan")}), "'ts' is not a time"),
+    (message({"ts": float("inf")}), "'ts' is not a time"),
     (message({"ts": 1}, timestamp_ms=None), "no timestamp"),
 ]
 
@@ -194,7 +196,7 @@ def test_every_message_is_a_row_or_counted(drawn: list[int], part: int) -> None:
 
 
 def test_a_message_with_two_faulty_times_is_counted_once() -> None:
-    origins = Origins(event_time="ts", arrival="seen", unit="us")
+    sources = TimeSources(event_time="ts", arrival="seen", unit="us")
     messages = [
         message({"ts": "soon", "seen": "later"}),
         message({"ts": 1, "seen": "later"}, offset=1),
@@ -202,13 +204,17 @@ def test_a_message_with_two_faulty_times_is_counted_once() -> None:
         message({"ts": 1, "seen": 2}, offset=3),
     ]
 
-    found = made(messages, origins)
+    found = made(messages, sources)
 
-    assert found.unreadable == {"'ts' is no time": 1, "'seen' is no time": 1, "no 'seen' in the value": 1}
+    assert found.unreadable == {
+        "'ts' is not a time": 1,
+        "'seen' is not a time": 1,
+        "no 'seen' in the value": 1,
+    }
     assert rows_of(found) == [(1, 2, "0")]
 
 
 def test_a_header_that_is_missing_is_counted() -> None:
-    origins = Origins(event_time="ts", event_time_from="header")
+    sources = TimeSources(event_time="ts", event_time_from="header")
 
-    assert made([message({}, headers=(("ts", None),))], origins).unreadable == {"no header 'ts'": 1}
+    assert made([message({}, headers=(("ts", None),))], sources).unreadable == {"no header 'ts'": 1}

@@ -18,9 +18,9 @@ from tidemark.models.replay import Engine
 
 from support.backtests import (
     Fixed,
-    Outcome,
     Recorder,
     Row,
+    Simulated,
     arrivals_of,
     keys_of,
     literal_native,
@@ -72,7 +72,7 @@ def pairs_by_key(rows: list[Row], setup: Setup) -> dict[int, list[Row]]:
     return found
 
 
-def reached(rows: list[Row], setup: Setup, outcome: Outcome) -> bool:
+def reached(rows: list[Row], setup: Setup, outcome: Simulated) -> bool:
     """Whether the target is met, by fractions."""
     pairs = pairs_by_key(rows, setup)
     target, good_windows = Fraction(setup.target_ppm, 10**6), Fraction(setup.good_windows_ppm, 10**6)
@@ -87,7 +87,7 @@ def reached(rows: list[Row], setup: Setup, outcome: Outcome) -> bool:
     return len(met) >= good_windows * len(scored)
 
 
-def literal_fixed(rows: list[Row], setup: Setup, bound: int, partitions: int) -> Outcome:
+def literal_fixed(rows: list[Row], setup: Setup, bound: int, partitions: int) -> Simulated:
     if setup.engine == "spark":
         return literal_native(rows, setup, bound, partitions)
     return literal_per_row(rows, setup, Fixed(bound), partitions)

@@ -1,8 +1,8 @@
-"""Making a trace from what a user has: Parquet, newline-delimited JSON or CSV files with an event-time column.
+"""Makes a trace from files with an event-time column: Parquet, newline-delimited JSON or CSV.
 
-The arrival is a column or the file's modification time, the partition a column or the file's name. Times may be
-timestamps (without a zone they are taken as UTC, and that is reported), dates, ISO strings, or numbers in a unit that
-the caller states, because a guessed unit makes delays of fifty years.
+The arrival is a column or the modification time of the file, the partition a column or the name of the file. Times may
+be timestamps (without a zone they are taken as UTC, and that is reported), dates, ISO strings, or numbers in a unit
+that the caller states, because a guessed unit could make delays of fifty years.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from tidemark.controller.traces.format import Trace, TraceError, index_of_names, one_line
 from tidemark.controller.traces.times import Unit, times_us
 
-__all__ = ["Columns", "Format", "Made", "Unit", "find_files", "make_trace"]
+__all__ = ["Columns", "Format", "TraceOfFiles", "Unit", "find_files", "trace_of_files"]
 
 Format = Literal["parquet", "json", "csv"]
 
@@ -50,7 +50,7 @@ class Columns:
     partition: str | None = None
     """Column of the partition; None for the file's name."""
     unit: Unit | None = None
-    """Unit of times that are numbers; None refuses them."""
+    """Unit of times that are numbers; None rejects them."""
 
     def names(self) -> list[str]:
         """Return the names of the columns to read, each once."""
@@ -58,13 +58,13 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """A trace and what was noticed on the way."""
+class TraceOfFiles:
+    """A trace of files, and what the user should know of it."""
 
     trace: Trace
     """The rows without a null, by arrival; rows that arrived together keep the order of the files."""
     null_rows: int
-    """Rows left out, because the event time, the arrival or the partition was null."""
+    """Rows left out because the event time, the arrival or the partition was null."""
     without_zone: tuple[str, ...]
     """Columns whose times had no zone and were taken as UTC."""
 
@@ -73,22 +73,22 @@ _Part = tuple[pa.Array, pa.Array | None, pa.Array | None]
 """Event times, arrivals (None for the file's time) and partitions (None for the file's name) of some rows."""
 
 
-def make_trace(
+def trace_of_files(
     sources: Sequence[Path],
     columns: Columns,
     file_format: Format | None = None,
     on_rows: Callable[[int], object] = lambda _: None,
-) -> Made:
+) -> TraceOfFiles:
     """Return the trace of all rows in ``sources``, which are files or folders.
 
     Args:
         sources: files, or folders that are searched for files.
         columns: where event time, arrival and partition come from.
-        file_format: the files' format; None to tell by their names.
-        on_rows: called with the number of rows read since the call before.
+        file_format: format of the files; None: by their names.
+        on_rows: called with the number of rows read since the previous call.
 
     Raises:
-        TraceError: when a file cannot be read, or a column is missing or holds what is no time.
+        TraceError: when a file cannot be read, or a column is missing or does not hold times.
     """
     names: dict[str, int] = {}
     events, arrivals, partitions = [], [], []
@@ -103,22 +103,24 @@ def make_trace(
             for name, (_, _, zoned) in zip((columns.event_time, columns.arrival or ""), times, strict=False):
                 if not zoned:
                     without_zone[name] = None
-            kept = np.logical_and.reduce([known for _, known, _ in times])
+            valid = np.logical_and.reduce([known for _, known, _ in times])
             if partition is not None:
-                kept &= partition.is_valid().to_numpy(zero_copy_only=False)
-            count = int(kept.sum())
-            events.append(times[0][0][kept])
+                valid &= partition.is_valid().to_numpy(zero_copy_only=False)
+            count = int(valid.sum())
+            events.append(times[0][0][valid])
             arrivals.append(
-                times[1][0][kept] if arrival is not None else np.full(count, path.stat().st_mtime_ns // 1_000)
+                times[1][0][valid]
+                if arrival is not None
+                else np.full(count, path.stat().st_mtime_ns // 1_000)
             )
             partitions.append(
                 np.full(count, names.setdefault(path.name, len(names)), np.int32)
                 if partition is None
-                else index_of_names(partition.filter(pa.array(kept)), names)
+                else index_of_names(partition.filter(pa.array(valid)), names)
             )
-            null_rows += len(kept) - count
-            row += len(kept)
-            on_rows(len(kept))
+            null_rows += len(valid) - count
+            row += len(valid)
+            on_rows(len(valid))
     arrival_us = np.concatenate([np.empty(0, np.int64), *arrivals])
     order = np.argsort(arrival_us, kind="stable")
     trace = Trace(
@@ -127,14 +129,16 @@ def make_trace(
         np.concatenate([np.empty(0, np.int32), *partitions])[order],
         tuple(names),
     )
-    return Made(trace=trace, null_rows=null_rows, without_zone=tuple(without_zone))
+    return TraceOfFiles(trace=trace, null_rows=null_rows, without_zone=tuple(without_zone))
 
 
 def find_files(sources: Sequence[Path], file_format: Format | None = None) -> list[tuple[Path, Format]]:
-    """Return the files of ``sources`` with their formats; folders are searched, hidden and ``_`` names left out.
+    """Return the files of ``sources`` with their formats.
+
+    Folders are searched; names in them that begin with a dot or ``_`` are left out.
 
     Raises:
-        TraceError: when a source does not exist, holds no file, or has a name that does not tell its format.
+        TraceError: when a source does not exist, holds no file, or has a name that does not show its format.
     """
     found: list[tuple[Path, Format]] = []
     for source in sources:
@@ -158,7 +162,7 @@ def find_files(sources: Sequence[Path], file_format: Format | None = None) -> li
             kind = file_format or _format_of(path)
             if kind is None:
                 raise TraceError(
-                    f"{path}: the name does not tell the format; say --format parquet, json or csv"
+                    f"{path}: the name does not show the format; give --format parquet, json or csv"
                 )
             found.append((path, kind))
     return found
@@ -188,7 +192,7 @@ def _part(table: pa.RecordBatch, columns: Columns) -> _Part:
             partition = partition.cast(pa.string())
         except pa.ArrowException:
             raise TraceError(
-                f"column {columns.partition!r} is of type {partition.type}, which names nothing"
+                f"column {columns.partition!r} is of type {partition.type}, which cannot name a partition"
             ) from None
     return (
         table.column(columns.event_time),
@@ -211,7 +215,7 @@ def _read_csv(path: Path, columns: Columns) -> Iterator[_Part]:
     try:
         with pacsv.open_csv(path) as header:
             _check_names(path, columns, header.schema.names)
-        # All as text: what is a time is decided here, not by what the file's first rows look like.
+        # All as text: this module decides what is a time, not a guess from the first rows.
         options = pacsv.ConvertOptions(
             include_columns=columns.names(),
             column_types=dict.fromkeys(columns.names(), pa.string()),

@@ -1,4 +1,4 @@
-"""Tokens in the store itself, for whoever has it: without a controller, and without a token."""
+"""The tokens in a store, for whoever can write to it: needs neither a controller nor a token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidemark.controller.api.bodies import TokenBody, parse_body
 from tidemark.controller.db.database import Database
 from tidemark.controller.runtime.clock import system_clock
 
-__all__ = ["StoreDesk", "open_store"]
+__all__ = ["StoredTokens", "open_store"]
 
 PAGE = 1_000
 """Tokens read at a time."""
@@ -27,20 +27,20 @@ _TOKEN = TypeAdapter(TokenBody)
 
 
 @dataclass(frozen=True, slots=True)
-class StoreDesk:
-    """Handles the tokens of a store; every answer has the fields of the API's."""
+class StoredTokens:
+    """The tokens of a store; every answer has the fields of the API."""
 
     database: Database
     """The store."""
     by: str
-    """Who asks, for the record."""
+    """Who makes the changes, for the record."""
 
     def create(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Make a token."""
+        """Create a token."""
         new = parse_body(_TOKEN, json.dumps(body).encode()).to_new()
         return _made(manage_tokens.make(self.database, new, self.by, system_clock()))
 
-    def every(self, name: str | None) -> list[dict[str, Any]]:
+    def find(self, name: str | None) -> list[dict[str, Any]]:
         """Return all tokens, or those of one name, by number."""
         found: list[dict[str, Any]] = []
         while True:
@@ -51,17 +51,17 @@ class StoreDesk:
                 return found
 
     def rotate(self, token_id: int) -> dict[str, Any]:
-        """Make the successor of a token."""
+        """Create the successor of a token."""
         return _made(manage_tokens.rotate(self.database, token_id, self.by, system_clock()))
 
     def revoke(self, token_id: int) -> dict[str, Any]:
-        """End a token."""
+        """Revoke a token."""
         return fields(manage_tokens.revoke(self.database, token_id, self.by, system_clock()), system_clock())
 
 
 @contextmanager
-def open_store(database_url: str) -> Iterator[StoreDesk]:
-    """Open the store, made or brought to this release's schema where needed, and close it.
+def open_store(database_url: str) -> Iterator[StoredTokens]:
+    """Open the store, create or migrate it to the schema of this release, and close it at the end.
 
     Raises:
         StoreUnusableError: when it cannot be used.
@@ -69,7 +69,7 @@ def open_store(database_url: str) -> Iterator[StoreDesk]:
     database = Database(database_url)
     try:
         database.migrate()
-        yield StoreDesk(database, f"{_user()} at the store")
+        yield StoredTokens(database, f"{_user()} at the store")
     finally:
         database.close()
 
@@ -78,7 +78,7 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        # In a container the user may have no name.
+        # The user of a container may have no name.
         return "somebody"
 
 

@@ -1,4 +1,4 @@
-"""``tidemark trace --from kafka``: makes a trace from a topic, and says whose clock its arrivals are by."""
+"""``tidemark trace --from kafka``: makes a trace from a topic, and says which clock its arrival times are from."""
 
 from __future__ import annotations
 
@@ -7,43 +7,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.controller.cli.options import duration_of
-from tidemark.controller.cli.trace import progress_bar, say_early, show_trace
+from tidemark.controller.cli.trace import note_early_rows, progress_bar, show_trace
 from tidemark.controller.traces.format import write_trace
-from tidemark.controller.traces.messages import Origins, TraceOfTopic
+from tidemark.controller.traces.messages import TimeSources, TopicTraceBuilder
 from tidemark.models.duration import format_duration
 from tidemark.models.plural import plural
 
 if TYPE_CHECKING:
-    from tidemark.controller.traces.messages import MadeFromTopic
+    from tidemark.controller.traces.messages import TopicTrace
 
-__all__ = ["trace_topic"]
+__all__ = ["make_kafka_trace"]
 
 _MILLISECOND_US = 1_000
 _CLOCKS = {
-    "CreateTime": "the producers' clocks: when a row was handed to the producer; what it took from there into Kafka "
+    "CreateTime": "the producers' clocks: when a row was handed to the producer; the time from there into Kafka "
     "is not in the delays",
     "LogAppendTime": "the broker's clock: when a row was appended to its partition",
 }
 
 
-def trace_topic(
+def make_kafka_trace(
     bootstrap_servers: str,
     topic: str,
-    origins: Origins,
+    times: TimeSources,
     output: Path,
     *,
     since: str | None = None,
     client_settings: Path | None = None,
 ) -> None:
-    """Write the trace of what a topic holds now, and print what was found.
+    """Write a trace of what a topic holds now, and print a summary.
 
     Args:
         bootstrap_servers: address of Kafka.
         topic: name of the topic.
-        origins: where the times come from.
+        times: where the times come from.
         output: the Parquet file to write.
         since: how far back to begin, as a duration; None for the topic's beginning.
-        client_settings: a properties file with further settings of the client.
+        client_settings: properties file with further settings of the client.
 
     Raises:
         ValueError: when the topic cannot be read or holds no readable row.
@@ -57,14 +57,14 @@ def trace_topic(
 
     if since is not None and duration_of(since) <= 0:
         raise ValueError(f"--since must be above 0, not {since!r}")
-    asked = kafka.Topic(
+    source = kafka.Topic(
         bootstrap_servers=bootstrap_servers,
         name=topic,
         since_ms=None if since is None else time.time_ns() // 1_000_000 - duration_of(since) // 1_000,
         client_settings={} if client_settings is None else kafka.read_client_settings(client_settings),
     )
-    rows = TraceOfTopic(origins)
-    with kafka.TopicReader(asked) as reader, progress_bar() as progress:
+    rows = TopicTraceBuilder(times)
+    with kafka.TopicReader(source) as reader, progress_bar() as progress:
         task = progress.add_task("reading", total=reader.rows)
         for messages in reader.batches():
             rows.add(messages)
@@ -73,13 +73,13 @@ def trace_topic(
     if not len(made.trace):
         raise ValueError(f"topic {topic!r} has no rows to make a trace from{_left_out(made, '; left out: ')}")
     write_trace(output, made.trace)
-    _show(made, origins, output)
+    _show(made, times, output)
 
 
-def _show(made: MadeFromTopic, origins: Origins, output: Path) -> None:
+def _show(made: TopicTrace, times: TimeSources, output: Path) -> None:
     say = show_trace(made.trace, output)
-    if origins.arrival is not None:
-        say(f"arrival: field {origins.arrival!r} of the value")
+    if times.arrival is not None:
+        say(f"arrival: field {times.arrival!r} of the value")
     else:
         for kind, rows in made.timestamp_types.items():
             which = f" of {plural(rows, 'row')}" if len(made.timestamp_types) > 1 else ""
@@ -89,15 +89,15 @@ def _show(made: MadeFromTopic, origins: Origins, output: Path) -> None:
     if made.held_back:
         say(
             f"note: {made.held_back:,} rows have an earlier time than a row in front of them in their partition; they "
-            f"count as arriving with it, at most {format_duration(made.held_back_max_us)} later than they say"
+            f"count as arriving with it, at most {format_duration(made.held_back_max_us)} later than their own time"
         )
-    say_early(say, made.trace, _MILLISECOND_US if origins.arrival is None else 1)
+    note_early_rows(say, made.trace, _MILLISECOND_US if times.arrival is None else 1)
     for name in made.without_zone:
         say(f"note: {name!r} has times without a zone; they were taken as UTC")
 
 
-def _left_out(made: MadeFromTopic, introduction: str) -> str:
-    """Return how many messages are not in the trace and why; nothing when all are."""
+def _left_out(made: TopicTrace, introduction: str) -> str:
+    """Return how many messages are not in the trace and why; an empty text when all are."""
     if not made.unreadable:
         return ""
     reasons = "; ".join(f"{fault}: {count:,}" for fault, count in made.unreadable.items())

@@ -1,8 +1,7 @@
-"""Asking a controller over HTTP: the address, the token, what is tried again, and each failure as one error.
+"""HTTP requests to a controller: the address, the token, retries, and each failure as one error.
 
-Only what may be done twice is tried again: reads, puts and deletes, and those posts that are idempotent. It is tried
-again when there is no answer, and when the answer is 429 or 503, which say that it is worth while; not before the
-``Retry-After`` that came with it.
+Only idempotent requests are retried: reads, puts, deletes, and those posts that are declared so. They are retried when
+there is no answer and when the answer is 429 or 503, and not before the ``Retry-After`` that came with it.
 """
 
 from __future__ import annotations
@@ -17,43 +16,35 @@ import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
+from tidemark.controller.client.address import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE
 from tidemark.controller.client.errors import (
-    CannotAskError,
     ChangedError,
-    RefusedError,
-    TokenRefusedError,
+    ControllerUnusableError,
+    RequestRejectedError,
+    TokenRejectedError,
     UnreachableError,
 )
 
-__all__ = ["DEFAULT_URL", "TOKEN_VARIABLE", "URL_VARIABLE", "Asker"]
-
-DEFAULT_URL = "http://127.0.0.1:8642"
-"""Where ``tidemark serve`` listens unless told otherwise."""
-
-URL_VARIABLE = "TIDEMARK_URL"
-"""Environment variable that holds the address where none is given."""
-
-TOKEN_VARIABLE = "TIDEMARK_TOKEN"  # noqa: S105 - the name of a variable
-"""Environment variable that holds the bearer token where neither a token nor a file is given."""
+__all__ = ["Transport"]
 
 FIRST_WAIT_SECONDS = 0.2
-"""Greatest wait before the second attempt; it doubles from attempt to attempt, and a random part of it is waited."""
+"""Longest wait before the second attempt. It doubles with each attempt; the actual wait is a random part of it."""
 
-LONGEST_WAIT_SECONDS = 10.0
-"""Greatest wait between two attempts, whatever the controller asks for."""
+MAX_WAIT_SECONDS = 10.0
+"""Longest wait between two attempts, even when ``Retry-After`` says more."""
 
 _UNAUTHORISED = frozenset({401, 403})
 _CHANGED = frozenset({412, 428})
-_LATER = frozenset({429, 503})
-_SAFE_TWICE = frozenset({"GET", "PUT", "DELETE"})
+_RETRY_LATER = frozenset({429, 503})
+_IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 
 
-class _NotNow(Exception):
-    """The request is worth another attempt.
+class _RetryError(Exception):
+    """The request should be sent again.
 
     Args:
-        answer: what came; None when nothing did.
-        error: why nothing came.
+        answer: the answer; None when there was none.
+        error: why there was none.
     """
 
     def __init__(self, answer: httpx.Response | None, error: Exception | None = None) -> None:
@@ -62,16 +53,16 @@ class _NotNow(Exception):
         self.error = error
 
 
-class Asker:
-    """A controller as it is asked.
+class Transport:
+    """Sends requests to a controller.
 
     Args:
         url: its address; None: ``TIDEMARK_URL``, or this machine.
         token: bearer token; None: the one in ``token_file``, or in ``TIDEMARK_TOKEN``, if it is set.
         token_file: file that holds the token; it is read for each request, so that the token can be rotated.
         timeout_seconds: how long an answer may take.
-        attempts: how often a request is sent, at the most.
-        sleep: waits for some seconds.
+        attempts: how often a request is sent at most.
+        sleep: waits for a number of seconds.
     """
 
     def __init__(
@@ -90,7 +81,8 @@ class Asker:
         self._token = token
         self._timeout_seconds = timeout_seconds
         self._attempts = attempts
-        self._http = httpx.Client(timeout=timeout_seconds)
+        # Without TLS there is no certificate to verify: reading the authorities takes a tenth of a command's time.
+        self._http = httpx.Client(timeout=timeout_seconds, verify=not self.url.lower().startswith("http://"))
 
     @property
     def has_token(self) -> bool:
@@ -101,7 +93,7 @@ class Asker:
         """Close the connections."""
         self._http.close()
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -109,28 +101,28 @@ class Asker:
         body: Any = None,
         params: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-        twice: bool = False,
+        idempotent: bool = False,
         extra_seconds: float = 0.0,
     ) -> httpx.Response:
-        """Return the answer to a request, one that went well or a 304.
+        """Send a request and return the answer: a success, or a 304.
 
         Args:
             method: HTTP method.
             path: path under the address, encoded.
-            body: what is sent as JSON; None for nothing.
+            body: the JSON to send; None for none.
             params: query parameters; those that are None are left out.
             headers: further headers.
-            twice: whether a post may be sent again.
-            extra_seconds: by how much longer than usual an answer may take.
+            idempotent: whether a post may be sent again.
+            extra_seconds: time that the answer may take beyond the usual timeout.
 
         Raises:
-            CannotAskError: when there is no answer, or none of a controller's.
-            RefusedError: when the controller refuses it.
+            ControllerUnusableError: when there is no answer, or it is not a controller's.
+            RequestRejectedError: when the controller rejects the request.
         """
-        again = Retrying(
-            stop=stop_after_attempt(self._attempts if twice or method in _SAFE_TWICE else 1),
+        retrying = Retrying(
+            stop=stop_after_attempt(self._attempts if idempotent or method in _IDEMPOTENT else 1),
             wait=_wait,
-            retry=retry_if_exception_type(_NotNow),
+            retry=retry_if_exception_type(_RetryError),
             sleep=self.sleep,
             reraise=True,
         )
@@ -148,14 +140,14 @@ class Asker:
                     timeout=self._timeout_seconds + extra_seconds,
                 )
             except httpx.TransportError as error:
-                raise _NotNow(None, error) from error
-            if answer.status_code in _LATER:
-                raise _NotNow(answer)
+                raise _RetryError(None, error) from error
+            if answer.status_code in _RETRY_LATER:
+                raise _RetryError(answer)
             return answer
 
         try:
-            return self._checked(again(send))
-        except _NotNow as last:
+            return self._checked(retrying(send))
+        except _RetryError as last:
             if last.answer is not None:
                 return self._checked(last.answer)
             raise self._unreachable(last.error) from None
@@ -170,23 +162,23 @@ class Asker:
         found = _object_in(answer)
         status = answer.status_code
         if status in _UNAUTHORISED:
-            sent = "the token was refused" if self.has_token else "no token was sent, and one is wanted"
-            raise TokenRefusedError(
+            sent = "it rejects the token" if self.has_token else "no token was sent, and it requires one"
+            raise TokenRejectedError(
                 f"the controller at {self.url} answers {status}: {found.get('detail') or sent}"
             )
         if status == httpx.codes.NOT_MODIFIED or (answer.is_success and found):
             return answer
         if "detail" not in found:
             raise UnreachableError(f"what is at {self.url} answers {status}, but not as a controller does")
-        refused = ChangedError if status in _CHANGED else RefusedError
-        raise refused(status, str(found.get("type", "")), str(found["detail"]))
+        rejected = ChangedError if status in _CHANGED else RequestRejectedError
+        raise rejected(status, str(found.get("type", "")), str(found["detail"]))
 
     def _authorization(self) -> dict[str, str]:
         token = self._read_token().strip()
         if not token:
             return {}
         if not (token.isascii() and token.isprintable()) or " " in token:
-            raise CannotAskError("the token holds spaces or odd characters")
+            raise ControllerUnusableError("the token holds spaces or characters that are not printable ASCII")
         return {"Authorization": f"Bearer {token}"}
 
     def _read_token(self) -> str:
@@ -197,24 +189,24 @@ class Asker:
         try:
             return self.token_file.read_text(encoding="ascii")
         except OSError as error:
-            raise CannotAskError(f"token file {self.token_file}: {error.strerror}") from None
+            raise ControllerUnusableError(f"token file {self.token_file}: {error.strerror}") from None
         except ValueError:
-            # The error would quote what the file holds.
-            raise CannotAskError(
+            # The error itself would quote the content of the file.
+            raise ControllerUnusableError(
                 f"token file {self.token_file} holds no token: it is not plain ASCII"
             ) from None
 
 
-_backoff = wait_random_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS)
+_backoff = wait_random_exponential(multiplier=FIRST_WAIT_SECONDS, max=MAX_WAIT_SECONDS)
 
 
 def _wait(state: RetryCallState) -> float:
-    """Return how many seconds to wait: a random part of a growing time, but what the controller asks for at least."""
+    """Return how many seconds to wait: a random part of a growing time, and at least what ``Retry-After`` says."""
     error = state.outcome.exception() if state.outcome is not None else None
-    answer = error.answer if isinstance(error, _NotNow) else None
-    asked = "" if answer is None else answer.headers.get("retry-after", "")
-    least = float(asked) if asked.isascii() and asked.isdecimal() else 0.0
-    return min(max(_backoff(state), least), LONGEST_WAIT_SECONDS)
+    answer = error.answer if isinstance(error, _RetryError) else None
+    retry_after = "" if answer is None else answer.headers.get("retry-after", "")
+    minimum = float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else 0.0
+    return min(max(_backoff(state), minimum), MAX_WAIT_SECONDS)
 
 
 def _object_in(answer: httpx.Response) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def row(event_ms: int, arrival_ms: int, partition: int = 0) -> Sent:
 def test_rows_are_by_their_producers_time_and_the_output_says_whose_clock_that_is(
     kafka: KafkaBroker, output: Path
 ) -> None:
-    """Within a partition the log's order is kept: what was sent later cannot have been there before."""
+    """Within a partition the order of the log stays: a later message cannot have arrived earlier."""
     topic = new_topic(kafka, 3)
     sent = [
         row(0, 100, 2),
@@ -103,7 +103,7 @@ def test_rows_are_by_their_producers_time_and_the_output_says_whose_clock_that_i
     ]
     assert "arrival: the timestamp is CreateTime, the producers' clocks" in said
     assert "2 rows have an earlier time than a row in front of them" in said
-    assert "at most 200 ms later than they say" in said
+    assert "at most 200 ms later than their own time" in said
     assert "left out" not in said
 
 
@@ -129,13 +129,20 @@ def test_messages_that_cannot_be_read_are_counted_aloud(kafka: KafkaBroker, outp
 
     (line,) = (line for line in said.splitlines() if line.startswith("left out"))
     assert line.startswith("left out: 6 messages (no 'ts' in the value: 2; ")
-    for fault in ("no value (a tombstone)", "the value is not JSON", "not a JSON object", "'ts' is no time"):
+    for fault in (
+        "no value (a tombstone)",
+        "the value is not JSON",
+        "not a JSON object",
+        "'ts' is not a time",
+    ):
         assert f"{fault}: 1" in line
     assert rows_of(output) == [(0, 0, "0"), (1, 1, "0")]
 
 
 @slow
-def test_a_topic_without_a_readable_row_is_refused_with_the_reasons(kafka: KafkaBroker, output: Path) -> None:
+def test_a_topic_without_a_readable_row_is_rejected_with_the_reasons(
+    kafka: KafkaBroker, output: Path
+) -> None:
     empty, unreadable = new_topic(kafka, 4), new_topic(kafka)
     send(kafka, unreadable, [Sent("{"), Sent(None)])
     for topic, reasons in (
@@ -284,7 +291,7 @@ def test_a_kafka_that_does_not_answer_is_said_with_its_address(output: Path) -> 
         (("--arrival", "a"), "name the files or folders to read, or a topic with --from kafka"),
     ],
 )
-def test_a_call_that_makes_no_sense_is_refused(output: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_a_call_that_is_not_valid_is_rejected(output: Path, arguments: tuple[str, ...], said: str) -> None:
     assert said in refused(output, *arguments)
 
 

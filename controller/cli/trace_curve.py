@@ -1,0 +1,180 @@
+"""The curve of a trace, for ``tidemark curve TRACE``: each bound replayed, and the bound to choose."""
+
+from __future__ import annotations
+
+import json as json_format
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.controller.cli.options import bounds_of, duration_of, operator_of
+from tidemark.controller.cli.trace import input_errors_in_one_line, progress_bar
+from tidemark.models.choice import Choice, Latency, choose_bound, needed_rank, percent
+from tidemark.models.curve import Curve, CurvePoint, MeanLatency, NeedDistribution
+from tidemark.models.duration import format_duration
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.operators import Operator
+from tidemark.models.plural import plural
+from tidemark.models.replay import Engine, Replay, batches_of_slots, replay_per_row, replay_spark
+from tidemark.models.target import PPM, parse_target
+
+if TYPE_CHECKING:
+    from tidemark.controller.traces.format import Trace
+
+__all__ = ["Question", "show_trace_curve"]
+
+LADDER = (0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 1.0)
+"""Shares of the rows whose needs are the candidate bounds by default, beside 0 and the need at the target."""
+
+
+class Question(NamedTuple):
+    """The options of the command, as they were given."""
+
+    window: str | None
+    """Size of the windows."""
+    slide: str | None
+    """Slide of the windows."""
+    session_gap: str | None
+    """Gap of session windows."""
+    engine: Engine
+    """Whose late rule to replay."""
+    trigger: str
+    """Spark's processing-time trigger."""
+    bounds: str | None
+    """Candidates, with commas between."""
+    target: str
+    """Completeness target."""
+    latency_cap: str | None
+    """Maximum mean latency."""
+    latency: Latency
+    """Which latency the cap limits."""
+
+
+def show_trace_curve(path: Path, question: Question, *, json: bool) -> None:
+    """Print completeness and latency of a trace under each bound, and the bound to choose."""
+    window, slide, session_gap, engine, trigger, bounds, target, latency_cap, latency = question
+    with input_errors_in_one_line():
+        if session_gap is not None and (window is not None or slide is not None):
+            raise ValueError("--session-gap goes without --window and --slide")
+        operator = operator_of(window or "10s", slide, session_gap)
+        trigger_us = duration_of(trigger)
+        target_ppm = parse_target(target)
+        cap_us = None if latency_cap is None else duration_of(latency_cap)
+        tick_us = SPARK_TICK_US if engine == "spark" else 1
+        given = None if bounds is None else bounds_of(bounds, tick_us)
+        recorded = _read(path)
+        replayed = Curve.of_replay(_replay(recorded, operator, engine, trigger_us), operator)
+        points = [replayed.at(bound) for bound in given or _ladder(replayed.needs, target_ppm)]
+        choice = choose_bound(points, target_ppm, cap_us, latency=latency)
+    rows, partitions = plural(len(recorded), "row"), plural(len(recorded.partitions), "partition")
+    how = f"{rows}, {partitions}; {operator}; {engine} engine"
+    if engine == "spark":
+        how += f", trigger {format_duration(trigger_us)}"
+    if json:
+        typer.echo(json_format.dumps(_document(how, points, choice), indent=2))
+    else:
+        _show(how, points, choice, latency)
+
+
+def _ladder(needs: NeedDistribution, target_ppm: int) -> list[int]:
+    """Return 0 and the needs at the ladder's shares and at the target, which include the smallest bound that fits."""
+    rows = round(needs.weight)
+    ranks = [needed_rank(rows, target_ppm, None), *(math.ceil(share * rows) for share in LADDER)]
+    values = [needs.value_at_rank(rank) for rank in ranks if rank is not None]
+    return sorted({0, *(math.ceil(value) for value in values if value is not None and value > 0)})
+
+
+def _read(path: Path) -> Trace:
+    from tidemark.controller.traces.format import join, open_trace  # noqa: PLC0415 - pyarrow only where it is needed
+
+    opened = open_trace(path)
+    with progress_bar() as progress:
+        task = progress.add_task("reading", total=opened.rows)
+        parts = []
+        for part in opened.batches():
+            parts.append(part)
+            progress.advance(task, len(part))
+    if not opened.rows:
+        raise ValueError(f"{path}: the trace has no rows")
+    return join(iter(parts))
+
+
+def _replay(trace: Trace, operator: Operator, engine: Engine, trigger_us: int) -> Replay:
+    if engine == "per-row":
+        return replay_per_row(trace.event_time_us, trace.arrival_time_us, operator)
+    batch, wall_us = batches_of_slots(trace.event_time_us, trace.arrival_time_us, trigger_us)
+    return replay_spark(trace.event_time_us, batch, wall_us, operator)
+
+
+def _show(how: str, points: Sequence[CurvePoint], choice: Choice, latency: Latency) -> None:
+    table = Table()
+    for name in ("bound", "completeness", "late rows", "base - end", "wall - end", "windows"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for point in points:
+        table.add_row(
+            format_duration(point.bound_us),
+            percent(point),
+            str(point.late),
+            _two_decimals(point.latency_base_us),
+            _wall(point.latency_wall),
+            str(point.windows_emitted),
+            style="bold" if point == choice.point else None,
+        )
+    console = Console(highlight=False, markup=False)
+    console.print(how, soft_wrap=True)
+    console.print(table)
+    console.print(
+        "Latencies are means over windows, in seconds; ≥: too many windows are still open.", soft_wrap=True
+    )
+    console.print(
+        f"chosen ({latency} latency): {choice.reason}" if choice.point else choice.reason, soft_wrap=True
+    )
+    for rejection in choice.rejections:
+        console.print(f"  not {format_duration(rejection.bound_us)}: {rejection.detail}", soft_wrap=True)
+
+
+def _wall(latency: MeanLatency | None) -> str:
+    if latency is None:
+        return "-"
+    return f"{'≥ ' if latency.censored else ''}{_two_decimals(latency.mean_us)}"
+
+
+def _two_decimals(duration_us: float | None) -> str:
+    return "-" if duration_us is None else f"{duration_us / 1e6:.2f}"
+
+
+def _document(how: str, points: Sequence[CurvePoint], choice: Choice) -> dict[str, Any]:
+    """Return the result for JSON: integers with their unit in the name, and no float."""
+    return {
+        "replayed": how,
+        "points": [
+            {
+                "bound_us": point.bound_us,
+                "completeness_ppm": (point.rows - point.late) * PPM // point.rows if point.rows else None,
+                "rows": point.rows,
+                "late": point.late,
+                "latency_base_us": _whole(point.latency_base_us),
+                "latency_wall_us": _whole(
+                    None if point.latency_wall is None else point.latency_wall.measured_us
+                ),
+                "latency_at_least_us": _whole(
+                    point.latency_wall.mean_us if point.latency_wall and point.latency_wall.censored else None
+                ),
+                "windows_emitted": point.windows_emitted,
+            }
+            for point in points
+        ],
+        "chosen_bound_us": choice.point.bound_us if choice.point else None,
+        "reason": choice.reason,
+        "rejections": [asdict(rejection) for rejection in choice.rejections],
+    }
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)

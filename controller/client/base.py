@@ -1,0 +1,200 @@
+"""How the client calls a controller: requests, pages, changes of a specification, and checked answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar, cast
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from tidemark.controller.client.errors import ChangedError, ControllerUnusableError, RequestRejectedError
+from tidemark.controller.client.transport import Transport
+
+__all__ = ["BaseClient", "checked", "dry_run_params"]
+
+T = TypeVar("T")
+
+PAGE = 100
+"""Items requested at a time; lists of jobs have no larger pages."""
+
+_READ_ONLY = frozenset({"generation", "updated_us", "target_ppm"})
+"""Fields of a specification that are read and not written."""
+
+
+class BaseClient:
+    """The connection to a controller and the kinds of calls; ``Client`` has a method for each route.
+
+    Args:
+        url: its address; None: the environment variable ``TIDEMARK_URL``, or ``http://127.0.0.1:8642``.
+        token: bearer token; None: the one in ``token_file``, or in the environment variable ``TIDEMARK_TOKEN``.
+        token_file: file that holds the token, read for each request.
+        timeout_seconds: how long an answer may take.
+        attempts: how often a request is sent at most.
+        sleep: waits for a number of seconds.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        token_file: Path | None = None,
+        timeout_seconds: float = 60.0,
+        attempts: int = 5,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._transport = Transport(
+            url,
+            token=token,
+            token_file=token_file,
+            timeout_seconds=timeout_seconds,
+            attempts=attempts,
+            sleep=sleep,
+        )
+
+    def __enter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """Close the client."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    @property
+    def url(self) -> str:
+        """Address of the controller."""
+        return self._transport.url
+
+    @property
+    def token_file(self) -> Path | None:
+        """File that holds the token; None when there is none."""
+        return self._transport.token_file
+
+    @property
+    def has_token(self) -> bool:
+        """Whether a token is sent."""
+        return self._transport.has_token
+
+    def request(
+        self,
+        method: Literal["GET", "PUT", "POST", "DELETE"],
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        params: Mapping[str, Any] | None = None,
+        idempotent: bool = False,
+    ) -> dict[str, Any]:
+        """Send any request and return the object that answers it, unchecked: for routes without a method here.
+
+        Args:
+            method: HTTP method.
+            path: path under the address, encoded.
+            body: the JSON to send; None for none.
+            params: query parameters.
+            idempotent: whether a post may be sent again.
+        """
+        answer = self._transport.request(method, path, body=body, params=params, idempotent=idempotent)
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def _get(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> T:
+        return checked(kind, self._transport.request("GET", path, params=params).content)
+
+    def _items(
+        self, path: str, name: str, kind: type[T], params: Mapping[str, Any] | None = None
+    ) -> Iterator[T]:
+        cursor: str | None = None
+        while True:
+            query = {**(params or {}), "limit": PAGE, "cursor": cursor}
+            page = self._transport.request("GET", path, params=query).json()
+            if not isinstance(page.get(name), list):
+                raise ControllerUnusableError(f"{self.url} does not list {name} as a controller does")
+            for item in page[name]:
+                yield checked(kind, item)
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return
+
+    def _act(self, path: str, reason: str, kind: type[T], *, dry_run: bool) -> T:
+        # Every action is idempotent.
+        answer = self._transport.request(
+            "POST", path, body={"reason": reason}, params=dry_run_params(dry_run), idempotent=True
+        )
+        return checked(kind, answer.content)
+
+    def _read_or_none(self, path: str) -> bytes | None:
+        try:
+            return self._transport.request("GET", path).content
+        except RequestRejectedError as error:
+            if error.status == httpx.codes.NOT_FOUND:
+                return None
+            raise
+
+    def _change(
+        self, path: str, changes: Mapping[str, Any], kind: type[T], *, reason: str | None, dry_run: bool
+    ) -> T:
+        headers: dict[str, str] = {}
+        body: dict[str, Any] = {}
+        try:
+            current = self._transport.request("GET", path)
+        except RequestRejectedError as error:
+            if error.status != httpx.codes.NOT_FOUND:
+                raise
+        else:
+            headers["If-Match"] = current.headers.get("etag", "*")
+            body = {name: value for name, value in current.json().items() if name not in _READ_ONLY}
+        params = {"reason": reason, **dry_run_params(dry_run)}
+        try:
+            answer = self._transport.request(
+                "PUT", path, body={**body, **changes}, params=params, headers=headers
+            )
+        except ChangedError as error:
+            raise ChangedError(
+                error.status,
+                error.kind,
+                f"somebody else changed {path} at the same time, and nothing was written; try again",
+            ) from error
+        return checked(kind, answer.content)
+
+
+def dry_run_params(dry_run: bool) -> dict[str, str]:
+    """Return the query parameters of a dry run."""
+    return {"dryRun": "All"} if dry_run else {}
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def checked(kind: type[T], document: object) -> T:
+    """Return an answer as ``kind``, from JSON text or from parsed JSON.
+
+    Raises:
+        ControllerUnusableError: when it is not one.
+    """
+    adapter: TypeAdapter[T] = _adapter(cast("Any", kind))
+    try:
+        # JSON has no tuples; only requests are checked strictly.
+        if isinstance(document, bytes):
+            value = adapter.validate_json(document, strict=False, extra="ignore")
+        else:
+            value = adapter.validate_python(document, strict=False, extra="ignore")
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ControllerUnusableError(
+            f"the controller's answer cannot be read ({where}: {first['msg']}); is it another release?"
+        ) from None
+    return value

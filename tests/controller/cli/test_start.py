@@ -1,0 +1,112 @@
+"""The command line starts fast: a command imports only what it needs; and the table of the commands is true."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from tidemark.controller.cli import app
+from tidemark.controller.cli.lazy import COMMANDS
+
+from support.controller_app import Controller
+from support.reports import exponential_batches, query_reports
+from support.served import served
+
+HEAVY = {
+    "alembic",
+    "fastapi",
+    "matplotlib",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "scipy",
+    "sqlalchemy",
+    "uvicorn",
+    "yaml",
+}
+"""Packages that a command which only calls a controller does not need."""
+
+CALLS = {"httpx", "tenacity", "rich"}
+"""Packages that a call and its answer need, and help does not; typer itself takes pydantic for a command's options."""
+
+CHILD = """
+import sys
+from tidemark.controller.cli import main
+try:
+    main()
+finally:
+    print(*{name.partition(".")[0] for name in sys.modules}, file=sys.stderr)
+"""
+
+
+def imported(*arguments: str) -> set[str]:
+    """Run a command in a process of its own and return the packages that it imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("arguments", [(), ("status",), ("slo", "set"), ("token", "create"), ("doctor",)])
+def test_help_imports_no_package_that_only_work_needs(arguments: tuple[str, ...]) -> None:
+    assert imported(*arguments, "--help") & (HEAVY | CALLS) == set()
+
+
+def test_the_list_of_commands_imports_no_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", CHILD, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "tidemark.controller.cli.lazy" in done.stderr
+    assert [name for name in COMMANDS if f"tidemark.controller.cli.{name}\n" in done.stderr] == []
+
+
+def test_commands_that_call_a_controller_import_nothing_heavy(controller: Controller) -> None:
+    controller.report_all(query_reports(exponential_batches(3, 40)))
+    controller.put("/slo", {"target": "0.9"})
+    with served(controller.app) as url:
+        for arguments in (
+            ("status",),
+            ("status", "job"),
+            ("status", "job", "stream"),
+            ("slo", "get", "job", "stream"),
+            ("partitions", "job", "stream"),
+            ("rollouts",),
+            ("curve", "job", "stream"),
+        ):
+            assert imported(*arguments, "--url", url) & HEAVY == set(), arguments
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_says_of_itself_what_the_list_says_of_it(name: str) -> None:
+    command = get_command(app).commands[name]  # type: ignore[attr-defined]  # a click group
+    assert command.name == name
+    assert " ".join((command.help or "").split("\n\n")[0].split()) == COMMANDS[name].help
+
+
+def test_a_command_without_its_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "tidemark.controller.traces.format", raising=False)
+    done = CliRunner().invoke(app, ["curve", "t.parquet"])
+    assert done.exit_code == 2
+    assert done.stderr == "tidemark: `tidemark curve` needs pyarrow: pip install 'tidemark[trace]'\n"
+
+
+def test_a_module_of_our_own_that_is_missing_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tidemark.controller.cli.trace_curve", None)
+    done = CliRunner().invoke(app, ["curve", "t.parquet"])
+    assert isinstance(done.exception, ModuleNotFoundError)
+
+
+def test_an_unknown_command_is_named_with_the_nearest() -> None:
+    done = CliRunner().invoke(app, ["statsu"])
+    assert (done.exit_code, isinstance(app, typer.Typer)) == (2, True)
+    assert "Did you mean 'status'?" in done.stderr
