@@ -1,4 +1,4 @@
-"""What runs in a Spark driver: the tap, the bound client, trace sources and example jobs.
+"""The driver's side: the tap, the client of the controller, restarts, Live, a source for traces and example jobs.
 
 The names below are loaded when first used, so that an executor which imports one source module needs neither httpx
 nor numpy.
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidemark.models.operators import row_level, session, sliding, tumbling
-    from tidemark.spark_jobs.adaptive import adaptive_watermark, flush
-    from tidemark.spark_jobs.runner import AdaptiveQuery, run_adaptive, run_and_exit
+    from tidemark.spark_jobs.adaptive import adaptive_watermark
+    from tidemark.spark_jobs.connections import flush
+    from tidemark.spark_jobs.last_line import run_adaptive, run_and_exit
+    from tidemark.spark_jobs.runner import AdaptiveQuery
 
 __all__ = [
     "AdaptiveQuery",
@@ -29,9 +31,9 @@ __all__ = [
 _HOME = {
     "AdaptiveQuery": "tidemark.spark_jobs.runner",
     "adaptive_watermark": "tidemark.spark_jobs.adaptive",
-    "flush": "tidemark.spark_jobs.adaptive",
-    "run_adaptive": "tidemark.spark_jobs.runner",
-    "run_and_exit": "tidemark.spark_jobs.runner",
+    "flush": "tidemark.spark_jobs.connections",
+    "run_adaptive": "tidemark.spark_jobs.last_line",
+    "run_and_exit": "tidemark.spark_jobs.last_line",
 }
 
 

@@ -16,11 +16,8 @@ from __future__ import annotations
 import itertools
 import logging
 import sys
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import get_args
 
 from pyspark.sql import DataFrame, SparkSession
@@ -28,43 +25,26 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark.models.duration import format_duration, parse_duration
 from tidemark.models.granules import default_granule_us
 from tidemark.models.operators import Operator
-from tidemark.models.wire import Acknowledgement, Mode, Report
-from tidemark.spark_jobs.bound import BoundCache, choose_bound_at_start
-from tidemark.spark_jobs.client import ControllerClient
+from tidemark.models.wire import Mode
+from tidemark.spark_jobs.bound import choose_bound_at_start
+from tidemark.spark_jobs.bound_cache import BoundCache
+from tidemark.spark_jobs.connections import NoSink, channel_of, connection_to, listener_of
 from tidemark.spark_jobs.listener import Binding, ReportSink, TidemarkListener
-from tidemark.spark_jobs.live.channel import ControlChannel
 from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRows, Treatment
 from tidemark.spark_jobs.live.orders import Orders, mode_of
 from tidemark.spark_jobs.live.queries import LiveStream
 from tidemark.spark_jobs.live.steering import steered
-from tidemark.spark_jobs.sender import Sender
 from tidemark.spark_jobs.settings import JobSettings
 from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, MAX_KEYS, Tap
 from tidemark.spark_jobs.watch import BoundWatch
 
-__all__ = ["adaptive_watermark", "flush"]
+__all__ = ["adaptive_watermark"]
 
 _KAFKAS = "partition"
 _KAFKAS_TIME, _KAFKAS_TIME_TYPE = "timestamp", "timestampType"
 _ALLOW_MULTIPLE = "spark.sql.streaming.statefulOperator.allowMultiple"
 _log = logging.getLogger("tidemark.spark")
-_lock = threading.Lock()
-_listeners: dict[SparkSession, TidemarkListener] = {}
-_channels: dict[SparkSession, ControlChannel] = {}
-_senders: dict[tuple[str, Path | None], tuple[ControllerClient, Sender]] = {}
 _numbers = itertools.count()
-
-
-class _Nowhere:
-    """The sink of a job that has no controller."""
-
-    dropped = 0
-
-    def report(self, report: Report) -> None:
-        """Drop the report."""
-
-    def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> None:
-        """Drop the acknowledgement."""
 
 
 def adaptive_watermark(
@@ -97,13 +77,13 @@ def adaptive_watermark(
         partition: column that names the partition of a row, as Kafka's source has it; without such a column, or with
             None, the whole stream is one partition.
         ceiling: the bound to fall back to in Live when nothing steers, and the longest that state and deduplication are
-            kept; without it the stream cannot run in Live. It is part of the plan: giving it to a job, or taking it
+            retained; without it the stream cannot run in Live. It is part of the plan: giving it to a job, or taking it
             away, needs a new checkpoint.
         mode: the job's own mode, until the controller has one for the stream.
         idle_timeout: in Live, silence after which a partition no longer holds the watermark back; learned from the
-            partition's own gaps unless given. A source that does not tell its backlog needs it, else its partitions are
-            never idle.
-        future_rows: in Live, what becomes of rows dated ahead of the clock: ``clamp`` sets their event time back to it,
+            partition's own gaps unless given. A source that does not report its backlog needs it, else its partitions
+            are never idle.
+        future_rows: in Live, what becomes of future-dated rows: ``clamp`` sets their event time back to it,
             ``aside`` takes them out (``live.future_rows.future_rows`` returns them to a query of their own).
         future_allowance: how far ahead a row may be dated and still be taken as it is; by the batch's clock up to a
             granule more.
@@ -123,9 +103,9 @@ def adaptive_watermark(
     """
     own_bound_ms = _whole_ms("bound", bound)
     ceiling_ms = None if ceiling is None else _whole_ms("ceiling", ceiling)
-    _refuse_ceiling(ceiling_ms, own_bound_ms, mode)
+    _check_ceiling(ceiling_ms, own_bound_ms, mode)
     granule_us = parse_duration(granule) if granule is not None else default_granule_us(operator)
-    _refuse_granule(granule_us, operator)
+    _check_granule(granule_us, operator)
     if not 1 <= max_keys <= MAX_KEYS:
         raise ValueError(f"max_keys must be at least 1 and at most {MAX_KEYS}, not {max_keys}")
     if future_rows not in get_args(Treatment):
@@ -135,7 +115,7 @@ def adaptive_watermark(
 
     def transform(df: DataFrame) -> DataFrame:
         spark = df.sparkSession
-        _refuse_session(spark)
+        _check_session(spark)
         arrival, arrival_type = _arrival(df, event_time, arrival_time)
         # Kafka's source has the column by default; another name was meant, and must be there.
         absent = partition == _KAFKAS and partition not in df.columns
@@ -148,7 +128,7 @@ def adaptive_watermark(
             arrival_time=arrival,
             arrival_type=arrival_type,
         )
-        tap.refuse(df)
+        tap.check(df)
         settings = JobSettings.read(
             spark.conf.get,
             job=job,
@@ -156,7 +136,7 @@ def adaptive_watermark(
             controller_url=controller_url,
             token_file=token_file,
         )
-        client, sender = _connect(settings)
+        client, sender = connection_to(settings)
         cache = BoundCache(settings.cache_dir, settings.controller_url or "")
         chosen = choose_bound_at_start(
             settings.job,
@@ -170,7 +150,7 @@ def adaptive_watermark(
         )
         mode_now = mode_of(chosen.answer, mode)
         metric = f"tidemark:{settings.stream}:{next(_numbers)}"
-        listener = _listener(spark)
+        listener = listener_of(spark)
         binding = Binding(
             job=settings.job,
             stream=settings.stream,
@@ -180,10 +160,10 @@ def adaptive_watermark(
             source=chosen.source,
             mode=mode_now,
             generation=chosen.generation,
-            sink=sink or sender or _Nowhere(),
+            sink=sink or sender or NoSink(),
             ceiling_ms=ceiling_ms,
         )
-        _say(
+        _print_or_log(
             f"tidemark: job={settings.job} stream={settings.stream} bound={format_duration(chosen.bound_ms * 1_000)} "
             f"source={chosen.source} generation={chosen.generation} mode={mode_now} "
             f"ceiling={ceiling} controller={settings.controller_url} ({chosen.reason})"
@@ -200,9 +180,9 @@ def adaptive_watermark(
         future = FutureRows(event_time, allowance_us, future_rows, arrival, arrival_type)
         make_watch = None
         if client is not None:
-            asked = client
+            watched = client
             make_watch = lambda: BoundWatch(  # noqa: E731 - a name would say no more
-                asked, settings.job, settings.stream, cache, wait_s=settings.watch_s
+                watched, settings.job, settings.stream, cache, wait_s=settings.watch_s
             )
         live = _Live(
             ceiling_ms,
@@ -226,7 +206,7 @@ class _Live:
 
     def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:
         """Return ``df`` with tap, ceiling and control stream."""
-        path = _channel(df.sparkSession, listener).path
+        path = channel_of(df.sparkSession).path
         if binding.mode != "Live":
             listener.bind(metric, binding)
             tapped = binding.tap.observe(df, metric)
@@ -238,9 +218,7 @@ class _Live:
             takes_out=future.treatment == "aside",
             allowance_us=future.allowance_us,
         )
-        listener.bind(
-            metric, replace(binding, tap=tap, on_start=self.orders.started, on_end=self.orders.ended)
-        )
+        listener.bind(metric, replace(binding, tap=tap, orders=self.orders))
         listener.live.add(
             metric,
             LiveStream(
@@ -248,27 +226,11 @@ class _Live:
                 operator=binding.operator,
                 ceiling_us=self.ceiling_ms * 1_000,
                 idle_timeout_us=self.idle_timeout_us,
-                order=self.orders.now,
-                last_contact_us=self.orders.last_contact_us,
+                orders=self.orders,
             ),
         )
         tapped = future.set_back(tap.observe(future.mark(df), metric), tap.granule_us, tap.closed)
         return steered(tapped, tap.event_time, self.ceiling_ms, path, metric)
-
-
-def flush(timeout_s: float = 10.0) -> bool:
-    """Wait until the batches of ended queries are reported and the reports have left the driver.
-
-    Call it before a short job (``trigger(availableNow=True)``) ends: Spark tells of batches asynchronously. Returns
-    whether all went out in time.
-    """
-    deadline = time.monotonic() + timeout_s
-    with _lock:
-        listeners = list(_listeners.values())
-        senders = [sender for _, sender in _senders.values()]
-    found = [listener.wait_for_ended_runs(deadline - time.monotonic()) for listener in listeners]
-    sent = [sender.flush(max(deadline - time.monotonic(), 0)) for sender in senders]
-    return all(found) and all(sent)
 
 
 def _whole_ms(what: str, text: str) -> int:
@@ -278,7 +240,7 @@ def _whole_ms(what: str, text: str) -> int:
     return given_us // 1_000
 
 
-def _refuse_ceiling(ceiling_ms: int | None, bound_ms: int, mode: Mode) -> None:
+def _check_ceiling(ceiling_ms: int | None, bound_ms: int, mode: Mode) -> None:
     if ceiling_ms is None:
         if mode == "Live":
             raise ValueError(
@@ -306,7 +268,7 @@ def _arrival(df: DataFrame, event_time: str, arrival_time: str | None) -> tuple[
     return arrival_time, kind
 
 
-def _refuse_granule(granule_us: int, operator: Operator) -> None:
+def _check_granule(granule_us: int, operator: Operator) -> None:
     if granule_us <= 0 or granule_us % 1_000:
         raise ValueError(
             f"granule {format_duration(granule_us)} must be a positive number of whole milliseconds"
@@ -318,7 +280,7 @@ def _refuse_granule(granule_us: int, operator: Operator) -> None:
         )
 
 
-def _refuse_session(spark: SparkSession) -> None:
+def _check_session(spark: SparkSession) -> None:
     if not hasattr(spark, "_jsparkSession"):
         raise NotImplementedError(
             "Spark Connect is not supported: the listener must run in the driver's process"
@@ -329,40 +291,7 @@ def _refuse_session(spark: SparkSession) -> None:
         )
 
 
-def _listener(spark: SparkSession) -> TidemarkListener:
-    with _lock:
-        listener = _listeners.get(spark)
-        if listener is None:
-            listener = _listeners[spark] = TidemarkListener(spark)
-            spark.streams.addListener(listener)
-        return listener
-
-
-def _channel(spark: SparkSession, listener: TidemarkListener) -> ControlChannel:
-    with _lock:
-        if spark not in _channels:
-            _channels[spark] = ControlChannel(listener.live.answer)
-        return _channels[spark]
-
-
-def _connect(settings: JobSettings) -> tuple[ControllerClient | None, Sender | None]:
-    if settings.controller_url is None:
-        return None, None
-    with _lock:
-        where = settings.controller_url, settings.token_file
-        if where not in _senders:
-            try:
-                client = ControllerClient(settings.controller_url, settings.token_file, settings.timeout_s)
-            except Exception:  # noqa: BLE001 - proxies and certificates of the environment; the job must start
-                _log.exception(
-                    "no connection to %s can be made; nothing is reported", settings.controller_url
-                )
-                return None, None
-            _senders[where] = client, Sender(client, settings.queue_reports)
-        return _senders[where]
-
-
-def _say(line: str) -> None:
+def _print_or_log(line: str) -> None:
     """Log one line so that it is in the driver's log even if nobody configured Python's logging."""
     if _log.isEnabledFor(logging.INFO) and _log.hasHandlers():
         _log.info(line)

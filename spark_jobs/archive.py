@@ -1,4 +1,7 @@
-"""Makes the archive for ``spark-submit --py-files``: ``tidemark.models`` and ``tidemark.spark_jobs`` in one zip.
+"""Makes the archive for ``spark-submit --py-files``: what a job needs of ``tidemark``, in one zip.
+
+That is ``tidemark.models`` and ``tidemark.spark_jobs`` without the demonstration, the examples (they are main programs,
+given to ``spark-submit`` as files) and the tools that prepare a machine.
 
 The same tree gives the same bytes. Standard library only: ``python -m tidemark.spark_jobs.archive OUT.zip``.
 """
@@ -10,9 +13,14 @@ import sys
 import zipfile
 from pathlib import Path
 
-__all__ = ["PACKAGES", "write_archive"]
+__all__ = ["LEFT_OUT", "PACKAGES", "write_archive"]
 
 PACKAGES = ("tidemark.models", "tidemark.spark_jobs")
+
+LEFT_OUT = tuple(
+    f"tidemark/spark_jobs/{name}" for name in ("archive.py", "demo", "examples", "java.py", "local_disk.py")
+)
+"""Files and folders of the packages that no job needs."""
 
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -30,6 +38,8 @@ def write_archive(out: Path) -> list[str]:
             if any(part.startswith((".", "__pycache__")) for part in inside.parts):
                 continue
             name = Path(*package.split("."), inside).as_posix()
+            if any(name == left_out or name.startswith(f"{left_out}/") for left_out in LEFT_OUT):
+                continue
             if path.is_dir():
                 entries[f"{name}/"] = b""
             else:

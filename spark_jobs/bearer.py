@@ -1,6 +1,6 @@
 """The bearer token of a job: from a file or the environment, never from Spark's conf, which Spark shows to everybody.
 
-Both are looked at before each request, so that a token can be rotated while the job runs.
+Both are read before each request, so that a token can be rotated while the job runs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BearerToken:
 
     @property
     def origin(self) -> str | None:
-        """Where the token is looked for, for messages; None when the job has none."""
+        """Where the token comes from, for messages; None when the job has none."""
         if self._file is not None:
             return f"token file {self._file}"
         return f"environment variable {TOKEN_VARIABLE}" if os.environ.get(TOKEN_VARIABLE) else None

@@ -2,9 +2,9 @@
 
 ``StreamingQuery.stop()`` interrupts whatever runs, and with batches back to back something always runs. So the query's
 own lock is taken: its thread needs it to plan a batch, to commit it, and once more after that. Whoever holds the lock
-while no trigger is active has the thread between two batches, and can tell it to end. There is no public way to the
-lock; ``gate_of`` reaches for it, and a test pins the names. Where it cannot be had, the query is watched and stopped in
-the gap after a batch, if there is one.
+while no trigger is active has the thread between two batches, and can end it. There is no public way to the
+lock; ``gate_of`` reaches for it, and a test pins the names. Where it is not accessible, the query is watched and
+stopped in the gap after a batch, if there is one.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _log = logging.getLogger("tidemark.spark")
 _POLL_S = 0.05
 _HELD_POLL_S = 0.005
 _SETTLE_S = 0.05
-"""How long a thread may take from looking whether to go on to showing that it does: a few instructions."""
+"""How long a thread may take from checking whether to go on to showing that it does: a few instructions."""
 
 _POLLS_TO_END = 4
-"""Polls after which a query that was told to end is taken to sleep until its next trigger, and woken."""
+"""Polls after which a query whose gate is closed is taken to sleep until its next trigger, and woken."""
 
 _STATES = ("ACTIVE", "TERMINATED")
 
@@ -37,7 +37,7 @@ class Gate(Protocol):
     """The place between two batches of one query."""
 
     def close(self) -> bool:
-        """Tell the query to begin no other batch, if it is between two now; return whether it was told.
+        """Let the query begin no other batch, if it is between two now; return whether that was done.
 
         It may take a while to return, but never keeps the query waiting.
         """
@@ -51,8 +51,8 @@ class Gate(Protocol):
 class _SparkGate:
     """The gate of a micro-batch query of Spark 4.2 (``MicroBatchExecution``, ``StreamExecution``).
 
-    A query that is told to end while it plans a batch interrupts itself when it has planned it; told during a batch, or
-    between two, it ends after that.
+    A query that has to end while it plans a batch interrupts itself when it has planned it; during a batch, or between
+    two, it ends after that.
     """
 
     def __init__(self, execution: Any, jvm: Any, sleep: Callable[[float], None]) -> None:
@@ -86,14 +86,14 @@ class _SparkGate:
             return False
         self._sleep(_SETTLE_S)
         if self._execution.status().isTriggerActive():
-            # It had looked whether to go on just before it was told, and waits for the lock now.
+            # It had checked whether to go on just before its state changed, and waits for the lock now.
             self._state.compareAndSet(self._off, self._on)
             return False
         return True
 
 
 def gate_of(query: StreamingQuery, sleep: Callable[[float], None] = time.sleep) -> Gate | None:
-    """Return the gate of ``query``; None when this Spark has another kind of query, or none."""
+    """Return the gate of ``query``; None when this Spark has another kind of query, or no gate."""
     # A lock is held by a thread, so Python's threads have to be Java's.
     if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
         return None
@@ -103,7 +103,7 @@ def gate_of(query: StreamingQuery, sleep: Callable[[float], None] = time.sleep) 
             return None
         return _SparkGate(execution, SparkContext._jvm, sleep)  # noqa: SLF001 - as above
     except (Py4JError, AttributeError, TypeError) as error:
-        _log.warning("query %s: its batches cannot be told apart: %s", query.id, error)
+        _log.warning("query %s: the place between two batches cannot be found: %s", query.id, error)
         return None
 
 
@@ -146,7 +146,7 @@ def end_between_batches(
 
 
 def _stop_in_gap(query: StreamingQuery, patient: Callable[[], bool], sleep: Callable[[float], None]) -> bool:
-    """Stop the query when it waits, or as soon as it looks for the next batch: the one before is committed then."""
+    """Stop the query when it waits, or as soon as it plans the next batch: the one before is committed then."""
     while patient():
         status = query.status
         if (

@@ -1,35 +1,28 @@
 """The bound at start: from the controller, else the last good answer on disk, else the job's own.
 
-A job must start whatever happens to the controller (fail open), so nothing here raises for an outage. The answer is
-kept on disk whole, including "no bound": an outage must not revive a bound that was taken back. A pin, which is a kill
-switch, goes before all of it: the job's own pin before the controller's.
+A job must start even when the controller is away (fail open), so nothing here raises for an outage. The whole answer is
+on disk, including "no bound": an outage must not revive a bound that was withdrawn. A pin is a kill switch and goes
+before everything else: first the job's own pin, then the controller's.
 
-Whoever restarts queries needs to know which bounds a plan was built with, and may have to hold one that worked:
-``collected_choices`` and ``held_bounds`` are for that.
+The runner needs to know which bounds a plan was built with, and may have to hold one that worked: ``collected_choices``
+and ``held_bounds`` are for that.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from urllib.parse import quote
+from dataclasses import dataclass, replace
 
 from tidemark.models.duration import format_duration
-from tidemark.models.wire import BoundAnswer, BoundSource, Mode, Pin, read_bound_answer
+from tidemark.models.wire import BoundAnswer, BoundSource, Mode, Pin
+from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.settings import PIN_KEY
-from tidemark.spark_jobs.whole_file import write_whole
 
-__all__ = ["BoundCache", "Choice", "ChosenBound", "choose_bound_at_start", "collected_choices", "held_bounds"]
-
-_log = logging.getLogger("tidemark.spark")
+__all__ = ["Choice", "ChosenBound", "choose_bound_at_start", "collected_choices", "held_bounds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,52 +36,18 @@ class ChosenBound:
     generation: int | None
     """Its generation; None when it is the job's own."""
     mode: Mode
-    """The mode, as last heard from the controller; Off when nothing was ever heard."""
+    """The mode in the controller's last answer; Off when there was none."""
     reason: str
     """Why this one, in one sentence."""
     answer: BoundAnswer | None = None
-    """All that the controller said, now or when it was last heard; None when it was not asked or never heard."""
+    """The controller's answer, from now or from disk; None when there is none or it was not asked."""
     pin: Pin | None = None
-    """What a kill switch, the job's or the controller's, holds the bound to; None for nothing."""
-
-
-class BoundCache:
-    """The last good answer of each stream of a controller, in one small file each.
-
-    Args:
-        folder: where the files are; made when first written.
-        controller_url: address of the controller; staging's answers are not production's.
-    """
-
-    def __init__(self, folder: Path, controller_url: str = "") -> None:
-        self._folder = folder / hashlib.sha256(controller_url.encode()).hexdigest()[:16]
-
-    def read(self, job: str, stream: str) -> BoundAnswer | None:
-        """Return the last good answer; None when there is none or it cannot be read."""
-        path = self._path(job, stream)
-        try:
-            return read_bound_answer(json.loads(path.read_text()))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            _log.warning("the last good bound in %s cannot be read: %s", path, error)
-            return None
-
-    def write(self, answer: BoundAnswer) -> None:
-        """Keep ``answer``; the file is replaced in one step, so a killed driver leaves the old or the new one."""
-        path = self._path(answer.job, answer.stream)
-        try:
-            write_whole(path, json.dumps(asdict(answer)))
-        except OSError as error:
-            _log.warning("the bound cannot be kept in %s: %s", path, error)
-
-    def _path(self, job: str, stream: str) -> Path:
-        return self._folder / quote(job, safe="") / f"{quote(stream, safe='')}.json"
+    """The pin, of the job or of the controller, that fixes the bound; None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A bound that was chosen for a plan, with what it was chosen from."""
+    """A bound that was chosen for a plan, and what it was chosen from."""
 
     job: str
     """Name of the job."""
@@ -141,7 +100,7 @@ def collected_choices() -> Iterator[list[Choice]]:
 
 @contextmanager
 def held_bounds(bounds: Mapping[_Key, ChosenBound]) -> Iterator[None]:
-    """Let the streams in ``bounds`` get the bound given there, whatever the controller says; in this thread only.
+    """Let the streams in ``bounds`` get the bound given there, not the controller's; in this thread only.
 
     Args:
         bounds: bounds to hold, by names of job and stream. The job's own pin still goes before them.
@@ -166,9 +125,9 @@ def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
 ) -> ChosenBound:
     """Return the bound to start with, within about ``limit_s`` seconds. Never raises: a job must start.
 
-    The first of these that there is: what the job's own pin holds it to (then nobody is asked), what ``held_bounds``
-    holds, the controller's answer, the last good one on disk, the job's own bound. An answer that carries a pin is
-    followed in that, too.
+    The first of these that exists: the bound that the job's own pin fixes (then the controller is not asked), the one
+    that ``held_bounds`` holds, the controller's answer, the last good answer on disk, the job's own bound. A pin in an
+    answer is followed, too.
 
     Args:
         job: name of the job.
@@ -187,7 +146,7 @@ def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
     elif held is not None:
         chosen = held
     else:
-        chosen = _heard(client, cache, (job, stream), bounds_ms, limit_s)
+        chosen = _from_controller(client, cache, (job, stream), bounds_ms, limit_s)
     choice = Choice(
         job=job,
         stream=stream,
@@ -207,18 +166,18 @@ _BoundsMs = tuple[int, int | None]
 """The job's own bound and its ceiling."""
 
 
-def _heard(
+def _from_controller(
     client: ControllerClient | None, cache: BoundCache, key: _Key, bounds_ms: _BoundsMs, limit_s: float
 ) -> ChosenBound:
-    """Return what the controller says, or said when it was last heard."""
+    """Return what the controller's answer gives, or the last good answer on disk."""
     if client is None:
         return ChosenBound(bounds_ms[0], "job", None, "Off", "no controller is set")
     answer, problem = _ask(client, *key, limit_s)
     if answer is None:
-        kept = cache.read(*key)
-        if kept is None:
+        last = cache.read(*key)
+        if last is None:
             return ChosenBound(bounds_ms[0], "job", None, "Off", f"no answer and none on disk: {problem}")
-        return _of(kept, "disk", bounds_ms, f"the last good answer, because: {problem}")
+        return _of(last, "disk", bounds_ms, f"the last good answer, because: {problem}")
     cache.write(answer)
     return _of(answer, "controller", bounds_ms, answer.reason)
 
@@ -231,7 +190,7 @@ def _ask(client: ControllerClient, job: str, stream: str, limit_s: float) -> tup
     def ask() -> None:
         try:
             got.append(client.bound(job, stream))
-        except Exception as error:  # noqa: BLE001 - whatever the network and its settings do, the job starts
+        except Exception as error:  # noqa: BLE001 - no fault of the network or its settings may stop the job
             problems.append(str(error) or type(error).__name__)
 
     # In a thread of its own, since the limit of a request does not hold for names and for answers that trickle.
@@ -251,7 +210,7 @@ def _of(answer: BoundAnswer, source: BoundSource, bounds_ms: _BoundsMs, reason: 
 
 
 def _pinned(pin: Pin, bounds_ms: _BoundsMs, who: str, answer: BoundAnswer | None) -> ChosenBound:
-    """Return what a pin leaves: the job's own bound, or its ceiling where it has one."""
+    """Return the bound that a pin fixes: the job's own, or its ceiling where it has one."""
     own_ms, ceiling_ms = bounds_ms
     if pin == "Ceiling" and ceiling_ms is not None:
         bound_ms, what = ceiling_ms, "the ceiling"

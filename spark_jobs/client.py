@@ -1,4 +1,4 @@
-"""The controller as a job sees it: a bound to ask for, reports and acknowledgements to send."""
+"""The client of the controller: requests a bound, sends reports and acknowledgements."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ __all__ = [
     "ControllerBroken",
     "ControllerClient",
     "ControllerUnavailable",
-    "RequestRefused",
-    "TokenRefused",
+    "RequestRejected",
+    "TokenRejected",
 ]
 
 _NOT_MODIFIED = 304
 _BROKEN = 500
 _UNAUTHORISED = (401, 403)
 _LATER = (404, 408, 425, 429)
-"""What may pass: a proxy that has no controller behind it yet, too many requests."""
+"""Temporary: a proxy that has no controller behind it yet, too many requests."""
 
 _GZIP_FROM_BYTES = 2_000
-"""Smaller bodies are sent as they are: compressing them would save less than a packet."""
+"""Smaller bodies are not compressed: that would save less than a packet."""
 
 
 class ControllerUnavailable(Exception):
-    """The controller did not answer, or said that it cannot now: the same request may succeed later."""
+    """The controller did not answer, or cannot now: the same request may succeed later."""
 
 
 class ControllerBroken(ControllerUnavailable):
     """The controller failed on this very request (status 500): worth a few more tries, but not for ever."""
 
 
-class TokenRefused(ControllerUnavailable):
-    """The controller does not take the token; it may be in the middle of being rotated, so trying again is right."""
+class TokenRejected(ControllerUnavailable):
+    """The controller rejects the token; it may be in rotation, so trying again is right."""
 
 
-class RequestRefused(Exception):
-    """The controller refused the request for good: sending it again would not help."""
+class RequestRejected(Exception):
+    """The controller rejected the request for good: sending it again would not help."""
 
 
 class ControllerClient:
@@ -54,7 +54,7 @@ class ControllerClient:
     Args:
         url: address of the controller, such as ``http://tidemark:8642``.
         token_file: file that holds a bearer token, read before each request so that rotation needs no restart; without
-            one the environment variable ``TIDEMARK_TOKEN`` is taken, if it is set.
+            one the environment variable ``TIDEMARK_TOKEN`` is used, if it is set.
         timeout_s: limit for each request, in seconds.
         transport: replaces the network, for tests.
     """
@@ -76,27 +76,27 @@ class ControllerClient:
 
         Raises:
             ControllerUnavailable: when there is no answer now.
-            RequestRefused: when the controller refuses, or answers what this release cannot read.
+            RequestRejected: when the controller rejects the request, or this release cannot read its answer.
         """
         return self._answer(self._send("GET", job, stream, "bound"), job, stream)
 
     def watch(
         self, job: str, stream: str, etag: str | None, wait_s: float
     ) -> tuple[BoundAnswer, str | None] | None:
-        """Wait for another answer than the one that ``etag`` names; return it and its ETag, None if there is none.
+        """Wait for an answer other than the one that ``etag`` names; return it and its ETag, None if there is none.
 
-        A controller that knows how to wait holds the request for up to ``wait_s`` seconds; an older one answers at
-        once, also with None, so the caller has to pause by itself before it asks again.
+        A controller that supports waiting holds the request for up to ``wait_s`` seconds; an older one answers at once,
+        also with None, so the caller has to pause before it asks again.
 
         Args:
             job: name of the job.
             stream: name of the stream.
-            etag: what came with the answer that the caller holds; None for any answer, at once.
+            etag: ETag of the answer that the caller holds; None for any answer, at once.
             wait_s: how long to wait, in seconds; parts of a second are left off.
 
         Raises:
             ControllerUnavailable: when there is no answer now.
-            RequestRefused: when the controller refuses, or answers what this release cannot read.
+            RequestRejected: when the controller rejects the request, or this release cannot read its answer.
         """
         conditions = {} if etag is None else {"If-None-Match": etag, "Prefer": f"wait={int(wait_s)}"}
         limits = httpx.Timeout(self._timeout_s, read=self._timeout_s + wait_s)
@@ -121,9 +121,11 @@ class ControllerClient:
         try:
             answer = read_bound_answer(response.json())
         except ValueError as error:
-            raise RequestRefused(f"{self.url} answered what this release cannot read: {error}") from None
+            raise RequestRejected(
+                f"{self.url} sent an answer that this release cannot read: {error}"
+            ) from None
         if (answer.job, answer.stream) != (job, stream):
-            raise RequestRefused(f"{self.url} answered for {answer.job!r}/{answer.stream!r}")
+            raise RequestRejected(f"{self.url} answered for {answer.job!r}/{answer.stream!r}")
         return answer
 
     def _send(
@@ -151,22 +153,22 @@ class ControllerClient:
             response = self._http.request(method, url, headers=sent, content=content, timeout=timeout)
         except httpx.HTTPError as error:
             raise ControllerUnavailable(f"{self.url}: {type(error).__name__}: {error}") from None
-        self._refuse(response, asked_for_news="If-None-Match" in sent)
+        self._raise_unless_good(response, asked_for_news="If-None-Match" in sent)
         return response
 
-    def _refuse(self, response: httpx.Response, *, asked_for_news: bool) -> None:
+    def _raise_unless_good(self, response: httpx.Response, *, asked_for_news: bool) -> None:
         """Raise unless the answer is good."""
         status = response.status_code
         if response.is_success or (status == _NOT_MODIFIED and asked_for_news):
             return
         reason = f"{self.url}: {status} {_detail(response)}"
         if status in _UNAUTHORISED:
-            raise TokenRefused(f"token refused: {reason} ({self._what_to_check()})")
+            raise TokenRejected(f"token rejected: {reason} ({self._what_to_check()})")
         if status in _LATER or status > _BROKEN:
             raise ControllerUnavailable(reason)
         if status == _BROKEN:
             raise ControllerBroken(reason)
-        raise RequestRefused(reason)
+        raise RequestRejected(reason)
 
     def _authorization(self) -> dict[str, str]:
         try:

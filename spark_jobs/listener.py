@@ -1,4 +1,4 @@
-"""The listener: turns each finished batch into one report and hands it on, without blocking the query.
+"""The listener: turns each finished batch into one report and passes it on, without blocking the query.
 
 Spark calls a listener after the batch has been committed, on a thread of its own; an exception there is logged by
 Spark and stops nothing. Everything here takes microseconds to milliseconds: sending happens elsewhere.
@@ -28,7 +28,9 @@ from tidemark.models.operators import Operator, call_for
 from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.live.backlog import backlog_of, control_offsets_of
-from tidemark.spark_jobs.live.mode_changes import why_refused
+from tidemark.spark_jobs.live.control_source import Offset
+from tidemark.spark_jobs.live.mode_changes import why_rejected
+from tidemark.spark_jobs.live.orders import Orders
 from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.query_plan import QueryPlan
 from tidemark.spark_jobs.running_query import RunningQuery
@@ -74,20 +76,18 @@ class Binding:
     generation: int | None
     sink: ReportSink
     ceiling_ms: int | None = None
-    on_start: Callable[[], None] = lambda: None
-    """Called when a run that has this tap has started."""
-    on_end: Callable[[], None] = lambda: None
-    """Called when a run that has this tap has ended."""
+    orders: Orders | None = None
+    """Of a live stream what it has to do: it is watched while a run has this tap."""
 
 
 @dataclass(slots=True)
 class _Run:
-    """What is known of one run of a query."""
+    """The state of one run of a query."""
 
     query: RunningQuery
     ended: threading.Event = field(default_factory=threading.Event)
-    told: int = -1
-    """Batch that was told last."""
+    last_batch: int = -1
+    """The last batch that was reported."""
     metrics: tuple[str, ...] = ()
     """Names of the taps in its plan."""
     contradictions: dict[str, str] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class TidemarkListener(JsonListener):
         self._clock_us = clock_us
         self._bindings: dict[str, Binding] = {}
         self._runs: dict[str, _Run] = {}
-        self._telling = threading.RLock()
+        self._reporting = threading.RLock()
         self.live = LiveQueries(clock_us)
         """The live queries among those that are watched."""
 
@@ -121,7 +121,7 @@ class TidemarkListener(JsonListener):
         self._bindings[metric] = binding
 
     def wait_for_ended_runs(self, timeout_s: float) -> bool:
-        """Wait until every run that is no longer active has told all its batches; return whether that is so.
+        """Wait until every batch of the runs that have ended is reported; return whether that is so.
 
         Spark delivers progress asynchronously, so right after ``awaitTermination`` the last batches may be missing.
         """
@@ -130,17 +130,26 @@ class TidemarkListener(JsonListener):
             return True
         try:
             active = {str(query.runId) for query in self._spark.streams.active}
-        except Exception:  # noqa: BLE001 - the session has ended, and with it every story it had to tell
+        except Exception:  # noqa: BLE001 - the session has ended, and nothing more will be reported
             self._runs.clear()
             return False
         ended = [run for run_id, run in list(self._runs.items()) if run_id not in active]
         found = [run.ended.wait(max(deadline - time.monotonic(), 0)) for run in ended]
         return all(found)
 
+    def control(self, metric: str, start: Offset) -> Offset:
+        """Return the offset for a control source that asks while a batch is planned.
+
+        It is made of all batches before that one, of which Spark may not have notified this listener yet.
+        """
+        for run_id in self.live.runs_of(metric, start.get("source")):
+            self._catch_up(run_id)
+        return self.live.answer(metric, start)
+
     # -- Spark's callbacks ------------------------------------------------------------------------------------
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Take hold of the query while it is surely active. Synchronous with ``start()``: must be quick."""
+        """Get a handle on the query while it is surely active. Synchronous with ``start()``: must be quick."""
         run_id, query = str(event.runId), RunningQuery(self._spark, str(event.id))
         run = self._runs[run_id] = _Run(query)
         plan = query.plan()
@@ -160,52 +169,56 @@ class TidemarkListener(JsonListener):
         self._begin(run_id, run, taps, plan.watermarks)
 
     def wants(self, run_id: str, batch_id: int) -> bool:
-        """Return whether a batch is yet to be told: in Live most are pulled before Spark tells of them."""
+        """Return whether a batch is yet to be reported: in Live most are before Spark notifies this listener."""
         run = self._runs.get(run_id)
-        return run is None or batch_id > run.told
+        return run is None or batch_id > run.last_batch
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Report the batch for each tap in it, unless it was pulled before."""
+        """Report the batch for each tap in it, unless that was done before."""
         progress = event.progress
         run_id = str(progress.runId)
-        with self._telling:
+        with self._reporting:
             if run_id not in self._runs:
                 # The listener was added while the query ran.
                 self._runs[run_id] = _Run(RunningQuery(self._spark, str(progress.id)))
-            self._tell(self._runs[run_id], progress)
+            self._report_batch(self._runs[run_id], progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         """Ignore: an idle trigger runs no batch."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Note that all batches of the run have been told."""
-        # Forgotten as well: a run holds on to Spark's own object, and a driver may start one every minute.
+        """Note that all batches of the run are reported."""
+        # Removed as well: a run holds on to Spark's own object, and a driver may start one every minute.
         self.live.ended(str(event.runId))
         run = self._runs.pop(str(event.runId), None)
-        for metric in () if run is None else run.metrics:
-            self._bindings[metric].on_end()
-        if run is not None:
-            self._explain(run, event.exception or "")
-            run.ended.set()
+        if run is None:
+            return
+        for metric in run.metrics:
+            orders = self._bindings[metric].orders
+            if orders is not None:
+                orders.ended()
+        self._explain(run, event.exception or "")
+        run.ended.set()
 
     # -- inside -------------------------------------------------------------------------------------------------
 
     def _begin(self, run_id: str, run: _Run, metrics: tuple[str, ...], watermark_nodes: int | None) -> None:
-        """Take note of the taps of a run."""
+        """Record the taps of a run."""
         run.metrics = metrics
         for metric in metrics:
-            self._bindings[metric].on_start()
+            orders = self._bindings[metric].orders
+            if orders is not None:
+                orders.started()
         self.live.started(
             run_id,
             [metric for metric in metrics if metric not in run.contradictions],
             run.query.trigger_ms(),
-            lambda: self._catch_up(run_id),
             policy=run.query.watermark_policy,
             watermark_nodes=watermark_nodes,
         )
 
     def _contradictions(self, plan: QueryPlan, taps: Iterable[str]) -> dict[str, str]:
-        """Return by tap what the plan does instead of what the call declares; what is not recognised is believed."""
+        """Return by tap how the plan contradicts the call; where the plan is not recognised the call is believed."""
         found = {}
         for tap in taps:
             binding, actual = self._bindings[tap], plan.operators[tap]
@@ -221,32 +234,32 @@ class TidemarkListener(JsonListener):
         return found
 
     def _explain(self, run: _Run, error: str) -> None:
-        """Say what to do where Spark's own words do not."""
+        """Log what to do where Spark's own message does not say it."""
         for metric in run.metrics:
             binding = self._bindings.get(metric)
-            reason = None if binding is None else why_refused(error, binding.ceiling_ms is not None)
+            reason = None if binding is None else why_rejected(error, binding.ceiling_ms is not None)
             if binding is not None and reason is not None:
                 _log.error("stream %s: %s", binding.stream, reason)
 
     def _catch_up(self, run_id: str) -> None:
-        """Take the batches that have ended, before Spark tells of them: the next one is being planned."""
-        with self._telling:
+        """Report the batches that have ended, before Spark notifies this listener: the next one is being planned."""
+        with self._reporting:
             run = self._runs.get(run_id)
-            # None may be left out: what Spark tells of a batch before the one told last is taken for a repetition.
+            # None may be left out: a batch before the last one that was reported is taken for a repetition.
             if run is not None:
-                for progress in run.query.newer_progress(run.told):
-                    self._tell(run, progress)
+                for progress in run.query.newer_progress(run.last_batch):
+                    self._report_batch(run, progress)
 
-    def _tell(self, run: _Run, progress: StreamingQueryProgress) -> None:
+    def _report_batch(self, run: _Run, progress: StreamingQueryProgress) -> None:
         """Report a batch for each tap in it, once."""
-        if progress.batchId <= run.told:
+        if progress.batchId <= run.last_batch:
             return
         taps = {
             metric: row[0] for metric, row in progress.observedMetrics.items() if metric in self._bindings
         }
         if not taps:
             return
-        run.told = progress.batchId
+        run.last_batch = progress.batchId
         run.watermark_ms[progress.batchId] = _watermark_ms(progress, run)
         run_id = str(progress.runId)
         if not run.metrics:
@@ -255,17 +268,17 @@ class TidemarkListener(JsonListener):
         for metric, observed in taps.items():
             binding = self._bindings[metric]
             try:
-                self._tell_stream(run, metric, binding, progress, observed)
+                self._report_stream(run, metric, binding, progress, observed)
             except Exception:  # noqa: BLE001 - the query goes on; the gap in batch ids shows the loss
                 _log.exception("stream %s: batch %d is not reported", binding.stream, progress.batchId)
         run.watermark_ms.pop(progress.batchId - 2, None)
 
-    def _tell_stream(
+    def _report_stream(
         self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, observed: str
     ) -> None:
         if metric not in run.acknowledged:
             run.acknowledged.add(metric)
-            # What is not steered does not run in Live, whatever it was asked to do.
+            # A stream that is not steered does not run in Live, whatever its mode is.
             mode = "Off" if binding.mode == "Live" and metric in run.contradictions else binding.mode
             acknowledgement = self._acknowledgement(replace(binding, mode=mode), progress)
             binding.sink.acknowledge(binding.job, binding.stream, acknowledgement)
@@ -290,7 +303,7 @@ class TidemarkListener(JsonListener):
         binding.sink.report(report)
 
     def _clock_of(self, run: _Run, tap: Tap, progress: StreamingQueryProgress) -> int | None:
-        """Return the batch's clock in microseconds, None where the tap does not ask for it."""
+        """Return the batch's clock in microseconds; None where the tap does not need it."""
         if tap.allowance_us is None:
             return None
         logged_ms = run.query.logged_clock_ms(progress.batchId)
@@ -367,7 +380,7 @@ def watermark_ms_of(progress: StreamingQueryProgress) -> int | None:
 
 
 def _watermark_ms(progress: StreamingQueryProgress, run: _Run) -> int:
-    """What Spark tells, else what the checkpoint logged, which has no calendar to leave."""
+    """Return what Spark reports, else what the checkpoint logged, which no year is too late for."""
     found = watermark_ms_of(progress)
     return (run.query.logged_watermark_ms(progress.batchId) or 0) if found is None else found
 

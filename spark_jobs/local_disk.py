@@ -1,7 +1,7 @@
 """Settings for a Spark whose checkpoints lie on this machine's own disk, as the demo's and the tests' do.
 
 Without Hadoop's native library, which PySpark does not bring, Spark's default for checkpoints starts two programs
-(``readlink``, ``chmod``) for each file it looks at: 42 a batch of a windowed count, a tenth of a second (4.2.0). With
+(``readlink``, ``chmod``) for each file that it reads: 42 a batch of a windowed count, a tenth of a second (4.2.0). With
 this manager 8 are left, all ``chmod``. What is written is the same. A shared file system needs none of this.
 """
 

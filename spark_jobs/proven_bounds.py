@@ -39,10 +39,10 @@ class ProvenBounds:
             if chosen.answer is None or good is None or chosen.bound_ms == good.bound_ms:
                 continue
             self._failed[key] = chosen.answer.generation, chosen.answer.pin
-            failed_for, kept = (format_duration(one.bound_ms * 1_000) for one in (chosen, good))
+            failed_for, worked = (format_duration(one.bound_ms * 1_000) for one in (chosen, good))
             found.append(
                 f"{'/'.join(key)}: generation {chosen.answer.generation}, {failed_for}, failed and is not tried again; "
-                f"{kept} is put back"
+                f"{worked} is put back"
             )
         return found
 

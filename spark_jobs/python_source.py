@@ -1,4 +1,4 @@
-"""Registering a Python data source with a session so that every session of the driver can have it."""
+"""Registers a Python data source with a session so that every session of the driver can have it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """What the analysed plan of a query holds: its observed metrics, its watermarks, and the operator above each metric.
 
 The operator is not read from text. Spark (4.2, ``ResolveTimeWindows``) makes of ``window`` and ``session_window`` an
-expression of the event time, which is evaluated here for one time: the windows that come out tell size, slide and
-start. What is not recognised is None: a window over another column than the event time, a gap that depends on the row,
-a key made by other functions.
+expression of the event time, which is evaluated here for one time: the windows that come out show size, slide and
+start. An operator that is not recognised is None: a window over another column than the event time, a gap that depends
+on the row, a key made by other functions.
 """
 
 from __future__ import annotations

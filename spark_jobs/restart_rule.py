@@ -1,8 +1,8 @@
-"""When a running query is restarted for a bound that was published: a rule over the clock, without Spark.
+"""When a running query restarts for a published bound: a rule over time, without Spark.
 
-Widening is worth a restart at once, since rows are being lost; narrowing is not, since it only saves latency and may
-be taken back: it has to be wanted for a whole dwell. There is at most one restart in a dwell, whichever way, and the
-newest bound is taken. A kill switch waits for nothing.
+A wider bound is worth a restart at once, since rows are being lost. A narrower one only saves latency and may be
+withdrawn: it must stay published for a whole cooldown. There is at most one restart in a cooldown, in either direction,
+and the newest bound is taken. A kill switch waits for nothing.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tidemark.models.duration import format_duration
 from tidemark.models.wire import BoundAnswer, Pin
 from tidemark.spark_jobs.bound import Choice
 
-__all__ = ["DEFAULT_COOLDOWN_S", "Change", "RestartRule", "Wanted", "change_of"]
+__all__ = ["DEFAULT_COOLDOWN_S", "Change", "DueChange", "RestartRule", "change_of"]
 
 DEFAULT_COOLDOWN_S = 300.0
-"""Least time between two restarts, in seconds."""
+"""Minimum time between two restarts, in seconds."""
 
 _MIN_BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 3_600.0
@@ -36,11 +36,11 @@ class Change:
     before_ms: int
     """The bound in the plan, in milliseconds."""
     bound_ms: int
-    """The bound to come, in milliseconds."""
+    """The bound that was published, in milliseconds."""
     generation: int
-    """Generation of the answer that asks for it."""
+    """Generation of the answer that requires it."""
     pin: Pin | None
-    """The kill switch that asks for it; None: a recommendation does."""
+    """The pin that requires it; None: a recommendation does."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -57,28 +57,28 @@ class Change:
 
 
 def change_of(choice: Choice, answer: BoundAnswer) -> Change | None:
-    """Return what ``answer`` would change in a plan with ``choice``; None when it asks for no restart.
+    """Return what ``answer`` would change in a plan with ``choice``; None when it requires no restart.
 
-    Only in mode ``Restart`` a change is worth one, and only for a bound or a pin: an answer without a bound leaves the
+    Only mode ``Restart`` requires one, and only for a bound or a pin: an answer without a bound leaves the
     job what it has.
     """
     if answer.mode != "Restart" or (answer.bound_ms is None and answer.pin is None):
         return None
-    wanted = choice.by(answer)
-    if wanted.bound_ms == choice.chosen.bound_ms:
+    required = choice.by(answer)
+    if required.bound_ms == choice.chosen.bound_ms:
         return None
     return Change(
         job=choice.job,
         stream=choice.stream,
         before_ms=choice.chosen.bound_ms,
-        bound_ms=wanted.bound_ms,
+        bound_ms=required.bound_ms,
         generation=answer.generation,
-        pin=wanted.pin,
+        pin=required.pin,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DueChange:
     """The change that a restart is for, and how long it has to wait."""
 
     change: Change
@@ -91,12 +91,12 @@ class RestartRule:
     """Decides when to restart. All times are in seconds of one clock that only grows.
 
     Args:
-        cooldown_s: least time between two restarts, and how long a narrower bound has to be wanted.
+        cooldown_s: minimum time between two restarts, and how long a narrower bound must be published.
         restarted_s: when the query was last restarted; None: it was not.
         draw: returns a random number between 0 and 1.
 
     Raises:
-        ValueError: when the dwell is negative.
+        ValueError: when the cooldown is negative.
     """
 
     def __init__(
@@ -106,27 +106,27 @@ class RestartRule:
         draw: Callable[[], float] = random.random,
     ) -> None:
         if cooldown_s < 0:
-            raise ValueError(f"the dwell must be at least 0 s, not {cooldown_s:g} s")
+            raise ValueError(f"the cooldown must be at least 0 s, not {cooldown_s:g} s")
         self._cooldown_s = cooldown_s
         self._draw = draw
         self._not_before_s = float("-inf") if restarted_s is None else restarted_s + cooldown_s
         self._narrower_since_s: dict[tuple[str, str], float] = {}
         self._failures = 0
 
-    def first(self, changes: Sequence[Change], now_s: float) -> Wanted | None:
-        """Return the change that is due first; None when nothing is wanted. To be asked again and again."""
+    def first(self, changes: Sequence[Change], now_s: float) -> DueChange | None:
+        """Return the change that is due first; None when there is none. To be called again and again."""
         narrower = {change.key for change in changes if change.bound_ms < change.before_ms}
         since = self._narrower_since_s
         self._narrower_since_s = {key: since.get(key, now_s) for key in narrower}
-        wanted = [Wanted(change, max(self._due_s(change, now_s) - now_s, 0.0)) for change in changes]
-        return min(wanted, key=lambda one: one.wait_s, default=None)
+        due = [DueChange(change, max(self._due_s(change, now_s) - now_s, 0.0)) for change in changes]
+        return min(due, key=lambda one: one.wait_s, default=None)
 
     def restarted(self, now_s: float) -> None:
         """Note that the query was restarted."""
         self._not_before_s = now_s + self._cooldown_s
 
     def held(self, now_s: float) -> None:
-        """Note that the query could not be ended; it is left alone for a dwell."""
+        """Note that the query could not be ended; it runs on for a cooldown."""
         self._not_before_s = now_s + self._cooldown_s
 
     def worked(self) -> None:

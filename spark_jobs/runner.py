@@ -1,10 +1,5 @@
 """The runner: keeps a query running, and starts it again with a new bound where its stream's mode is ``Restart``.
 
-    def build() -> StreamingQuery:
-        return counts(read(spark)).writeStream.option("checkpointLocation", ...).start()
-
-    run_adaptive(build)  # was: build().awaitTermination()
-
 A restart comes between two batches, in the same session and from the same checkpoint: the query ends after the batch
 that runs, and ``build`` is called anew, so that ``adaptive_watermark`` in it asks for the bound anew. No batch is cut
 off or run twice. In mode ``OnRestart`` the runner never restarts by itself, and without a controller it only waits.
@@ -18,13 +13,12 @@ from __future__ import annotations
 
 import logging
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -32,7 +26,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidemark.models.duration import format_about
 from tidemark.models.wire import BoundAnswer
-from tidemark.spark_jobs.adaptive import flush
 from tidemark.spark_jobs.between_batches import end_between_batches
 from tidemark.spark_jobs.bound import Choice, ChosenBound, collected_choices, held_bounds
 from tidemark.spark_jobs.proven_bounds import ProvenBounds
@@ -46,8 +39,6 @@ __all__ = [
     "AdaptiveQuery",
     "Parts",
     "Watching",
-    "run_adaptive",
-    "run_and_exit",
 ]
 
 EXIT_NEW_BOUND = 75
@@ -56,7 +47,7 @@ EXIT_NEW_BOUND = 75
 _PATIENCE_S = 600.0
 _POLL_S = 1.0
 _TRIES = 6
-"""Starts with the bounds that worked before it is given up: the runner ended the query, so it has to bring it back."""
+"""Starts with the bounds that worked before the runner gives up: it ended the query, so it has to bring it back."""
 
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
@@ -65,7 +56,7 @@ _Key = tuple[str, str]
 
 
 class Watching(Protocol):
-    """What is heard of one stream; ``BoundWatch`` is one."""
+    """The newest answer for one stream; ``BoundWatch`` is one."""
 
     @property
     def latest(self) -> BoundAnswer | None:
@@ -74,7 +65,7 @@ class Watching(Protocol):
 
     @property
     def last_contact_us(self) -> int | None:
-        """Wall time of the controller's last word, in microseconds."""
+        """Wall time of the controller's last answer, in microseconds."""
         ...
 
     def start(self) -> None:
@@ -109,11 +100,11 @@ class Parts:
     monotonic: Callable[[], float] = time.monotonic
     """Returns a time in seconds that only grows."""
     sleep: Callable[[float], object] | None = None
-    """Waits so many seconds; None: returns early when the runner is told to stop."""
+    """Waits so many seconds; None: returns early when the runner is stopped."""
     draw: Callable[[], float] = random.random
     """Returns a random number between 0 and 1."""
     poll_s: float = _POLL_S
-    """How often the query and the watches are looked at, in seconds."""
+    """How often the query and the watches are checked, in seconds."""
 
 
 @dataclass(slots=True)
@@ -136,18 +127,18 @@ class AdaptiveQuery:
 
     Args:
         build: makes the whole plan, from reading on, starts the query and returns it: what a plain job does up to and
-            with ``start()`` or ``toTable()``, which is why it is not the writer that is asked for. It is called at each
+            with ``start()`` or ``toTable()``, which is why it does not return the writer. It is called at each
             start, in the thread of ``run``, and must use the same checkpoint each time.
-        cooldown_s: least time between two restarts, in seconds; a narrower bound has to be wanted for as long.
+        cooldown_s: minimum time between two restarts, in seconds; a narrower bound must be published for as long.
         exit_on_new_bound: end for good between two batches instead of starting again, for a job that something outside
             starts again; see ``run_and_exit``. The start counts as a restart then, since it may have been one.
         marker: file that says which bound the job ended for; ``spark.tidemark.restart.marker`` unless given.
-        patience_s: how long a gap between two batches is waited for where Spark cannot be told to end after a batch, in
-            seconds. When there is none the query is left alone for a dwell; a batch is never cut off.
-        parts: what to work with.
+        patience_s: how long to wait for a gap between two batches where Spark cannot end a query after a batch, in
+            seconds. Without a gap the query runs on for a cooldown; a batch is never cut off.
+        parts: replacements for time and Spark, for tests.
 
     Raises:
-        ValueError: when the dwell is negative.
+        ValueError: when the cooldown is negative.
     """
 
     def __init__(
@@ -173,7 +164,7 @@ class AdaptiveQuery:
         self._built: list[Choice] = []
         self._proven = ProvenBounds()
         self._tries = 0
-        self._said: Change | None = None
+        self._logged: Change | None = None
         self._query: StreamingQuery | None = None
 
     @property
@@ -182,7 +173,7 @@ class AdaptiveQuery:
         return self._query
 
     def stop(self) -> None:
-        """Let ``run`` end the query after its batch and return; may be called from any thread or signal handler."""
+        """Let ``run`` end the query after its batch and return; callable from any thread or signal handler."""
         self._stopped.set()
 
     def run(self) -> int:
@@ -245,22 +236,22 @@ class AdaptiveQuery:
     def _due(self, run: _Run) -> Change | None:
         changes = [change for choice in run.choices.values() if (change := self._change(run, choice))]
         now_s = self._parts.monotonic()
-        wanted = self._rule.first(changes, now_s)
-        if wanted is None:
-            self._said = None
+        due = self._rule.first(changes, now_s)
+        if due is None:
+            self._logged = None
             return None
-        if not wanted.wait_s:
-            return wanted.change
-        if wanted.change != self._said:
-            self._said = wanted.change
-            _log.warning("%s; the query restarts for it in %s", wanted.change, _rough(wanted.wait_s))
+        if not due.wait_s:
+            return due.change
+        if due.change != self._logged:
+            self._logged = due.change
+            _log.warning("%s; the query restarts for it in %s", due.change, _rough(due.wait_s))
         return None
 
     def _change(self, run: _Run, choice: Choice) -> Change | None:
         watch = self._watches.get(choice.key)
         if watch is None or watch.latest is None:
             return None
-        # What was heard before this start may be older than what the start itself was told.
+        # An answer from before this start may be older than the one that the start itself got.
         if watch.last_contact_us is None or watch.last_contact_us <= run.began_us:
             return None
         return None if self._proven.has_failed(choice.key, watch.latest) else change_of(choice, watch.latest)
@@ -285,12 +276,12 @@ class AdaptiveQuery:
 
     def _watch(self, run: _Run) -> None:
         """Watch the streams of the plan, and no others."""
-        # A job that pins itself cannot be moved, so it need not listen.
-        wanted = {key: choice for key, choice in run.choices.items() if choice.client and choice.pin is None}
-        for key in self._watches.keys() - wanted.keys():
+        # A job with its own pin keeps its bound, so it need not watch.
+        movable = {key: choice for key, choice in run.choices.items() if choice.client and choice.pin is None}
+        for key in self._watches.keys() - movable.keys():
             self._watches.pop(key).close()
-        for key in wanted.keys() - self._watches.keys():
-            self._watches[key] = self._parts.watch(wanted[key])
+        for key in movable.keys() - self._watches.keys():
+            self._watches[key] = self._parts.watch(movable[key])
             self._watches[key].start()
 
     def _start_again(self, ended: _Run, change: Change) -> _Run | None:
@@ -300,7 +291,7 @@ class AdaptiveQuery:
         self._rule.restarted(self._parts.monotonic())
         try:
             return self._start(self._proven.held(self._newest), on_trial=True)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the query ran before the runner ended it
+        except Exception as error:  # noqa: BLE001 - the query ran before the runner ended it, so any error is the runner's
             return self._put_back({choice.key: choice.chosen for choice in self._built}, error)
 
     def _newest(self, key: _Key) -> BoundAnswer | None:
@@ -328,7 +319,7 @@ class AdaptiveQuery:
                     "the query does not start with the bounds that last worked: %s", _first_line(again)
                 )
                 error = again
-        _log.error("given up after %d starts with the bounds that last worked", _TRIES)
+        _log.error("giving up after %d starts with the bounds that last worked", _TRIES)
         raise error
 
     # -- ending for good ----------------------------------------------------------------------------------------
@@ -338,60 +329,6 @@ class AdaptiveQuery:
         marker = self._marker or _settings().restart_marker
         if marker is not None:
             write_marker(marker, change, self._parts.clock_us())
-
-
-def run_adaptive(
-    build: Callable[[], StreamingQuery],
-    *,
-    cooldown_s: float = DEFAULT_COOLDOWN_S,
-    exit_on_new_bound: bool = False,
-    marker: Path | None = None,
-) -> int:
-    """Run a query to its end, restarting it between batches for new bounds; return the code to exit with.
-
-    The arguments and what is raised are those of ``AdaptiveQuery``, which is for those who want to stop the query or
-    get hold of it.
-    """
-    return AdaptiveQuery(
-        build, cooldown_s=cooldown_s, exit_on_new_bound=exit_on_new_bound, marker=marker
-    ).run()
-
-
-def run_and_exit(
-    build: Callable[[], StreamingQuery],
-    *,
-    exit_on_new_bound: bool = True,
-    cooldown_s: float = DEFAULT_COOLDOWN_S,
-    marker: Path | None = None,
-) -> NoReturn:
-    """Be the last line of a job: run its query, let the reports go out, and exit.
-
-    The contract with whatever starts the job, such as Airflow or Kubernetes: when a new bound is due in mode
-    ``Restart``, the query ends between two batches and the process exits with 75 (``EXIT_NEW_BOUND``). The job is to be
-    started again, with the same checkpoint, and takes the bound then. 0 means that the query ended by itself, and
-    everything else is a failure. ``spark-submit`` in client mode exits with the same code. Before it exits with 75 the
-    job writes the file that ``spark.tidemark.restart.marker`` names, if it is set; nobody removes it
-    (``restart_marker.write_marker`` says what is in it).
-
-    A run lasts at least ``cooldown_s`` seconds before it ends for a bound, except for a kill switch. A bound that makes
-    the job fail is not found out, since the next start knows nothing of this one; ``spark.tidemark.pin=off`` helps.
-
-    Args:
-        build: makes the plan, starts the query and returns it; see ``AdaptiveQuery``.
-        exit_on_new_bound: False for a job that nobody starts again: the query restarts in place, and the code is 0.
-        cooldown_s: least time between two restarts, and how long a narrower bound has to be wanted, in seconds.
-        marker: file to write; ``spark.tidemark.restart.marker`` unless given.
-
-    Raises:
-        SystemExit: with the code.
-        Exception: what ``AdaptiveQuery.run`` raises.
-    """
-    try:
-        code = run_adaptive(build, cooldown_s=cooldown_s, exit_on_new_bound=exit_on_new_bound, marker=marker)
-    finally:
-        if not flush():
-            _log.warning("some reports did not reach the controller")
-    sys.exit(code)
 
 
 def _has_committed(query: StreamingQuery) -> bool:

@@ -1,4 +1,4 @@
-"""What Spark knows of a running query and does not pass to its listeners: its plan, trigger and logged watermarks.
+"""What Spark has of a running query and does not pass to its listeners: its plan, trigger and logged watermarks.
 
 The offset log of a checkpoint holds the watermark of every batch, also of those before a restart, which the late rule
 needs for the first batch of a run (Spark 4.2, ``MicroBatchExecution``, ``OffsetSeqMetadata.batchWatermarkMs``). There
@@ -126,17 +126,17 @@ class RunningQuery:
     def newer_progress(self, than_batch: int) -> list[StreamingQueryProgress]:
         """Return the progress of the batches after ``than_batch``, in their order, as far back as Spark remembers.
 
-        Spark has it here before the next batch is planned; a listener is told of it later, on another thread.
+        Spark has it here before the next batch is planned; a listener is notified later, on another thread.
         """
         try:
             last = None if self._execution is None else self._execution.lastProgress()
             if self._execution is None or last is None or last.batchId() <= than_batch:
                 return []
-            # Most often it is the next one; after a time in which nobody asked there are more.
+            # Usually it is the next one; when nobody has asked for a while there are more.
             some = [last] if last.batchId() == than_batch + 1 else list(self._execution.recentProgress())
             found = [json.loads(progress.json()) for progress in some if progress.batchId() > than_batch]
         except Py4JError as error:
             _log.warning("the progress cannot be read: %s", error)
             return []
-        # While nothing comes Spark tells of a batch that has not been run, under the number of the one to come.
+        # While nothing comes Spark reports a batch that has not been run, under the number of the one to come.
         return [StreamingQueryProgress.fromJson(each) for each in found if "addBatch" in each["durationMs"]]

@@ -1,7 +1,7 @@
 """The sender: a bounded queue and one daemon thread between the listener and the controller.
 
-The query is never blocked and never failed by it. When the queue is full the oldest report is given up, since the
-newest evidence is worth most, and counted; the gap in batch ids tells the controller exactly which ones.
+It never blocks the query and never makes it fail. When the queue is full the oldest report is dropped, since the newest
+evidence is worth more, and counted; the gap in batch ids shows the controller exactly which ones are missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidemark.spark_jobs.client import (
     ControllerBroken,
     ControllerClient,
     ControllerUnavailable,
-    RequestRefused,
+    RequestRejected,
 )
 
 __all__ = ["DEFAULT_QUEUE", "Sender"]
@@ -36,7 +36,7 @@ _log = logging.getLogger("tidemark.spark")
 
 
 _TRIES_WHEN_BROKEN = 6
-"""Tries of a request that the controller itself fails on; more would keep every later report waiting behind it."""
+"""Tries of a request that the controller itself fails on; with more, every later report would wait behind it."""
 
 
 class _StopWhenBroken(stop_base):
@@ -58,7 +58,7 @@ class Sender:
     Args:
         client: where to send them.
         queue: how many may wait.
-        longest_wait_s: greatest pause between two tries, in seconds.
+        longest_wait_s: longest pause between two tries, in seconds.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Sender:
         self._in_flight = False
         self._stop = threading.Event()
         self._dropped = 0
-        self._refused = 0
+        self._rejected = 0
         self._away = False
         self._thread = threading.Thread(target=self._run, name="tidemark-sender", daemon=True)
         self._thread.start()
@@ -86,9 +86,9 @@ class Sender:
         return self._dropped
 
     @property
-    def refused(self) -> int:
-        """Reports that the controller refused for good."""
-        return self._refused
+    def rejected(self) -> int:
+        """Reports that the controller rejected for good."""
+        return self._rejected
 
     def report(self, report: Report) -> None:
         """Queue a report. Never blocks."""
@@ -101,12 +101,12 @@ class Sender:
         self._put(_Item(what, lambda: self._client.acknowledge(job, stream, acknowledgement), False))
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until everything queued has been sent, refused or given up; return whether that is so."""
+        """Wait until everything queued has been sent, rejected or dropped; return whether that is so."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._items, timeout_s)
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Send what can be sent within ``timeout_s`` seconds, give up the rest aloud, and end the thread."""
+        """Send what can be sent within ``timeout_s`` seconds, log how many reports are dropped, and end the thread."""
         if self._stop.is_set():
             return
         atexit.unregister(self.close)
@@ -135,12 +135,12 @@ class Sender:
             self._changed.notify_all()
 
     def _drop_oldest(self) -> None:
-        # The one in flight may already have arrived, so it is never the one to be counted as given up.
+        # The one in flight may already have arrived, so it is never counted as dropped.
         waiting = range(int(self._in_flight), len(self._items))
         reports = (position for position in waiting if self._items[position].is_report)
         position = next(reports, waiting.start if waiting else None)
         if position is not None:
-            _log.debug("given up: %s", self._items[position].what)
+            _log.debug("dropped: %s", self._items[position].what)
             self._dropped += self._items[position].is_report
             del self._items[position]
 
@@ -164,24 +164,24 @@ class Sender:
             wait=wait_random_exponential(_FIRST_WAIT_S, self._longest_wait_s),
             stop=stop_any(stop_when_event_set(self._stop), _StopWhenBroken()),
             sleep=sleep_using_event(self._stop),
-            before_sleep=self._say_away,
+            before_sleep=self._log_away,
             reraise=True,
         )
         try:
             retrying(item.send)
-        except (ControllerBroken, RequestRefused) as error:
-            self._refused += item.is_report
-            _log.error("%s was refused: %s", item.what, error)
+        except (ControllerBroken, RequestRejected) as error:
+            self._rejected += item.is_report
+            _log.error("%s was rejected: %s", item.what, error)
         except ControllerUnavailable:
-            return  # closing: close() has counted it
-        except Exception:  # noqa: BLE001 - whatever it is, it must not end the thread
-            self._refused += item.is_report
+            return  # the sender closes, and close() has counted it
+        except Exception:  # noqa: BLE001 - no error may end the thread
+            self._rejected += item.is_report
             _log.exception("%s could not be sent", item.what)
         if self._away:
             self._away = False
-            _log.warning("%s answers again; %d reports were given up so far", self._client.url, self._dropped)
+            _log.warning("%s answers again; %d reports were dropped so far", self._client.url, self._dropped)
 
-    def _say_away(self, state: RetryCallState) -> None:
+    def _log_away(self, state: RetryCallState) -> None:
         if not self._away:
             self._away = True
             error = state.outcome.exception() if state.outcome else None

@@ -1,7 +1,7 @@
 """The job's settings: ``spark.tidemark.*`` conf, overridden by arguments.
 
 Keys start with ``spark.`` because ``spark-submit`` drops all others. The token itself is never a setting, only the
-file that holds it, and a key that looks like one is refused: Spark shows conf values in its UI and event logs.
+file that holds it, and a key that looks like one is rejected: Spark shows conf values in its UI and event logs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PIN_KEY = "spark.tidemark.pin"
 _LONGEST_NAME = 200
 _PINS: dict[str, Pin] = {"off": "Off", "ceiling": "Ceiling"}
 _TOKEN_KEY = "spark.tidemark.token"  # noqa: S105 - the name of a key
-"""Where somebody might put the token itself."""
+"""A key that somebody might put the token itself into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ SETTINGS = (
     Setting(
         "spark.tidemark.controller.url",
         None,
-        "Address of the controller; without it nothing is sent or asked.",
+        "Address of the controller; without it nothing is sent or requested.",
     ),
     Setting(
         TOKEN_FILE_KEY,
@@ -91,9 +91,9 @@ class JobSettings:
     queue_reports: int
     """Reports kept while the controller is away."""
     pin: Pin | None = None
-    """What the job itself pins its bound to; None for nothing."""
+    """The job's own pin; None for none."""
     watch_s: float = 30.0
-    """How long a request for the next bound may be held, in seconds."""
+    """How long the controller may hold a request for the next bound, in seconds."""
     restart_marker: Path | None = None
     """File that says which bound a job ended for; None for none."""
 
@@ -117,10 +117,10 @@ class JobSettings:
             token_file: file that holds the bearer token.
 
         Raises:
-            ValueError: when a number is none, a name cannot be one, an address has no scheme, a pin is unknown, or the
-                conf holds a token.
+            ValueError: when a number cannot be read, a name is not allowed, an address has no scheme, a pin is unknown,
+                or the conf holds a token.
         """
-        _refuse_token(conf)
+        _reject_token(conf)
         given = {
             "spark.tidemark.job": job,
             "spark.tidemark.stream": stream,
@@ -154,7 +154,7 @@ class JobSettings:
         )
 
 
-def _refuse_token(conf: Callable[[str, str | None], str | None]) -> None:
+def _reject_token(conf: Callable[[str, str | None], str | None]) -> None:
     if conf(_TOKEN_KEY, None):
         raise ValueError(
             f"{_TOKEN_KEY} must not be set: Spark shows conf values in its UI and event logs. Put the token into a "
@@ -193,16 +193,16 @@ def _checked_name(key: str, name: str) -> str:
 
 
 def _fitting(name: str) -> str:
-    """Return the application's name, which nobody chose with this in mind, as a name that fits."""
+    """Return the application's name, which may hold any characters, as a name that is allowed."""
     fitting = "".join(letter if letter.isprintable() and letter != "/" else "_" for letter in name)
     return fitting[:_LONGEST_NAME].strip() or "unnamed"
 
 
-def _number(key: str, text: str | None, least: int) -> int:
+def _number(key: str, text: str | None, minimum: int) -> int:
     try:
         number = int(text or "")
     except ValueError:
         raise ValueError(f"{key} is {text!r}; it must be a whole number") from None
-    if number < least:
-        raise ValueError(f"{key} is {number}; it must be at least {least}")
+    if number < minimum:
+        raise ValueError(f"{key} is {number}; it must be at least {minimum}")
     return number

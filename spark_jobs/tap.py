@@ -2,9 +2,9 @@
 
 ``DataFrame.observe`` computes aggregates while the rows pass, so there is no second read of the source, and its
 result is right when tasks are retried. ``approx_top_k`` over one packed key (partition, granule) is exact as long as
-the distinct keys fit; two independent sums tell when they did not (measured on Spark 4.2.0: 0 of 199 overflows went
+the distinct keys fit; two independent sums show when they did not (measured on Spark 4.2.0: 0 of 199 overflows went
 unnoticed), and then the counts are not used at all, only the number of rows. Each aggregate costs some 20 ns a row, so
-there are no more than are needed: what can be told from the keys is. Cost: see ``make bench``.
+there are no more than needed: what follows from the keys is taken from them. Cost: see ``make bench``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ granules of a second.
 """
 
 MAX_KEYS = 100_000
-"""Greatest ``max_keys``: what a report may carry. Spark itself fails a query that asks for more than 1,000,000."""
+"""Maximum of ``max_keys``: what a report may carry. Spark itself fails a query that asks for more than 1,000,000."""
 
 _GRANULE_BITS = 44
 _HALF = 1 << (_GRANULE_BITS - 1)
@@ -49,10 +49,10 @@ _ASIDE_INDEX, _BEFORE_INDEX, _AFTER_INDEX, _FIRST_INDEX = range(4)
 """Granules that no time is counted in, for rows that are taken out and for times out of range, and the first other."""
 
 TAKEN, SET_BACK, SET_ASIDE = 0, 1, 2
-"""What the column ``ahead`` says of a row: taken as it is, set back to the clock, or to be taken out."""
+"""Values of the column ``ahead``: the row is taken as it is, set back to the clock, or taken out."""
 
 FARTHEST_US = 1 << 60
-"""Times further from the epoch are not counted, and told as this far: no calendar and no controller goes there."""
+"""Times further from the epoch are not counted, and reported as this far: no calendar and no controller goes there."""
 
 _LONGEST_NAME = 200
 
@@ -69,18 +69,18 @@ class TapCounts:
     null_rows: int
     """Rows without an event time."""
     min_event_time_us: int | None
-    """Least event time in microseconds, to the granule; None without rows. Rows dated ahead do not count."""
+    """Minimum event time in microseconds, to the granule; None without rows. Future-dated rows do not count."""
     max_event_time_us: int | None
-    """Greatest event time in microseconds; None without rows. Rows dated ahead do not count.
+    """Maximum event time in microseconds; None without rows. Future-dated rows do not count.
 
-    In a batch that has rows ahead of its clock it is told to the granule, and not at all when they were not counted.
+    In a batch with rows ahead of its clock it is exact to the granule, and None when rows were not counted.
     """
     partitions: tuple[PartitionCounts, ...]
     """Exact counts; empty when the distinct keys did not fit."""
     newest_granules: dict[str, int] = field(default_factory=dict)
-    """Index of the newest granule of each partition's rows that are not dated ahead."""
+    """Index of the newest granule of each partition's rows that are not future-dated."""
     append_delay: AppendDelay | None = None
-    """How late the source had the rows; None where no column tells."""
+    """How late the source had the rows; None where no column has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +93,13 @@ class Tap:
         granule_us: width of a granule in microseconds.
         closed: which edge belongs to a granule.
         max_keys: distinct (partition, granule) pairs to count exactly in a batch.
-        ahead: name of the column that tells rows dated ahead of their own arrival; None when none are told apart.
-        takes_out: whether some of those rows are taken out after the tap: they are counted as dated ahead, and are no
+        ahead: name of the column that marks rows dated ahead of their own arrival; None when none are marked.
+        takes_out: whether some of those rows are taken out after the tap: they are counted as future-dated, and are no
             rows of the stream.
         arrival_time: name of the column with the source's own timestamp; None when there is none.
         arrival_type: name of the column that is 1 where that timestamp is the broker's, as Kafka's source has it.
         allowance_us: how far ahead of the batch's clock a row may be dated, in microseconds; None when that is not
-            asked. What is further, by ``first_future_us``, is set back to the clock above the tap.
+            checked. Rows further ahead, by ``first_future_us``, are set back to the clock above the tap.
     """
 
     event_time: str
@@ -123,7 +123,7 @@ class Tap:
         """Return what is observed: one JSON string, so that one value crosses to Python."""
         time, key, row = F.col(quoted(self.event_time)), F.col(_KEY), F.lit(1)
         if self.ahead is not None:
-            # What the key tells need not be asked of another column: the fewer there are, the less is copied.
+            # The key has it, so no other column is needed: the fewer there are, the less is copied.
             time = F.when(key >= 0 if self._packed(df) else F.col(self.ahead) == TAKEN, time)
         if self.takes_out:
             row = F.when(F.col(str(self.ahead)) != SET_ASIDE, row)
@@ -141,7 +141,7 @@ class Tap:
         ).alias(_COLUMN)
 
     def _marked(self, df: DataFrame, key: Column) -> Column:
-        """Return the key so that it tells rows dated ahead: a negative number, or a mark before the string."""
+        """Return the key with future-dated rows marked: a negative number, or a mark before the string."""
         if self.ahead is None:
             return key
         ahead = F.col(self.ahead)
@@ -160,7 +160,7 @@ class Tap:
         # Times a quarter of a million years apart have no difference; one that failed would end the user's query.
         delay = F.try_subtract(F.unix_micros(F.col(quoted(self.arrival_time)).cast("timestamp")), times)
         if self.allowance_us is not None:
-            delay = F.when(delay >= -self.allowance_us, delay)  # a row dated ahead tells of no delay
+            delay = F.when(delay >= -self.allowance_us, delay)  # a future-dated row has no delay
         kind = F.lit(0) if self.arrival_type is None else F.col(quoted(self.arrival_type))
         return [
             F.count(delay).alias("appended"),
@@ -170,7 +170,7 @@ class Tap:
             F.min(kind).alias("append_type"),
         ]
 
-    def refuse(self, df: DataFrame) -> None:
+    def check(self, df: DataFrame) -> None:
         """Raise if ``df`` lacks what the tap reads.
 
         Raises:
@@ -181,14 +181,14 @@ class Tap:
                 raise ValueError(f"there is no column {name!r}; the columns are {', '.join(df.columns)}")
         kind = df.select(quoted(self.event_time)).schema[0].dataType
         if not isinstance(kind, TimestampType):
-            raise ValueError(  # noqa: TRY004 - one error for what is wrong with a frame
+            raise ValueError(  # noqa: TRY004 - one error for every fault of a frame
                 f"event-time column {self.event_time!r} is a {kind.simpleString()}; cast it to timestamp"
             )
 
     def first_future_us(self, clock_us: int | None) -> int | None:
-        """Return the least event time that is ahead of a batch's clock: the first granule's beyond the allowance.
+        """Return the minimum event time that is ahead of a batch's clock: the first granule's beyond the allowance.
 
-        None when the clock is not known, or not asked.
+        None when the clock is not known, or not checked.
         """
         if clock_us is None or self.allowance_us is None:
             return None
@@ -196,11 +196,11 @@ class Tap:
         return granule_last_us(self._granule(latest_us), self.granule_us, self.closed) + 1
 
     def decode(self, observed: str, clock_us: int | None = None) -> TapCounts:
-        """Return the counts in what ``column`` produced.
+        """Return the counts in what ``observe`` produced.
 
         Args:
-            observed: what Spark tells of the batch.
-            clock_us: the batch's clock, as its checkpoint has it; without it no row is told to be ahead of that.
+            observed: the observed metric of the batch.
+            clock_us: the batch's clock, as its checkpoint has it; without it no row counts as ahead of it.
         """
         seen = json.loads(observed)
         top = [entry for entry in seen["top"] if entry.get("item") is not None]
@@ -234,7 +234,7 @@ class Tap:
         return (time_us - (self.closed == "right")) // self.granule_us
 
     def _first_us(self, partitions: tuple[PartitionCounts, ...], last_us: int | None) -> int | None:
-        """Return the least time of the oldest granule, which is no later than ``last_us``."""
+        """Return the minimum time of the oldest granule, at most ``last_us``."""
         oldest = min((part.granules[0] for part in partitions if part.granules), default=None)
         if oldest is None or last_us is None:
             return last_us
@@ -248,7 +248,7 @@ class Tap:
         )
 
     def _key(self, df: DataFrame) -> Column:
-        """One number for (partition, granule), or a string where partitions are names: 2 to 3 times as dear."""
+        """One number for (partition, granule), or a string where partitions are names, at 2 to 3 times the cost."""
         times = F.unix_micros(F.col(quoted(self.event_time)))
         # Integer division truncates towards zero, so the division is done on times shifted to be positive.
         half = self._half
@@ -286,7 +286,7 @@ class Tap:
     def _partitions(
         self, named: list[tuple[_Key, int]]
     ) -> tuple[tuple[PartitionCounts, ...], dict[str, int]]:
-        """Return the counts, and the newest granule of each partition's rows that are not dated ahead."""
+        """Return the counts, and the newest granule of each partition's rows that are not future-dated."""
         by_name: dict[str, Counter[int]] = defaultdict(Counter)
         future: Counter[str] = Counter()
         newest: dict[str, int] = {}
@@ -348,7 +348,7 @@ def quoted(name: str) -> str:
 
 
 def _short(name: str) -> str:
-    """Return a partition's name as a report can carry it; a long one keeps its beginning and is told by a digest."""
+    """Return a partition's name as a report can carry it; a long one keeps its beginning and gets a digest."""
     name = name.replace("\0", "\N{REPLACEMENT CHARACTER}")
     if len(name) <= _LONGEST_NAME:
         return name

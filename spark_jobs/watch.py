@@ -1,9 +1,9 @@
 """The watch: one daemon thread that always holds the controller's newest answer for a stream.
 
-It asks again and again, each time for another answer than the one it holds, and a controller that can holds the
-request until there is one. Nothing waits for it: while the controller is away the newest answer stays what it was, and
-only its age grows. Every pause is drawn at random up to its length, so that a fleet of jobs does not come all at once,
-least of all to a controller that has just come back.
+It asks again and again for an answer other than the one it holds. A controller that supports it holds the request until
+there is one. Nothing waits for the watch: while the controller is away the newest answer stays what it was, and only
+its age grows. Each pause is a random share of its maximum, so that a fleet of jobs does not call all at once, above all
+not a controller that has just come back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tenacity import RetryCallState, Retrying, wait_random_exponential
 from tenacity.stop import stop_when_event_set
 
 from tidemark.models.wire import BoundAnswer
-from tidemark.spark_jobs.bound import BoundCache
+from tidemark.spark_jobs.bound_cache import BoundCache
 
 __all__ = ["BoundWatch", "Watched"]
 
@@ -54,11 +54,10 @@ class BoundWatch:
         client: the controller.
         job: name of the job.
         stream: name of the stream.
-        cache: each new answer is kept there before anybody is told of it, so that an outage finds it on disk.
+        cache: each new answer is written there before ``latest`` returns it, so that an outage finds it on disk.
         wait_s: how long the controller may hold a request, in seconds; one that does not hold requests is asked about
             twice in that time.
-        on_answer: called with each new answer, on the watch's thread. What it raises is logged.
-        longest_wait_s: greatest pause between two tries while the controller is away, in seconds.
+        longest_wait_s: longest pause between two tries while the controller is away, in seconds.
         clock_us: returns the wall time in microseconds since the epoch.
         monotonic: returns a time in seconds that only grows.
         sleep: waits so many seconds; returns early when the watch is closed, unless given.
@@ -73,18 +72,16 @@ class BoundWatch:
         cache: BoundCache,
         *,
         wait_s: float = 30.0,
-        on_answer: Callable[[BoundAnswer], None] | None = None,
         longest_wait_s: float = _LONGEST_WAIT_S,
         clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
-        draw: Callable[[float], float] = lambda most: random.uniform(0, most),  # noqa: S311 - no secret
+        draw: Callable[[float], float] = lambda longest: random.uniform(0, longest),  # noqa: S311 - no secret
     ) -> None:
         self._client = client
         self._job, self._stream = job, stream
         self._cache = cache
         self._wait_s = wait_s
-        self._on_answer = on_answer
         self._longest_wait_s = longest_wait_s
         self._clock_us = clock_us
         self._monotonic = monotonic
@@ -105,7 +102,7 @@ class BoundWatch:
 
     @property
     def last_contact_us(self) -> int | None:
-        """Wall time of the controller's last word, "nothing new" included, in microseconds; None before the first."""
+        """Wall time of the controller's last answer, "nothing new" included, in microseconds; None before the first."""
         return self._last_contact_us
 
     def start(self) -> None:
@@ -140,7 +137,7 @@ class BoundWatch:
             wait=wait_random_exponential(_FIRST_WAIT_S, self._longest_wait_s),
             stop=stop_when_event_set(self._closed),
             sleep=self._pause,
-            before_sleep=self._say_trouble,
+            before_sleep=self._log_trouble,
             reraise=True,
         )
         while not self._closed.is_set():
@@ -166,11 +163,11 @@ class BoundWatch:
         return self._wait_s * (_SHARE if self._take(found) or held else 1.0)
 
     def _take(self, found: tuple[BoundAnswer, str | None] | None) -> bool:
-        """Take what the controller said; return whether it is new."""
+        """Take the controller's answer; return whether it is new."""
         held = self._latest
         answer = None if found is None or found[0] == held else found[0]
         if answer is not None:
-            # On disk first: who acts on an answer must find the same one there when the controller is away.
+            # On disk first: whoever acts on an answer must find the same one there when the controller is away.
             self._cache.write(answer)
         with self._news:
             self._last_contact_us = self._clock_us()
@@ -187,20 +184,15 @@ class BoundWatch:
                 held.generation,
                 answer.generation,
             )
-        if self._on_answer is not None:
-            try:
-                self._on_answer(answer)
-            except Exception:  # noqa: BLE001 - the next answer must be heard whatever became of this one
-                _log.exception("%s/%s: an answer was not taken up", self._job, self._stream)
         return True
 
-    def _say_trouble(self, state: RetryCallState) -> None:
+    def _log_trouble(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
-        # Once for each kind: a refused token after an outage is news, the same outage a minute later is not.
+        # Once for each kind: a rejected token after an outage is news, the same outage a minute later is not.
         if error is not None and type(error) is not self._trouble:
             self._trouble = type(error)
             _log.warning(
-                "%s/%s: the newest bound is not known, the last one is kept and asked for again: %s",
+                "%s/%s: the newest bound is not known, the last one stays in use and the request is repeated: %s",
                 self._job,
                 self._stream,
                 str(error) or type(error).__name__,

@@ -19,7 +19,7 @@ from support.patience import PATIENCE_S
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.spark_jobs.kafka.broker import KafkaBroker
+    from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
 
 
 STARTING = frozenset({"browser", "kafka", "kafka_spark", "postgres_url", "spark"})
@@ -113,7 +113,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     )
     # A JVM that runs takes no more jars, so they are there from the start when a test of this run will want them.
     if any("kafka_spark" in getattr(item, "fixturenames", ()) for item in request.session.items):
-        from tidemark.spark_jobs.kafka.jars import JarsNotFound, with_kafka
+        from tidemark.spark_jobs.demo.kafka_jars import JarsNotFound, with_kafka
 
         with contextlib.suppress(JarsNotFound):
             builder = with_kafka(builder)
@@ -135,7 +135,7 @@ def kafka() -> Iterator[KafkaBroker]:
 @pytest.fixture(scope="session")
 def kafka_spark(spark: SparkSession) -> SparkSession:
     """Return the session, with Spark's Kafka connector. It is skipped where Maven cannot be had, but never in CI."""
-    from tidemark.spark_jobs.kafka.jars import connector_jars
+    from tidemark.spark_jobs.demo.kafka_jars import connector_jars
 
     from support.kafka import or_skip
 

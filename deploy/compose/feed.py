@@ -12,8 +12,8 @@ from itertools import count
 from pathlib import Path
 
 from tidemark.spark_jobs.demo.generator import generate
+from tidemark.spark_jobs.demo.kafka_replayer import ReplayError, replay_into_topic
 from tidemark.spark_jobs.demo.plan import write_trace
-from tidemark.spark_jobs.kafka.replayer import ReplayError, replay_into_topic
 
 
 def main() -> int:

@@ -29,6 +29,7 @@ from tidemark.models.target import parse_target
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoError
 from tidemark.spark_jobs.demo.feed import Feed, TraceFeed
 from tidemark.spark_jobs.demo.generator import generate
+from tidemark.spark_jobs.demo.kafka_jars import JarsNotFound, with_kafka
 from tidemark.spark_jobs.demo.loop import JOB, STREAM, Loop
 from tidemark.spark_jobs.demo.plan import (
     DEFAULT_BATCHES,
@@ -40,7 +41,6 @@ from tidemark.spark_jobs.demo.plan import (
     write_trace,
 )
 from tidemark.spark_jobs.java import JavaNotFound, ensure_java
-from tidemark.spark_jobs.kafka.jars import JarsNotFound, with_kafka
 from tidemark.spark_jobs.local_disk import LOCAL_DISK
 
 _POLICY = {
@@ -50,7 +50,7 @@ _POLICY = {
     "evidence_windows": 0,
     "max_narrowing_ppm": None,
 }
-"""The demo runs by itself and for minutes; by default a first bound waits for an hour of evidence and a person."""
+"""The demo runs by itself and for minutes; by default a first bound waits for an hour of evidence and for approval."""
 
 _SECONDS, _ROWS_PER_SECOND, _SEED, _SLOT_US = 300, 400, 1, 3_000_000
 

@@ -1,7 +1,7 @@
 """The demo's stream: a fleet whose worst moments a guessed bound does not foresee.
 
 Sixteen partitions send rows with exponential delays. One of them is slow, always. Every minute some devices of two
-others go offline and flush what they kept when they are back: their rows come late, all at once.
+others go offline and flush what they stored when they are back: their rows come late, all at once.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.spark_jobs.demo.controller_process import DemoError
+from tidemark.spark_jobs.demo.kafka_broker import BrokerError, KafkaBroker
+from tidemark.spark_jobs.demo.kafka_jars import JarsNotFound
+from tidemark.spark_jobs.demo.kafka_replayer import ReplayError, replay_into_topic
 from tidemark.spark_jobs.demo.plan import Plan
-from tidemark.spark_jobs.kafka.broker import BrokerError, KafkaBroker
-from tidemark.spark_jobs.kafka.jars import JarsNotFound
-from tidemark.spark_jobs.kafka.replayer import ReplayError, replay_into_topic
 
 __all__ = ["KafkaFeed", "running_kafka_feed"]
 

@@ -17,7 +17,7 @@ __all__ = ["BatchFacts", "Outcome", "SinkWindow", "outcome_of", "read_sink"]
 
 @dataclass(frozen=True, slots=True)
 class BatchFacts:
-    """What Spark said of one batch."""
+    """What Spark reported of one batch."""
 
     batch_id: int
     """Spark's batch id."""
@@ -90,13 +90,13 @@ def outcome_of(
         bound_ms: the bound of the run.
         watermark_us: the watermark before the run and after it, shape (2,).
         windows: windows that the run emitted.
-        facts: what Spark said of each batch of the run.
+        facts: what Spark reported of each batch of the run.
     """
     _, ends = operator.keys(plan.arrivals.event_time_us)
     before, after = watermark_us.tolist()
     closed, truth = np.unique(ends[(ends > before) & (ends <= after)], return_counts=True)
     have = {window.end_us: window for window in windows}
-    kept = sum(window.rows for window in windows)
+    counted = sum(window.rows for window in windows)
     latency = [
         max(plan.wall_us(facts[window.batch_id].rows_so_far) - end, 0)
         for end, window in have.items()
@@ -106,7 +106,7 @@ def outcome_of(
         bound_ms=bound_ms,
         windows=len(closed),
         rows=int(truth.sum()),
-        lost=int(truth.sum()) - kept,
+        lost=int(truth.sum()) - counted,
         latency_us=float(np.mean(latency)) if latency else None,
         state_rows=float(np.mean([fact.state_rows for fact in facts.values()])) if facts else None,
     )

@@ -116,7 +116,7 @@ def slots_used(arrival_us: Int64s, slot_us: int) -> Int64s:
 
 
 def nice_duration_us(min_us: int) -> int:
-    """Return the least round duration that is not below ``min_us``."""
+    """Return the shortest round duration that is at least ``min_us``."""
     days = 86_400_000_000
     return next((nice for nice in _NICE_US if nice >= min_us), -(-min_us // days) * days)
 

@@ -25,7 +25,7 @@ _POLL_SECONDS = 0.25
 
 @dataclass
 class Run:
-    """What one run told."""
+    """What is known of one run."""
 
     facts: dict[int, BatchFacts] = field(default_factory=dict)
     watermark_ms: int = 0
@@ -43,7 +43,7 @@ def replay(
     controller_url: str,
     on_progress: Callable[[Run], None],
 ) -> Run:
-    """Run the job until row ``until_rows`` and every window the watermark closes is out; return what it told.
+    """Run the job until row ``until_rows`` and every window the watermark closes is out; return what is known of it.
 
     Args:
         spark: the session.
@@ -100,7 +100,7 @@ def _drain(
         try:
             feed.send(until_rows)
             query.processAllAvailable()
-        except Exception as error:  # noqa: BLE001 - told where the thread is joined
+        except Exception as error:  # noqa: BLE001 - raised where the thread is joined
             failures.append(error)
 
     worker = threading.Thread(target=work, daemon=True)

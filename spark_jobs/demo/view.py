@@ -138,6 +138,6 @@ def _completeness(status: Mapping[str, Any]) -> str:
     rows = found.get("rows") or 0
     if not rows:
         return "unknown"
-    least, most = rows - found["late_max"], rows - found["late_min"]
-    text = f"{100 * least / rows:.2f} %"
-    return text if least == most else f"{text} to {100 * most / rows:.2f} %"
+    lowest, highest = rows - found["late_max"], rows - found["late_min"]
+    text = f"{100 * lowest / rows:.2f} %"
+    return text if lowest == highest else f"{text} to {100 * highest / rows:.2f} %"

@@ -1,6 +1,7 @@
 """Windowed counts with an adaptive watermark, from a Kafka topic of JSON objects into another topic or Parquet files.
 
-    spark-submit --jars "$(python -m tidemark.spark_jobs.kafka.jars)" --py-files tidemark-pyfiles.zip kafka_counts.py \
+    spark-submit --jars "$(python -m tidemark.spark_jobs.demo.kafka_jars)" \
+        --py-files tidemark-pyfiles.zip kafka_counts.py \
         --bootstrap-servers localhost:9092 --topic clicks --event-time ts \
         --window "10 seconds" --bound "5 seconds" --ceiling "10 minutes" --output-topic counts --checkpoint checkpoint
 

@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--exit-on-new-bound", action="store_true", help="end with code 75 instead of restarting in place"
     )
-    parser.add_argument("--cooldown", default="5 minutes", help="least time between two restarts")
+    parser.add_argument("--cooldown", default="5 minutes", help="minimum time between two restarts")
     chosen = parser.parse_args(arguments)
     if chosen.output and chosen.mode != "append":
         parser.error("Parquet files can only be appended to: --output needs --mode append")

@@ -1,1 +1,1 @@
-"""Kafka: the jars for it, a broker of one's own, the replay of a trace into a topic, and how far a query is behind."""
+"""Kafka: how far a query is behind its topics."""

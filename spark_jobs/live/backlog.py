@@ -1,4 +1,4 @@
-"""What Spark's progress says of a query's sources: where the control streams are, and the backlog of the others."""
+"""The sources in Spark's progress: how far the control streams were read, and the backlog of the others."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def control_offsets_of(progress: StreamingQueryProgress) -> list[Offset]:
 
 
 def backlog_of(progress: StreamingQueryProgress) -> Mapping[str, int] | None:
-    """Return the rows behind by partition; None when a source does not tell how far it could have been read.
+    """Return the rows behind by partition; None when a source does not report how far it could have been read.
 
-    Kafka tells it by partition. Of another source that tells, only whether it was read to its end is known: then
-    nothing is behind, and else nobody can say who is. Inputs are added up by partition, so a partition is behind when
+    Kafka reports it by partition. Of another source that reports it, only whether it was read to its end is known: then
+    nothing is behind, and else it is not known what is. Inputs are added up by partition, so a partition is behind when
     that of any input is.
     """
     behind: Counter[str] = Counter()

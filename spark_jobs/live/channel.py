@@ -1,8 +1,8 @@
 """The channel from the driver to its control sources: a Unix socket in a folder that only the driver's user can enter.
 
-A source asks while Spark plans a batch, so the answer is made of all batches before that one: nothing is lost to a
-listener that is told later. Spark waits for the answer; it takes milliseconds, and a source that gets none within its
-patience goes on without.
+A source asks while Spark plans a batch, so the answer is made of all batches before that one, also of those of which
+Spark has not notified the listener yet. Spark waits for the answer; it takes milliseconds, and a source that gets none
+within its time limit goes on without.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ControlChannel:
 
     def __init__(self, answer: Callable[[str, Offset], Offset]) -> None:
         folder = tempfile.mkdtemp(prefix="tidemark-")
-        if len(folder) > _LONGEST_PATH:  # what a socket's address can hold, whatever TMPDIR says
+        if len(folder) > _LONGEST_PATH:  # more than a socket's address can hold
             Path(folder).rmdir()
             folder = tempfile.mkdtemp(prefix="tidemark-", dir="/tmp")
         self._folder = Path(folder)

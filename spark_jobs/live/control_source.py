@@ -1,7 +1,7 @@
-"""The control stream: a streaming source whose offset carries the wanted watermark, and whose only row is that number.
+"""The control stream: a streaming source whose offset carries the required watermark, and whose only row is that.
 
 The offset is ``{"source": id, "watermark_ms": …, "partitions": {name: base_us}}``. The id is made with a checkpoint and
-stays in it: two queries of one plan have two sources of one name, and the driver tells them apart by it. Spark writes
+stays in it: two queries of one plan have two sources of one name, and the driver distinguishes them by it. Spark writes
 the offset into the checkpoint before the batch runs, so a replayed batch moves the watermark exactly as the first try
 did, and a driver that starts again finds in it how far each partition had come. When the driver has nothing new, or
 does not answer, the offset stays as it is: then no batch is run for it, and the plan's ceiling alone moves the
@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 __all__ = ["CONTROL_COLUMN", "ControlReader", "ControlSource", "Offset"]
 
 CONTROL_COLUMN = "watermark_ms"
-"""The one column of the control stream: the wanted watermark, in milliseconds since the epoch."""
+"""The one column of the control stream: the required watermark, in milliseconds since the epoch."""
 
 Offset = dict[str, Any]
 

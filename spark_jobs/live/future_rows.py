@@ -1,11 +1,11 @@
-"""Rows dated ahead of the clock, kept from the watermark: one of them would make every honest row after it late.
+"""Future-dated rows, kept away from the watermark: one of them would make every honest row after it late.
 
 They are found below the watermark's node, by the clock of the batch (the same when the batch is replayed, since Spark
 logs it) and, where rows carry the broker's own timestamp, by that. What is found is set back to that clock, or set
 aside: then ``future_rows`` returns the same rows to a query of their own.
 
 The batch's clock is another constant in each batch, and Spark writes it into the code it makes for the rows: what
-stands in one stage with it is compiled, and begins cold, in every batch. So it is asked for above the tap, in a stage
+stands in one stage with it is compiled, and begins cold, in every batch. So it is read above the tap, in a stage
 that does nothing else, and by whole granules, so that the tap's counts tell which rows were found (Spark 4.2, 2 million
 rows of Parquet on two cores: a batch took 2.3 times as long as without Tidemark with the clock below the tap, 1.7 so).
 """
@@ -25,7 +25,7 @@ from tidemark.spark_jobs.tap import FARTHEST_US, SET_ASIDE, SET_BACK, TAKEN, quo
 __all__ = ["AHEAD", "FutureRows", "Treatment", "future_rows"]
 
 Treatment = Literal["clamp", "aside"]
-"""What becomes of a row dated ahead: its event time is set back to the clock, or it is taken out of the stream."""
+"""What becomes of a future-dated row: its event time is set back to the clock, or it is taken out of the stream."""
 
 AHEAD = "__tidemark_ahead"
 """Column with what became of a row, from the quarantine to the tap: ``TAKEN``, ``SET_BACK`` or ``SET_ASIDE``."""
@@ -36,7 +36,7 @@ LOG_APPEND = 1
 
 @dataclass(frozen=True, slots=True)
 class FutureRows:
-    """How rows dated ahead are found and treated.
+    """How future-dated rows are found and treated.
 
     Args:
         event_time: name of the event-time column.

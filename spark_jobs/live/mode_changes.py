@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["MODE_CHANGES", "ModeChange", "why_refused"]
+__all__ = ["MODE_CHANGES", "ModeChange", "why_rejected"]
 
 Verdict = Literal["works", "new checkpoint"]
 
@@ -50,7 +50,7 @@ MODE_CHANGES = (
 _OTHER_SOURCES = "sources in the checkpoint offsets"
 
 
-def why_refused(error: str, has_ceiling: bool) -> str | None:
+def why_rejected(error: str, has_ceiling: bool) -> str | None:
     """Return what to do about Spark's ``error`` at the start of a query; None when it is about something else."""
     if _OTHER_SOURCES not in error:
         return None

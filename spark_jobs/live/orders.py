@@ -1,4 +1,4 @@
-"""What a live stream is asked to do now: by its own pin, by the controller as last heard, else by the job itself."""
+"""What a live stream has to do now: by its own pin, by the controller's newest answer, else by the job itself."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def mode_of(answer: BoundAnswer | None, own: Mode) -> Mode:
 
 
 def order_of(answer: BoundAnswer | None, own_bound_ms: int, own_mode: Mode, own_pin: Pin | None) -> Order:
-    """Return what ``answer``, the controller's newest, asks of a stream.
+    """Return what a stream has to do by ``answer``, the controller's newest.
 
     Args:
-        answer: the answer; None when the controller was never heard.
+        answer: the answer; None when the controller never answered.
         own_bound_ms: the job's own bound, in milliseconds.
         own_mode: the job's own mode.
         own_pin: the job's own pin, which goes before the controller's.
@@ -56,11 +56,11 @@ class Orders:
     """The orders of one stream, kept up to date by a watch while a query runs.
 
     Args:
-        first: what the controller said when the plan was built; None when it was not heard.
+        first: the controller's answer when the plan was built; None when there was none.
         own_bound_ms: the job's own bound, in milliseconds.
         own_mode: the job's own mode.
         own_pin: the job's own pin.
-        make_watch: returns a watch that has not begun; None for a job without a controller.
+        make_watch: returns a watch that is not started; None for a job without a controller.
     """
 
     first: BoundAnswer | None
@@ -79,7 +79,7 @@ class Orders:
             self._watch.start()
 
     def ended(self) -> None:
-        """Watch no more when no query runs the plan."""
+        """Close the watch when no query runs the plan any more."""
         self._running -= 1
         if self._running <= 0 and self._watch is not None:
             self.first = self._watch.latest or self.first
@@ -87,10 +87,10 @@ class Orders:
             self._watch = None
 
     def now(self) -> Order:
-        """Return what the stream is asked to do."""
+        """Return what the stream has to do now."""
         latest = None if self._watch is None else self._watch.latest
         return order_of(latest or self.first, self.own_bound_ms, self.own_mode, self.own_pin)
 
     def last_contact_us(self) -> int | None:
-        """Return the wall time of the controller's last word in microseconds, None when it was not heard."""
+        """Return the wall time of the controller's last answer in microseconds; None when there was none."""
         return None if self._watch is None else self._watch.last_contact_us

@@ -1,7 +1,6 @@
-"""The live queries of a driver: what their taps showed, and where their watermarks are to be.
+"""The live queries of a driver: what their taps counted, and where their watermarks have to be.
 
-Two threads come here: Spark's listener, when a batch has ended, and a control source, when the next one is planned. The
-source does not wait for the listener: what has ended is pulled before it is answered.
+Two threads call in: Spark's listener, when a batch has ended, and a control source, when the next one is planned.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.target import PPM
 from tidemark.models.wire import LiveState, Report
 from tidemark.spark_jobs.live.control_source import Offset
+from tidemark.spark_jobs.live.orders import Orders
 
 __all__ = ["LiveQueries", "LiveStream"]
 
@@ -44,10 +44,8 @@ class LiveStream:
     operator: Operator
     ceiling_us: int
     idle_timeout_us: int | None
-    order: Callable[[], Order]
-    """Returns what is asked of the stream now."""
-    last_contact_us: Callable[[], int | None]
-    """Returns the wall time of the controller's last word, in microseconds."""
+    orders: Orders
+    """What the stream has to do."""
 
 
 @dataclass(slots=True)
@@ -62,20 +60,19 @@ class _Stream:
 class _Query:
     """One run of a query."""
 
-    pull: Callable[[], None]
     trigger_us: int | None
     started_us: int
     control: Control
     streams: dict[str, _Stream]
     governed: bool
-    """Whether every watermark of the query is one of these streams', so that it must follow what they ask."""
+    """Whether every watermark of the query belongs to these streams, so that it must follow their control."""
     sources: set[object] = field(default_factory=set)
     """Ids of its control sources, each known from the first batch on."""
     seen: set[str] = field(default_factory=set)
-    asked_ms: int | None = None
-    """Watermark that the newest batch asked for, in milliseconds; None when it asked for none."""
+    required_ms: int | None = None
+    """Watermark that the newest batch's control streams require, in milliseconds; None for none."""
     ignored: bool = False
-    """Whether Spark did not do what a batch had asked for."""
+    """Whether Spark did not follow the control streams of a batch."""
     checked_us: dict[str, int] = field(default_factory=dict)
     """When each source was asked before the batch that is being planned."""
     triggered_us: deque[int] = field(default_factory=lambda: deque(maxlen=_PACE_BATCHES))
@@ -124,7 +121,6 @@ class LiveQueries:
         run_id: str,
         metrics: Sequence[str],
         trigger_ms: int | None,
-        pull: Callable[[], None],
         *,
         policy: Callable[[], WatermarkPolicy] = lambda: "min",
         watermark_nodes: int | None = None,
@@ -135,7 +131,6 @@ class LiveQueries:
             run_id: Spark's id of the run.
             metrics: the taps in its plan.
             trigger_ms: interval of its trigger in milliseconds, None or 0 where there is none.
-            pull: observes the batches that have ended and not been observed yet.
             policy: returns how Spark combines the watermarks of the query's inputs, once a batch is planned.
             watermark_nodes: watermarks in its plan; None when that is not known.
         """
@@ -157,9 +152,7 @@ class LiveQueries:
             )
             trigger_us = None if trigger_ms is None else trigger_ms * 1_000
             governed = watermark_nodes == len(streams)
-            self._queries[run_id] = _Query(
-                pull, trigger_us, self._clock_us(), control, streams, governed=governed
-            )
+            self._queries[run_id] = _Query(trigger_us, self._clock_us(), control, streams, governed=governed)
 
     def ended(self, run_id: str) -> None:
         """Forget a run."""
@@ -169,7 +162,7 @@ class LiveQueries:
     def recognise(self, run_id: str, offsets: Sequence[Offset], watermark_ms: int) -> None:
         """Learn from a batch which control sources are the run's, and what an earlier run left in them.
 
-        Called before the batch is observed. It also checks that Spark did what the batch before had asked for.
+        Called before the batch is observed. It also checks that Spark followed the control streams of the batch before.
 
         Args:
             run_id: Spark's id of the run.
@@ -186,14 +179,16 @@ class LiveQueries:
                 if entry is None or source in query.sources:
                     continue
                 query.sources.add(source)
-                asked_us = None if offset["watermark_ms"] is None else offset["watermark_ms"] * SPARK_TICK_US
-                entry.policy.restore(offset["partitions"], asked_us, self._clock_us())
-                if asked_us is not None:
-                    query.control.restore(asked_us)
-            if query.governed and query.asked_ms is not None and watermark_ms < query.asked_ms:
+                required_us = (
+                    None if offset["watermark_ms"] is None else offset["watermark_ms"] * SPARK_TICK_US
+                )
+                entry.policy.restore(offset["partitions"], required_us, self._clock_us())
+                if required_us is not None:
+                    query.control.restore(required_us)
+            if query.governed and query.required_ms is not None and watermark_ms < query.required_ms:
                 self._warn_ignored(query, watermark_ms)
-            asked = [offset["watermark_ms"] for offset in offsets]
-            query.asked_ms = None if None in asked else min(asked, default=None)
+            required = [offset["watermark_ms"] for offset in offsets]
+            query.required_ms = None if None in required else min(required, default=None)
 
     def observe(
         self,
@@ -211,7 +206,7 @@ class LiveQueries:
                 return None
             if not query.triggered_us or query.triggered_us[-1] != report.started_us:
                 query.triggered_us.append(report.started_us)
-            order, pace_us = entry.stream.order(), query.pace_us()
+            order, pace_us = entry.stream.orders.now(), query.pace_us()
             piled_up = report.started_us <= query.started_us + _PILED_UP_TRIGGERS * max(
                 pace_us, _MIN_TRIGGER_US
             )
@@ -222,30 +217,37 @@ class LiveQueries:
             query.seen.add(metric)
             return self._state(query, entry, order, report)
 
+    def runs_of(self, metric: str, source: object) -> list[str]:
+        """Return the runs whose batches a control source has to know before it is answered.
+
+        A source belongs to one query. Which one is known once the query's first batch has shown the source's id; until
+        then it is any run of the plan.
+        """
+        with self._lock:
+            self._metrics[source] = metric
+            runs = [run_id for run_id, query in self._queries.items() if metric in query.streams]
+            return [run_id for run_id in runs if source in self._queries[run_id].sources] or runs
+
     def answer(self, metric: str, start: Offset) -> Offset:
         """Return the offset for a source that asks while a batch is planned; ``start`` when nothing is to move.
 
-        A source is one query's. Which one is known once the query's first batch has shown the source's id, and until
-        then nothing moves: what that query may still read is not known either.
+        While the source's query is not known nothing moves: it is not known either what that query may still read.
         """
         source = start.get("source")
         with self._lock:
-            self._metrics[source] = metric
-            candidates = [query for query in self._queries.values() if metric in query.streams]
-        for query in [query for query in candidates if source in query.sources] or candidates:
-            query.pull()
-        with self._lock:
-            mine = next((query for query in candidates if source in query.sources), None)
+            mine = next(
+                (q for q in self._queries.values() if metric in q.streams and source in q.sources), None
+            )
             offered_us = None if mine is None else self._offer(mine, metric)
         if mine is None or offered_us is None:
             return start
         bases_us = mine.streams[metric].policy.partitions.bases_us
-        kept = {} if len(bases_us) > _MAX_PARTITIONS else bases_us
+        partitions = {} if len(bases_us) > _MAX_PARTITIONS else bases_us
         watermark_ms = None if offered_us == NO_BASE_US else offered_us // SPARK_TICK_US
-        # A partition that is new is written down at once: a driver that starts again must not forget it.
-        if watermark_ms == start["watermark_ms"] and kept.keys() == start["partitions"].keys():
+        # A new partition is written down at once: a driver that starts again must not forget it.
+        if watermark_ms == start["watermark_ms"] and partitions.keys() == start["partitions"].keys():
             return start
-        return {"source": source, "watermark_ms": watermark_ms, "partitions": kept}
+        return {"source": source, "watermark_ms": watermark_ms, "partitions": partitions}
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -259,7 +261,7 @@ class LiveQueries:
         wants = []
         for entry in query.streams.values():
             in_force_us = due_us + (query.trigger_us or 0)
-            entry.wanted = entry.policy.decide(due_us, entry.stream.order(), checked_us, in_force_us)
+            entry.wanted = entry.policy.decide(due_us, entry.stream.orders.now(), checked_us, in_force_us)
             wants.append(StreamTarget(entry.wanted.watermark_us, entry.policy.keys))
         return query.control.offer(wants)
 
@@ -268,11 +270,11 @@ class LiveQueries:
         if not query.ignored:
             names = ", ".join(sorted(entry.stream.name for entry in query.streams.values()))
             _log.error(
-                "stream %s is not steered: the watermark is %s ms, though its control stream asked for %s ms; "
+                "stream %s is not steered: the watermark is %s ms, though its control stream requires %s ms; "
                 "the ceiling alone holds. Please report this with the query's plan (df.explain(True))",
                 names,
                 watermark_ms,
-                query.asked_ms,
+                query.required_ms,
             )
         query.ignored = True
 
@@ -295,7 +297,7 @@ class LiveQueries:
             behind=activity.behind,
             idle=activity.idle,
             ceiling_used_ppm=used_ppm,
-            last_contact_us=stream.last_contact_us(),
+            last_contact_us=stream.orders.last_contact_us(),
             pin=order.pin,
         )
 
@@ -305,7 +307,7 @@ class LiveQueries:
         if near and not entry.near_ceiling:
             _log.warning(
                 "stream %s: the watermark is %d %% of the ceiling %s behind its newest row: beyond the ceiling rows "
-                "are lost whatever the control says; give the job a greater ceiling",
+                "are lost whatever the control stream requires; give the job a larger ceiling",
                 entry.stream.name,
                 used_ppm * 100 // PPM,
                 format_duration(entry.stream.ceiling_us),

@@ -1,7 +1,7 @@
 """The plan of a live stream: data and control rows united below one watermark node, control rows dropped above it.
 
-The node's delay is the ceiling, and a control row carries the wanted watermark plus the ceiling as its event time. So
-the watermark becomes the greater of the two: newest event time - ceiling, and what is wanted. Every input of a query
+The node's delay is the ceiling, and a control row carries the required watermark plus the ceiling as its event time. So
+the watermark becomes the larger of the two: newest event time - ceiling, and the required one. Every input of a query
 has a node of its own, and Spark combines the nodes as the user's ``multipleWatermarkPolicy`` says.
 
 The filter that drops control rows must stay above the node, and no filter of the user's may pass it: below the node a
@@ -33,10 +33,10 @@ from tidemark.spark_jobs.python_source import register_source
 __all__ = ["steered"]
 
 _EVOLUTION_KEY = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-"""Where it is on, Spark wants every source named."""
+"""Where it is on, Spark requires a name for every source."""
 
 _IS_CONTROL = "__tidemark_control"
-"""Column that tells control rows from data, between the union and the filter."""
+"""Column that marks control rows, between the union and the filter."""
 
 _EPOCH = "1970-01-01"
 _VALUES: tuple[tuple[type | tuple[type, ...], str | int], ...] = (

@@ -24,7 +24,7 @@ from support.spark_streams import SCHEMA as ROW_SCHEMA
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidemark.spark_jobs.kafka.broker import KafkaBroker
+    from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.bench, pytest.mark.spark, pytest.mark.timeout(1800)]
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from tidemark.spark_jobs.demo.generator import generate
+from tidemark.spark_jobs.demo.kafka_jars import broker_jars, connector_jars
 from tidemark.spark_jobs.demo.plan import write_trace
-from tidemark.spark_jobs.kafka.jars import broker_jars, connector_jars
 
 from support.kafka import or_skip
 from support.patience import PATIENCE_S

@@ -32,8 +32,8 @@ from tidemark.models.policies.setup import Setup
 from tidemark.models.wire import Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
-from tidemark.spark_jobs.kafka.broker import KafkaBroker
-from tidemark.spark_jobs.kafka.replayer import replay_into_topic
+from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
+from tidemark.spark_jobs.demo.kafka_replayer import replay_into_topic
 
 from support.kafka import new_topic
 from support.live_streams import offset_log

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.spark_jobs.bound import BoundCache
+from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 from tidemark.spark_jobs.watch import BoundWatch

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         ("5 s", row_level(), "0", "positive"),
     ],
 )
-def test_a_wrong_argument_is_refused_with_what_is_wrong(
+def test_a_wrong_argument_is_rejected_with_what_is_wrong(
     bound: str, operator: object, granule: str | None, message: str
 ) -> None:
     """Before Spark starts, and not in the middle of the night."""
@@ -38,7 +38,7 @@ def test_a_wrong_argument_is_refused_with_what_is_wrong(
         adaptive_watermark("ts", bound, operator, granule=granule)  # type: ignore[arg-type]
 
 
-def test_more_keys_than_a_report_can_carry_are_refused_before_spark_fails_the_query_on_them() -> None:
+def test_more_keys_than_a_report_can_carry_are_rejected_before_spark_fails_the_query_on_them() -> None:
     for keys in (0, 2_000_000):
         with pytest.raises(ValueError, match="at least 1 and at most 100000"):
             adaptive_watermark("ts", "5 s", tumbling("10 s"), max_keys=keys)
@@ -59,7 +59,7 @@ class TestOnARealSession:
         with pytest.raises(ValueError, match="'id' is a bigint; cast it to timestamp"):
             source.transform(adaptive_watermark("id", "5 s", tumbling("10 s")))
 
-    def test_a_conf_that_changes_sparks_late_rule_is_refused(
+    def test_a_conf_that_changes_sparks_late_rule_is_rejected(
         self, spark: SparkSession, tmp_path: Path
     ) -> None:
         """With it the filter uses W(n) and every ledger would be wrong."""

@@ -130,8 +130,10 @@ def _compare(
     assert found.slot.tolist() == slots
     assert found.rows.tolist() == [report.rows for report in reports]
     assert found.bound_us.tolist() == [report.bound_ms * 1_000 for report in reports]
-    assert _told(found.watermark_us.tolist()) == [report.watermark_ms for report in reports]
-    assert _told(found.late_watermark_us.tolist()) == [report.late_watermark_ms for report in reports]
+    assert _as_spark_has_them(found.watermark_us.tolist()) == [report.watermark_ms for report in reports]
+    assert _as_spark_has_them(found.late_watermark_us.tolist()) == [
+        report.late_watermark_ms for report in reports
+    ]
     _compare_late(job, found, slots, batches, compared)
     if isinstance(job.operator, TimeWindow):
         _compare_emissions(job, found, batches, compared)
@@ -142,8 +144,8 @@ def _compare(
     compared.moves_of_the_watermark += len({report.watermark_ms for report in reports}) - 1
 
 
-def _told(marks_us: list[int]) -> list[int]:
-    """Return watermarks as Spark tells them: 0 before any row."""
+def _as_spark_has_them(marks_us: list[int]) -> list[int]:
+    """Return watermarks as Spark has them: 0 before any row."""
     return [0 if mark_us == NO_BASE_US else mark_us // 1_000 for mark_us in marks_us]
 
 
@@ -198,7 +200,7 @@ def _compare_emissions(job: Job, found: BacktestRun, batches: list[list[Row]], c
     compared.emitted_windows += len(closed)
 
 
-def _tell(capsys: pytest.CaptureFixture[str], compared: Compared) -> None:
+def _print(capsys: pytest.CaptureFixture[str], compared: Compared) -> None:
     body = ", ".join(
         f"{getattr(compared, item.name)} {item.name.replace('_', ' ')}" for item in fields(compared)
     )
@@ -212,24 +214,25 @@ def test_the_replay_equals_real_spark_on_a_recorded_run_batch_for_batch(
 ) -> None:
     """What a backtest says of a bound is worth something only if Spark would have done just that."""
     compared = Compared()
-    for number, (kind, operator) in enumerate(OPERATORS.items()):
-        for bound_ms in (1_500, 9_000):
-            rng = random.Random(f"{kind} {bound_ms}")
-            groups = [*_groups(rng, random_batches(number * 10 + bound_ms, 13)), [[LAST]]]
-            job = _job(spark, tmp_path / f"{kind} {bound_ms}", operator)
-            job.run(f"{bound_ms} ms", groups)
-            batches = [batch for group in groups for batch in group]
-            data_slots, slot = list[int](), 0
-            for group in groups:
-                data_slots += range(slot, slot + len(group))
-                slot += len(group) + FREE_SLOTS
-            setup = _setup(operator)
+    for number, ((kind, operator), bound_ms) in enumerate(
+        zip(OPERATORS.items(), (1_500, 9_000, 4_000), strict=True)
+    ):
+        rng = random.Random(f"{kind} {bound_ms}")
+        groups = [*_groups(rng, random_batches(number * 10 + bound_ms, 10)), [[LAST]]]
+        job = _job(spark, tmp_path / kind, operator)
+        job.run(f"{bound_ms} ms", groups)
+        batches = [batch for group in groups for batch in group]
+        data_slots, slot = list[int](), 0
+        for group in groups:
+            data_slots += range(slot, slot + len(group))
+            slot += len(group) + FREE_SLOTS
+        setup = _setup(operator)
 
-            found = run_native(_arrivals(setup, data_slots, batches), setup, bound_ms * 1_000)
+        found = run_native(_arrivals(setup, data_slots, batches), setup, bound_ms * 1_000)
 
-            _compare(job, found, data_slots, batches, compared)
+        _compare(job, found, data_slots, batches, compared)
         compared.operators += 1
-    _tell(capsys, compared)
+    _print(capsys, compared)
 
 
 def test_a_replay_with_restarts_equals_a_real_query_started_again_with_other_bounds(
@@ -243,10 +246,10 @@ def test_a_replay_with_restarts_equals_a_real_query_started_again_with_other_bou
     compared = ComparedRestarts()
     for number, (kind, operator) in enumerate(OPERATORS.items()):
         rng = random.Random(f"restarts {kind}")
-        batches = [*random_batches(100 + number, 16), [LAST]]
+        batches = [*random_batches(100 + number, 11), [LAST]]
         # Narrow, much wider (the watermark stands still), narrow again.
         bounds_ms = [2_000, 3_000, 25_000, 500]
-        runs = [batches[:1], batches[1:5], batches[5:11], batches[11:]]
+        runs = [batches[:1], batches[1:4], batches[4:8], batches[8:]]
         job = _job(spark, tmp_path / kind, operator)
         data_slots, changes, slot = list[int](), dict[int, int](), 0
         for position, (bound_ms, of_run) in enumerate(zip(bounds_ms, runs, strict=True)):
@@ -281,7 +284,7 @@ def test_a_replay_with_restarts_equals_a_real_query_started_again_with_other_bou
             after.watermark_ms == before.watermark_ms and before.rows > 0
             for before, after in pairwise(widened)
         )
-    _tell(capsys, compared)
+    _print(capsys, compared)
 
 
 def _job(spark: SparkSession, folder: Path, operator: Operator) -> Job:

@@ -12,12 +12,12 @@ import pytest
 
 from tidemark.models.wire import BoundAnswer, Envelope, Pin, to_json_object
 from tidemark.spark_jobs.bound import (
-    BoundCache,
     ChosenBound,
     choose_bound_at_start,
     collected_choices,
     held_bounds,
 )
+from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.settings import SETTINGS, JobSettings
 
@@ -126,7 +126,7 @@ def test_a_damaged_or_unwritable_disk_copy_is_said_and_stops_nothing(
     blocked = tmp_path / "file"
     blocked.write_text("")
     BoundCache(blocked).write(ANSWER)
-    assert "cannot be kept" in caplog.text
+    assert "cannot be written" in caplog.text
 
 
 def test_arguments_win_over_conf_and_conf_over_defaults() -> None:
@@ -165,7 +165,7 @@ def test_a_wrong_setting_names_its_key_and_the_way_out(key: str, value: str, mes
 
 
 def test_the_name_of_the_application_is_made_to_fit_since_nobody_chose_it_for_this() -> None:
-    """A slash in it would have every report refused."""
+    """A slash in it would have every report rejected."""
     conf = {"spark.app.name": "etl/clicks\n"}
 
     assert JobSettings.read(conf.get).job == "etl_clicks_"
@@ -198,7 +198,7 @@ def test_every_conf_key_starts_with_spark_since_spark_submit_drops_the_others() 
     assert all(setting.key.startswith("spark.tidemark.") for setting in SETTINGS)
 
 
-def test_a_token_in_the_conf_is_refused_without_being_shown_once_more() -> None:
+def test_a_token_in_the_conf_is_rejected_without_being_shown_once_more() -> None:
     """Spark's UI and event log have shown it already; the driver's log need not."""
     conf = {"spark.tidemark.token": "s3cr3t"}
     with pytest.raises(ValueError, match=r"must not be set") as error:

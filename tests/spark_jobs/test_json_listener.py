@@ -1,4 +1,4 @@
-"""What Spark tells as JSON, beside what PySpark's own listener makes of the same batches."""
+"""Progress as Spark's JSON, against what PySpark's own listener makes of the same batches."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 class _Keeps(StreamingQueryListener):
     def __init__(self) -> None:
-        self.told: dict[int, StreamingQueryProgress] = {}
+        self.progresses: dict[int, StreamingQueryProgress] = {}
         self.ended: list[str] = []
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
         pass
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        self.told[event.progress.batchId] = event.progress
+        self.progresses[event.progress.batchId] = event.progress
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
         self.ended.append(str(event.runId))
@@ -45,7 +45,7 @@ class _KeepsJson(_Keeps, JsonListener):
         return batch_id not in self.unwanted
 
 
-def test_it_tells_what_pyspark_tells_of_each_batch_that_is_wanted(
+def test_it_passes_on_what_pyspark_does_for_each_batch_that_is_wanted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """The report is made of this; PySpark's own way costs some hundred times as much."""
@@ -55,16 +55,16 @@ def test_it_tells_what_pyspark_tells_of_each_batch_that_is_wanted(
     try:
         job = Job(spark, tmp_path, tumbling("5 seconds"), "update")
         job.run("1 second", [random_batches(1, 4)])
-        until(lambda: own.ended and quick.ended, "the end of the query, as each listener hears it")
+        until(lambda: own.ended and quick.ended, "the end of the query, as each listener sees it")
     finally:
         for listener in (own, quick):
             spark.streams.removeListener(listener)
 
     assert quick.ended == own.ended
-    assert len(own.told) >= 4
-    assert quick.told.keys() == own.told.keys() - quick.unwanted
-    for batch, body in quick.told.items():
-        assert _read(body) == _read(own.told[batch])
+    assert len(own.progresses) >= 4
+    assert quick.progresses.keys() == own.progresses.keys() - quick.unwanted
+    for batch, body in quick.progresses.items():
+        assert _read(body) == _read(own.progresses[batch])
 
 
 def _read(progress: StreamingQueryProgress) -> dict[str, Any]:

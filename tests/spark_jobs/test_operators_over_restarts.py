@@ -53,6 +53,7 @@ BOUNDS_MS = {"in": (8_000, 1_000, 60_000), "left": (6_000, 1_000, 60_000), "righ
 """Of each run: the second one is narrower, the third one wider, by more than event time goes on in a run."""
 
 FILES_A_RUN = 3
+LAST_RUN = 2
 
 
 @dataclass
@@ -125,36 +126,38 @@ class Controllers:
     """One that answers for each input, with the bounds of one run after the other."""
 
     servers: dict[str, BoundServer]
-    mode: Mode
 
-    def publish(self, run: int) -> tuple[int, ...]:
-        """Answer with the bounds of a run from now on; return them."""
+    def publish(self, run: int, mode: Mode) -> tuple[int, ...]:
+        """Answer with the bounds of a run and a mode from now on; return the bounds."""
         for name, server in self.servers.items():
-            server.publish(BOUNDS_MS[name][run], mode=self.mode)
+            server.publish(BOUNDS_MS[name][run], mode=mode)
         return tuple(BOUNDS_MS[name][run] for name in self.servers)
 
 
 Run = tuple[Group, Group]
 """Two groups that come one after the other, each of batches back to back."""
 
+Numbered = Sequence[tuple[int, Run]]
+"""Runs, each with its number."""
 
-def started_anew(job: RestartedJob, controllers: Controllers, runs: Sequence[Run]) -> None:
+
+def started_anew(job: RestartedJob, controllers: Controllers, runs: Numbered) -> None:
     """Run the job as something outside would that starts it now and then; it takes what is published by then."""
-    controllers.publish(0)
 
-    def groups(number: int) -> Iterator[Group]:
-        first, second = runs[number]
+    def groups(number: int, run: Run) -> Iterator[Group]:
+        first, second = run
         yield first
-        if number + 1 < len(runs):
-            controllers.publish(number + 1)  # the run that goes on is not to be moved by it
+        if number < LAST_RUN:
+            controllers.publish(number + 1, "OnRestart")  # the run that goes on is not to be moved by it
         yield second
 
-    for number in range(len(runs)):
-        job.run(groups(number))
+    for number, run in runs:
+        controllers.publish(number, "OnRestart")
+        job.run(groups(number, run))
 
 
-def restarted_between_batches(job: RestartedJob, controllers: Controllers, runs: Sequence[Run]) -> None:
-    """Run the job under a runner, which hears of the next bounds in the midst of a batch that has others behind it."""
+def restarted_between_batches(job: RestartedJob, controllers: Controllers, runs: Numbered) -> None:
+    """Run the job under a runner, which gets the next bounds in the midst of a batch that has others behind it."""
     ending, ended = threading.Event(), list[int | BaseException]()
 
     def end(query: StreamingQuery, patience_s: float) -> bool:
@@ -179,21 +182,22 @@ def restarted_between_batches(job: RestartedJob, controllers: Controllers, runs:
         ending.clear()
         job.publish(group)
         wait_for(lambda: len(job.begun) > begun, "the next batch")
-        wanted = controllers.publish(number)
+        bounds_ms = controllers.publish(number, "Restart")
         wait_for(ending.is_set, "a restart to begin")
         job.going.set()
-        wait_for(lambda: [*job.bounds_ms.values()][-1] == wanted, f"a start with {wanted} ms")
+        wait_for(lambda: [*job.bounds_ms.values()][-1] == bounds_ms, f"a start with {bounds_ms} ms")
 
     thread = threading.Thread(target=follow, daemon=True)
-    controllers.publish(0)
+    starts = len(job.bounds_ms)
+    first_number, (first, _) = runs[0]
+    controllers.publish(first_number, "Restart")
+    job.publish(first)
     thread.start()
     try:
-        wait_for(lambda: bool(job.bounds_ms), "the first start")
-        for number, (first, second) in enumerate(runs):
-            if number:
+        wait_for(lambda: len(job.bounds_ms) > starts, "the first start")
+        for number, (first, second) in runs:
+            if number > first_number:
                 restart_amid(first, number)
-            else:
-                job.publish(first)
             job.publish(second)
             assert job.query is not None
             job.query.processAllAvailable()
@@ -202,22 +206,37 @@ def restarted_between_batches(job: RestartedJob, controllers: Controllers, runs:
         runner.stop()
         thread.join(PATIENCE_S)
     assert ended == [0]
-    assert flush(PATIENCE_S), "the listener did not tell all batches"
+    assert flush(PATIENCE_S), "the listener did not report all batches"
 
 
-DRIVERS: dict[Mode, Callable[[RestartedJob, Controllers, Sequence[Run]], None]] = {
-    "OnRestart": started_anew,
-    "Restart": restarted_between_batches,
-}
+def narrowed_anew_and_widened_by_the_runner(
+    job: RestartedJob, controllers: Controllers, runs: Sequence[Run]
+) -> None:
+    numbered = list(enumerate(runs))
+    started_anew(job, controllers, numbered[:1])
+    restarted_between_batches(job, controllers, numbered[1:])
+
+
+def narrowed_by_the_runner_and_widened_anew(
+    job: RestartedJob, controllers: Controllers, runs: Sequence[Run]
+) -> None:
+    numbered = list(enumerate(runs))
+    restarted_between_batches(job, controllers, numbered[:-1])
+    started_anew(job, controllers, numbered[-1:])
+
+
+Way = Callable[[RestartedJob, Controllers, Sequence[Run]], None]
+WAYS: tuple[Way, Way] = (narrowed_anew_and_widened_by_the_runner, narrowed_by_the_runner_and_widened_anew)
+"""Both ways to restart in one story, so that every operator goes through both of them."""
 
 
 @pytest.fixture
-def controllers(spark: SparkSession) -> Iterator[Callable[[Mode, Sequence[str]], Controllers]]:
+def controllers(spark: SparkSession) -> Iterator[Callable[[Sequence[str]], Controllers]]:
     """Return a function that starts a controller for each input."""
     spark.conf.set("spark.tidemark.watch.seconds", "2")
     with ExitStack() as stack:
-        yield lambda mode, names: Controllers(
-            {name: stack.enter_context(BoundServer("tidemark-tests", name)) for name in names}, mode
+        yield lambda names: Controllers(
+            {name: stack.enter_context(BoundServer("tidemark-tests", name)) for name in names}
         )
     spark.conf.unset("spark.tidemark.watch.seconds")
 
@@ -257,7 +276,7 @@ def _job(
         for name in controllers.servers
     ]
     urls = {name: server.url for name, server in controllers.servers.items()}
-    return RestartedJob(spark, folder, inputs, plan, output_mode, mode=controllers.mode, controllers=urls)
+    return RestartedJob(spark, folder, inputs, plan, output_mode, mode="OnRestart", controllers=urls)
 
 
 # -- what is compared -----------------------------------------------------------------------------------------
@@ -315,9 +334,9 @@ def compare_bounds(job: RestartedJob) -> list[str]:
         if [bound_ms for bound_ms, _ in itertools.groupby(started)] != [*BOUNDS_MS[entry.name]]:
             wrong.append(f"{entry.name}: the runs had {started}")
         if [body.bound_ms for body in recorded.acknowledgements] != started:
-            wrong.append(f"{entry.name}: {recorded.acknowledgements} were told of {started}")
+            wrong.append(f"{entry.name}: {recorded.acknowledgements} were acknowledged of {started}")
         wrong += [
-            f"{entry.name}: batch {report.batch_id} was told with {report.bound_ms}"
+            f"{entry.name}: batch {report.batch_id} was reported with {report.bound_ms}"
             for report in recorded.reports
             if report.bound_ms != job.bounds_ms[report.run_id][index]
         ]
@@ -327,29 +346,28 @@ def compare_bounds(job: RestartedJob) -> list[str]:
 # -- the tests ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", DRIVERS)
-@pytest.mark.parametrize("name", KINDS)
-def test_the_watermark_follows_the_bound_of_each_run_and_the_ledger_is_what_the_sink_got(
+@pytest.mark.parametrize(("number", "name"), list(enumerate(KINDS)), ids=KINDS)
+def test_the_watermark_follows_the_bound_of_each_run_and_the_ledger_equals_the_sink(
     spark: SparkSession,
     tmp_path: Path,
-    controllers: Callable[[Mode, Sequence[str]], Controllers],
+    controllers: Callable[[Sequence[str]], Controllers],
     table: dict[str, RestartsCompared],
+    number: int,
     name: str,
-    mode: Mode,
 ) -> None:
-    """Whatever the operator: over a narrower and a wider bound, from one checkpoint."""
-    kind, body = KINDS[name], controllers(mode, ["in"])
+    """For every operator: over a narrower and a wider bound, from one checkpoint."""
+    kind, body = KINDS[name], controllers(["in"])
     seed = f"{name}, restarts"
     batches, closing = stream_of(kind, seed, _batches(seed))
     job = _job(spark, tmp_path, body, kind.operator, kind.plan, kind.output_mode)
     for key, value in kind.conf:
         spark.conf.set(key, value)
     try:
-        DRIVERS[mode](job, body, _runs([batches], [closing]))
+        WAYS[number % 2](job, body, _runs([batches], [closing]))
     finally:
         for key, _ in kind.conf:
             spark.conf.unset(key)
-    compared = table[f"{name}, {mode}"] = RestartsCompared()
+    compared = table[name] = RestartsCompared()
     batches = [*batches, *closing]
     wrong = compare_bounds(job)
     wrong += compare_watermarks(job, [batches], compared)
@@ -364,24 +382,23 @@ def test_the_watermark_follows_the_bound_of_each_run_and_the_ledger_is_what_the_
     assert compared.missing(*absent) == []
 
 
-@pytest.mark.parametrize("mode", DRIVERS)
-@pytest.mark.parametrize("how", ["inner", "leftOuter"])
+@pytest.mark.parametrize(("number", "how"), [(0, "inner"), (1, "leftOuter")])
 def test_a_join_follows_the_bounds_of_both_inputs_in_each_run_and_emits_the_pairs_that_the_ledgers_admit(
     spark: SparkSession,
     tmp_path: Path,
-    controllers: Callable[[Mode, Sequence[str]], Controllers],
+    controllers: Callable[[Sequence[str]], Controllers],
     table: dict[str, RestartsCompared],
+    number: int,
     how: str,
-    mode: Mode,
 ) -> None:
     """Each input has a bound of its own, and the slower of them leads."""
-    body = controllers(mode, ["left", "right"])
+    body = controllers(["left", "right"])
     seed = f"{how}, restarts 4"
     streams = [_batches(f"{seed}, left"), _batches(f"{seed}, right", COPY)]
     closing = [[closing_batch()], [closing_batch(10**9 + 10)]]
     job = _job(spark, tmp_path, body, row_level(), join(how))
-    DRIVERS[mode](job, body, _runs(streams, closing))
-    compared = table[f"join, {how}, {mode}"] = RestartsCompared()
+    WAYS[number](job, body, _runs(streams, closing))
+    compared = table[f"join, {how}"] = RestartsCompared()
     streams = [[*batches, *last] for batches, last in zip(streams, closing, strict=True)]
     wrong = compare_bounds(job)
     wrong += compare_watermarks(job, streams, compared)

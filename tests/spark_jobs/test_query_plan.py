@@ -55,9 +55,9 @@ PLANS: dict[str, tuple[Query, Operator | None]] = {
         counted(lambda: F.window("ts", "10 seconds", "4 seconds"), "id"),
         sliding("10 s", "4 s"),
     ),
-    "sliding by 1440 steps": (
-        counted(lambda: F.window("ts", "1 day", "1 minute")),
-        sliding("1 day", "1 minute"),
+    "sliding by 288 steps": (
+        counted(lambda: F.window("ts", "1 day", "5 minutes")),
+        sliding("1 day", "5 minutes"),
     ),
     "session": (counted(lambda: F.session_window("ts", "3 seconds"), "id"), session("3 s")),
     "session with a gap by row": (counted(gap_by_row, "partition"), None),
@@ -92,8 +92,10 @@ PLANS: dict[str, tuple[Query, Operator | None]] = {
 }
 
 
-@pytest.mark.parametrize("ceiling", [None, "1 hour"], ids=["plain", "with a ceiling"])
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize(
+    ("name", "ceiling"),
+    [*((name, None) for name in PLANS), ("sliding, and a key", "1 hour"), ("join of two streams", "1 hour")],
+)
 def test_the_operator_above_the_tap_is_read_from_the_plan_or_not_recognised(
     spark: SparkSession, tmp_path: Path, name: str, ceiling: str | None
 ) -> None:

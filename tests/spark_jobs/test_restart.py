@@ -103,7 +103,7 @@ class Running:
         self.runner.stop()
         self.thread.join(PATIENCE_S)
         assert self.ended == [0]
-        assert flush(PATIENCE_S), "the listener did not tell all batches"
+        assert flush(PATIENCE_S), "the listener did not report all batches"
 
     def _run(self) -> None:
         try:
@@ -174,7 +174,7 @@ def _mismatches(running: Running) -> tuple[Counter[tuple[str, int]], int]:
     """Return by how much the sink differs from the ledger in each (partition, window), and how many rows were late."""
     ledger = Ledger()
     for report in running.job.recorded.reports:
-        assert ledger.add(report), "no batch is told twice"
+        assert ledger.add(report), "no batch is reported twice"
     body = ledger.completeness()
     assert body.exact
     differs: Counter[tuple[str, int]] = Counter(

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tidemark.models.wire import BoundAnswer
-from tidemark.spark_jobs.bound import BoundCache, Choice, ChosenBound
+from tidemark.spark_jobs.bound import Choice, ChosenBound
+from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.proven_bounds import ProvenBounds
-from tidemark.spark_jobs.restart_rule import Change, RestartRule, Wanted, change_of
+from tidemark.spark_jobs.restart_rule import Change, DueChange, RestartRule, change_of
 
 COOLDOWN_S = 300.0
 WIDER = Change(job="j", stream="s", before_ms=5_000, bound_ms=9_000, generation=4, pin=None)
@@ -83,15 +84,15 @@ def test_nothing_wanted_is_nothing_due() -> None:
 
 def test_a_wider_bound_is_due_at_once() -> None:
     """Every batch that waits loses rows."""
-    assert RestartRule(COOLDOWN_S).first([WIDER], 10.0) == Wanted(WIDER, 0.0)
+    assert RestartRule(COOLDOWN_S).first([WIDER], 10.0) == DueChange(WIDER, 0.0)
 
 
 def test_a_narrower_bound_has_to_be_wanted_for_a_whole_dwell() -> None:
     rule = RestartRule(COOLDOWN_S)
 
-    assert rule.first([NARROWER], 10.0) == Wanted(NARROWER, COOLDOWN_S)
-    assert rule.first([NARROWER], 10.0 + COOLDOWN_S - 1) == Wanted(NARROWER, 1.0)
-    assert rule.first([NARROWER], 10.0 + COOLDOWN_S) == Wanted(NARROWER, 0.0)
+    assert rule.first([NARROWER], 10.0) == DueChange(NARROWER, COOLDOWN_S)
+    assert rule.first([NARROWER], 10.0 + COOLDOWN_S - 1) == DueChange(NARROWER, 1.0)
+    assert rule.first([NARROWER], 10.0 + COOLDOWN_S) == DueChange(NARROWER, 0.0)
 
 
 def test_a_narrower_bound_that_was_taken_back_waits_anew() -> None:
@@ -99,7 +100,7 @@ def test_a_narrower_bound_that_was_taken_back_waits_anew() -> None:
     rule.first([NARROWER], 0.0)
     rule.first([], 100.0)
 
-    assert rule.first([NARROWER], 200.0) == Wanted(NARROWER, COOLDOWN_S)
+    assert rule.first([NARROWER], 200.0) == DueChange(NARROWER, COOLDOWN_S)
 
 
 def test_of_several_narrower_bounds_the_newest_is_taken_when_the_first_has_waited() -> None:
@@ -109,19 +110,19 @@ def test_of_several_narrower_bounds_the_newest_is_taken_when_the_first_has_waite
         rule.first([replace(NARROWER, bound_ms=2_000 - minute)], minute * 60.0)
 
     newest = replace(NARROWER, bound_ms=1_000)
-    assert rule.first([newest], COOLDOWN_S) == Wanted(newest, 0.0)
+    assert rule.first([newest], COOLDOWN_S) == DueChange(newest, 0.0)
 
 
 def test_there_is_at_most_one_restart_in_a_dwell_whichever_way() -> None:
     rule = RestartRule(COOLDOWN_S)
     rule.restarted(1_000.0)
 
-    assert rule.first([WIDER], 1_100.0) == Wanted(WIDER, 200.0)
-    assert rule.first([WIDER], 1_300.0) == Wanted(WIDER, 0.0)
+    assert rule.first([WIDER], 1_100.0) == DueChange(WIDER, 200.0)
+    assert rule.first([WIDER], 1_300.0) == DueChange(WIDER, 0.0)
 
 
 def test_a_start_that_may_have_been_a_restart_counts_as_one() -> None:
-    assert RestartRule(COOLDOWN_S, restarted_s=0.0).first([WIDER], 60.0) == Wanted(WIDER, 240.0)
+    assert RestartRule(COOLDOWN_S, restarted_s=0.0).first([WIDER], 60.0) == DueChange(WIDER, 240.0)
 
 
 def test_a_kill_switch_waits_for_nothing() -> None:
@@ -129,21 +130,21 @@ def test_a_kill_switch_waits_for_nothing() -> None:
     rule.restarted(0.0)
     pinned = replace(NARROWER, pin="Off")
 
-    assert rule.first([pinned], 1.0) == Wanted(pinned, 0.0)
+    assert rule.first([pinned], 1.0) == DueChange(pinned, 0.0)
 
 
 def test_of_several_streams_the_one_that_is_due_first_decides() -> None:
     other = replace(WIDER, stream="t")
     rule = RestartRule(COOLDOWN_S)
 
-    assert rule.first([NARROWER, other], 0.0) == Wanted(other, 0.0)
+    assert rule.first([NARROWER, other], 0.0) == DueChange(other, 0.0)
 
 
 def test_a_query_that_could_not_be_ended_is_left_alone_for_a_dwell() -> None:
     rule = RestartRule(COOLDOWN_S)
     rule.held(0.0)
 
-    assert rule.first([WIDER], 0.0) == Wanted(WIDER, COOLDOWN_S)
+    assert rule.first([WIDER], 0.0) == DueChange(WIDER, COOLDOWN_S)
 
 
 def test_after_a_failure_the_wait_doubles_each_time_with_jitter_and_has_a_limit() -> None:
@@ -153,7 +154,7 @@ def test_after_a_failure_the_wait_doubles_each_time_with_jitter_and_has_a_limit(
 
     assert waits == [600.0, 1_200.0, 2_400.0, 3_600.0, 3_600.0, 3_600.0]
     assert [half.failed(0.0) for _ in range(6)] == [wait / 2 for wait in waits]
-    assert full.first([WIDER], 0.0) == Wanted(WIDER, 3_600.0)
+    assert full.first([WIDER], 0.0) == DueChange(WIDER, 3_600.0)
 
 
 def test_a_new_bound_that_works_ends_the_row_of_failures() -> None:
@@ -170,7 +171,7 @@ def test_a_thousand_failures_are_no_overflow() -> None:
     assert all(rule.failed(0.0) <= 3_600.0 for _ in range(1_100))
 
 
-def test_a_negative_dwell_is_refused() -> None:
+def test_a_negative_cooldown_is_rejected() -> None:
     with pytest.raises(ValueError, match="at least 0 s, not -1 s"):
         RestartRule(-1.0)
 

@@ -14,7 +14,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidemark.models.wire import BoundAnswer, Mode, Pin
-from tidemark.spark_jobs.bound import BoundCache, Choice, ChosenBound, choose_bound_at_start
+from tidemark.spark_jobs.bound import Choice, ChosenBound, choose_bound_at_start
+from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.client import ControllerClient, ControllerUnavailable
 from tidemark.spark_jobs.runner import EXIT_NEW_BOUND, AdaptiveQuery, Parts
 
@@ -55,7 +56,7 @@ class World:
     batch_s: float = 10.0
     answer: BoundAnswer | None = None
     heard: BoundAnswer | None = None
-    """What the watch was last told; None: it is told everything."""
+    """The watch's newest answer; None: it gets every answer."""
     last_contact_us: int | None = None
     away: bool = False
     fails_with: set[int] = field(default_factory=set)
@@ -250,7 +251,7 @@ def test_a_job_that_pins_itself_is_never_restarted(world: World) -> None:
 
 
 def test_what_was_heard_before_a_start_does_not_bring_the_old_bound_back(world: World) -> None:
-    """The start itself asked later than the watch was last told."""
+    """The start itself asked later than the watch got its last answer."""
 
     def publish_twice() -> None:
         world.publish(9_000)
@@ -458,7 +459,7 @@ def test_a_marker_that_cannot_be_written_does_not_change_the_code(
     assert "cannot be written" in caplog.text
 
 
-def test_a_function_that_does_not_start_the_query_is_told_so() -> None:
+def test_a_function_that_does_not_start_the_query_is_an_error_that_says_so() -> None:
     with pytest.raises(
         TypeError, match="must start the query and return it, a StreamingQuery; it returned a str"
     ):

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 def test_the_logged_watermark_is_the_one_in_the_checkpoint_even_after_the_query_has_ended(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The first batch after a restart is judged by it, and nobody else tells it."""
+    """The first batch after a restart is judged by it, and nothing else has it."""
     job = Job(spark, tmp_path, tumbling("5 seconds"), "update")
     query = job.start("1 second")
     handle = RunningQuery(spark, str(query.id))
@@ -43,7 +43,7 @@ def test_the_logged_watermark_is_the_one_in_the_checkpoint_even_after_the_query_
 
 
 def test_a_query_that_is_not_there_is_unknown_and_not_an_error(spark: SparkSession) -> None:
-    """A listener may be told of a query that has ended meanwhile."""
+    """A listener may be notified of a query that has ended meanwhile."""
     handle = RunningQuery(spark, "00000000-0000-0000-0000-000000000000")
 
     assert handle.output_mode() is None

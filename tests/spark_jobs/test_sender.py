@@ -16,8 +16,8 @@ from tidemark.models.wire import Acknowledgement, Report
 from tidemark.spark_jobs.client import (
     ControllerClient,
     ControllerUnavailable,
-    RequestRefused,
-    TokenRefused,
+    RequestRejected,
+    TokenRejected,
 )
 from tidemark.spark_jobs.sender import Sender
 
@@ -146,10 +146,10 @@ def test_the_report_that_may_already_have_arrived_is_never_counted_as_given_up(
     assert sender.dropped + len(controller.batches) == 6
 
 
-def test_a_refused_report_is_dropped_at_once_and_the_next_one_is_sent(
+def test_a_rejected_report_is_dropped_at_once_and_the_next_one_is_sent(
     controller: Controller, make: Callable[[int], Sender], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A report that is refused for good would block the queue for ever."""
+    """A report that is rejected for good would block the queue for ever."""
     controller.up.set()
     controller.status = 422
     sender = make(10)
@@ -157,9 +157,9 @@ def test_a_refused_report_is_dropped_at_once_and_the_next_one_is_sent(
     sender.report(_batch(2))
 
     assert sender.flush(PATIENCE_S)
-    assert sender.refused == 2
+    assert sender.rejected == 2
     assert controller.batches == [1, 2]
-    assert "was refused" in caplog.text
+    assert "was rejected" in caplog.text
 
 
 def test_closing_gives_up_what_cannot_be_sent_and_says_how_much(
@@ -187,7 +187,7 @@ def test_names_are_escaped_in_the_address(controller: Controller, make: Callable
     assert controller.paths == ["/v1/jobs/shop%20%2F%20%E2%82%AC/streams/clicks/reports"]
 
 
-def test_a_queue_that_holds_nothing_is_refused() -> None:
+def test_a_queue_that_holds_nothing_is_rejected() -> None:
     """It would give up every report."""
     with pytest.raises(ValueError, match="at least 1 report, not 0"):
         Sender(ControllerClient("http://controller"), 0)
@@ -213,7 +213,7 @@ def test_a_report_on_which_the_controller_fails_does_not_hold_up_the_others_for_
     sender.report(_batch(1))
 
     assert sender.flush(PATIENCE_S)
-    assert sender.refused == 1
+    assert sender.rejected == 1
     assert 1 < len(controller.batches) < 20
 
 
@@ -235,7 +235,7 @@ def test_a_refusal_carries_the_pointer_to_what_is_wrong() -> None:
     client = ControllerClient(
         "http://c", transport=httpx.MockTransport(lambda _: httpx.Response(422, json=problem))
     )
-    with pytest.raises(RequestRefused, match="/rows: must be at least 0"):
+    with pytest.raises(RequestRejected, match="/rows: must be at least 0"):
         client.report(REPORT)
 
 
@@ -264,26 +264,26 @@ def _refusing(status: int) -> httpx.MockTransport:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_token_says_what_to_check(
+def test_a_rejected_token_says_what_to_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     """It is tried again, since it may be in the middle of being rotated; meanwhile the log has to help."""
     monkeypatch.delenv("TIDEMARK_TOKEN", raising=False)
-    with pytest.raises(TokenRefused, match="no token was sent: name its file in"):
+    with pytest.raises(TokenRejected, match="no token was sent: name its file in"):
         ControllerClient("http://c", transport=_refusing(status)).report(REPORT)
     monkeypatch.setenv("TIDEMARK_TOKEN", "s3cr3t")
     with pytest.raises(
-        TokenRefused, match="check that the environment variable TIDEMARK_TOKEN holds"
+        TokenRejected, match="check that the environment variable TIDEMARK_TOKEN holds"
     ) as error:
         ControllerClient("http://c", transport=_refusing(status)).report(REPORT)
     (tmp_path / "token").write_text("s3cr3t")
-    with pytest.raises(TokenRefused, match=f"check that the token file {tmp_path / 'token'} holds"):
+    with pytest.raises(TokenRejected, match=f"check that the token file {tmp_path / 'token'} holds"):
         ControllerClient("http://c", tmp_path / "token", transport=_refusing(status)).report(REPORT)
 
     assert "s3cr3t" not in str(error.value)
 
 
-def test_a_refused_token_is_waited_for(controller: Controller, make: Callable[[int], Sender]) -> None:
+def test_a_rejected_token_is_waited_for(controller: Controller, make: Callable[[int], Sender]) -> None:
     """No report is lost because a token was rotated a minute too late."""
     controller.up.set()
     controller.status = 401
@@ -293,7 +293,7 @@ def test_a_refused_token_is_waited_for(controller: Controller, make: Callable[[i
     controller.status = 201
 
     assert sender.flush(PATIENCE_S)
-    assert sender.refused == 0
+    assert sender.rejected == 0
 
 
 def test_the_token_may_come_from_the_environment_and_a_file_wins(

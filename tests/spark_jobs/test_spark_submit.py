@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import subprocess
 import sys
 import sysconfig
@@ -61,10 +59,17 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _submit(environment: dict[str, str], archive: Path, master: str, *arguments: str) -> str:
+def _submit(environment: dict[str, str], archive: Path, *arguments: str) -> str:
     submit = Path(sysconfig.get_path("scripts")) / "spark-submit"
     command = [sys.executable, str(submit)] if submit.suffix == ".py" else [str(submit)]
-    command += ["--master", master, "--py-files", str(archive), "--conf", "spark.ui.enabled=false"]
+    command += [
+        "--master",
+        "local-cluster[1,1,1024]",
+        "--py-files",
+        str(archive),
+        "--conf",
+        "spark.ui.enabled=false",
+    ]
     command += ["--conf", "spark.sql.shuffle.partitions=1", "--conf", "spark.sql.session.timeZone=UTC"]
     command += ["--conf", "spark.tidemark.job=example", str(EXAMPLE), *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -76,9 +81,8 @@ def _windows(times_us: list[int]) -> Counter[int]:
     return Counter((time_us // 10_000_000 + 1) * 10_000_000 for time_us in times_us)
 
 
-@pytest.mark.parametrize("master", ["local[2]", "local-cluster[1,1,1024]"])
-def test_a_trace_is_counted_by_windows(
-    stranger: dict[str, str], archive: Path, tmp_path: Path, master: str
+def test_a_trace_is_counted_by_windows_on_a_cluster(
+    stranger: dict[str, str], archive: Path, tmp_path: Path
 ) -> None:
     """Executors of a cluster see neither the driver's folder nor an installed Tidemark."""
     rng = np.random.default_rng(3)
@@ -93,7 +97,6 @@ def test_a_trace_is_counted_by_windows(
     body = _submit(
         stranger,
         archive,
-        master,
         *("--trace", str(tmp_path / "trace.parquet"), "--trigger", "available-now", "--bound", "0 seconds"),
         *("--output", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoint")),
     )
@@ -104,28 +107,3 @@ def test_a_trace_is_counted_by_windows(
 
     assert "tidemark: job=example stream=events bound=0 s source=job" in body
     assert truth == counted
-
-
-@pytest.mark.parametrize("mode", ["append", "update", "complete"])
-def test_files_are_counted_in_every_output_mode(
-    stranger: dict[str, str], archive: Path, tmp_path: Path, mode: str
-) -> None:
-    """The tap must not care."""
-    (tmp_path / "in").mkdir()
-    for number in range(3):
-        lines = (
-            json.dumps({"event_time": f"2026-01-01T00:00:{number * 15 + step:02d}Z", "partition": "a"})
-            for step in range(5)
-        )
-        path = tmp_path / "in" / f"{number}.json"
-        path.write_text("\n".join(lines))
-        os.utime(path, (1_000_000_000 + number,) * 2)  # Spark takes files in the order of their times
-    body = _submit(
-        stranger,
-        archive,
-        "local[2]",
-        *("--files", str(tmp_path / "in"), "--trigger", "available-now", "--bound", "0 seconds"),
-        *("--mode", mode, "--checkpoint", str(tmp_path / "checkpoint")),
-    )
-
-    assert "2026-01-01 00:00:10|5|" in re.sub(r" *\| *", "|", body)

@@ -109,7 +109,7 @@ def test_the_source_and_the_trace_command_mean_the_same_columns() -> None:
     assert tuple(COLUMNS) == TRACE_COLUMNS
 
 
-def test_a_trace_out_of_order_is_refused(tmp_path: Path) -> None:
+def test_a_trace_out_of_order_is_rejected(tmp_path: Path) -> None:
     """Its offsets would mean nothing."""
     path = tmp_path / "shuffled.parquet"
     columns = {"seq": [1, 0], "event_time_us": [0, 0], "arrival_time_us": [1, 0], "partition": ["a", "a"]}

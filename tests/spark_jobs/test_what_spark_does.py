@@ -1,7 +1,7 @@
-"""What Tidemark takes for granted of Spark, one fact a test, on plain queries: an upgrade that changes one fails here.
+"""What Tidemark assumes of Spark, one fact a test, on plain queries: an upgrade that changes one fails here.
 
-Pinned elsewhere: the late rule of windows, sessions and deduplication (test_exactness.py); one row dated a day ahead,
-after which every honest row is dropped (live/test_future_rows.py).
+Pinned elsewhere: the late rule of windows, sessions and deduplication (test_operators_over_restarts.py); one row
+dated a day ahead, after which every honest row is dropped (live/test_future_rows.py).
 """
 
 from __future__ import annotations
@@ -130,8 +130,9 @@ def _is_judged_by_the_watermark_of_the_batch_before(judged: Judged) -> None:
     assert judged.admitted != judged.by(lambda key_us: key_us <= judged.now_us)
 
 
-@pytest.mark.parametrize("side", [0, 1], ids=["left", "right"])
-@pytest.mark.parametrize("how", ["inner", "leftOuter"])
+@pytest.mark.parametrize(
+    ("how", "side"), [("inner", 0), ("leftOuter", 1)], ids=["inner, left", "leftOuter, right"]
+)
 def test_a_row_of_a_join_is_late_iff_its_own_time_is_at_or_below_the_watermark_of_the_batch_before(
     spark: SparkSession, tmp_path: Path, how: str, side: int
 ) -> None:
@@ -155,7 +156,7 @@ def test_a_row_of_a_chain_is_late_by_the_key_of_its_first_operator_and_the_water
 def test_where_several_stateful_operators_are_forbidden_a_row_is_judged_by_the_watermark_of_its_own_batch(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Which is why ``adaptive_watermark`` refuses this setting."""
+    """Which is why ``adaptive_watermark`` rejects this setting."""
     with _conf(spark, "spark.sql.streaming.statefulOperator.allowMultiple", "false"):
         judged = _judged(_job(spark, tmp_path, windows("5 seconds"), 10), tumbling("5 s"))
 

@@ -1,4 +1,4 @@
-"""A controller that says what a test tells it to, over real HTTP: it holds watches and remembers acknowledgements."""
+"""A controller that answers what a test publishes, over real HTTP: it holds watches and records acknowledgements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["BoundServer"]
 
 
 class BoundServer:
-    """Use it as a context; ``publish`` says what it answers from then on.
+    """Use it as a context; ``publish`` sets what it answers from then on.
 
     Args:
         job: name of the job it answers for.
@@ -30,7 +30,7 @@ class BoundServer:
         self._answer = self._make("Off", None, 0, None)
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._http.daemon_threads = True
-        self._http.said = self  # type: ignore[attr-defined]  # how a handler finds its server's memory
+        self._http.said = self  # type: ignore[attr-defined]  # how a handler finds its server
         self.url = f"http://127.0.0.1:{self._http.server_port}"
         self._thread = threading.Thread(
             target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
@@ -118,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(503 if away else 201, None)
 
     def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def _send(self, status: int, answer: BoundAnswer | None) -> None:
         content = b"" if answer is None else json.dumps(to_json_object(answer)).encode()

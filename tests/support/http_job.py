@@ -35,7 +35,7 @@ class HttpJob:
         self._sent: list[Report] = []
 
     def start(self, batches: int = 240) -> None:
-        """Start with the bound that there is now and run for some batches; the decision loop takes turns meanwhile."""
+        """Start with the bound that there is now and run for some batches; the decision loop ticks meanwhile."""
         body = self._client.bound("shop", "clicks")
         generation = None if body.bound_ms is None else body.generation
         bound_ms = OWN_MS if body.bound_ms is None else body.bound_ms

@@ -1,4 +1,4 @@
-"""What tests need of Kafka: a broker where Maven and Java are to be had, and messages written as told."""
+"""What tests need of Kafka: a broker where Maven and Java are to be had, and messages written as given."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker, TimestampType
+from tidemark.spark_jobs.demo.kafka_jars import JarsNotFound, broker_jars
 from tidemark.spark_jobs.java import JavaNotFound
-from tidemark.spark_jobs.kafka.broker import KafkaBroker, TimestampType
-from tidemark.spark_jobs.kafka.jars import JarsNotFound, broker_jars
 
 from support.patience import PATIENCE_S
 

@@ -1,4 +1,4 @@
-"""What a ``LiveJob`` did held against its checkpoint, row for row: the ledger, and what the sink got."""
+"""Compares a ``LiveJob`` with its checkpoint, row for row: the ledger, and what the sink got."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ class LiveCompared(Compared):
     """Pairs that were admitted and that Spark's own watermark with the same bound would have dropped."""
 
 
-def asked_ms(logged: LoggedBatch) -> int:
-    """Return what the control streams asked for by then, the least of them; 0 before the first word and without one."""
+def required_ms(logged: LoggedBatch) -> int:
+    """Return the minimum that the control streams require by then; 0 before the first control and without one."""
     return min((control or 0 for control in logged.controls), default=0)
 
 
@@ -136,11 +136,11 @@ def compare_watermarks(
     compared: LiveCompared,
     combine: Callable[[Iterable[int]], int] = min,
 ) -> list[str]:
-    """Compare the watermark of every batch with what was asked for; return what is wrong.
+    """Compare the watermark of every batch with the required one; return what is wrong.
 
-    What was asked for is read from the checkpoint. The node of input i is at the greatest, over the batches k of the
-    run so far, of m_i(k) - ceiling and the control that batch k read, with m_i(k) the greatest event time of the input
-    in batch k; W(n+1) is the greater of W(n) and the least node, or what ``combine`` makes of the nodes. A job without
+    The required one is read from the checkpoint. The node of input i is at the maximum, over the batches k of the
+    run so far, of m_i(k) - ceiling and the control that batch k read, with m_i(k) the maximum event time of the input
+    in batch k; W(n+1) is the larger of W(n) and the lowest node, or what ``combine`` makes of the nodes. A job without
     control streams is compared alike.
     """
     log = job.log()
@@ -159,15 +159,15 @@ def compare_watermarks(
             nodes[index] = max(nodes[index], floor)
         offsets = tuple(zip(now.controls, now.partitions, strict=True))
         for index, (offset, was) in enumerate(zip(offsets, before, strict=False)):
-            if offset != was:  # only what is news has a row
+            if offset != was:  # only a new offset has a row
                 nodes[index] = max(nodes[index], offset[0] or 0)
         before = offsets or before
         expected = max(now.watermark_ms, combine(nodes))
         if after.watermark_ms != expected:
             wrong.append(f"W({number + 1}) is {after.watermark_ms}, not {expected}")
-        asked = asked_ms(now)
-        compared.control_moves += asked == expected > now.watermark_ms
-        compared.ceiling_moves += expected > max(now.watermark_ms, asked)
+        required = required_ms(now)
+        compared.control_moves += required == expected > now.watermark_ms
+        compared.ceiling_moves += expected > max(now.watermark_ms, required)
         compared.no_data += now.files == after.files and now.controls == after.controls
         compared.control_only += now.files == after.files and now.controls != after.controls
     compared.batches += len(log)
@@ -180,7 +180,7 @@ def compare_watermarks(
 
 
 def compare_ledger(job: LiveJob, index: int, batches: Batches, compared: Compared) -> list[str]:
-    """Compare the ledger's word on every batch, partition and key with the rows; return what is wrong."""
+    """Compare the ledger on every batch, partition and key with the rows; return what is wrong."""
     log, fates = job.log(), fates_of(job, index, batches)
     reports = job.recorded[job.inputs[index].name].reports
     true: list[dict[tuple[str, int], Tally]] = [{} for _ in log]
@@ -191,19 +191,19 @@ def compare_ledger(job: LiveJob, index: int, batches: Batches, compared: Compare
     for report in reports:
         number, body = report.batch_id, judge(report).tallies
         if not ledger.add(report):
-            wrong.append(f"batch {number} was told twice")
+            wrong.append(f"batch {number} was reported twice")
         if (report.late_watermark_ms, report.watermark_ms) != (
             before_ms(log, number),
             log[number].watermark_ms,
         ):
-            wrong.append(f"batch {number}: other watermarks were told than were logged")
+            wrong.append(f"batch {number}: other watermarks were reported than were logged")
         wrong += [
-            f"batch {number}, {cell}: body {body.get(cell)}, not {true[number].get(cell)}"
+            f"batch {number}, {cell}: {body.get(cell)}, not {true[number].get(cell)}"
             for cell in body.keys() | true[number].keys()
             if body.get(cell) != true[number].get(cell)
         ]
     if sorted(report.batch_id for report in reports) != list(range(len(log))):
-        wrong.append(f"batches {[report.batch_id for report in reports]} were told of {len(log)}")
+        wrong.append(f"batches {[report.batch_id for report in reports]} were reported of {len(log)}")
     completeness = ledger.completeness()
     if not completeness.exact or completeness.late_min != completeness.late_max:
         wrong.append(f"not exact: {completeness}")
@@ -258,7 +258,7 @@ def _has_key(kind: Kind) -> bool:
 
 
 def _emitted(job: LiveJob, kind: Kind) -> tuple[dict[Pair, int], Counter[Pair]]:
-    """Return the batch in which each pair came first, and how often it came by the last word on its key."""
+    """Return the batch in which each pair came first, and how often it came by the last output of its key."""
     first: dict[Pair, int] = {}
     last: dict[object, list[Pair]] = {}
     for number, entries in sorted(job.output.items()):
@@ -342,7 +342,7 @@ def compare_pairs(
 
 
 def _closes_in(job: LiveJob, one: Fate) -> int | None:
-    """Return the batch in which a left row is given up, None when that has not come yet."""
+    """Return the batch in which a left row is dropped, None when that has not come yet."""
     end_us = one.row.event_time_us + AFTER_US
     closed = (
         number

@@ -26,11 +26,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.live.fast import Order
 from tidemark.models.operators import TimeWindow, tumbling
 from tidemark.models.wire import Mode, Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.live.channel import ControlChannel
+from tidemark.spark_jobs.live.orders import Orders
 from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
 from tidemark.spark_jobs.local_disk import LOCAL_DISK
 from tidemark.spark_jobs.trace_source import register_trace_source
@@ -109,7 +109,7 @@ class LiveJob:
                 query.processAllAvailable()
         finally:
             query.stop()
-        assert flush(PATIENCE_S), "the listener did not tell all batches"
+        assert flush(PATIENCE_S), "the listener did not report all batches"
 
     @property
     def checkpoint(self) -> Path:
@@ -184,13 +184,13 @@ def until(
 
 
 def files(spark: SparkSession, folder: Path, schema: str = SCHEMA) -> Callable[[], DataFrame]:
-    """Return the source of a folder of files, one a batch. It does not tell its backlog."""
+    """Return the source of a folder of files, one a batch. It does not report its backlog."""
     folder.mkdir(parents=True, exist_ok=True)
     return lambda: spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(folder))
 
 
 def trace(spark: SparkSession, path: Path, **options: str) -> Callable[[], DataFrame]:
-    """Return the source of a replayed trace. It tells that it has no backlog."""
+    """Return the source of a replayed trace. It reports that it has no backlog."""
 
     def source() -> DataFrame:
         register_trace_source(spark)
@@ -324,7 +324,7 @@ def write_step(folder: Path, number: int, rows: Iterable[Row], unread: Mapping[i
 
 
 class FaultyChannel(ControlChannel):
-    """The driver's channel, which can be told to fall silent.
+    """The driver's channel, which can be made to fall silent.
 
     Args:
         answer: as of ``ControlChannel``.
@@ -448,22 +448,21 @@ class Driver:
         self.now_us = now_us
         self.operator: TimeWindow = tumbling("10 s")
         self.queries = LiveQueries(lambda: self.now_us)
-        order = Order(bound_us=bound_s * SECOND)
         stream = LiveStream(
             name="s",
             operator=self.operator,
             ceiling_us=7_200 * SECOND,
             idle_timeout_us=idle_timeout_us,
-            order=lambda: order,
-            last_contact_us=lambda: None,
+            orders=Orders(None, bound_s * 1_000, "Live", None),
         )
         self.queries.add("tap", stream)
-        self.queries.started("run", ("tap",), trigger_ms, lambda: None)
+        self.queries.started("run", ("tap",), trigger_ms)
         self.offset = dict(offset or {"source": "0", "watermark_ms": None, "partitions": {}})
         self.batches = 0
 
     def ask(self) -> int:
         """Plan a batch; return the watermark offered by now, in microseconds."""
+        self.queries.runs_of("tap", self.offset["source"])
         self.offset = self.queries.answer("tap", self.offset)
         return (self.offset["watermark_ms"] or 0) * 1_000
 

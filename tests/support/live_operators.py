@@ -51,8 +51,8 @@ def _collected(windows: GroupedData) -> DataFrame:
     )
 
 
-def windows(size: str, slide: str | None = None) -> Plan:
-    return lambda inputs: _collected(inputs[0].groupBy(F.window("ts", size, slide)))
+def windows(size: str, slide: str | None = None, start: str | None = None) -> Plan:
+    return lambda inputs: _collected(inputs[0].groupBy(F.window("ts", size, slide, start)))
 
 
 def _sessions(inputs: Sequence[DataFrame]) -> DataFrame:
@@ -124,7 +124,9 @@ KINDS: dict[str, Kind] = {
     "tumbling, complete": Kind(
         operator=FIVE, plan=windows("5 seconds"), output_mode="complete", at_once=True
     ),
-    "sliding": Kind(operator=sliding("10 s", "4 s"), plan=windows("10 seconds", "4 seconds")),
+    "sliding": Kind(
+        operator=sliding("10 s", "4 s", "1 s"), plan=windows("10 seconds", "4 seconds", "1 second")
+    ),
     "session": Kind(operator=session("3 s"), plan=_sessions, ceiling=BEYOND),
     "deduplication": Kind(
         operator=row_level(), plan=_deduplication, ceiling=BEYOND, at_once=True, distinct=True

@@ -201,20 +201,21 @@ class LiveJob:
         )
         return started(writer.start)
 
-    def run(self, groups: Iterable[Group], *, crash: bool = False) -> None:
+    def run(self, groups: Iterable[Group], *, crash_from: int | None = None) -> None:
         """Run the query once over ``groups``; after each group it idles.
 
         Args:
             groups: what is published, one after the other.
-            crash: the sink fails in the first batch that has both rows and a new control. The query is started again,
-                and Spark runs that batch once more.
+            crash_from: number of a group: from it on, the sink fails in the first batch that has both rows and a new
+                control. The query is started again, and Spark runs that batch once more. None: it never fails.
         """
-        self._crash = crash
+        self._crash = crash_from == 0
         coming = iter(groups)
         self.publish(next(coming))
         query = self.start()
         try:
-            for group in itertools.chain([None], coming):
+            for number, group in enumerate(itertools.chain([None], coming)):
+                self._crash = self._crash or number == crash_from != 0
                 if group is not None:
                     self.publish(group)
                 try:
@@ -228,7 +229,7 @@ class LiveJob:
         finally:
             query.stop()
         assert not self._crash, "no batch had both rows and a new control, so the query did not die"
-        assert flush(PATIENCE_S), "the listener did not tell all batches"
+        assert flush(PATIENCE_S), "the listener did not report all batches"
 
     def publish(self, group: Group) -> None:
         """Let the query see the batches of a group, all at once."""

@@ -37,18 +37,18 @@ class Row:
 
 @dataclass
 class RecordingSink:
-    """Keeps what a listener tells, in order."""
+    """Records what a listener reports, in order."""
 
     reports: list[Report] = field(default_factory=list)
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
     dropped: int = 0
 
     def report(self, report: Report) -> None:
-        """Keep the report."""
+        """Record the report."""
         self.reports.append(report)
 
     def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> None:  # noqa: ARG002
-        """Keep the acknowledgement."""
+        """Record the acknowledgement."""
         self.acknowledgements.append(acknowledgement)
 
 
@@ -183,7 +183,7 @@ class Job:
                 query.processAllAvailable()
         finally:
             query.stop()
-        assert flush(PATIENCE_S), "the listener did not tell all batches"
+        assert flush(PATIENCE_S), "the listener did not report all batches"
 
     def run_one(self, bound: str, rows: Iterable[Row]) -> None:
         """Run the query for one batch and stop it before the no-data batch that would have come at the next trigger."""
@@ -193,13 +193,13 @@ class Job:
             until(lambda: query.lastProgress, "the end of the batch")
         finally:
             query.stop()
-        assert flush(PATIENCE_S), "the listener did not tell all batches"
+        assert flush(PATIENCE_S), "the listener did not report all batches"
 
     def run_available(self, bound: str) -> None:
         """Run the query once over all that is there, batches back to back."""
         query = self.start(bound, available_now=True)
         query.awaitTermination()
-        assert flush(PATIENCE_S), "the listener did not tell all batches"
+        assert flush(PATIENCE_S), "the listener did not report all batches"
 
     def _collect(self, df: DataFrame, batch_id: int) -> None:
         self.output[batch_id] = [

@@ -1,4 +1,4 @@
-"""A controller with streams of which all is known, so that each of its metrics has a sample."""
+"""A controller with streams that have everything, so that each of its metrics has a sample."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run_partitions(
 ) -> None:
     """Report ``batches`` of 60 rows a partition up to 2 s late; those of partition ``slow`` are ``late_s`` later.
 
-    The loop takes a turn at the end.
+    The loop ticks at the end.
     """
     dice = random.Random(job.batch_id)
     for _ in range(batches):
@@ -53,7 +53,7 @@ def whole_controller(database_url: str, **settings: Any) -> Iterator[Controller]
         run_partitions(job, 30, slow=3)
         job.restart()
         run_partitions(job, 40)
-        # Wider, so that there is a bound before the one that is told.
+        # Wider, so that there is a bound before the published one.
         run_partitions(job, 20, slow=3, late_s=90)
         controller.put("/policy", at_once(max_bound_ms=600_000, margin_ppm=100_000))
         job.restart()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from tidemark.controller.access.token_format import is_token
 from tidemark.controller.cli import app
-from tidemark.spark_jobs.client import ControllerClient, TokenRefused
+from tidemark.spark_jobs.client import ControllerClient, TokenRejected
 
 from support.controller_app import Controller
 from support.patience import PATIENCE_S
@@ -142,17 +142,17 @@ def test_a_job_reports_and_asks_with_its_token_and_takes_up_a_rotated_one_withou
     client = ControllerClient(url, file, timeout_s=PATIENCE_S)
     client.report(REPORTS[0])
     assert client.bound("job", "stream").job == "job"
-    with pytest.raises(TokenRefused, match="out of reach"):
+    with pytest.raises(TokenRejected, match="out of reach"):
         client.bound("other", "stream")
     controller.http.delete("/v1/tokens/2", headers=bearer(make_token(controller)))
-    with pytest.raises(TokenRefused, match="not valid"):
+    with pytest.raises(TokenRejected, match="not valid"):
         client.report(REPORTS[1])
     file.write_text(make_token(controller, "job", "j*b"))
     client.report(REPORTS[1])
-    with pytest.raises(TokenRefused, match="no token was sent"):
+    with pytest.raises(TokenRejected, match="no token was sent"):
         ControllerClient(url, timeout_s=PATIENCE_S).report(REPORTS[1])
     monkeypatch.setenv("TIDEMARK_TOKEN", make_token(controller, "viewer"))
-    with pytest.raises(TokenRefused, match="this is for job and admin"):
+    with pytest.raises(TokenRejected, match="this is for job and admin"):
         ControllerClient(url, timeout_s=PATIENCE_S).report(REPORTS[1])
     monkeypatch.delenv("TIDEMARK_TOKEN")
 

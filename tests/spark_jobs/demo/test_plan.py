@@ -72,7 +72,7 @@ def test_rows_survive_the_way_to_disk_and_back(tmp_path: Path) -> None:
     np.testing.assert_array_equal(arrivals.partition, back.partition)
 
 
-def test_a_trace_without_rows_is_refused(tmp_path: Path) -> None:
+def test_a_trace_without_rows_is_rejected(tmp_path: Path) -> None:
     write_trace(tmp_path / "trace.parquet", _arrivals(np.empty(0)))
     with pytest.raises(ValueError, match="has no rows"):
         read_trace(tmp_path / "trace.parquet")

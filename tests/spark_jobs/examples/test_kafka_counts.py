@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow.dataset as ds
 import pytest
 
+from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
 from tidemark.spark_jobs.examples.kafka_counts import main
-from tidemark.spark_jobs.kafka.broker import KafkaBroker
 
 from support.kafka import Sent, new_topic, send
 from support.spark_streams import EPOCH_US, iso

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
 from tidemark.spark_jobs.kafka.backlog import rows_behind
-from tidemark.spark_jobs.kafka.broker import KafkaBroker
 
 from support.kafka import Sent, new_topic, send
 from support.patience import until
@@ -48,7 +48,7 @@ def test_the_backlog_of_a_rate_limited_query_is_the_true_count(
         .load()
         .writeStream.foreachBatch(into_sink)
         .option("checkpointLocation", str(tmp_path))
-        .trigger(processingTime="2 seconds")
+        .trigger(processingTime="200 milliseconds")
         .start()
     )
     try:

@@ -17,7 +17,7 @@ from support.patience import until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.spark_jobs.kafka.broker import KafkaBroker
+    from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

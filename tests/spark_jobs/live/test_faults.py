@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from tidemark.spark_jobs import adaptive, flush
+from tidemark.spark_jobs import connections, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 
 from support.live_faults import FaultyChannel, LiveJob, Logged, files, logged_batches, steady, until
@@ -30,8 +30,8 @@ TRAILING_MS = 60_000
 @pytest.fixture
 def channel(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyChannel]:
     """Return the channel of the session, in the hands of the test."""
-    channel = FaultyChannel(adaptive._listener(spark).live.answer)
-    monkeypatch.setitem(adaptive._channels, spark, channel)
+    channel = FaultyChannel(connections.listener_of(spark).control)
+    monkeypatch.setitem(connections._channels, spark, channel)
     yield channel
     channel.close()
 
@@ -73,6 +73,7 @@ def _rows_lost(job: LiveJob) -> int:
     return sum(row.event_time_us < closed_us and row.id not in kept for row in rows)
 
 
+@pytest.mark.soak
 def test_a_channel_that_never_answers_leaves_a_query_to_its_ceiling(
     job: LiveJob, channel: FaultyChannel
 ) -> None:
@@ -91,7 +92,7 @@ def test_a_channel_that_never_answers_leaves_a_query_to_its_ceiling(
     assert all(report.live is not None and report.live.control_ms is None for report in job.reports)
 
 
-@pytest.mark.parametrize("fault", ["dies", "falls silent"])
+@pytest.mark.parametrize("fault", ["dies", pytest.param("falls silent", marks=pytest.mark.soak)])
 def test_when_the_control_stream_dies_the_query_goes_on_and_the_ceiling_takes_over(
     job: LiveJob, channel: FaultyChannel, fault: str
 ) -> None:
@@ -131,7 +132,7 @@ def test_when_the_control_stream_dies_the_query_goes_on_and_the_ceiling_takes_ov
 
 
 class _Slow(StreamingQueryListener):
-    """Holds Spark's listeners up, so that they are told of batches long after these have ended."""
+    """Holds Spark's listeners up, so that they are notified of batches long after these have ended."""
 
     def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802 - Spark's name
 
@@ -143,7 +144,8 @@ class _Slow(StreamingQueryListener):
     def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802 - Spark's name
 
 
-def test_when_the_control_speaks_again_before_spark_has_told_of_the_silence_no_batch_is_left_out(
+@pytest.mark.soak
+def test_when_the_control_speaks_again_before_spark_has_reported_the_silence_no_batch_is_left_out(
     job: LiveJob, channel: FaultyChannel, spark: SparkSession
 ) -> None:
     slow = _Slow()
@@ -177,10 +179,11 @@ def controller(tmp_path: Path) -> Iterator[ControllerProcess]:
     process.stop()
 
 
+@pytest.mark.soak
 def test_a_controller_that_is_killed_leaves_its_envelope_in_force_and_loses_no_report(
     spark: SparkSession, tmp_path: Path, controller: ControllerProcess
 ) -> None:
-    """The fast part runs in the driver: an outage changes nothing but the age of the controller's last word."""
+    """The fast part runs in the driver: an outage changes nothing but the age of the controller's last answer."""
     min_ms = 27_000
     controller.put("policy", {"mode": "Live", "min_bound_ms": min_ms})
     body = controller.get("bound")
@@ -200,7 +203,7 @@ def test_a_controller_that_is_killed_leaves_its_envelope_in_force_and_loses_no_r
         _check_behind(job, 15, min_ms)
         query.stop()
 
-        # Started again while nobody answers: the last word is on disk.
+        # Started again while nobody answers: the last answer is on disk.
         query = job.start()
         _write(job, 16, 20)
         query.processAllAvailable()

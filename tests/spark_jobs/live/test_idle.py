@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidemark.models.operators import tumbling
-from tidemark.spark_jobs import adaptive, flush
+from tidemark.spark_jobs import connections, flush
 
 from support.live_faults import (
     Driver,
@@ -39,8 +39,8 @@ START_US = EPOCH_US + 3_600 * SECOND
 @pytest.fixture
 def channel(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyChannel]:
     """Return the channel of the session, which counts the triggers: at each one it is asked."""
-    channel = FaultyChannel(adaptive._listener(spark).live.answer)
-    monkeypatch.setitem(adaptive._channels, spark, channel)
+    channel = FaultyChannel(connections.listener_of(spark).control)
+    monkeypatch.setitem(connections._channels, spark, channel)
     yield channel
     channel.close()
 

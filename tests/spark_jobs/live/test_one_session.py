@@ -6,7 +6,6 @@ import json
 import logging
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-FILES = 8
+FILES = 5
 WINDOWS, SLIDING = KINDS["tumbling, append"], KINDS["sliding"]
 LEFT = Input(name="left", operator=row_level(), bound="3 seconds", ceiling=BEYOND)
 RIGHT = replace(LEFT, name="right", bound="5 seconds")
@@ -100,63 +99,63 @@ def confs_in_checkpoint(job: LiveJob) -> list[dict[str, str]]:
     return [json.loads(entry.read_text().splitlines()[1])["conf"] for entry in entries]
 
 
-@contextmanager
-def session_of(kind: str, spark: SparkSession) -> Iterator[SparkSession]:
-    """Return the session itself, or one made from it."""
-    if kind == "cloned":
-        from pyspark.sql import SparkSession
-
-        yield SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
-    elif kind == "new":
-        new = spark.newSession()
-        for key in ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone"):
-            new.conf.set(key, spark.conf.get(key) or "")
-        yield new
-    elif kind == "short plans":
-        spark.conf.set("spark.sql.maxPlanStringLength", "1000")
-        try:
-            yield spark
-        finally:
-            spark.conf.unset("spark.sql.maxPlanStringLength")
-    else:
-        yield spark
+@pytest.fixture
+def short_plans(spark: SparkSession) -> Iterator[None]:
+    """Let Spark cut the text of every plan."""
+    spark.conf.set("spark.sql.maxPlanStringLength", "1000")
+    yield
+    spark.conf.unset("spark.sql.maxPlanStringLength")
 
 
-@pytest.mark.parametrize("kind", ["the same", "short plans", "new", "cloned"])
+def new_session(spark: SparkSession) -> SparkSession:
+    """Return a session without the confs of the first one, but for those that tests rest on."""
+    new = spark.newSession()
+    for key in ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone"):
+        new.conf.set(key, spark.conf.get(key) or "")
+    return new
+
+
+def cloned_session(spark: SparkSession) -> SparkSession:
+    """Return a session that has the confs and the sources of the first one."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+
+
+@pytest.mark.parametrize("sessions", ["one", "three"])
 def test_live_queries_are_each_steered_whatever_starts_between_them_and_plain_ones_are_spark_s_own(
-    spark: SparkSession, tmp_path: Path, kind: str
+    spark: SparkSession, tmp_path: Path, short_plans: None, sessions: str
 ) -> None:
     """Three live plans are built, then started in another order, with a plain join and plain windows between them."""
-    streams, groups = left_and_right(kind)
-    with session_of(kind, spark) as session:
-        before = dict(session.conf.getAll)
-        live = [
-            windows_job(session, tmp_path, "windows"),
-            join_job(session, tmp_path, "join"),
-            windows_job(session, tmp_path, "sliding"),
-        ]
-        plain = [
-            join_job(session, tmp_path, "plain join", native=True),
-            windows_job(session, tmp_path, "plain windows", native=True),
-        ]
-        frames = [job.frame() for job in live]
-        work_off(
-            live[1],
-            lambda: [
-                live[2].start(frames[2]),
-                plain[0].start(),
-                live[0].start(frames[0]),
-                plain[1].start(),
-                live[1].start(frames[1]),
-            ],
-            groups,
-        )
-        after = dict(session.conf.getAll)
+    streams, groups = left_and_right(sessions)
+    every = (spark,) * 3 if sessions == "one" else (spark, new_session(spark), cloned_session(spark))
+    before = [dict(session.conf.getAll) for session in every]
+    live = [
+        windows_job(every[0], tmp_path, "windows"),
+        join_job(every[1], tmp_path, "join"),
+        windows_job(every[2], tmp_path, "sliding"),
+    ]
+    plain = [
+        join_job(every[2], tmp_path, "plain join", native=True),
+        windows_job(every[1], tmp_path, "plain windows", native=True),
+    ]
+    frames = [job.frame() for job in live]
+    work_off(
+        live[1],
+        lambda: [
+            live[2].start(frames[2]),
+            plain[0].start(),
+            live[0].start(frames[0]),
+            plain[1].start(),
+            live[1].start(frames[1]),
+        ],
+        groups,
+    )
     wrong = [text for job in live for text in wrong_in(job, streams)]
     wrong += [text for job in plain for text in wrong_in(job, streams, native=True)]
 
     assert wrong == []
-    assert after == before
+    assert [dict(session.conf.getAll) for session in every] == before
     confs = [conf for job in [*live, *plain] for conf in confs_in_checkpoint(job)]
     assert {conf["spark.sql.streaming.multipleWatermarkPolicy"] for conf in confs} == {"min"}
 

@@ -80,6 +80,7 @@ def test_rows_of_a_partition_that_trails_by_six_bounds_are_lost_to_spark_and_not
         assert closed["Live, 10 s"][end] < closed["Spark, 70 s"].get(end, len(batches) + 1)
 
 
+@pytest.mark.soak
 def test_when_a_partition_that_trailed_falls_silent_for_good_windows_close_as_without_it(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

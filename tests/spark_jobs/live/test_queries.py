@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidemark.models.live.fast import Order
 from tidemark.models.operators import tumbling
+from tidemark.spark_jobs.live.orders import Orders
 from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
 
 from support.streams import SECOND, report_of
@@ -26,11 +26,12 @@ class Query:
         self.queries, self.run_id = queries, run_id
         self.offset: dict[str, Any] = {"source": source, "watermark_ms": None, "partitions": {}}
         self.batches = 0
-        queries.started(run_id, ("tap",), 1_000, lambda: None, watermark_nodes=watermark_nodes)
+        queries.started(run_id, ("tap",), 1_000, watermark_nodes=watermark_nodes)
 
     def batch(self, time_us: int, watermark_ms: int | None = None) -> Any:
         """Plan a batch and run it under a watermark, that of its offset unless given; return what is reported."""
         before_ms = self.offset["watermark_ms"] or 0
+        self.queries.runs_of("tap", self.offset["source"])
         self.offset = self.queries.answer("tap", self.offset)
         report = report_of(
             [("p", time_us)],
@@ -56,8 +57,7 @@ def queries() -> LiveQueries:
         operator=tumbling("10 s"),
         ceiling_us=CEILING_US,
         idle_timeout_us=None,
-        order=lambda: Order(bound_us=5 * SECOND),
-        last_contact_us=lambda: None,
+        orders=Orders(None, 5_000, "Live", None),
     )
     known.add("tap", stream)
     return known

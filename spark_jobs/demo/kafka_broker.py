@@ -1,4 +1,4 @@
-"""A Kafka broker of one's own, without a container engine: for tests and for the demonstration.
+"""A local Kafka broker without a container engine: for tests and for the demonstration.
 
     with KafkaBroker() as broker:
         broker.create_topic("clicks", partitions=4)
@@ -24,9 +24,9 @@ from typing import Literal, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # forgotten in its types
 
+from tidemark.spark_jobs.demo import guard
+from tidemark.spark_jobs.demo.kafka_jars import broker_jars
 from tidemark.spark_jobs.java import find_java
-from tidemark.spark_jobs.kafka import guard
-from tidemark.spark_jobs.kafka.jars import broker_jars
 
 __all__ = ["BrokerError", "KafkaBroker", "TimestampType"]
 
@@ -56,7 +56,7 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={folder}/data
 # A topic that is not there is an error, not an empty topic.
 auto.create.topics.enable=false
-# Messages may carry times of long ago and are kept all the same.
+# Messages may carry very old times and stay all the same.
 log.retention.ms=-1
 # By default half of the heap.
 log.cleaner.dedupe.buffer.size=4194304
@@ -75,7 +75,7 @@ num.io.threads=2
 
 
 class BrokerError(RuntimeError):
-    """The broker did not start or did not do what was asked; the message says what it said."""
+    """The broker did not start or rejected a request; the message holds its output."""
 
 
 class KafkaBroker:
@@ -138,10 +138,10 @@ class KafkaBroker:
             timestamps: what the timestamp of its messages is.
 
         Raises:
-            BrokerError: when the broker refuses.
+            BrokerError: when the broker rejects it.
         """
         topic = NewTopic(name, partitions, 1, config={"message.timestamp.type": timestamps})
-        admin = self._admin()  # what was asked for dies with the client, so it has a name
+        admin = self._admin()  # the request dies with the client, so the client has a name
         try:
             admin.create_topics([topic])[name].result(_ASK_SECONDS)
         except KafkaException as error:
@@ -193,7 +193,7 @@ class KafkaBroker:
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
             with contextlib.suppress(OSError, KafkaException):
-                # A client that finds nobody waits longer and longer, so it is made only when the port is open.
+                # A client that cannot connect waits longer and longer, so it is made only when the port is open.
                 socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
                 if self._admin().list_topics(timeout=_ASK_SECONDS).brokers:
                     return

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.spark_jobs.kafka.broker import KafkaBroker, TimestampType
-from tidemark.spark_jobs.kafka.replayer import ReplayError, kafka_partitions, replay_into_topic
+from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker, TimestampType
+from tidemark.spark_jobs.demo.kafka_replayer import ReplayError, kafka_partitions, replay_into_topic
 
 from support.kafka import new_topic
 from support.patience import PATIENCE_S, until
@@ -212,7 +212,7 @@ def test_a_shift_to_now_keeps_the_delays_divided_by_the_speed(
 
 
 @pytest.mark.slow
-def test_a_replay_that_is_told_to_stop_says_how_far_it_came(kafka: KafkaBroker, trace: Path) -> None:
+def test_a_replay_that_is_stopped_returns_how_far_it_came(kafka: KafkaBroker, trace: Path) -> None:
     topic = new_topic(kafka, PARTITIONS)
     stop = threading.Event()
     threading.Timer(0.5, stop.set).start()
@@ -224,7 +224,7 @@ def test_a_replay_that_is_told_to_stop_says_how_far_it_came(kafka: KafkaBroker, 
 
 
 @pytest.mark.slow
-def test_what_kafka_cannot_take_is_refused_before_the_first_row(kafka: KafkaBroker, trace: Path) -> None:
+def test_what_kafka_cannot_take_is_rejected_before_the_first_row(kafka: KafkaBroker, trace: Path) -> None:
     topic = new_topic(kafka, PARTITIONS - 1)
 
     with pytest.raises(ValueError, match="has 11 partitions, but the trace has 12"):
@@ -236,12 +236,12 @@ def test_what_kafka_cannot_take_is_refused_before_the_first_row(kafka: KafkaBrok
 
 
 @pytest.mark.parametrize("speed", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_speed_that_is_none_is_refused(trace: Path, speed: float) -> None:
+def test_a_speed_that_is_none_is_rejected(trace: Path, speed: float) -> None:
     with pytest.raises(ValueError, match="must be a number above 0"):
         replay_into_topic(trace, "topic", "127.0.0.1:1", speed=speed)
 
 
-def test_a_file_that_is_no_trace_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_trace_is_rejected(tmp_path: Path) -> None:
     pq.write_table(pa.table({"seq": [1]}), tmp_path / "no.parquet")
 
     with pytest.raises(ValueError, match="is no trace"):

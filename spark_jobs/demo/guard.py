@@ -1,10 +1,10 @@
-"""Runs a command for as long as the process lives that asked for it, and removes its folder.
+"""Runs a command for as long as the process that started it lives, and removes its folder.
 
     python guard.py FOLDER COMMAND ...
 
-Its standard input is a pipe that nobody writes to. When the pipe is closed, or the parent is gone in whatever way, the
+Its standard input is a pipe that nobody writes to. When the pipe is closed, or the parent is gone for any reason, the
 command is ended and the folder is removed. When the command ends by itself, so does this, with its exit code, and the
-folder stays to be looked at. Standard library only: it is started as a file, without the site's packages.
+folder stays for inspection. Standard library only: it is started as a file, without the site's packages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, _leave)
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as running:
         try:
-            # A process that the parent forked may hold the pipe open, so the parent itself is looked at too.
+            # A process that the parent forked may hold the pipe open, so the parent itself is checked too.
             while running.poll() is None and os.getppid() == parent:
                 if select.select([0], [], [], _CHECK_SECONDS)[0] and not os.read(0, 1):
                     break

@@ -1,7 +1,7 @@
 """Writes a trace into a Kafka topic: true partitions, true order, and arrivals at the pace at which they happened.
 
     replay_into_topic(Path("trace.parquet"), "clicks", "localhost:9092", speed=10)
-    python -m tidemark.spark_jobs.kafka.replayer trace.parquet --topic clicks --bootstrap-servers localhost:9092
+    python -m tidemark.spark_jobs.demo.kafka_replayer trace.parquet --topic clicks --bootstrap-servers localhost:9092
 
 A message's value is JSON with ``seq``, ``event_time_us`` and ``partition`` as the trace has them; its timestamp is the
 wall time of sending. A trace is described in ``trace_source``.
@@ -31,7 +31,7 @@ _ASK_SECONDS = 15
 _DELIVERY_SECONDS = 60
 _BATCH_ROWS = 16_384
 _ROWS_BETWEEN_CHECKS = 1_024
-"""Messages handed over between two looks at what became of earlier ones."""
+"""Messages handed over between two checks of the deliveries of earlier ones."""
 
 _Row = tuple[int, int, int, str]
 """``seq``, event time, arrival time and partition."""
@@ -43,7 +43,7 @@ class ReplayError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay sent, and how well it kept its pace."""
+    """What a replay sent, and how far it fell behind its pace."""
 
     rows: int
     """Rows that Kafka has taken."""
@@ -72,8 +72,8 @@ def replay_into_topic(
     """Write the rows ``first`` to ``until`` (not included) of a trace into a topic, and return when Kafka has them.
 
     The first row is sent at once, every other one when as much time has passed, by the monotonic clock, as lies between
-    the arrivals. The trace's partitions go to the Kafka partitions that ``kafka_partitions`` says, whichever rows are
-    asked for.
+    the arrivals. The trace's partitions go to the Kafka partitions that ``kafka_partitions`` names, whichever rows are
+    sent.
 
     Args:
         trace: the Parquet file.
@@ -93,7 +93,7 @@ def replay_into_topic(
     """
     if speed is not None and not 0 < speed < float("inf"):
         raise ValueError(f"speed is {speed}; it must be a number above 0")
-    read_arrivals(str(trace))  # refuses what is no trace
+    read_arrivals(str(trace))  # rejects a file that is no trace
     partition_of = kafka_partitions(_names(trace))
     producer = _Producer(topic, bootstrap_servers, len(partition_of))
     stop = stop or threading.Event()
@@ -121,7 +121,7 @@ def replay_into_topic(
 
 
 class _Producer:
-    """Kafka's producer, with what it tells late turned into one error."""
+    """Kafka's producer, with errors that it reports late turned into one exception."""
 
     def __init__(self, topic: str, bootstrap_servers: str, partitions: int) -> None:
         self._topic, self._since_check = topic, 0
@@ -149,7 +149,7 @@ class _Producer:
                     self._topic,
                     value,
                     partition=partition,
-                    on_delivery=self._refused,
+                    on_delivery=self._failed_delivery,
                     timestamp=time.time_ns() // 1_000_000,
                 )
             except BufferError:
@@ -163,7 +163,7 @@ class _Producer:
         """See what became of the messages so far.
 
         Raises:
-            ReplayError: when one was refused.
+            ReplayError: when one was rejected.
         """
         self._since_check = 0
         self._kafka.poll(wait_s)
@@ -196,7 +196,7 @@ class _Producer:
                 f"topic {self._topic!r} has {len(found.partitions)} partitions, but the trace has {needed}"
             )
 
-    def _refused(self, error: KafkaError | None, _: Message) -> None:
+    def _failed_delivery(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self._refusal = error.str()
 

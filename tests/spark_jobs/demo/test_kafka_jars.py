@@ -1,4 +1,4 @@
-"""Jars by their coordinates, from a Maven repository on disk: once, whole, and without what Spark has."""
+"""Jars by their coordinates, from a Maven repository on disk: once, complete, and without those that Spark has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tidemark.spark_jobs.kafka.jars import (
+from tidemark.spark_jobs.demo.kafka_jars import (
     KAFKA_VERSION,
     JarsNotFound,
     broker_jars,
@@ -103,6 +103,7 @@ def test_jars_that_are_there_are_taken_with_no_repository(repository: Repository
     assert [path.name for path in jars_folder().iterdir() if path.name != ".lock"] == [first[0].parent.name]
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_where_the_module_for_tokens_is_missing_the_newest_older_one_is_taken(repository: Repository) -> None:
     """Seen on a mirror: it had the connector, and this module of other versions only."""
@@ -112,6 +113,8 @@ def test_where_the_module_for_tokens_is_missing_the_newest_older_one_is_taken(re
     assert f"org.apache.spark_{TOKENS}-4.1.0-preview1.jar" in names(connector_jars())
 
 
+@pytest.mark.soak
+@pytest.mark.slow
 def test_a_local_maven_repository_with_a_pom_and_no_jar_does_no_harm(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,10 +128,11 @@ def test_a_local_maven_repository_with_a_pom_and_no_jar_does_no_harm(
     assert len(connector_jars()) == 3
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_two_processes_that_want_the_same_get_it_once(repository: Repository) -> None:
     repository.put("org.apache.spark", TOKENS, SPARK)
-    command = [sys.executable, "-m", "tidemark.spark_jobs.kafka.jars"]
+    command = [sys.executable, "-m", "tidemark.spark_jobs.demo.kafka_jars"]
     both = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)
     ]

@@ -1,11 +1,11 @@
 """Gets Spark's Kafka connector and a Kafka broker from Maven, once, into a folder of the user's cache.
 
     spark = with_kafka(SparkSession.builder).getOrCreate()
-    spark-submit --jars "$(python -m tidemark.spark_jobs.kafka.jars)" job.py
+    spark-submit --jars "$(python -m tidemark.spark_jobs.demo.kafka_jars)" job.py
 
 Artifacts are named by coordinates. They are resolved by the Ivy that ships with Spark, in a process of its own, so that
 neither Maven nor a Spark session is needed. Ivy gets settings of its own: with Spark's, a local Maven repository that
-has an artifact's POM and not its jar makes the resolution fail. What is there already is taken without a look at the
+has an artifact's POM and not its jar makes the resolution fail. Jars that are there already are used without the
 network.
 
 The folder is ``tidemark/jars`` under ``XDG_CACHE_HOME`` (``~/.cache``); ``TIDEMARK_JARS`` names another. As with Spark,
@@ -91,13 +91,13 @@ def connector_jars() -> list[Path]:
     if any(jar.name.startswith(f"{_CONNECTOR}_") for jar in there):
         return []
     tokens = f"{_TOKENS}_{scala}"
-    wanted = [
+    required = [
         _Artifact("org.apache.spark", f"{_CONNECTOR}_{scala}", version, without=tokens),
-        # Only brokers that are asked for delegation tokens need this module, but the connector loads it, and not every
+        # Only jobs that use delegation tokens need this module, but the connector loads it, and not every
         # mirror has it of every version: the newest that is no newer than Spark.
         _Artifact("org.apache.spark", tokens, f"[{version.split('.')[0]}.0.0,{version}]"),
     ]
-    jars = _resolved("spark-kafka", wanted, without=_module_names(there))
+    jars = _resolved("spark-kafka", required, without=_module_names(there))
     if not any(jar.name.endswith(f"{tokens}-{version}.jar") for jar in jars):
         _log.info("%s %s cannot be had; an older one is taken, without delegation tokens", tokens, version)
     return jars
@@ -109,11 +109,11 @@ def broker_jars() -> list[Path]:
     Raises:
         JarsNotFound: when the jars are neither here nor to be had.
     """
-    wanted = [
+    required = [
         _Artifact("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
         _Artifact("org.slf4j", "slf4j-simple", _SLF4J_VERSION),
     ]
-    return _resolved("kafka-broker", wanted, without=[])
+    return _resolved("kafka-broker", required, without=[])
 
 
 def jars_folder() -> Path:
@@ -152,16 +152,16 @@ def _module_names(jars: list[Path]) -> list[str]:
 # -- resolution ----------------------------------------------------------------------------------------------
 
 
-def _resolved(name: str, wanted: list[_Artifact], without: list[str]) -> list[Path]:
-    module = _module_xml(wanted, without)
-    # The folder appears whole, by a rename, and its name tells what it was made from: if it is there, it is right.
+def _resolved(name: str, required: list[_Artifact], without: list[str]) -> list[Path]:
+    module = _module_xml(required, without)
+    # The folder appears whole, by a rename, and is named after what it was made from: if it is there, it is right.
     folder = jars_folder() / f"{name}-{hashlib.sha256(module.encode()).hexdigest()[:16]}"
     if not folder.is_dir():
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with _alone(folder.parent / ".lock"):
                 if not folder.is_dir():
-                    _download(module, wanted, folder)
+                    _download(module, required, folder)
         except OSError as error:
             raise JarsNotFound(f"{folder.parent} cannot be used for jars: {error}; {_WAY_OUT}") from None
     return sorted(folder.glob("*.jar"))
@@ -169,16 +169,16 @@ def _resolved(name: str, wanted: list[_Artifact], without: list[str]) -> list[Pa
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Let one process in at a time; the lock goes with the process, whatever becomes of it."""
+    """Let one process in at a time; the lock ends with the process, in any case."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _download(module: str, wanted: list[_Artifact], folder: Path) -> None:
-    names = ", ".join(f"{one.organisation}:{one.module}:{one.revision}" for one in wanted)
+def _download(module: str, required: list[_Artifact], folder: Path) -> None:
+    names = ", ".join(f"{one.organisation}:{one.module}:{one.revision}" for one in required)
     _log.info("getting %s from Maven into %s", names, folder)
-    fetched = folder.parent / "fetched"  # kept after a failure, so that the next attempt goes on from there
+    fetched = folder.parent / "fetched"  # stays after a failure, so that the next attempt goes on from there
     with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder.parent) as temporary:
         unfinished = Path(temporary)
         (unfinished / "ivy.xml").write_text(module, encoding="utf-8")
@@ -190,7 +190,7 @@ def _download(module: str, wanted: list[_Artifact], folder: Path) -> None:
             *("-cache", str(fetched), "-confs", "default", "-retrieve", str(pattern)),
         )
         there = sorted((unfinished / "jars").glob("*.jar"))
-        missing = [one for one in wanted if not any(f"_{one.module}-" in jar.name for jar in there)]
+        missing = [one for one in required if not any(f"_{one.module}-" in jar.name for jar in there)]
         if found or missing:
             raise JarsNotFound(f"{names} cannot be had from Maven: {found or 'not found'}; {_WAY_OUT}")
         (unfinished / "jars").rename(folder)
@@ -227,7 +227,7 @@ _WAY_OUT = (
 
 
 def _complaint(message: str) -> str:
-    """Return in one line what Ivy's output says went wrong: the network's faults before what follows from them."""
+    """Return in one line the error in Ivy's output: a fault of the network before what follows from it."""
     for pattern in (
         r"Server access error at url \S+ \((.+)\)",
         r"(Host \S+ not found)",
@@ -240,13 +240,13 @@ def _complaint(message: str) -> str:
     return (message.strip().splitlines() or ["Ivy failed and said nothing"])[-1].strip()
 
 
-def _module_xml(wanted: list[_Artifact], without: list[str]) -> str:
+def _module_xml(required: list[_Artifact], without: list[str]) -> str:
     lines = [
         '<ivy-module version="2.0">',
         '<info organisation="tidemark" module="jars"/>',
         '<configurations><conf name="default"/></configurations>',
         "<dependencies>",
-        *(one.xml() for one in wanted),
+        *(one.xml() for one in required),
         *(f"<exclude module={quoteattr(name)}/>" for name in without),
         "</dependencies>",
         "</ivy-module>",

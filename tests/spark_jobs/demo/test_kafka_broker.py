@@ -18,8 +18,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from tidemark.spark_jobs.kafka.broker import BrokerError, KafkaBroker, TimestampType
-from tidemark.spark_jobs.kafka.jars import broker_jars
+from tidemark.spark_jobs.demo.kafka_broker import BrokerError, KafkaBroker, TimestampType
+from tidemark.spark_jobs.demo.kafka_jars import broker_jars
 
 from support.kafka import Sent, new_topic, or_skip, send
 from support.patience import PATIENCE_S, until
@@ -78,6 +78,7 @@ def test_a_topic_that_is_there_is_not_made_again(kafka: KafkaBroker) -> None:
         kafka.create_topic(topic)
 
 
+@pytest.mark.soak
 def test_nothing_is_left_of_it_when_the_block_ends_with_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,7 +103,7 @@ def test_it_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> N
     or_skip(broker_jars)
     script = (
         "import time\n"
-        "from tidemark.spark_jobs.kafka.broker import KafkaBroker\n"
+        "from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker\n"
         "with KafkaBroker() as broker:\n"
         "    print(broker.pid, flush=True)\n"
         "    time.sleep(600)\n"

@@ -1,0 +1,89 @@
+"""What a driver has once: a listener and a control channel for each session, a sender for each controller."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tidemark.models.wire import Acknowledgement, Report
+from tidemark.spark_jobs.client import ControllerClient
+from tidemark.spark_jobs.listener import TidemarkListener
+from tidemark.spark_jobs.live.channel import ControlChannel
+from tidemark.spark_jobs.sender import Sender
+from tidemark.spark_jobs.settings import JobSettings
+
+__all__ = ["NoSink", "channel_of", "connection_to", "flush", "listener_of"]
+
+_log = logging.getLogger("tidemark.spark")
+_lock = threading.Lock()
+_listeners: dict[SparkSession, TidemarkListener] = {}
+_channels: dict[SparkSession, ControlChannel] = {}
+_senders: dict[tuple[str, Path | None], tuple[ControllerClient, Sender]] = {}
+
+
+class NoSink:
+    """The sink of a job that has no controller."""
+
+    dropped = 0
+
+    def report(self, report: Report) -> None:
+        """Drop the report."""
+
+    def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> None:
+        """Drop the acknowledgement."""
+
+
+def listener_of(spark: SparkSession) -> TidemarkListener:
+    """Return the session's listener; it is added to the session with the first call."""
+    with _lock:
+        listener = _listeners.get(spark)
+        if listener is None:
+            listener = _listeners[spark] = TidemarkListener(spark)
+            spark.streams.addListener(listener)
+        return listener
+
+
+def channel_of(spark: SparkSession) -> ControlChannel:
+    """Return the session's channel for control sources, which its listener answers."""
+    listener = listener_of(spark)
+    with _lock:
+        if spark not in _channels:
+            _channels[spark] = ControlChannel(listener.control)
+        return _channels[spark]
+
+
+def connection_to(settings: JobSettings) -> tuple[ControllerClient | None, Sender | None]:
+    """Return the client and the sender for the job's controller; None and None without one."""
+    if settings.controller_url is None:
+        return None, None
+    with _lock:
+        where = settings.controller_url, settings.token_file
+        if where not in _senders:
+            try:
+                client = ControllerClient(settings.controller_url, settings.token_file, settings.timeout_s)
+            except Exception:  # noqa: BLE001 - proxies and certificates of the environment; the job must start
+                _log.exception(
+                    "no connection to %s can be made; nothing is reported", settings.controller_url
+                )
+                return None, None
+            _senders[where] = client, Sender(client, settings.queue_reports)
+        return _senders[where]
+
+
+def flush(timeout_s: float = 10.0) -> bool:
+    """Wait until the batches of ended queries are reported and the reports have left the driver.
+
+    Call it before a short job (``trigger(availableNow=True)``) ends: Spark notifies listeners of batches
+    asynchronously. Returns whether all went out in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    with _lock:
+        listeners = list(_listeners.values())
+        senders = [sender for _, sender in _senders.values()]
+    found = [listener.wait_for_ended_runs(deadline - time.monotonic()) for listener in listeners]
+    sent = [sender.flush(max(deadline - time.monotonic(), 0)) for sender in senders]
+    return all(found) and all(sent)
