@@ -37,7 +37,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast lint format bench lock archive wheel manifests tools services clean
+.PHONY: help venv demo test test-fast lint format bench lock archive wheel manifests docs tools services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -108,6 +108,10 @@ wheel: $(STAMP) ## dist/tidemark-*.whl
 
 manifests: $(STAMP) ## render deploy/kubernetes from the Helm chart, and its schema of the settings (after `make tools`)
 	@PYTHONPATH=tests $(BIN)/python -m support.chart
+
+docs: $(STAMP) ## write docs/reference, and what the tutorial's commands print, from the code
+	@PYTHONPATH=tests $(BIN)/python -m support.reference
+	@PYTHONPATH=tests $(BIN)/python -m support.tutorial
 
 # Into the user's cache, from Go's module proxy; see tests/support/go_tools.py.
 tools: $(STAMP) ## build the tools that check what is deployed (Helm and others; needs Go, takes minutes)
