@@ -1,7 +1,7 @@
-"""The alerts: one table for the notifier, for Prometheus' rules and for the README.
+"""The alerts: one table for the notifier, for Prometheus' rules and for the reference.
 
-``deploy/prometheus/rules/tidemark-alerts.yaml`` says the same in PromQL, and a test holds the two together: names,
-severities, labels, how long each must hold, and the words.
+``deploy/prometheus/rules/tidemark-alerts.yaml`` says the same in PromQL, and a test compares the two: names,
+severities, labels, how long each must hold, and the texts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 Severity = Literal["page", "ticket"]
-"""page wakes somebody, ticket waits for the morning."""
+"""A page wakes somebody, a ticket waits for the morning."""
 
 MINUTE_US = 60_000_000
 STREAM = ("spark_job", "stream")
@@ -38,7 +38,7 @@ PARTITION = (*STREAM, "partition")
 SLOTH = ("sloth_id", "sloth_service", "sloth_severity", "sloth_slo")
 
 MIN_LATE_ROWS = 10
-"""Rows that must have been late before a budget's alert says so: nobody is woken for three rows."""
+"""Rows that must have been late before an alert on a budget fires: nobody is woken for three rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Burn:
     """A pair of windows over which the budget burns too fast."""
 
     long_s: int
-    """The long window, in seconds: says that it matters."""
+    """The long window, in seconds: it shows that the loss matters."""
     short_s: int
-    """The short one: says that it still goes on."""
+    """The short window, in seconds: it shows that the loss still goes on."""
     budget_ppm: int
     """Share of the whole budget that may go in the long window, in parts per million."""
 
@@ -62,19 +62,19 @@ class Alert:
     severity: Severity
     """How urgent it is."""
     hold_us: int
-    """How long it must hold before it is told, in microseconds."""
+    """How long it must hold before it fires, in microseconds."""
     labels: tuple[str, ...]
     """Its labels beside ``alertname`` and ``severity``."""
     summary: str
-    """What is the case, with the labels in braces."""
+    """What is wrong, with the labels in braces."""
     description: str
-    """More of it, with the labels and ``{value}`` in braces."""
+    """Details, with the labels and ``{value}`` in braces."""
     meaning: str
-    """What it means, for a table."""
+    """When it fires, for a table."""
     burns: tuple[Burn, ...] = ()
-    """Of a budget: pairs of windows, any of which is enough."""
+    """For an alert on a budget: pairs of windows, any of which is enough."""
     notified: bool = True
-    """Whether the notifier tells it; what concerns the controller itself, only somebody else can tell."""
+    """Whether the notifier sends it; an alert on the controller itself needs an observer outside."""
 
 
 BURN_PAGE = Alert(
@@ -84,7 +84,8 @@ BURN_PAGE = Alert(
     labels=(*SLOTH, *STREAM),
     summary="{spark_job}/{stream} loses rows far faster than its SLO allows",
     description=(
-        "{value} of the rows came too late to be counted. At this pace the budget of the SLO is gone within days."
+        "{value} of the rows came too late to be counted. At this pace the budget of the SLO is gone within "
+        "days."
     ),
     meaning="rows are lost at a pace that takes 2 % of the budget in an hour, or 5 % in six",
     burns=(Burn(3_600, 300, 20_000), Burn(21_600, 1_800, 50_000)),
@@ -96,7 +97,7 @@ BURN_TICKET = Alert(
     hold_us=15 * MINUTE_US,
     labels=(*SLOTH, *STREAM),
     summary="{spark_job}/{stream} loses more rows than its SLO allows",
-    description="{value} of the rows came too late to be counted, more than the budget bears if it goes on.",
+    description="{value} of the rows came too late to be counted, more than the budget allows if this goes on.",
     meaning="rows are lost at a pace that takes 10 % of the budget in a day or in three",
     burns=(Burn(86_400, 7_200, 100_000), Burn(259_200, 21_600, 100_000)),
 )
@@ -107,8 +108,8 @@ SPENT = Alert(
     hold_us=15 * MINUTE_US,
     labels=STREAM,
     summary="{spark_job}/{stream} has missed its SLO",
-    description="Of the budget that the SLO leaves over its window, {value} is left.",
-    meaning="more is lost than the SLO allows over its window; for `timeslices` the one alert on the budget",
+    description="{value} of the error budget over the SLO's window is left.",
+    meaning="more is lost than the SLO allows over its window; for `timeslices` the only alert on the budget",
 )
 
 PARTITION_SKEWED = Alert(
@@ -118,7 +119,7 @@ PARTITION_SKEWED = Alert(
     labels=PARTITION,
     summary="Partition {partition} slows {spark_job}/{stream} down",
     description="Without partition {partition} the bound would be {value} narrower.",
-    meaning="without one partition the bound would be narrower by 20 % and 1 s; over below half of both",
+    meaning="without one partition the bound would be narrower by 20 % and 1 s; resolved below half of both",
 )
 
 PARTITION_IDLE = Alert(
@@ -128,8 +129,8 @@ PARTITION_IDLE = Alert(
     labels=PARTITION,
     summary="Partition {partition} of {spark_job}/{stream} is silent",
     description=(
-        "Partition {partition} used to report and has been silent for ten of its usual gaps and more, while others "
-        "deliver. What it holds back may come late, so nothing is narrowed meanwhile."
+        "Partition {partition} used to report and has been silent for more than ten of its usual gaps, while "
+        "others deliver. Its rows may come late, so the bound is not narrowed meanwhile."
     ),
     meaning="one partition is silent for ten of its usual gaps, while others deliver",
 )
@@ -141,8 +142,8 @@ REPORTS_ABSENT = Alert(
     labels=STREAM,
     summary="{spark_job}/{stream} has stopped reporting",
     description=(
-        "No report came for {value}, far longer than batches are usually apart. Completeness is unknown meanwhile, and "
-        "the bound is held."
+        "No report has come for {value}, far longer than the usual gap between batches. Completeness is unknown"
+        " meanwhile, and the bound is held."
     ),
     meaning="no report for ten usual gaps and five minutes; not while the stream is paused",
 )
@@ -152,7 +153,7 @@ NOT_ADOPTED = Alert(
     severity="ticket",
     hold_us=5 * MINUTE_US,
     labels=STREAM,
-    summary="{spark_job}/{stream} does not use the bound that it is told",
+    summary="{spark_job}/{stream} does not use its published bound",
     description="The bound was published {value} ago and the job has not acknowledged it.",
     meaning="a bound is not acknowledged after half an hour, or a week in `OnRestart`; not while the stream is paused",
 )
@@ -164,10 +165,10 @@ SATURATED = Alert(
     labels=STREAM,
     summary="The bound of {spark_job}/{stream} cannot grow as far as its rows need",
     description=(
-        "The policy's greatest bound holds it or, in Live, the watermark trails by nearly the whole ceiling. Rows "
+        "The policy's maximum holds it or, in Live, the watermark trails by nearly the whole ceiling. Rows "
         "beyond that are lost."
     ),
-    meaning="the policy's greatest bound, or the ceiling, is too little for the rows for half an hour",
+    meaning="the policy's maximum, or the ceiling, is too small for the rows for half an hour",
 )
 
 CONFLICT = Alert(
@@ -177,8 +178,8 @@ CONFLICT = Alert(
     labels=STREAM,
     summary="The SLO of {spark_job}/{stream} and a cap cannot both hold",
     description=(
-        "The bound that keeps the target has a latency or a state above its cap. Which yields is what the SLO says; "
-        "where it says nothing, the bound in use is held."
+        "The bound that meets the target has a latency or a state above its cap. The SLO's on_conflict says "
+        "which may be missed; without it the bound in use is held."
     ),
     meaning="the target and a cap cannot both be met, for half an hour",
 )
@@ -190,7 +191,8 @@ STANDS_STILL = Alert(
     labels=STREAM,
     summary="The watermark of {spark_job}/{stream} stands still while rows arrive",
     description=(
-        "It has stood at {value} for a quarter of an hour and more: no window closes, and rows behind it are lost."
+        "It has stood at {value} for more than a quarter of an hour: no window closes, and rows behind it are "
+        "lost."
     ),
     meaning="rows arrive and the watermark has not moved for 25 minutes, though no wider bound explains it",
 )
@@ -200,12 +202,12 @@ FUTURE_ROWS = Alert(
     severity="ticket",
     hold_us=0,
     labels=STREAM,
-    summary="{spark_job}/{stream} gets rows that are dated ahead of the clock",
+    summary="{spark_job}/{stream} gets future-dated rows",
     description=(
-        "{value} rows in a quarter of an hour were dated ahead of the clock. Outside of Live one of them drops every "
-        "honest row after it."
+        "{value} rows in a quarter of an hour were future-dated. Outside of Live, Spark drops every valid row "
+        "that comes after one of them."
     ),
-    meaning="rows of the last quarter of an hour were dated ahead of the clock",
+    meaning="rows of the last quarter of an hour were future-dated",
 )
 
 OVERFLOW = Alert(
@@ -215,8 +217,8 @@ OVERFLOW = Alert(
     labels=STREAM,
     summary="{spark_job}/{stream} cannot count all of its rows",
     description=(
-        "The fate of {value} rows in a quarter of an hour is unknown: the job's tap had no room for their partitions "
-        "and times."
+        "The fate of {value} rows in a quarter of an hour is unknown: the job's tap had no room for their "
+        "partitions and times."
     ),
     meaning="the job's tap had no room to count some rows, so that their fate is unknown",
 )
@@ -241,10 +243,10 @@ ALERTS: tuple[Alert, ...] = (
         labels=("instance", "job"),
         summary="The decision loop of a Tidemark controller stands still",
         description=(
-            "{instance} has taken no turn for {value}. The streams that it holds are not decided; jobs keep the bounds "
-            "that they have."
+            "{instance} has completed no tick for {value}. Nothing is decided for its streams; jobs keep the "
+            "bounds that they have."
         ),
-        meaning="a replica's decision loop has taken no turn for a minute and three ticks",
+        meaning="a replica's decision loop has completed no tick for a minute and three ticks",
         notified=False,
     ),
     Alert(
@@ -254,8 +256,8 @@ ALERTS: tuple[Alert, ...] = (
         labels=(),
         summary="No Tidemark controller answers",
         description=(
-            "No replica could be scraped. Jobs keep the bounds that they have and queue their reports; nothing is "
-            "decided, and all other alerts of Tidemark are blind."
+            "No replica could be scraped. Jobs keep the bounds that they have and queue their reports; nothing "
+            "is decided, and no other alert of Tidemark can fire."
         ),
         meaning="no replica could be scraped for five minutes",
         notified=False,
@@ -267,8 +269,8 @@ ALERTS: tuple[Alert, ...] = (
         labels=(),
         summary="The store of Tidemark does not answer",
         description=(
-            "No replica reaches the database. Reports are not taken and nothing is decided; the alerts on streams are "
-            "blind."
+            "No replica reaches the database. Reports are not taken and nothing is decided; alerts on streams "
+            "cannot fire."
         ),
         meaning="no replica has reached the database for five minutes",
         notified=False,

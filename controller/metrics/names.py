@@ -1,4 +1,4 @@
-"""Every metric by name, with its help text and labels: one table for code, rules, dashboards and README.
+"""Every metric by name, with its help text and labels: one table for code, rules, dashboards and the reference.
 
 The label of a Spark job is ``spark_job``: Prometheus keeps ``job`` for what it scrapes, and would rename ours.
 """
@@ -18,22 +18,22 @@ _PROCESS: dict[str, str] = {
     "tidemark_report_duration_seconds": "Time from taking a report to its commit.",
     "tidemark_commit_duration_seconds": "Time that one commit of reports took, up to 32 of them.",
     "tidemark_decisions_total": "Decisions made since this process started.",
-    "tidemark_decision_failures_total": "Decisions, or whole turns of the loop, that failed in this process.",
-    "tidemark_decisions_refused_total": "Decisions not written in this process, whose lease had been taken over.",
+    "tidemark_decision_failures_total": "Decisions, or whole ticks of the loop, that failed in this process.",
+    "tidemark_decisions_refused_total": "Decisions not written in this process, because another one had the lease.",
     "tidemark_decision_duration_seconds": "Time that one decision of one stream took.",
-    "tidemark_tick_duration_seconds": "Time that one turn of the loop took, upkeep included.",
-    "tidemark_upkeep_duration_seconds": "Time that rolling up and ageing out took in one turn.",
-    "tidemark_last_tick_timestamp_seconds": "When the last turn of the loop ended in this process.",
-    "tidemark_tick_interval_seconds": "Time between two turns of the loop, as set.",
+    "tidemark_tick_duration_seconds": "Time that one tick of the loop took, upkeep included.",
+    "tidemark_upkeep_duration_seconds": "Time that rolling up and ageing out took in one tick.",
+    "tidemark_last_tick_timestamp_seconds": "When the last tick of the loop ended in this process.",
+    "tidemark_tick_interval_seconds": "Time between two ticks of the loop, as set.",
     "tidemark_leases_held": "Shards of streams that this process decides, of 64.",
-    "tidemark_bounds_watched": "Requests in this process that wait for another bound.",
+    "tidemark_bounds_watched": "Requests in this process that wait for a new bound.",
     "tidemark_scrape_duration_seconds": "Time that one scrape took, counted in the next one.",
     "tidemark_store_up": "Whether the store answered this scrape: 1 or 0. The metrics of streams are missing at 0.",
     "tidemark_streams": "Streams known, expected ones included.",
     "tidemark_partitions_not_exposed": "Partitions without series of their own (TIDEMARK_METRICS_PARTITIONS).",
     "tidemark_notifications_total": "Messages that the notifier of this process has delivered.",
-    "tidemark_notification_failures_total": "Messages that it could not deliver, after all attempts.",
-    "tidemark_notifications_firing": "Alerts that the notifier of this process has told of and that still fire.",
+    "tidemark_notification_failures_total": "Messages that it could not deliver after all attempts.",
+    "tidemark_notifications_firing": "Alerts that the notifier of this process has sent and that still fire.",
 }
 
 _STREAMS: dict[str, str] = {
@@ -43,14 +43,14 @@ _STREAMS: dict[str, str] = {
     "tidemark_rows_judged_total": "(Row, key) pairs whose fate is known: the denominator of completeness.",
     "tidemark_rows_admitted_total": "(Row, key) pairs that were admitted for sure: the numerator of completeness.",
     "tidemark_rows_unjudged_total": "Rows that arrived but whose fate is unknown.",
-    "tidemark_rows_future_total": "Rows that were dated ahead of the clock.",
+    "tidemark_rows_future_total": "Future-dated rows.",
     "tidemark_missing_batches": "Batches that were never reported, between the first and the last of each query.",
     "tidemark_dropped_reports": "Reports that the stream's driver has dropped in its present run.",
     "tidemark_last_batch_timestamp_seconds": "Trigger time of the newest batch reported.",
     "tidemark_last_report_timestamp_seconds": "When the newest report was received, by the controller's clock.",
     "tidemark_batch_gap_seconds": "Mean time between the triggers of the newest 20 batches.",
     "tidemark_watermark_timestamp_seconds": "Watermark after the newest batch; missing while there is none.",
-    "tidemark_event_time_timestamp_seconds": "Greatest event time that this watermark could know.",
+    "tidemark_event_time_timestamp_seconds": "Highest event time that this watermark could know.",
     "tidemark_watermark_lag_seconds": "How far the watermark trailed the clock at the end of the newest batch.",
     "tidemark_state_rows": "Rows of state in the newest batch.",
     "tidemark_state_bytes": "Bytes of state in the newest batch.",
@@ -58,25 +58,25 @@ _STREAMS: dict[str, str] = {
     "tidemark_slo_window_seconds": "Time over which the budget of the SLO counts.",
     "tidemark_budget_remaining_ratio": "Share of that budget that is left; below 0 when more was lost.",
     "tidemark_constraints_conflict": "Whether completeness and a cap cannot both be met: 1 or 0.",
-    "tidemark_bound_required_seconds": "Bound that the rows ask for, before any guard rail, cap or limit.",
+    "tidemark_bound_required_seconds": "Bound that the rows require, before any guard rail, cap or limit.",
     "tidemark_bound_recommended_seconds": "Bound recommended; missing when the one in use is to be kept.",
-    "tidemark_bound_published_seconds": "Bound that the job is told to use; missing when there is none.",
+    "tidemark_bound_published_seconds": "Bound published to the job; missing when there is none.",
     "tidemark_bound_applied_seconds": "Bound last acknowledged by the job.",
     "tidemark_bound_in_use_seconds": "Bound in the plan of the newest batch; in Live, the ceiling.",
-    "tidemark_bound_effective_seconds": "How far the watermark really trails the greatest event time.",
-    "tidemark_bound_max_seconds": "The policy's greatest bound; missing without one.",
+    "tidemark_bound_effective_seconds": "How far the watermark really trails the highest event time.",
+    "tidemark_bound_max_seconds": "The policy's maximum bound; missing without one.",
     "tidemark_bound_ceiling_seconds": "Ceiling of a job that can be steered live.",
     "tidemark_bound_ceiling_used_ratio": "Share of the ceiling by which the watermark trails, in Live.",
-    "tidemark_bound_saturated": "Whether the greatest bound, or the ceiling, is too little for the rows: 1 or 0.",
-    "tidemark_bound_adopted": "Whether the job does what it is told: 1 or 0; missing when it is told nothing.",
-    "tidemark_bound_published_timestamp_seconds": "When what the job is told was published.",
-    "tidemark_bound_change_ratio": "The bound published last against the one before: -0.2 is a fifth narrower.",
-    "tidemark_generation": "Generation of what the job is told.",
+    "tidemark_bound_saturated": "Whether the maximum bound, or the ceiling, is too small for the rows: 1 or 0.",
+    "tidemark_bound_adopted": "Whether the job uses what is published: 1 or 0; missing when nothing is.",
+    "tidemark_bound_published_timestamp_seconds": "When the published bound was published.",
+    "tidemark_bound_change_ratio": "The last published bound against the one before: -0.2 is a fifth narrower.",
+    "tidemark_generation": "Generation of the published bound.",
     "tidemark_generation_acknowledged": "Generation last acknowledged; missing when the job uses its own bound.",
-    "tidemark_completeness_predicted_ratio": "Completeness predicted of the bound published last.",
+    "tidemark_completeness_predicted_ratio": "Completeness predicted for the last published bound.",
     "tidemark_completeness_realised_ratio": "Completeness counted under it; missing until enough rows are judged.",
-    "tidemark_prediction_error_ratio": "How far the two are apart, without a sign; 0.001 is a tenth of a point.",
-    "tidemark_partitions": "Partitions heard of within the horizon of the SLO.",
+    "tidemark_prediction_error_ratio": "Absolute difference of the two; 0.001 is a tenth of a point.",
+    "tidemark_partitions": "Partitions last seen within the horizon of the SLO.",
     "tidemark_partitions_skewed": "Partitions without any one of which the bound would be far narrower.",
     "tidemark_partitions_idle": "Partitions that used to report and are silent.",
     "tidemark_partitions_behind": "Partitions that trail the others and still deliver.",
@@ -87,12 +87,12 @@ _PARTITIONS: dict[str, str] = {
     "tidemark_partition_skew_cost_seconds": "How much narrower the bound would be without this partition.",
     "tidemark_partition_idle": "Whether this partition used to report and is silent: 1 or 0.",
     "tidemark_partition_behind": "Whether this partition trails the others and still delivers: 1 or 0.",
-    "tidemark_partition_rows_future_total": "Rows of this partition that were dated ahead of the clock.",
+    "tidemark_partition_rows_future_total": "Future-dated rows of this partition.",
 }
 
 _OTHER: dict[str, tuple[str, tuple[str, ...]]] = {
     "tidemark_reports_refused_total": (
-        "Reports refused since this process started, by problem type.",
+        "Reports rejected since this process started, by problem type.",
         ("type",),
     ),
     "tidemark_rows_uncounted_total": (
@@ -117,7 +117,7 @@ HELP: dict[str, str] = {
     **_PARTITIONS,
     **{name: text for name, (text, _) in _OTHER.items()},
 }
-"""Help text of every metric by name; the README's table is checked against it."""
+"""Help text of every metric by name; docs/reference/metrics.md is made from it."""
 
 OF_STREAMS = tuple(_STREAMS)
 """Metrics that the store has one number of for each stream."""
