@@ -42,68 +42,69 @@ class Settings(BaseSettings):
     """Where the store is, as a SQLAlchemy URL: a SQLite file (a relative path is under the working directory), or
     PostgreSQL 15 or newer as postgresql+psycopg://user@host/name."""
     host: str = "127.0.0.1"
-    """Address to listen on; one that others can reach needs a token in the store or an authenticating proxy."""
+    """Address to listen on; one that others reach needs a token in the store or an authenticating proxy."""
     port: int = Field(default=8642, ge=0, le=65_535)
-    """Port to listen on; 0 takes a free one and logs it."""
+    """Port to listen on; 0 takes a free one and says which."""
     tick_seconds: float = Field(default=5.0, gt=0, le=3_600)
-    """Seconds between two ticks of the decision loop."""
+    """Seconds between two turns of the decision loop."""
     lease_seconds: float = Field(default=15.0, ge=0.3, le=3_600)
     """Seconds without a sign of life after which another replica decides a replica's streams."""
     rollout_share_ppm: int = Field(default=100_000, ge=0, le=1_000_000)
-    """Share of the streams that may be narrowed at a time, in parts per million; one stream always may."""
+    """Share of the streams that may be narrowed at a time, in parts per million; one always may."""
     skew_share_ppm: int = Field(default=SKEW_SHARE_PPM, ge=0, le=1_000_000)
-    """A partition is skewed if it costs at least this share of its stream's bound, in parts per million."""
+    """Share of a stream's bound that a partition costs, in parts per million, from which on it is skewed."""
     skew_amount_ms: int = Field(default=SKEW_AMOUNT_MS, ge=0)
-    """And at least this much of it, in milliseconds; below half of both it is no longer skewed."""
+    """Milliseconds that a partition costs at the least to be skewed; below half of both it is healed."""
     drain_seconds: float = Field(default=0.0, ge=0, le=3_600)
-    """Seconds that a stopping controller still serves, reporting that it is not ready, until callers use another."""
+    """Seconds that a controller told to stop still serves, saying that it is not ready, until others are asked."""
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1_024, le=1024 * 1024 * 1024)
-    """Maximum size of a request body in bytes, as sent and after decompression."""
+    """Greatest size of a request body in bytes, as sent and after decompression."""
     max_streams: int = Field(default=10_000, ge=1)
-    """Maximum number of streams in the store; each is a label of the metrics and costs a decision a tick."""
+    """Most streams that the store takes; each is a label of the metrics and costs a decision a turn."""
     max_partitions: int = Field(default=10_000, ge=1)
-    """Maximum number of partitions of a stream in the store."""
+    """Most partitions of a stream that the store takes."""
     max_open_polls: int = Field(default=2_000, ge=0)
-    """Maximum number of requests that wait for a new bound at a time, in one process."""
+    """Most requests that wait for another bound at a time, in one process."""
     reports_per_second: float = Field(default=1_000.0, ge=0)
-    """Job requests (reports, acknowledgements, bounds) a second for each token, address or user; 0 for no limit."""
+    """Requests of jobs (reports, acknowledgements, bounds) a second and token, address or user; 0 for no limit."""
     requests_per_second: float = Field(default=100.0, ge=0)
-    """All other requests a second for each token, address or user; 0 for no limit."""
+    """All other requests a second and token, address or user; 0 for no limit."""
     first_tokens: Path | None = None
-    """Folder of files, each with one token and named after it, that a store without any token begins with."""
+    """Folder of files, each with one token and named as it, that a store without any token begins with."""
     metrics_open: bool = False
-    """Whether /metrics needs no credentials; otherwise it needs a viewer of every job."""
+    """Whether /metrics is answered without credentials; else it asks for a viewer of every job."""
     metrics_partitions: int = Field(default=256, ge=0)
     """Partitions of a stream with series of their own in /metrics, skewed and idle ones first; the others are counted
-    in tidemark_partitions_not_exposed. With 0 no partition has any, and no alert names one."""
+    in tidemark_partitions_not_exposed. 0 for none, and then no alert names a partition."""
     proxy_user_header: HeaderName | None = None
     """Header in which an authenticating proxy names the user; without it there is no such proxy."""
     proxy_groups_header: HeaderName | None = None
-    """Header in which the proxy names the user's groups, separated by commas."""
+    """Header in which the proxy names the user's groups, with commas."""
     proxy_addresses: Annotated[str, AfterValidator(_checked(parse_networks))] = ""
-    """Addresses or networks of the proxy, separated by commas; its headers are ignored from all others."""
+    """Addresses or networks, with commas, that the proxy connects from; its headers are ignored from all others."""
     proxy_roles: Annotated[str, AfterValidator(_checked(parse_group_grants))] = ""
-    """What the proxy's users may do, separated by commas: group=role or group=role:pattern; * is everybody."""
+    """What the proxy's users may do, with commas: group=role or group=role:pattern; the group * is everybody."""
     notify_url: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
-    """Webhook for alerts, in Alertmanager's format; without it nobody is notified. Not needed beside Prometheus."""
+    """Webhook that is told which alerts fire, in the form of Alertmanager's; without it nobody is. Not needed beside
+    Prometheus."""
     notify_token_file: Path | None = None
     """File of a bearer token for that webhook, read for each message."""
     notify_seconds: float = Field(default=30.0, gt=0, le=3_600)
-    """Seconds between two evaluations of the alerts."""
+    """Seconds between two looks at which alerts hold."""
     notify_repeat_seconds: float = Field(default=14_400.0, ge=60)
-    """Seconds after which an alert that still fires is sent again."""
+    """Seconds after which an alert that still fires is told again."""
     runbooks_url: str = "deploy/runbooks"
-    """Address or path of the runbooks' folder, for the messages of the notifier."""
+    """What stands before the name of a runbook's file in the messages of the notifier."""
     public_url: str = ""
     """Address at which a browser finds this controller, for links in these messages."""
     retention_minutes_days: int = Field(default=3, ge=2)
-    """Days that needs are kept by the minute, counted from the stream's newest batch like all of these; then by hour."""
+    """Days that needs are kept by the minute, back from the stream's newest batch as all of these; then by the hour."""
     retention_hours_days: int = Field(default=40, ge=32)
     """Days that needs are kept by the hour; then by the day."""
     retention_days_days: int = Field(default=400, ge=32)
     """Days that needs, and sums of reports by the hour, are kept at all."""
     retention_reports_days: int = Field(default=35, ge=32)
-    """Days that the facts of each report are kept; an older report is rejected."""
+    """Days that the facts of each report are kept; an older report is not taken any more."""
     retention_bodies_days: int = Field(default=3, ge=1)
     """Days that reports are kept as they were sent."""
     retention_ledger_days: int = Field(default=35, ge=32)
@@ -111,9 +112,9 @@ class Settings(BaseSettings):
     retention_events_days: int = Field(default=400, ge=1)
     """Days that events are kept."""
     log_level: LogLevel = "info"
-    """Lowest severity that is logged."""
+    """Least severity that is logged."""
     log_format: LogFormat = "console"
-    """Format of the log: console, for people, or json."""
+    """How lines of the log are written: console, for people, or json."""
 
     @property
     def retention(self) -> Retention:

@@ -1,7 +1,7 @@
 """The alerts: one table for the notifier, for Prometheus' rules and for the reference.
 
-``deploy/prometheus/rules/tidemark-alerts.yaml`` says the same in PromQL, and a test compares the two: names,
-severities, labels, how long each must hold, and the texts.
+``deploy/prometheus/rules/tidemark-alerts.yaml`` says the same in PromQL. A test compares names, severities, labels, how
+long each must hold, and the texts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 Severity = Literal["page", "ticket"]
-"""A page wakes somebody, a ticket waits for the morning."""
+"""page wakes somebody; ticket waits for the morning."""
 
 MINUTE_US = 60_000_000
 STREAM = ("spark_job", "stream")
@@ -38,7 +38,7 @@ PARTITION = (*STREAM, "partition")
 SLOTH = ("sloth_id", "sloth_service", "sloth_severity", "sloth_slo")
 
 MIN_LATE_ROWS = 10
-"""Rows that must have been late before an alert on a budget fires: nobody is woken for three rows."""
+"""Minimum number of late rows for an alert on a budget: nobody is woken for three rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class Burn:
     """A pair of windows over which the budget burns too fast."""
 
     long_s: int
-    """The long window, in seconds: it shows that the loss matters."""
+    """The long window, in seconds: it shows that enough is lost to matter."""
     short_s: int
-    """The short window, in seconds: it shows that the loss still goes on."""
+    """The short one, in seconds: it shows that the loss goes on."""
     budget_ppm: int
-    """Share of the whole budget that may go in the long window, in parts per million."""
+    """Share of the whole budget that may be used up in the long window, in parts per million."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +68,13 @@ class Alert:
     summary: str
     """What is wrong, with the labels in braces."""
     description: str
-    """Details, with the labels and ``{value}`` in braces."""
+    """The same at length, with the labels and ``{value}`` in braces."""
     meaning: str
     """When it fires, for a table."""
     burns: tuple[Burn, ...] = ()
-    """For an alert on a budget: pairs of windows, any of which is enough."""
+    """For a budget: pairs of windows, any of which is enough."""
     notified: bool = True
-    """Whether the notifier sends it; an alert on the controller itself needs an observer outside."""
+    """Whether the notifier sends it; a controller cannot notify anybody of its own failure."""
 
 
 BURN_PAGE = Alert(
@@ -97,7 +97,7 @@ BURN_TICKET = Alert(
     hold_us=15 * MINUTE_US,
     labels=(*SLOTH, *STREAM),
     summary="{spark_job}/{stream} loses more rows than its SLO allows",
-    description="{value} of the rows came too late to be counted, more than the budget allows if this goes on.",
+    description="{value} of the rows came too late to be counted, more than the budget allows if it goes on.",
     meaning="rows are lost at a pace that takes 10 % of the budget in a day or in three",
     burns=(Burn(86_400, 7_200, 100_000), Burn(259_200, 21_600, 100_000)),
 )
@@ -153,7 +153,7 @@ NOT_ADOPTED = Alert(
     severity="ticket",
     hold_us=5 * MINUTE_US,
     labels=STREAM,
-    summary="{spark_job}/{stream} does not use its published bound",
+    summary="{spark_job}/{stream} does not use the published bound",
     description="The bound was published {value} ago and the job has not acknowledged it.",
     meaning="a bound is not acknowledged after half an hour, or a week in `OnRestart`; not while the stream is paused",
 )
@@ -165,10 +165,10 @@ SATURATED = Alert(
     labels=STREAM,
     summary="The bound of {spark_job}/{stream} cannot grow as far as its rows need",
     description=(
-        "The policy's maximum holds it or, in Live, the watermark trails by nearly the whole ceiling. Rows "
+        "The policy's maximum bound holds it or, in Live, the watermark trails by nearly the whole ceiling. Rows "
         "beyond that are lost."
     ),
-    meaning="the policy's maximum, or the ceiling, is too small for the rows for half an hour",
+    meaning="the policy's maximum bound, or the ceiling, is too small for the rows for half an hour",
 )
 
 CONFLICT = Alert(
@@ -178,8 +178,8 @@ CONFLICT = Alert(
     labels=STREAM,
     summary="The SLO of {spark_job}/{stream} and a cap cannot both hold",
     description=(
-        "The bound that meets the target has a latency or a state above its cap. The SLO's on_conflict says "
-        "which may be missed; without it the bound in use is held."
+        "The bound that meets the target has a latency or a state above its cap. The SLO says which of the two may be "
+        "missed; where it says nothing, the bound in use is held."
     ),
     meaning="the target and a cap cannot both be met, for half an hour",
 )
@@ -204,10 +204,10 @@ FUTURE_ROWS = Alert(
     labels=STREAM,
     summary="{spark_job}/{stream} gets future-dated rows",
     description=(
-        "{value} rows in a quarter of an hour were future-dated. Outside of Live, Spark drops every valid row "
-        "that comes after one of them."
+        "{value} rows in a quarter of an hour were dated ahead of the clock. Outside of Live one of them makes every "
+        "honest row after it late."
     ),
-    meaning="rows of the last quarter of an hour were future-dated",
+    meaning="future-dated rows came in the last quarter of an hour",
 )
 
 OVERFLOW = Alert(
@@ -217,10 +217,10 @@ OVERFLOW = Alert(
     labels=STREAM,
     summary="{spark_job}/{stream} cannot count all of its rows",
     description=(
-        "The fate of {value} rows in a quarter of an hour is unknown: the job's tap had no room for their "
-        "partitions and times."
+        "Of {value} rows in a quarter of an hour it is unknown whether they were late: the job's tap had no room for "
+        "their partitions and times."
     ),
-    meaning="the job's tap had no room to count some rows, so that their fate is unknown",
+    meaning="the job's tap had no room to count some rows, so that it is unknown whether they were late",
 )
 
 ALERTS: tuple[Alert, ...] = (
@@ -243,10 +243,10 @@ ALERTS: tuple[Alert, ...] = (
         labels=("instance", "job"),
         summary="The decision loop of a Tidemark controller stands still",
         description=(
-            "{instance} has completed no tick for {value}. Nothing is decided for its streams; jobs keep the "
-            "bounds that they have."
+            "{instance} has finished no tick for {value}. The streams that it holds get no decisions; jobs keep the bounds "
+            "that they have."
         ),
-        meaning="a replica's decision loop has completed no tick for a minute and three ticks",
+        meaning="a replica's decision loop has finished no tick for a minute and three intervals",
         notified=False,
     ),
     Alert(

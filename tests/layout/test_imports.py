@@ -121,7 +121,7 @@ def modules(folder: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_each_folder_imports_only_what_the_layout_allows(folder: str) -> None:
+def test_each_folder_imports_only_what_its_place_in_the_house_allows(folder: str) -> None:
     found = []
     for path in modules(folder):
         package = ".".join(["tidemark", *path.relative_to(ROOT).parent.parts])

@@ -40,7 +40,7 @@ def texts() -> Iterator[tuple[Path, str]]:
             yield path, content.decode("utf-8")
 
 
-def test_the_top_level_holds_only_the_layout() -> None:
+def test_the_top_level_holds_only_the_house() -> None:
     top = {path.parts[0] for path in tree_files()}
 
     assert {name for name in top if not name.startswith(".")} <= TOP_LEVEL
@@ -85,23 +85,23 @@ def test_make_venv_says_in_one_line_which_python_is_missing(
     tools.mkdir()
     if planted:
         old_python(tools, *planted)
-    checkout = tmp_path / "checkout"
-    checkout.mkdir()
+    house = tmp_path / "house"
+    house.mkdir()
     for name in ("Makefile", "pyproject.toml", "setup.py"):
-        shutil.copy(ROOT / name, checkout)
-    shutil.copytree(ROOT / "deploy" / "requirements", checkout / "deploy" / "requirements")
+        shutil.copy(ROOT / name, house)
+    shutil.copytree(ROOT / "deploy" / "requirements", house / "deploy" / "requirements")
     make = shutil.which("make")
     assert make is not None
 
     run = subprocess.run(
-        [make, "venv"], cwd=checkout, env={"PATH": str(tools)}, capture_output=True, text=True, check=False
+        [make, "venv"], cwd=house, env={"PATH": str(tools)}, capture_output=True, text=True, check=False
     )
 
     body, made_by_make = run.stderr.strip().split("\n")
     assert run.returncode != 0
     assert body.startswith(f"Tidemark needs Python 3.11 or newer; found: {found}. ")
     assert "make" in made_by_make
-    assert not (checkout / ".venv").exists()
+    assert not (house / ".venv").exists()
 
 
 def run_services(
@@ -131,10 +131,10 @@ def run_services(
         (tools / name).chmod(0o755)
     for name in ("env", "tee", "chmod", "rm", "cat"):
         (tools / name).symlink_to(shutil.which(name) or "")
-    checkout = tmp_path / "checkout"
-    (checkout / "spark_jobs").mkdir(parents=True)
-    shutil.copy(ROOT / "Makefile", checkout)
-    shutil.copy(ROOT / "spark_jobs" / "java.py", checkout / "spark_jobs")
+    house = tmp_path / "house"
+    (house / "spark_jobs").mkdir(parents=True)
+    shutil.copy(ROOT / "Makefile", house)
+    shutil.copy(ROOT / "spark_jobs" / "java.py", house / "spark_jobs")
     make = shutil.which("make")
     assert make is not None
     run = subprocess.run(
@@ -148,7 +148,7 @@ def run_services(
             ),
             *(f"PROMETHEUS={prometheus}", f"ALERTMANAGER={alertmanager}"),
         ],
-        cwd=checkout,
+        cwd=house,
         env={"PATH": str(tools)},
         capture_output=True,
         text=True,
@@ -211,7 +211,7 @@ def test_make_services_refuses_politely(tmp_path: Path, user: str, apt: bool, re
 
 
 def ci_run(tmp_path: Path, readme: str) -> subprocess.CompletedProcess[str]:
-    """Run .ci/run in a checkout whose lint does nothing and whose README is ``readme``."""
+    """Run .ci/run in a house whose lint does nothing and whose README is ``readme``."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
     (tmp_path / "Makefile").write_text("lint services:\n\t@echo made $@\n", encoding="utf-8")
