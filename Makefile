@@ -37,7 +37,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast lint format bench lock archive wheel manifests docs tools services clean
+.PHONY: help venv demo test test-fast soak lint format bench lock archive wheel manifests docs tools services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -65,13 +65,19 @@ $(STAMP): pyproject.toml setup.py $(LOCKS)/build.txt $(LOCKS)/dev.txt $(LOCKS)/j
 demo: $(STAMP) ## run the whole loop on a real Spark stream (ARGS="--keep")
 	@$(BIN)/tidemark demo $(ARGS)
 
-# Files stay whole: what stands in one shares its Spark session and its servers. They run in the order in which
-# tests/conftest.py puts them; left to itself, pytest-xdist would begin the few tests that take longest last.
-test: $(STAMP) ## run every test, in two processes
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+# All tests that need Spark run in one process and share its session; other files stay whole, with their servers. They
+# run in the order in which tests/conftest.py puts them; left to itself, pytest-xdist would begin the longest last.
+# Three processes for two cores: much of a test's time is waiting for triggers and other programs.
+PYTEST := $(BIN)/pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder
 
-test-fast: $(STAMP) ## run the tests that are not marked slow, in two processes
-	@$(BIN)/pytest -m "not slow" --numprocesses 2 --dist loadfile $(ARGS)
+test: $(STAMP) ## run every test but the soak tests, in three processes
+	@$(PYTEST) $(ARGS)
+
+test-fast: $(STAMP) ## run the tests that are not marked slow, in three processes
+	@$(PYTEST) -m "not slow" $(ARGS)
+
+soak: $(STAMP) ## run the long tests: chaos, Kafka end to end, repeats
+	@$(PYTEST) -m soak $(ARGS)
 
 # mypy sees the folders under the names users import, through links.
 lint: $(STAMP) ## ruff, format check and mypy (strict)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +25,15 @@ if TYPE_CHECKING:
 STARTING = frozenset({"browser", "kafka", "kafka_spark", "postgres_url", "spark"})
 """Fixtures that start another program."""
 
+SPARK_LANE = frozenset({"kafka", "kafka_spark", "spark"})
+"""Fixtures whose tests run in one process, so that one JVM (and one broker) serves them all."""
+
+MEMORY = Path("/dev/shm")
+"""Where Linux keeps files in memory: stores and checkpoints of tests need no disk to wait for."""
+
+MEMORY_BYTES = 4 * 2**30
+"""Free space below which the tests' files stay on disk."""
+
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that ends after minutes: its second compiler and its collector's threads cost more than they give."""
 
@@ -32,17 +44,36 @@ settings.load_profile("shared cores")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what starts another program, put files with such tests first, and let JVMs start fast.
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the tests' files in memory where there is room."""
+    if "TMPDIR" in os.environ or config.option.basetemp is not None or hasattr(config, "workerinput"):
+        return
+    if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
+        folder = tempfile.mkdtemp(prefix="tidemark-tests-", dir=MEMORY)
+        Path(folder).chmod(0o755)  # PostgreSQL runs as another user
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
-    A long file that begins last would leave the other processes idle; those of ``e2e`` take longest.
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark as slow what starts another program, share the tests out in lanes, and let JVMs start fast.
+
+    ``--dist loadgroup`` keeps a group in one process: all tests that need Spark are one group, each other file is one.
+    A long file that begins last would leave the other process idle, so what starts other programs comes first.
     """
+    if "soak" not in config.option.markexpr:
+        soak = [item for item in items if item.get_closest_marker("soak")]
+        config.hook.pytest_deselected(items=soak)
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
     long = set()
+    spark = {item.path for item in items if not SPARK_LANE.isdisjoint(getattr(item, "fixturenames", ()))}
     for item in items:
         if _starts_another_program(item):
             item.add_marker(pytest.mark.slow)
             long.add(item.path)
-    items.sort(key=lambda item: ("e2e" not in item.path.parts, item.path not in long))
+        item.add_marker(pytest.mark.xdist_group("spark" if item.path in spark else item.path.stem))
+    items.sort(key=lambda item: (item.path not in spark, "e2e" not in item.path.parts, item.path not in long))
     if not any(item.get_closest_marker("bench") for item in items):
         os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
 

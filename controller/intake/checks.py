@@ -145,7 +145,7 @@ def _live(report: Report) -> Iterator[ErrorItem]:
         yield from _times(ms, MAX_DURATION_MS, "milliseconds")
         yield from _times({"live/last_contact_us": live.last_contact_us}, MAX_TIME_US, "microseconds")
     if delay is not None:
-        us = {f"append_delay/{name}_us": getattr(delay, f"{name}_us") for name in ("least", "mean", "most")}
+        us = {f"append_delay/{name}_us": getattr(delay, f"{name}_us") for name in ("min", "mean", "max")}
         yield from _times(us, MAX_TIME_US, "microseconds")
         if not delay.min_us <= delay.mean_us <= delay.max_us:
             yield ErrorItem("/append_delay/mean_us", "the mean is not between the least and the greatest")

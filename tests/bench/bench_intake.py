@@ -2,7 +2,7 @@
 
 Reports have 64 partitions of 50 counted granules. The server runs on one core, its clients (and PostgreSQL) on the
 other. Every answer is checked, and at the end that everything acknowledged is stored. What a report adds by partition
-is counted later, and streams are looked at every 15 seconds: so the last run goes on for longer than both take.
+is counted later, and streams are summarised every 15 seconds: so the last run goes on for longer than both take.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REPORTS = 300
 LONG_SECONDS = 75
 """Longer than upkeep waits (60 seconds), so that all that follows from a report is done within."""
 AT_A_TIME, AT_A_RATE = 8, 64
-"""Requests under way at the most: flat out, and at a steady rate."""
+"""Requests under way at most: flat out, and at a steady rate."""
 POLLS = 1_000
 AIM_PER_SECOND, AIM_P99_MS = 300, 50
 
@@ -84,7 +84,7 @@ def report(stream: str, batch: int) -> Report:
 
 
 def bodies(first: int, count: int) -> Iterator[tuple[str, bytes]]:
-    """Reports of all streams in turn, from a batch on: names of streams and JSON, made as they are sent."""
+    """Reports of all streams one after the other, from a batch on: names of streams and JSON, made as they are sent."""
     text = b""
     for number in range(count):
         batch, stream = first + number // STREAMS, number % STREAMS

@@ -52,7 +52,7 @@ def _start_and_end(job: LiveJob, number: int) -> None:
         assert end_between_batches(query, 60.0), "it did not end"
     finally:
         query.stop()
-    assert flush(60), "the listener did not tell all batches"
+    assert flush(60), "the listener did not report all batches"
 
 
 def test_every_start_of_a_live_query_lives(

@@ -50,7 +50,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def as_after_a_day(url: str) -> tuple[float, float]:
-    """Fill the store and have it looked after; return the seconds that both took."""
+    """Fill the store and run its upkeep; return the seconds that both took."""
     database = Database(url)
     database.migrate()
     began = time.perf_counter()
@@ -114,7 +114,7 @@ def check(name: str, answer: dict[str, Any]) -> None:
 def test_every_request_of_the_page_is_answered_in_time(store_url: str, tmp_path: Path) -> None:
     database = store_url.partition(":")[0]
     filled, kept = as_after_a_day(store_url)
-    print(f"\n{database}: filled in {filled:.0f} s, looked after in {kept:.0f} s", end="")
+    print(f"\n{database}: filled in {filled:.0f} s, upkeep in {kept:.0f} s", end="")
     costs: dict[str, float] = {}
     with (
         serving(store_url, tmp_path) as (url, process),
@@ -141,7 +141,7 @@ def test_every_request_of_the_page_is_answered_in_time(store_url: str, tmp_path:
                 f"{costs[name]:6.0f} ms{len(answer.content) / 1e3:8.0f}"
             )
     print(
-        f"  aim: {AIM_MS} ms at the 95th percentile; CPU is the server's, its loop's turns meanwhile included",
+        f"  aim: {AIM_MS} ms at the 95th percentile; CPU is the server's, its loop's ticks meanwhile included",
         end="",
     )
     # Wall time is everybody's on this machine, CPU time the server's own.
@@ -153,7 +153,7 @@ def until_idle(process: int) -> None:
     deadline = time.monotonic() + 300
     calm = 0
     while calm < 3:
-        assert time.monotonic() < deadline, "the server is not done with its first turns"
+        assert time.monotonic() < deadline, "the server is not done with its first ticks"
         used = busy_seconds(process)
         time.sleep(6)
         calm = calm + 1 if busy_seconds(process) - used < 3 else 0

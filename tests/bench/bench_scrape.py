@@ -1,4 +1,4 @@
-"""What a scrape and a turn of the notifier cost with 500 streams of 64 partitions."""
+"""What a scrape and a round of the notifier cost with 500 streams of 64 partitions."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def test_a_scrape_and_a_look_for_alerts_stay_cheap(tmp_path: Path) -> None:
     print(
         f"\n{len(text) / 1e6:.1f} MB, {len(gzip.compress(text, 5)) / 1e6:.2f} MB compressed, {text.count(10):,} lines"
     )
-    print(f"{'step':<28}{'processor, median s':>20}{'wall, median s':>16}{'wall, most s':>14}")
+    print(f"{'step':<28}{'processor, median s':>20}{'wall, median s':>16}{'wall, max s':>14}")
     steps: dict[str, Callable[[], object]] = {
         "scrape": scrape.text,
         "  of it with the store": read,
-        "look for alerts": judge,
+        "judge alerts": judge,
     }
     for name, step in steps.items():
         taken = sorted(_timed(step) for _ in range(TICKS))

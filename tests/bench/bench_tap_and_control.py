@@ -1,4 +1,4 @@
-"""What tap and control stream cost: a windowed count with and without them, turn by turn in one run.
+"""What tap and control stream cost: a windowed count with and without them, round by round in one run.
 
 On bare Parquet, on JSON files, and on JSON from Kafka, parsed; then how many more batches sparse input has in Live.
 """
@@ -36,7 +36,7 @@ BATCHES = 3
 """The first one also starts what a query starts once; the others are measured."""
 FILES = 4
 """Files of one batch."""
-TICKS = 7
+ROUNDS = 7
 SCHEMA = "partition int, name string, ts timestamp, value long, note string"
 VARIANTS = (
     "plain withWatermark",
@@ -130,12 +130,12 @@ def test_tap_and_control_cost_little_beside_reading_the_rows(
         rows = ROWS[form]
         source = _data(kafka_spark, tmp_path, form, kafka)
         taken: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
-        for tick in range(TICKS + 1):
+        for number in range(ROUNDS + 1):
             for variant in VARIANTS:
-                checkpoint = tmp_path / f"{form}-{VARIANTS.index(variant)}-{tick}"
+                checkpoint = tmp_path / f"{form}-{VARIANTS.index(variant)}-{number}"
                 elapsed, counted = _batch_ms(_stream(kafka_spark, form, source, kafka), variant, checkpoint)
                 assert variant == VARIANTS[0] or counted == BATCHES * rows
-                if tick:  # the first turn warms up
+                if number:  # the first round warms up
                     taken[variant].append(elapsed)
         plain = statistics.median(taken[VARIANTS[0]])
         for variant in VARIANTS:
@@ -146,7 +146,7 @@ def test_tap_and_control_cost_little_beside_reading_the_rows(
             )
     with capsys.disabled():
         print(
-            f"\nwindowed counts with tap and control, {TICKS} turns side by side ({time.monotonic() - began:.0f} s)"
+            f"\nwindowed counts with tap and control, {ROUNDS} rounds side by side ({time.monotonic() - began:.0f} s)"
         )
         print("\n".join(lines))
 

@@ -94,10 +94,10 @@ def container(image: Image, **environment: str) -> Iterator[tuple[subprocess.Pop
 
 
 def await_health(image: Image, port: int) -> None:
-    def told() -> subprocess.CompletedProcess[str]:
+    def health() -> subprocess.CompletedProcess[str]:
         return run(image, image.health, TIDEMARK_PORT=str(port))
 
-    until(lambda: told().returncode == 0, "a healthy container", seen=told)
+    until(lambda: health().returncode == 0, "a healthy container", seen=health)
 
 
 def written(image: Image) -> set[str]:

@@ -33,7 +33,7 @@ SCRAPED = {"instance", "job"}
 SUFFIXES = ("_bucket", "_sum", "_count")
 
 
-def told(command: list[str | Path]) -> str:
+def output_of(command: list[str | Path]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -52,12 +52,12 @@ def series_of(path: Path) -> list[tuple[str, frozenset[str]]]:
 
 @pytest.mark.parametrize("path", sorted(RULES.glob("*.yaml")), ids=lambda path: path.name)
 def test_promtool_takes_the_rules(path: Path) -> None:
-    assert "SUCCESS" in told([program("promtool"), "check", "rules", path])
+    assert "SUCCESS" in output_of([program("promtool"), "check", "rules", path])
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
 def test_alerts_fire_when_they_should_and_not_when_they_should_not(path: Path) -> None:
-    assert "SUCCESS" in told([program("promtool"), "test", "rules", path])
+    assert "SUCCESS" in output_of([program("promtool"), "test", "rules", path])
 
 
 def test_the_series_of_the_cases_are_named_and_labelled_as_in_a_real_scrape(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
 
 def test_amtool_takes_the_example_and_every_alert_that_it_names_exists() -> None:
     path = ROOT / "deploy" / "prometheus" / "alertmanager.yml"
-    assert "SUCCESS" in told([program("amtool"), "check-config", path])
+    assert "SUCCESS" in output_of([program("amtool"), "check-config", path])
     named = set(re.findall(r"Tidemark[A-Z]\w+", path.read_text(encoding="utf-8")))
     known = {alert.name for alert in ALERTS}
     assert {name for name in named if not any(each.startswith(name) for each in known)} == set()
@@ -225,6 +225,7 @@ def fired(*alerts: tuple[str, str, str, str | None]) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.soak
 def test_what_is_wrong_fires_and_nothing_else_on_what_a_controller_exposes(tmp_path: Path) -> None:
     """Healthy jobs for ten minutes, three kinds of trouble for a quarter of an hour, and then all is mended."""
     skewed, stopped = PacedReports("skewed", bound_ms=300_000), PacedReports("stopped", bound_ms=10_000)
@@ -288,7 +289,7 @@ def test_what_is_wrong_fires_and_nothing_else_on_what_a_controller_exposes(tmp_p
     path.write_text(
         yaml.safe_dump({"rule_files": rule_files, "evaluation_interval": "30s", "tests": [case]}), "utf-8"
     )
-    assert "SUCCESS" in told([program("promtool"), "test", "rules", path])
+    assert "SUCCESS" in output_of([program("promtool"), "test", "rules", path])
 
 
 def _plain(text: str) -> str:

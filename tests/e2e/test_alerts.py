@@ -1,7 +1,7 @@
-"""The shipped rules in a real Prometheus and Alertmanager, on a running controller: what should be told is, and ends.
+"""The shipped rules in a real Prometheus and Alertmanager, on a running controller: what should fire fires, and ends.
 
 Lengths of time are a thirtieth of the shipped ones (``support.prometheus.scaled``, which has a test of its own), so
-that an hour passes in two minutes. A busy machine may take longer than that bears: that nothing else fires is shown by
+that an hour passes in two minutes. A busy machine may take longer than that: that nothing else fires is shown by
 ``tests/deploy/test_rules.py``, which keeps the time itself.
 """
 
@@ -66,18 +66,20 @@ def serving(folder: Path) -> Iterator[str]:
 
 
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    def told() -> str:
+    def log_text() -> str:
         assert process.poll() is None, log.read_text(encoding="utf-8")
         return log.read_text(encoding="utf-8")
 
-    found = until(lambda: re.search(r"listening on (http://[\d.:]+)", told()), "its address", seen=told)
+    found = until(
+        lambda: re.search(r"listening on (http://[\d.:]+)", log_text()), "its address", seen=log_text
+    )
     assert found is not None
     until_ready(found[1] + "/readyz", process, log)
     return found[1]
 
 
 def alertmanager_config(url: str) -> dict[str, Any]:
-    """Return the shipped example with the test's receiver, told at once."""
+    """Return the shipped example with the test's receiver, notified at once."""
     config: dict[str, Any] = yaml.safe_load(
         (ROOT / "deploy/prometheus/alertmanager.yml").read_text(encoding="utf-8")
     )
@@ -123,7 +125,7 @@ def set_slo(job: PacedJob) -> None:
     httpx.put(job.path + "/slo", json=body, timeout=PATIENCE_S).raise_for_status()
 
 
-def test_what_is_wrong_is_told_and_nothing_else_and_it_ends_when_it_is_mended(tmp_path: Path) -> None:
+def test_only_what_is_wrong_fires_and_it_resolves_when_it_is_mended(tmp_path: Path) -> None:
     with watched(tmp_path) as (controller, prometheus, webhook):
         with (
             PacedJob(controller, SKEWED, bound_ms=300_000) as skewed,
@@ -159,7 +161,7 @@ def test_what_is_wrong_is_told_and_nothing_else_and_it_ends_when_it_is_mended(tm
             ("TidemarkReportsAbsent", "ticket", STOPPED, None),
             ("TidemarkCompletenessBudgetBurn", "page", BURST, None),
         } <= fired
-        # The notifier makes the same fingerprint, so that whoever hears both can tell.
+        # The notifier makes the same fingerprint, so that a receiver of both can match them.
         for message in webhook.messages:
             for alert in message["alerts"]:
                 assert alert["fingerprint"] == fingerprint_of(tuple(alert["labels"].items()))

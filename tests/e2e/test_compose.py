@@ -25,7 +25,7 @@ from support.kafka import or_skip
 from support.patience import PATIENCE_S, until
 from support.tree import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.soak]
 
 OWN = Path(sys.executable).parent
 

@@ -48,6 +48,7 @@ def _assert_gone(body: str) -> None:
         httpx.get(f"{url}/livez", timeout=PATIENCE_S)
 
 
+@pytest.mark.soak
 def test_a_demo_that_is_terminated_in_the_middle_takes_its_controller_along(
     tmp_path: Path, trace: Path
 ) -> None:
@@ -101,6 +102,7 @@ def test_it_compares_two_bounds_and_leaves_nothing_running(tmp_path: Path, trace
     _assert_gone(done.stderr)
 
 
+@pytest.mark.soak
 def test_through_kafka_it_compares_two_bounds_and_leaves_nothing_running(tmp_path: Path, trace: Path) -> None:
     or_skip(broker_jars)
     or_skip(connector_jars)
@@ -120,6 +122,7 @@ def test_through_kafka_it_compares_two_bounds_and_leaves_nothing_running(tmp_pat
     _assert_gone(done.stderr)
 
 
+@pytest.mark.soak
 def test_keep_leaves_the_controller_up_and_says_how_to_end_it(tmp_path: Path, trace: Path) -> None:
     (tmp_path / "tmp").mkdir()
     done = _demo(tmp_path / "tmp", "--keep", "--trace", str(trace), "--window", "5s", "--slots", "8")

@@ -20,7 +20,7 @@ from support.patience import PATIENCE_S, until
 from support.policies import at_once
 from support.tree import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.soak]
 
 START_S = 1_767_225_600
 
@@ -52,14 +52,14 @@ def test_a_new_bound_ends_the_job_with_75_and_the_loop_starts_it_with_that_bound
     def feed_until(true: Callable[[], object], what: str) -> None:
         def fed() -> object:
             nonlocal written
-            assert process.poll() is None, told()
+            assert process.poll() is None, log_text()
             write_batch(rows, written)
             written += 1
             return true()
 
-        until(fed, what, seen=told, pause_s=0.5)
+        until(fed, what, seen=log_text, pause_s=0.5)
 
-    def told() -> str:
+    def log_text() -> str:
         return log.read_text(errors="replace")[-4_000:]
 
     conf = {

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.soak]
 
 SECOND = 1_000_000
 TRIGGERS_US = (3 * SECOND, 12 * SECOND)
@@ -93,7 +93,7 @@ class _Told:
 
 @contextmanager
 def _controller(folder: Path) -> Iterator[ControllerProcess]:
-    """Run a controller that has been told the target and the mode."""
+    """Run a controller that has the target and the mode."""
     folder.mkdir()
     process = ControllerProcess(folder, "shop", "clicks")
     try:
@@ -251,7 +251,7 @@ def _compared(spark: SparkSession, kafka: KafkaBroker, folder: Path, trigger_us:
     print(
         f"a trigger of {trigger_us / SECOND:g} s, kept up {kept_up}; batches {len(reports)}, rows {replayed.rows}, "
         f"worst lag of the replayer {replayed.worst_lag_us / 1e6:.3f} s; "
-        f"late: job {late}, backtest {expected.late}; emission apart, in batches: most {apart.max()}, "
+        f"late: job {late}, backtest {expected.late}; emission apart, in batches: at most {apart.max()}, "
         f"mean {apart.mean():.3f}; mean latency: job "
         f"{np.mean(latency_us) / 1e6:.2f} s, backtest "
         f"{np.mean([max(wall - key, 0) for key, wall in decided]) / 1e6:.2f} s"

@@ -131,7 +131,7 @@ def test_while_the_controller_is_away_for_50_batches_the_query_goes_on_and_the_l
         job.write(_steady(2, 10_100, rows=3))
         query.processAllAvailable()
         _wait_for_last_batch(back, query)
-        # A report says what was given up before it was queued, so the next one tells the whole number.
+        # A report counts what was dropped before it was queued, so the next one has the whole number.
         job.write(_steady(1, 10_200, rows=3))
         query.processAllAvailable()
         status = _wait_for_last_batch(back, query)

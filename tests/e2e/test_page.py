@@ -92,7 +92,7 @@ def _set_slo(page: Page, target: str) -> None:
 
 
 def _drag(page: Page) -> None:
-    """Drag the bound to the right, and see that what is told is of where it came to."""
+    """Drag the bound to the right, and see that the preview is for where it came to."""
     slider = page.get_by_role("slider")
     expect(page.locator(".preview .figure").first).to_be_visible()
     before = int(slider.get_attribute("aria-valuenow") or "0")

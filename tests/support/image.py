@@ -53,7 +53,7 @@ class Image:
     command: list[str] = field(default_factory=list)
     """What runs in it."""
     health: list[str] = field(default_factory=list)
-    """What tells whether it is well: ends with 0 when it is."""
+    """The health check: it ends with 0 when the container is healthy."""
 
     def inside(self, text: str) -> str:
         """Return ``text`` with the image's own paths where they are on this machine."""

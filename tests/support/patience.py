@@ -23,27 +23,27 @@ PATIENCE_S = 180.0
 
 
 def until(
-    snapshot: Callable[[], T],
+    probe: Callable[[], T],
     what: str,
     *,
     seen: Callable[[], object] = lambda: None,
     pause_s: float = 0.02,
     patience_s: float = PATIENCE_S,
 ) -> T:
-    """Wait until ``look()`` is true and return what it gave.
+    """Wait until ``probe()`` returns something true, and return that.
 
     Args:
-        look: asks for what is waited for.
-        what: what that is, in words, for the error.
-        seen: tells more of how things stand, for the error.
-        pause_s: time between two looks, in seconds.
+        probe: called again and again.
+        what: what is waited for, in words, for the error.
+        seen: returns more of the present state, for the error.
+        pause_s: time between two calls, in seconds.
         patience_s: longest wait, in seconds.
 
     Raises:
         AssertionError: when it does not come; the message says what was waited for and what was seen last.
     """
     deadline = time.monotonic() + patience_s
-    while not (found := snapshot()):
+    while not (found := probe()):
         assert time.monotonic() < deadline, (
             f"waited {patience_s:g} s for {what}; seen last: {found!r} {seen() or ''}"
         )
@@ -51,10 +51,10 @@ def until(
     return found
 
 
-async def until_async(snapshot: Callable[[], T], what: str) -> T:
+async def until_async(probe: Callable[[], T], what: str) -> T:
     """Wait as ``until`` does, and let the event loop go on."""
     deadline = time.monotonic() + PATIENCE_S
-    while not (found := snapshot()):
+    while not (found := probe()):
         assert time.monotonic() < deadline, f"waited {PATIENCE_S:g} s for {what}; seen last: {found!r}"
         await asyncio.sleep(0.01)
     return found
@@ -69,14 +69,14 @@ def until_ready(
         AssertionError: when it ends before, or does not answer; the message shows the log.
     """
 
-    def told() -> str:
+    def tail() -> str:
         return "" if log is None else log.read_text(encoding="utf-8", errors="replace")[-8_000:]
 
     def answers() -> bool:
-        assert process.poll() is None, f"it ended with {process.returncode}; {told()}"
+        assert process.poll() is None, f"it ended with {process.returncode}; {tail()}"
         try:
             return httpx.get(url, timeout=PATIENCE_S).is_success
         except httpx.TransportError:
             return False
 
-    until(answers, f"an answer of {url}", seen=told)
+    until(answers, f"an answer of {url}", seen=tail)

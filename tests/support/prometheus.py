@@ -83,7 +83,7 @@ def names_in(expression: str) -> set[str]:
 
 
 def scaled(text: str, factor: float) -> str:
-    """Return rules in which every length of time is ``factor`` times as long, a second at the least.
+    """Return rules in which every length of time is ``factor`` times as long, at least a second.
 
     These are the durations in expressions, ``for`` and ``interval``, and the thresholds in seconds; nothing else.
     Names of recorded series have their windows in them and stay, and so does the length of the SLO.

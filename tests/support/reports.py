@@ -65,7 +65,7 @@ def restarted_reports(
 ) -> list[Report]:
     """Return the reports of the query's next run, from the checkpoint that the last of ``before`` left.
 
-    The watermark comes back from there and the greatest event time does not: W(n) is the greater of the restored one
+    The watermark comes back from there and the maximum event time does not: W(n) is the greater of the restored one
     and what the batches of this run before n allow.
     """
     last = before[-1]
@@ -96,9 +96,9 @@ def restarted_reports(
             )
         )
         late_ms = mark_ms
-        greatest = max((time // 1_000 for _, time in rows), default=None)
-        if greatest is not None:
-            base_ms = greatest if base_ms is None else max(base_ms, greatest)
+        newest = max((time // 1_000 for _, time in rows), default=None)
+        if newest is not None:
+            base_ms = newest if base_ms is None else max(base_ms, newest)
     return reports
 
 

@@ -140,7 +140,7 @@ def night(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int
 
 
 def future(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
-    """As ``stationary``, but a few rows are dated a day ahead.
+    """As ``stationary``, but a few rows are future-dated by a day.
 
     Drawn: 3 to 8 of them, anywhere in the stream.
     """
@@ -211,10 +211,10 @@ def fifo(entered_s: Float64s, stopped_s: Float64s, rows_per_s: float = BACKLOG_R
     ready = entered_s[order]
     for begin, end in stopped_s:
         ready = np.where((ready >= begin) & (ready < end), end, ready)
-    tick = np.arange(len(ready)) / rows_per_s
+    queued_s = np.arange(len(ready)) / rows_per_s
     left = np.empty_like(ready)
-    # A row leaves when it is ready and its predecessor's turn is over: the running maximum of ready less turn.
-    left[order] = tick + np.maximum.accumulate(ready - tick)
+    # A row leaves when it is ready and its predecessor has left: the running maximum of ready less queued.
+    left[order] = queued_s + np.maximum.accumulate(ready - queued_s)
     return left
 
 

@@ -36,7 +36,7 @@ def test_rows_ascend_by_arrival_and_are_typed_as_a_trace(kind: str) -> None:
 
 @every_kind
 def test_a_row_arrives_after_it_happened(kind: str) -> None:
-    """But for those few that are dated ahead."""
+    """All but the few that are future-dated."""
     early = int((delays_s(short(kind)) <= 0).sum())
     assert 3 <= early <= 8 if kind == "future" else early == 0
 
@@ -148,7 +148,7 @@ def test_by_night_the_whole_stream_is_silent(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_bursts_come_and_go(seed: int) -> None:
-    """Of the minutes some have large delays and most have not."""
+    """Of the minutes some have large delays and the others have not."""
     trace = synthetic("bursts", seed, rate=100, seconds=7_200)
     good_windows = (trace.event_time_us - trace.event_time_us.min()) // (5 * SECOND)
     order = np.argsort(good_windows, kind="stable")
@@ -175,5 +175,5 @@ def test_a_heavy_tail_has_delays_of_minutes() -> None:
 @pytest.mark.slow
 def test_a_few_rows_are_dated_a_day_ahead() -> None:
     delay = delays_s(short("future"))
-    ahead = delay[delay < 0]
-    assert ((ahead > -86_400) & (ahead < -86_000)).all()
+    future = delay[delay < 0]
+    assert ((future > -86_400) & (future < -86_000)).all()

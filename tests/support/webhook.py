@@ -1,4 +1,4 @@
-"""A receiver of webhooks over real HTTP, which keeps what it was sent and answers as it is told."""
+"""A receiver of webhooks over real HTTP, which keeps what it was sent and gives the answers that a test chose."""
 
 from __future__ import annotations
 

@@ -227,9 +227,9 @@ def stop_past_the_lease(replicas: list[Replica]) -> float:
     finally:
         decider.process.send_signal(signal.SIGCONT)
     # What was under way has ended when it has ticked twice.
-    ticks = decider.metric("tidemark_turn_duration_seconds_count")
+    ticks = decider.metric("tidemark_tick_duration_seconds_count")
     until(
-        lambda: decider.metric("tidemark_turn_duration_seconds_count") >= ticks + 2, "two ticks", pause_s=0.05
+        lambda: decider.metric("tidemark_tick_duration_seconds_count") >= ticks + 2, "two ticks", pause_s=0.05
     )
     return decider.metric("tidemark_decisions_refused_total") - before
 
