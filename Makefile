@@ -140,6 +140,10 @@ wheel: $(STAMP) ## dist/tidemark-*.whl
 manifests: $(STAMP) ## render deploy/kubernetes from the Helm chart, and its schema of the settings (after `make tools`)
 	@PYTHONPATH=tests $(BIN)/python -m support.chart
 
+docs: $(STAMP) ## write docs/reference, and what the tutorial's commands print, from the code
+	@PYTHONPATH=tests $(BIN)/python -m support.reference
+	@PYTHONPATH=tests $(BIN)/python -m support.tutorial
+
 # Into the user's cache, from Go's module proxy; see tests/support/go_tools.py.
 tools: $(STAMP) ## build the tools that check what is deployed (Helm and others; needs Go, takes minutes)
 	@$(BIN)/python tests/support/go_tools.py

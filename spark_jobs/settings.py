@@ -69,7 +69,7 @@ SETTINGS = (
         "File that says which bound a job ended for, where something outside starts it again.",
     ),
 )
-"""Every conf key that a job reads, for the table in deploy/docs/jobs.md."""
+"""Every conf key that a job reads, for the table in docs/reference/settings.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

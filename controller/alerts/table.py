@@ -1,4 +1,4 @@
-"""The alerts: one table for the notifier, for Prometheus' rules and for the README.
+"""The alerts: one table for the notifier, for Prometheus' rules and for the reference.
 
 ``deploy/prometheus/rules/tidemark-alerts.yaml`` says the same in PromQL. A test compares names, severities, labels, how
 long each must hold, and the texts.
@@ -66,11 +66,11 @@ class Alert:
     labels: tuple[str, ...]
     """Its labels beside ``alertname`` and ``severity``."""
     summary: str
-    """What is the case, with the labels in braces."""
+    """What is wrong, with the labels in braces."""
     description: str
     """The same at length, with the labels and ``{value}`` in braces."""
     meaning: str
-    """What it means, for a table."""
+    """When it fires, for a table."""
     burns: tuple[Burn, ...] = ()
     """For a budget: pairs of windows, any of which is enough."""
     notified: bool = True
@@ -84,7 +84,8 @@ BURN_PAGE = Alert(
     labels=(*SLOTH, *STREAM),
     summary="{spark_job}/{stream} loses rows far faster than its SLO allows",
     description=(
-        "{value} of the rows came too late to be counted. At this pace the budget of the SLO is gone within days."
+        "{value} of the rows came too late to be counted. At this pace the budget of the SLO is gone within "
+        "days."
     ),
     meaning="rows are lost at a pace that takes 2 % of the budget in an hour, or 5 % in six",
     burns=(Burn(3_600, 300, 20_000), Burn(21_600, 1_800, 50_000)),
@@ -107,8 +108,8 @@ SPENT = Alert(
     hold_us=15 * MINUTE_US,
     labels=STREAM,
     summary="{spark_job}/{stream} has missed its SLO",
-    description="Of the budget that the SLO leaves over its window, {value} is left.",
-    meaning="more is lost than the SLO allows over its window; for `timeslices` the one alert on the budget",
+    description="{value} of the error budget over the SLO's window is left.",
+    meaning="more is lost than the SLO allows over its window; for `timeslices` the only alert on the budget",
 )
 
 PARTITION_SKEWED = Alert(
@@ -118,7 +119,7 @@ PARTITION_SKEWED = Alert(
     labels=PARTITION,
     summary="Partition {partition} slows {spark_job}/{stream} down",
     description="Without partition {partition} the bound would be {value} narrower.",
-    meaning="without one partition the bound would be narrower by 20 % and 1 s; over below half of both",
+    meaning="without one partition the bound would be narrower by 20 % and 1 s; resolved below half of both",
 )
 
 PARTITION_IDLE = Alert(
@@ -128,8 +129,8 @@ PARTITION_IDLE = Alert(
     labels=PARTITION,
     summary="Partition {partition} of {spark_job}/{stream} is silent",
     description=(
-        "Partition {partition} used to report and has been silent for ten of its usual gaps and more, while others "
-        "deliver. What it holds back may come late, so nothing is narrowed meanwhile."
+        "Partition {partition} used to report and has been silent for more than ten of its usual gaps, while "
+        "others deliver. Its rows may come late, so the bound is not narrowed meanwhile."
     ),
     meaning="one partition is silent for ten of its usual gaps, while others deliver",
 )
@@ -141,8 +142,8 @@ REPORTS_ABSENT = Alert(
     labels=STREAM,
     summary="{spark_job}/{stream} has stopped reporting",
     description=(
-        "No report came for {value}, far longer than batches are usually apart. Completeness is unknown meanwhile, and "
-        "the bound is held."
+        "No report has come for {value}, far longer than the usual gap between batches. Completeness is unknown"
+        " meanwhile, and the bound is held."
     ),
     meaning="no report for ten usual gaps and five minutes; not while the stream is paused",
 )
@@ -190,7 +191,8 @@ STANDS_STILL = Alert(
     labels=STREAM,
     summary="The watermark of {spark_job}/{stream} stands still while rows arrive",
     description=(
-        "It has stood at {value} for a quarter of an hour and more: no window closes, and rows behind it are lost."
+        "It has stood at {value} for more than a quarter of an hour: no window closes, and rows behind it are "
+        "lost."
     ),
     meaning="rows arrive and the watermark has not moved for 25 minutes, though no wider bound explains it",
 )
@@ -254,8 +256,8 @@ ALERTS: tuple[Alert, ...] = (
         labels=(),
         summary="No Tidemark controller answers",
         description=(
-            "No replica could be scraped. Jobs keep the bounds that they have and queue their reports; nothing is "
-            "decided, and all other alerts of Tidemark are blind."
+            "No replica could be scraped. Jobs keep the bounds that they have and queue their reports; nothing "
+            "is decided, and no other alert of Tidemark can fire."
         ),
         meaning="no replica could be scraped for five minutes",
         notified=False,
@@ -267,8 +269,8 @@ ALERTS: tuple[Alert, ...] = (
         labels=(),
         summary="The store of Tidemark does not answer",
         description=(
-            "No replica reaches the database. Reports are not taken and nothing is decided; the alerts on streams are "
-            "blind."
+            "No replica reaches the database. Reports are not taken and nothing is decided; alerts on streams "
+            "cannot fire."
         ),
         meaning="no replica has reached the database for five minutes",
         notified=False,

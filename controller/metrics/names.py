@@ -1,4 +1,4 @@
-"""Every metric by name, with its help text and labels: one table for code, rules, dashboards and README.
+"""Every metric by name, with its help text and labels: one table for code, rules, dashboards and the reference.
 
 The label of a Spark job is ``spark_job``: Prometheus keeps ``job`` for what it scrapes, and would rename ours.
 """
@@ -26,7 +26,7 @@ _PROCESS: dict[str, str] = {
     "tidemark_last_tick_timestamp_seconds": "When the last tick of the loop ended in this process.",
     "tidemark_tick_interval_seconds": "Time between two ticks of the loop, as set.",
     "tidemark_leases_held": "Shards of streams that this process decides, of 64.",
-    "tidemark_bounds_watched": "Requests in this process that wait for another bound.",
+    "tidemark_bounds_watched": "Requests in this process that wait for a new bound.",
     "tidemark_scrape_duration_seconds": "Time that one scrape took, counted in the next one.",
     "tidemark_store_up": "Whether the store answered this scrape: 1 or 0. The metrics of streams are missing at 0.",
     "tidemark_streams": "Streams known, expected ones included.",
@@ -73,7 +73,7 @@ _STREAMS: dict[str, str] = {
     "tidemark_bound_change_ratio": "The bound published last against the one before: -0.2 is a fifth narrower.",
     "tidemark_generation": "Newest generation published to the job.",
     "tidemark_generation_acknowledged": "Generation last acknowledged; missing when the job uses its own bound.",
-    "tidemark_completeness_predicted_ratio": "Completeness predicted of the bound published last.",
+    "tidemark_completeness_predicted_ratio": "Completeness predicted for the last published bound.",
     "tidemark_completeness_realised_ratio": "Completeness counted under it; missing until enough rows are judged.",
     "tidemark_prediction_error_ratio": "Absolute difference of the two; 0.001 is a tenth of a percentage point.",
     "tidemark_partitions": "Partitions with a row within the horizon of the SLO.",
@@ -117,7 +117,7 @@ HELP: dict[str, str] = {
     **_PARTITIONS,
     **{name: text for name, (text, _) in _OTHER.items()},
 }
-"""Help text of every metric by name; the README's table is checked against it."""
+"""Help text of every metric by name; docs/reference/metrics.md is made from it."""
 
 OF_STREAMS = tuple(_STREAMS)
 """Metrics that the store has one number of for each stream."""

@@ -1,4 +1,4 @@
-"""Writes the demonstration's fleet into a topic, as it happens, without end.
+"""Writes the demo's fleet into a topic in real time, without end.
 
 python feed.py --bootstrap-servers localhost:9092 --topic events
 """
@@ -17,26 +17,26 @@ from tidemark.spark_jobs.demo.plan import write_trace
 
 
 def main() -> int:
-    """Feed the topic until it is stopped, or for some rounds."""
+    """Feed the topic until stopped, or for some rounds."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--rows-per-second", type=int, default=200)
-    parser.add_argument("--seconds", type=int, default=600, help="length of a round; each has other rows")
-    parser.add_argument("--rounds", type=int, help="rounds until it ends; without end unless given")
+    parser.add_argument("--seconds", type=int, default=600, help="length of a round; each has different rows")
+    parser.add_argument("--rounds", type=int, help="number of rounds; without end unless given")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder, "trace.parquet")
         for seed in count() if chosen.rounds is None else range(chosen.rounds):
             write_trace(trace, generate(chosen.seconds, chosen.rows_per_second, seed))
             try:
-                told = replay_into_topic(trace, chosen.topic, chosen.bootstrap_servers, shift_to_now=True)
+                replayed = replay_into_topic(trace, chosen.topic, chosen.bootstrap_servers, shift_to_now=True)
             except ReplayError as error:
                 sys.stderr.write(f"feed: {error}\n")
                 return 1
-            sys.stdout.write(f"{told.rows:,} rows in {told.seconds:.1f} s\n")
+            sys.stdout.write(f"{replayed.rows:,} rows in {replayed.seconds:.1f} s\n")
             sys.stdout.flush()
     return 0
 

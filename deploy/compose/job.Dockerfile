@@ -1,7 +1,7 @@
-# The example job and its feed: Spark as PySpark ships it, and Tidemark's wheel. Your own jobs need only the wheel, or the
-# archive for --py-files, in whatever image they run in; see deploy/docs/jobs.md.
+# The example job and its feed: Spark as PySpark ships it, and Tidemark's wheel. In their own images your jobs need only
+# the wheel, or the archive for --py-files; see docs/how-to/jobs.md.
 FROM python:3.11.14-slim-bookworm
-# Debian keeps one version of the runtime: a pin would be gone with the next security release.
+# Debian keeps only one version of the runtime: a pinned one disappears with the next security release.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
@@ -15,7 +15,7 @@ COPY pyproject.toml setup.py README.md LICENSE ./
 COPY models/ models/
 COPY controller/ controller/
 COPY spark_jobs/ spark_jobs/
-# A mirror to use in place of Maven Central.
+# A mirror of Maven Central.
 ARG DEFAULT_ARTIFACT_REPOSITORY=
 ENV TIDEMARK_JARS=/opt/jars
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the passwords and tokens that the services show each other, in a folder for each of them; what is there is kept.
+# Makes the passwords and tokens that the services share, in one folder for each service; existing ones are kept.
 #
 #   secrets.sh [FOLDER]
 set -eu
@@ -8,7 +8,7 @@ folder=${1:-/secrets}
 
 random() { python -c 'import secrets; print(secrets.token_urlsafe(32))'; }
 
-# keep FILE TEXT: write it whole or not at all, so that a start that is cut off leaves nothing half done.
+# keep FILE TEXT: write the file whole or not at all, so that an interrupted start leaves nothing half done.
 keep() {
     [ ! -s "$1" ] || return 0
     mkdir -p "$(dirname "$1")"
@@ -16,7 +16,7 @@ keep() {
     mv "$1.new" "$1"
 }
 
-# hand FOLDER USER: to the user that the service's image runs as.
+# hand FOLDER USER: give it to the user that the service's image runs as.
 hand() {
     [ "$(id -u)" = 0 ] || return 0
     chown -R "$2" "$folder/$1"

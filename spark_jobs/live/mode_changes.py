@@ -45,7 +45,7 @@ MODE_CHANGES = (
     ModeChange(CEILED, TAPPED, "new checkpoint", _OTHERWISE),
     ModeChange(CEILED, PLAIN, "new checkpoint", _OTHERWISE),
 )
-"""The table; deploy/docs/live.md shows it."""
+"""The table; docs/explanation/live.md shows it."""
 
 _OTHER_SOURCES = "sources in the checkpoint offsets"
 
@@ -58,5 +58,6 @@ def why_rejected(error: str, has_ceiling: bool) -> str | None:
     row = next(row for row in MODE_CHANGES if (row.before, row.after) == (before, after))
     return (
         f"the checkpoint has another number of sources than the plan. If it was written by a call {before} and this "
-        f"one is {after}: that needs a {row.verdict}, {row.note} (see the table of mode changes in deploy/docs/live.md)"
+        f"one is {after}: that needs a {row.verdict}, {row.note} (see the table of mode changes in "
+        "docs/explanation/live.md)"
     )

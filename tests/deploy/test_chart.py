@@ -358,8 +358,8 @@ def test_the_chart_has_the_version_of_the_distribution() -> None:
     ("options", "said"),
     [
         ((), "kubectl -n ops get secret tidemark-tokens -o jsonpath='{.data.admin}'"),
-        ((), "one replica, and its node may go away"),
-        (("--set", "tokens.existingSecret=mine"), "is one of those in the Secret mine."),
+        ((), "with one replica, which is down while its node is"),
+        (("--set", "tokens.existingSecret=mine"), "is in the Secret mine."),
     ],
 )
 def test_the_notes_say_where_the_admins_token_is(tmp_path: Path, options: tuple[str, ...], said: str) -> None:

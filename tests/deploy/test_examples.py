@@ -123,7 +123,7 @@ def test_a_signal_during_a_pause_ends_the_loop_at_once(tmp_path: Path) -> None:
 def test_the_loop_says_what_it_needs() -> None:
     done = subprocess.run([LOOP], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "what is to be run?" in done.stderr
+    assert "no command given" in done.stderr
 
 
 @pytest.mark.parametrize("path", [LOOP, OPERATOR, UNIT], ids=lambda path: path.name)

@@ -17,7 +17,6 @@ from tidemark.controller.metrics.names import HELP, LABELS
 from tidemark.models.wire import to_json_object
 
 from support.controller_app import Controller
-from support.docs import document_with
 from support.paced_job import PacedReports
 from support.prometheus import RULES, TESTS, alert_rules, names_in, program, recorded, rules, scaled
 from support.streams import SECOND
@@ -136,14 +135,6 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
         assert text.startswith(f"# {name}\n")
         headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
         assert headings == ["What it means", "How to look", "What to do", "How it resolves"], name
-
-
-def test_every_alert_stands_in_the_table_of_the_documents() -> None:
-    document = document_with("| alert | severity | when |")
-    table = document.split("| alert | severity | when |\n|---|---|---|\n", 1)[1].split("\n\n", 1)[0]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
-    expected = [[alert.name, alert.severity, alert.meaning] for alert in ALERTS]
-    assert [[re.sub(r"\[`(\w+)`\]\(.*\)", r"\1", row[0]), *row[1:]] for row in rows] == expected
 
 
 def test_amtool_takes_the_example_and_every_alert_that_it_names_exists() -> None:

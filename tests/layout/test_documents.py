@@ -17,7 +17,7 @@ from tidemark.controller.cli import app
 from tidemark.controller.settings import Settings
 from tidemark.spark_jobs.settings import SETTINGS
 
-from support.docs import DOCUMENTS, all_text, anchors, commands, links
+from support.docs import DOCS, DOCUMENTS, all_text, anchors, commands, links
 from support.tree import ROOT, tree_files
 
 NAME = re.compile(r"\bTIDEMARK_[A-Z]+(?:_[A-Z]+)*(?!\w|_?\*)")
@@ -63,8 +63,7 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
             target = (path.parent / link.partition("#")[0]).resolve()
             if target.suffix == ".md" and target.is_file() and target not in reached:
                 ahead.append(target)
-    docs = ROOT / "deploy" / "docs"
-    assert {path for path in DOCUMENTS if path.is_relative_to(docs)} <= reached
+    assert {path for path in DOCUMENTS if path.is_relative_to(DOCS)} <= reached
 
 
 @cache
@@ -159,10 +158,10 @@ def _names_in_code() -> frozenset[str]:
     return frozenset({*settings, *read})
 
 
-def test_every_environment_variable_that_is_told_of_exists() -> None:
+def test_every_environment_variable_in_the_documents_exists() -> None:
     deployed = [
         path
-        for path in tree_files("deploy", "Dockerfile", "README.md", "CHANGELOG.md")
+        for path in tree_files("deploy", "docs", "Dockerfile", "README.md", "CHANGELOG.md")
         if path.suffix != ".png"
     ]
     wrong = {
@@ -174,7 +173,7 @@ def test_every_environment_variable_that_is_told_of_exists() -> None:
     assert wrong == set()
 
 
-def test_every_environment_variable_of_the_code_is_told_of() -> None:
+def test_every_environment_variable_of_the_code_is_documented() -> None:
     body = set(NAME.findall(all_text()))
     assert {name for name in _names_in_code() if not name.startswith(DEVELOPERS_OWN)} - body == set()
 
@@ -185,14 +184,14 @@ def test_every_file_that_is_named_is_there() -> None:
     named = {
         name.rstrip("/")
         for name in re.findall(
-            r"`((?:deploy|controller|spark_jobs|models|tests|\.ci)/[\w./{},*-]*)`", all_text()
+            r"`((?:deploy|docs|controller|spark_jobs|models|tests|\.ci)/[\w./{},*-]*)`", all_text()
         )
     }
     assert len(named) > 10
     assert {name for name in named if not re.search(r"[{*]", name)} - files - folders == set()
 
 
-def test_every_conf_key_that_is_told_of_exists_and_the_other_way_round() -> None:
+def test_the_conf_keys_of_the_documents_are_those_of_the_code() -> None:
     keys = {setting.key for setting in SETTINGS}
     body = set(CONF.findall(all_text())) | set(
         CONF.findall((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
@@ -200,11 +199,21 @@ def test_every_conf_key_that_is_told_of_exists_and_the_other_way_round() -> None
     assert body == keys
 
 
-def test_the_readme_says_what_it_is_in_ten_lines_and_then_how_to_start() -> None:
-    title, _, text = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n\n")
+def test_the_readme_is_short_and_says_first_what_it_is_and_how_to_try_it() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 120
+    title, first, picture = text.split("\n\n")[:3]
     assert title == "# Tidemark"
-    before = text.split("\n[Quick start]")[0].strip()
-    assert len([line for line in before.splitlines() if line and not line.startswith("!")]) <= 10
+    assert first.count(".") == 1, "one sentence"
+    assert picture.startswith("![")
     headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
-    assert headings[0] == "Quick start"
-    assert {"Add it to a job", "Ship it to a cluster", "Modes", "How it decides", "Limits"} <= set(headings)
+    assert headings[0] == "Try it"
+    assert {"Add it to a job", "Modes", "What it guarantees", "What it does not do", "Documents"} <= set(
+        headings
+    )
+
+
+def test_the_concepts_are_at_most_thirty_and_each_is_defined_once() -> None:
+    terms = re.findall(r"^- \*\*(.+?)\*\*", (DOCS / "concepts.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert 10 < len(terms) <= 30
+    assert len(set(terms)) == len(terms)

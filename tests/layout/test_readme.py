@@ -3,61 +3,35 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
-from typer.main import get_command
 
-from tidemark.controller.cli import app
 from tidemark.controller.metrics.names import HELP
-from tidemark.controller.settings import Settings
-from tidemark.spark_jobs.settings import SETTINGS
 
-from support.docs import all_text, document_with
+from support.docs import DOCS, DOCUMENTS, all_text, table_after
+from support.reference import FOLDER, command_paths, interface, reference
 from support.tree import ROOT
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+@pytest.fixture(scope="module", name="made")
+def _made() -> dict[str, str]:
+    return {path.name: text for path, text in reference().items()}
 
 
-def _rows(first: str) -> dict[str, list[str]]:
-    """Return the rows of the table whose heading starts with ``first``: by their first cell, the others."""
-    table = document_with(f"| {first} |").split(f"| {first} |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
-    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table]
-    return {cell[0].strip("`"): cell[1:] for cell in cells}
+@pytest.mark.slow
+def test_the_reference_is_what_the_code_says(made: dict[str, str]) -> None:
+    held = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
+    assert set(held) == set(made)
+    assert {name for name in made if held[name] != made[name]} == set(), (
+        "the code has changed: run `make docs`"
+    )
 
 
-def test_every_setting_of_the_controller_stands_in_its_table_with_its_default_and_meaning() -> None:
-    expected = {
-        f"TIDEMARK_{name.upper()}": [
-            "none" if field.default in {None, ""} else f"`{field.default}`",
-            " ".join((field.description or "").split()),
-        ]
-        for name, field in Settings.model_fields.items()
-    }
-
-    assert expected == _rows("environment")
-
-
-def test_every_conf_key_of_a_job_stands_in_its_table() -> None:
-    assert [setting.key for setting in SETTINGS] == list(_rows("conf"))
-
-
-def test_the_defaults_of_conf_keys_are_told_right() -> None:
-    body = _rows("conf")
-    for setting in SETTINGS:
-        if setting.default is not None:
-            assert body[setting.key][0] == f"`{setting.default}`"
-
-
-def test_every_metric_stands_in_its_table_with_its_help_text() -> None:
-    assert {name: [text] for name, text in HELP.items()} == _rows("metric")
-
-
-@pytest.mark.parametrize("command", sorted(get_command(app).commands))  # type: ignore[attr-defined]  # a click group
-def test_every_command_is_told_of(command: str) -> None:
-    if command == "openapi":
-        pytest.skip("for developers: it prints what controller/openapi.json holds")
-
-    assert f"tidemark {command}" in all_text() or f"make {command}" in README
+def test_every_command_is_explained_outside_of_the_reference() -> None:
+    text = "\n".join(path.read_text(encoding="utf-8") for path in DOCUMENTS if path.parent != FOLDER)
+    names = {path[0] for path in command_paths() if path} - {"openapi"}  # for developers
+    assert {name for name in names if f"tidemark {name}" not in text and f"make {name}" not in text} == set()
 
 
 def test_every_make_target_that_is_named_exists() -> None:
@@ -65,6 +39,40 @@ def test_every_make_target_that_is_named_exists() -> None:
     named = set(re.findall(r"`make ([a-z-]+)", all_text())) | set(
         re.findall(r"^make ([a-z-]+)", all_text(), re.MULTILINE)
     )
-
     assert named
     assert {target for target in named if f"\n{target}:" not in makefile} == set()
+
+
+def test_every_condition_is_in_the_table_of_troubleshooting() -> None:
+    rows = table_after("## Conditions", (DOCS / "troubleshooting.md").read_text(encoding="utf-8"))
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row[0])]
+    conditions = interface()["components"]["schemas"]["Condition"]["properties"]["type"]["enum"]
+    assert sorted(named) == sorted(conditions)
+
+
+# -- upgrading ------------------------------------------------------------------------------------------------------
+
+
+def _names(found: Any) -> set[str]:
+    """Return the names of all properties in an OpenAPI document."""
+    if isinstance(found, dict):
+        own = set(found["properties"]) if isinstance(found.get("properties"), dict) else set()
+        return own.union(*map(_names, found.values()))
+    return set().union(*map(_names, found)) if isinstance(found, list) else set()
+
+
+@pytest.mark.slow
+def test_the_names_to_upgrade_to_exist_and_the_old_ones_do_not(made: dict[str, str]) -> None:
+    known = {
+        "### API fields": _names(interface()),
+        "### Command line": set(re.findall(r"--[a-z-]+", made["cli.md"])),
+        "### Metrics": set(HELP),
+    }
+    for heading, names in known.items():
+        rows = table_after(heading, (DOCS / "upgrading.md").read_text(encoding="utf-8"))
+        old, new = (
+            {name for row in rows for name in re.findall(r"`([^`]+)`", row[column])} for column in (0, 1)
+        )
+        assert new, heading
+        assert new - names == set(), heading
+        assert old & names == set(), heading

@@ -17,6 +17,7 @@ from support.tree import FOLDERS, ROOT, tree_files
 TOP_LEVEL = {
     *FOLDERS,
     "deploy",
+    "docs",
     "tests",
     "Dockerfile",
     "README.md",

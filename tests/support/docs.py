@@ -1,4 +1,4 @@
-"""The documents: README.md, deploy/docs and deploy/runbooks, and what stands in them."""
+"""The documents: README.md, docs and deploy/runbooks, and what stands in them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ from collections.abc import Iterator
 
 from support.tree import ROOT
 
-__all__ = ["DOCUMENTS", "all_text", "anchors", "code_blocks", "commands", "document_with", "links"]
+__all__ = [
+    "DOCS",
+    "DOCUMENTS",
+    "all_text",
+    "anchors",
+    "code_blocks",
+    "commands",
+    "document_with",
+    "links",
+    "table_after",
+]
+
+DOCS = ROOT / "docs"
 
 DOCUMENTS = [
     ROOT / "README.md",
-    *sorted((ROOT / "deploy" / "docs").glob("*.md")),
+    *sorted(DOCS.rglob("*.md")),
     *sorted((ROOT / "deploy" / "runbooks").glob("*.md")),
 ]
 
@@ -28,6 +40,18 @@ def document_with(text: str) -> str:
     """Return the one document that holds ``text``."""
     (found,) = (body for path in DOCUMENTS if text in (body := path.read_text(encoding="utf-8")))
     return found
+
+
+def table_after(heading: str, text: str) -> list[list[str]]:
+    """Return the cells of each row of the first table after a heading."""
+    lines = iter(text.split(f"\n{heading}\n", 1)[1].splitlines())
+    rows = []
+    for line in lines:
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+        elif rows:
+            break
+    return rows[2:]
 
 
 def code_blocks(text: str) -> Iterator[tuple[str, str]]:

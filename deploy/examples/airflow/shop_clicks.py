@@ -1,7 +1,7 @@
 """A job under a scheduler: every five minutes it counts what has arrived (`availableNow`) and ends.
 
-Each run asks for its bound at its start, so that nothing has to be restarted: the stream's mode is OnRestart. Runs must
-not overlap, because they share a checkpoint. The job ends with `run_and_exit`, which sends the last reports first.
+The stream's mode is OnRestart: each run asks for its bound when it starts, so nothing has to be restarted. Runs must
+not overlap, because they share a checkpoint. The job ends with `run_and_exit`, which first sends the last reports.
 """
 
 from __future__ import annotations

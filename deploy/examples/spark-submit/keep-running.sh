@@ -1,13 +1,13 @@
 #!/bin/sh
-# Keeps a streaming job running that ends for a new bound (mode Restart, run_and_exit):
+# Keeps a streaming job running that exits for a new bound (mode Restart, run_and_exit):
 #
 #   keep-running.sh spark-submit --conf spark.tidemark.job=shop ... job.py
 #
-# The command's exit code says what comes next. 75: it ended between two batches for a new bound, and is started again at
-# once. 0: it ended by itself, and so does this. Anything else is a failure: it is started again after a pause that doubles
-# from FIRST_PAUSE (5) to LONGEST_PAUSE (300) seconds, and begins anew once it has run for as long as the longest.
-# MAX_FAILURES (0: no limit) failures in a row end this with the job's own code. SIGTERM and SIGINT are handed on, and
-# then nothing is started again.
+# The command's exit code decides what follows. 75: it ended between two batches for a new bound and is started again at
+# once. 0: it is done, and this script ends too. Any other code is a failure: it is started again after a pause that
+# doubles from FIRST_PAUSE (5) to LONGEST_PAUSE (300) seconds, and is reset once the job has run for LONGEST_PAUSE.
+# MAX_FAILURES (0: no limit) failures in a row end this script with the job's code. SIGTERM and SIGINT are passed on to
+# the job, and then nothing is started again.
 set -u
 
 new_bound=75
@@ -16,7 +16,7 @@ longest_pause=${LONGEST_PAUSE:-300}
 max_failures=${MAX_FAILURES:-0}
 
 if [ "$#" = 0 ]; then
-    echo "keep-running: what is to be run? keep-running.sh spark-submit ... job.py" >&2
+    echo "keep-running: no command given; usage: keep-running.sh spark-submit ... job.py" >&2
     exit 2
 fi
 
@@ -35,9 +35,9 @@ while [ -z "$stopped" ]; do
     started=$(date +%s)
     "$@" &
     job=$!
-    # The signal came before there was a job. One that has only just begun might miss it.
+    # A signal may have come before the job existed, and a job that has just begun might miss it.
     [ -z "$stopped" ] || { sleep 1 && stop; }
-    # A signal ends a wait early: the job's own end is waited for.
+    # A signal ends a wait early: wait until the job itself has ended.
     while :; do
         wait "$job"
         code=$?

@@ -45,13 +45,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- default (printf "%s-tokens" (include "tidemark.fullname" .)) .Values.tokens.existingSecret -}}
 {{- end -}}
 
-{{/* A token of the role that is given; controller/access/token_format.py says what one looks like. */}}
+{{/* A new token of the given role; controller/access/token_format.py defines the format. */}}
 {{- define "tidemark.mint" -}}
 {{- $body := printf "tdm_%s_%s" . (randAlphaNum 43) -}}
 {{- printf "%s%s" $body (sha256sum $body | trunc 8) -}}
 {{- end -}}
 
-{{/* Empty, or the rendering ends with what is wrong. */}}
+{{/* Empty, or the rendering fails with the reason. */}}
 {{- define "tidemark.check" -}}
 {{- if and (gt (int .Values.replicaCount) 1) (not .Values.database.existingSecret) -}}
 {{- fail (printf "replicaCount is %d, and replicas share the store: set database.existingSecret to a Secret with the URL of a PostgreSQL, or replicaCount to 1" (int .Values.replicaCount)) -}}

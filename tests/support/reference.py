@@ -1,0 +1,318 @@
+"""The documents in docs/reference, made from the code.
+
+    make docs
+
+writes them anew; a test fails when the code has moved on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import click
+import typer.core
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from tidemark.controller import errors
+from tidemark.controller.access.roles import need_of
+from tidemark.controller.alerts.table import ALERTS
+from tidemark.controller.app import create_app
+from tidemark.controller.cli import app
+from tidemark.controller.cli.demo import MODULE as DEMO
+from tidemark.controller.metrics.names import HELP, LABELS
+from tidemark.controller.settings import Settings
+from tidemark.models.duration import format_duration
+from tidemark.spark_jobs.settings import SETTINGS
+
+from support.tree import ROOT
+
+__all__ = ["FOLDER", "command_paths", "interface", "reference"]
+
+FOLDER = ROOT / "docs" / "reference"
+
+_HEAD = "<!-- Made from the code by `make docs`: change the code and not this. -->\n\n"
+_WIDTH = "80"
+
+
+def reference() -> dict[Path, str]:
+    """Return the text of each generated document by its path."""
+    makers: dict[str, Callable[[], str]] = {
+        "settings.md": _settings,
+        "metrics.md": _metrics,
+        "alerts.md": _alerts,
+        "api.md": _api,
+        "cli.md": _cli,
+    }
+    return {FOLDER / name: _HEAD + make() for name, make in makers.items()}
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    heads = list(heads)
+    lines = [heads, ["---"] * len(heads), *([" ".join(cell.split()) for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+# -- settings -------------------------------------------------------------------------------------------------------
+
+
+def _settings() -> str:
+    controller = (
+        (
+            _code(f"TIDEMARK_{name.upper()}"),
+            "none" if field.default in {None, ""} else _code(str(field.default)),
+            field.description or "",
+        )
+        for name, field in Settings.model_fields.items()
+    )
+    job = (
+        (
+            _code(setting.key),
+            "none" if setting.default is None else _code(setting.default),
+            setting.meaning,
+        )
+        for setting in SETTINGS
+    )
+    return f"""# Settings
+
+## The controller
+
+A setting comes from the command line, the environment, a TOML file, or its default, in this order. `--config` or
+`TIDEMARK_CONFIG` names the file; it uses the same names in small letters without `TIDEMARK_`, such as
+`tick_seconds = 2`. Unknown keys are rejected. `tidemark settings` shows the settings in force and their sources.
+
+{_table(("variable", "default", "meaning"), controller)}
+## Jobs
+
+A job reads these keys from its Spark configuration. [Jobs](../how-to/jobs.md) explains how to use them.
+
+{_table(("key", "default", "meaning"), job)}"""
+
+
+# -- metrics and alerts ---------------------------------------------------------------------------------------------
+
+
+_METRICS_HEAD = """# Metrics
+
+`/metrics` exposes these in Prometheus' text format. [Alerts and metrics](../how-to/alerts.md) explains how to scrape
+them. The Spark job's label is `spark_job`, because Prometheus keeps `job` for what it scrapes.
+"""
+
+_ALERTS_HEAD = """# Alerts
+
+Each alert links to its runbook. A `page` wakes somebody; a `ticket` waits for the morning. An alert fires once its
+condition has held for the time in the third column. [Alerts and metrics](../how-to/alerts.md) explains how to install
+the rules.
+
+"""
+
+
+def _metrics() -> str:
+    parts = [_METRICS_HEAD]
+    for labels, names in groupby(HELP, key=lambda name: LABELS[name]):
+        listed = ", ".join(map(_code, labels))
+        parts.append(f"\n## {f'Labels {listed}' if labels else 'No labels'}\n\n")
+        parts.append(_table(("metric", "meaning"), ((_code(name), HELP[name]) for name in names)))
+    return "".join(parts)
+
+
+def _alerts() -> str:
+    rows = (
+        (
+            f"[`{alert.name}`](../../deploy/runbooks/{alert.name}.md)",
+            alert.severity,
+            format_duration(alert.hold_us),
+            alert.meaning,
+        )
+        for alert in ALERTS
+    )
+    return _ALERTS_HEAD + _table(("alert", "severity", "for", "when"), rows)
+
+
+# -- the interface --------------------------------------------------------------------------------------------------
+
+
+def interface() -> dict[str, Any]:
+    """Return the OpenAPI document."""
+    return create_app(Settings(database_url="sqlite:///tidemark.db")).openapi()
+
+
+def _api() -> str:
+    document = interface()
+    parts = [_API_HEAD]
+    by_tag: dict[str, list[tuple[str, ...]]] = {}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            row = _operation(method, path, operation)
+            by_tag.setdefault(operation["tags"][0], []).append(row)
+    for tag, rows in by_tag.items():
+        parts.append(f"\n### {tag.capitalize()}\n\n")
+        parts.append(_table(("operation", "what it does", "query", "roles"), rows))
+    for title, operation_id in (("SLO", "putSlo"), ("Policy", "putPolicy")):
+        parts.append(f"\n## {title}\n\n")
+        parts.append(_table(("field", "default", "meaning"), _fields(document, operation_id)))
+    parts.append(
+        "\n## Problem types\n\nThe `type` of a problem is `" + errors.TYPE_PREFIX + "` and one of these.\n\n"
+    )
+    parts.append(_table(("type", "status", "title"), _problems()))
+    return "".join(parts)
+
+
+_API_HEAD = """# The REST interface
+
+`/openapi.json` serves the whole interface; `controller/openapi.json` is the same document.
+
+- Errors are `application/problem+json` (RFC 9457).
+- Times are integers in microseconds (`_us`) or milliseconds (`_ms`). Shares are integers in parts per million (`_ppm`)
+  or decimal strings. There are no floats. `null` means unknown, never 0.
+- Lists come in pages: pass `limit`, and as `cursor` the `next_cursor` of the page before.
+- The first `PUT` of an SLO or a policy needs no condition. A later one needs `If-Match` with the ETag of what it
+  replaces: without it the answer is 428, and 412 when somebody else was faster. Setting what is set changes nothing.
+- `?dryRun=All` answers as the request would, with its consequences and its cost, and changes nothing.
+- `?reason=...` goes into the event that a change leaves.
+- Reports and acknowledgements are idempotent: sent again they answer 200 and change nothing.
+- `GET .../bound` with `If-None-Match` and `Prefer: wait=N` waits up to N (60) seconds for another answer.
+
+## Operations
+"""
+
+
+def _operation(method: str, path: str, operation: Mapping[str, Any]) -> tuple[str, ...]:
+    need = need_of(operation["operationId"])
+    said, _, _ = operation.get("description", operation["summary"]).partition("\n\nRoles:")
+    query = ", ".join(_code(one["name"]) for one in operation.get("parameters", ()) if one["in"] == "query")
+    roles = "everybody" if need is None else ", ".join(need.roles)
+    return _code(f"{method.upper()} {path}"), said, query or "-", roles
+
+
+def _fields(document: Mapping[str, Any], operation_id: str) -> Iterator[tuple[str, str, str]]:
+    """Yield name, default and meaning of each field of an operation's body."""
+    (body,) = (
+        operation["requestBody"]
+        for operations in document["paths"].values()
+        for operation in operations.values()
+        if operation["operationId"] == operation_id
+    )
+    schemas = document["components"]["schemas"]
+    found = schemas[body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]]
+    for name, field in found["properties"].items():
+        values = [one for part in (field, *field.get("anyOf", ())) for one in _values(part, schemas)]
+        meaning = field.get("description", "")
+        if values:
+            meaning += f" One of {', '.join(map(_code, values))}."
+        yield _code(name), _default(name, field, found), meaning
+
+
+def _values(part: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[str]:
+    if "$ref" in part:
+        part = schemas[part["$ref"].rpartition("/")[2]]
+    yield from map(str, part.get("enum", ()))
+
+
+def _default(name: str, field: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    if name in found.get("required", ()):
+        return "required"
+    default = field.get("default")
+    if default is None:
+        return "none"
+    text = ", ".join(map(str, default)) if isinstance(default, list | tuple) else str(default)
+    return _code(text.lower() if isinstance(default, bool) else text) if text else "none"
+
+
+def _problems() -> list[tuple[str, str, str]]:
+    ahead, found = [errors.TidemarkError], set()
+    while ahead:
+        kind = ahead.pop()
+        ahead += kind.__subclasses__()
+        if kind.__module__.startswith("tidemark."):
+            found.add((_code(kind.kind), str(kind.status), kind.title))
+    return sorted(found)
+
+
+# -- the command line -----------------------------------------------------------------------------------------------
+
+
+def command_paths() -> list[list[str]]:
+    """Return the words of each command, groups before what is in them."""
+    return list(_walk(get_command(app), []))
+
+
+def _walk(command: Any, path: list[str]) -> Iterator[list[str]]:
+    yield path
+    if hasattr(command, "list_commands"):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from _walk(command.get_command(context, name), [*path, name])
+
+
+def _cli() -> str:
+    parts = [_CLI_HEAD]
+    for path in command_paths():
+        if path:
+            parts.append(f"\n## tidemark {' '.join(path)}\n\n")
+        parts.append(f"```text\n{_help(path)}\n```\n")
+    return "".join(parts)
+
+
+_CLI_HEAD = """# The command line
+
+Tables are for people; with `--json` a command prints what the interface answers. `--dry-run` says what would follow and
+changes nothing; `--reason` goes into the event that a change leaves. `set` changes only the fields that are named.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | the controller rejected it or does not answer; for `tidemark doctor`: something is missing |
+| 2 | the command line makes no sense; for `tidemark doctor`: the controller could not be asked |
+
+"""
+
+
+def _help(path: list[str]) -> str:
+    if path == ["demo"]:
+        text = _help_of_the_demo()
+    else:
+        with patch.object(typer.core, "HAS_RICH", new=False):
+            done = CliRunner().invoke(
+                app,
+                [*path, "--help"],
+                prog_name="tidemark",
+                env={"COLUMNS": _WIDTH, "TIDEMARK_URL": None, "TIDEMARK_TOKEN": None},
+            )
+        assert done.exit_code == 0, (path, done.output)
+        text = done.stdout
+    return re.sub(r" +$", "", text, flags=re.MULTILINE).strip()
+
+
+def _help_of_the_demo() -> str:
+    """The command runs it in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", DEMO, "--help"],
+        env={**os.environ, "COLUMNS": _WIDTH},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def _main() -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for path, text in reference().items():
+        path.write_text(text, encoding="utf-8")
+        sys.stdout.write(f"{path.relative_to(ROOT)}\n")
+
+
+if __name__ == "__main__":
+    _main()
