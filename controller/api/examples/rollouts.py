@@ -66,7 +66,7 @@ _EVENT = {
 
 EXAMPLES: dict[str, Example] = {
     "ReasonBody": {"reason": "INC-1042: the new region is late"},
-    "Rollout": ROLLOUT,
+    "RolloutAnswer": ROLLOUT,
     "RolloutDetail": {**ROLLOUT, "history": [_EVENT]},
     "RolloutPage": page("rollouts", ROLLOUT),
     "EventPage": page("events", _EVENT),
