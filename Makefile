@@ -41,7 +41,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast lint lint-page format bench lock archive wheel manifests tools services clean
+.PHONY: help venv demo test test-fast soak lint lint-page format bench lock archive wheel manifests docs tools services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'

@@ -30,7 +30,7 @@ from tidemark.spark_jobs.bound import choose_bound_at_start
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.connections import NoSink, channel_of, connection_to, listener_of
 from tidemark.spark_jobs.listener import Binding, ReportSink, TidemarkListener
-from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRows, Treatment
+from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule, Treatment
 from tidemark.spark_jobs.live.orders import Orders, mode_of
 from tidemark.spark_jobs.live.queries import LiveStream
 from tidemark.spark_jobs.live.steering import steered
@@ -177,7 +177,7 @@ def adaptive_watermark(
                 )
             listener.bind(metric, binding)
             return tap.observe(df, metric).withWatermark(event_time, f"{chosen.bound_ms} milliseconds")
-        future = FutureRows(event_time, allowance_us, future_rows, arrival, arrival_type)
+        future = FutureRowRule(event_time, allowance_us, future_rows, arrival, arrival_type)
         make_watch = None
         if client is not None:
             watched = client
@@ -201,7 +201,7 @@ class _Live:
 
     ceiling_ms: int
     idle_timeout_us: int | None
-    future: FutureRows
+    future: FutureRowRule
     orders: Orders
 
     def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:

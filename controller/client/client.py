@@ -94,9 +94,9 @@ class Client(BaseClient):
         """Return the prediction of each published bound and how it turned out, the newest first."""
         return self._items(stream_path(job, stream, "/predictions"), "predictions", schemas.Prediction)
 
-    def reports(self, job: str, stream: str) -> Iterator[schemas.ReportFacts]:
+    def reports(self, job: str, stream: str) -> Iterator[schemas.ReportSummary]:
         """Return the facts of each reported batch, the newest first."""
-        return self._items(stream_path(job, stream, "/reports"), "reports", schemas.ReportFacts)
+        return self._items(stream_path(job, stream, "/reports"), "reports", schemas.ReportSummary)
 
     def report(self, job: str, stream: str, query_id: str, batch_id: int) -> schemas.ReportDetail:
         """Return the facts of one reported batch and its partitions."""

@@ -75,8 +75,8 @@ def read(
     )
 
 
-def _facts(row: ReportRow) -> schemas.ReportFacts:
-    return schemas.ReportFacts(**{name: getattr(row, name) for name in schemas.ReportFacts.model_fields})
+def _facts(row: ReportRow) -> schemas.ReportSummary:
+    return schemas.ReportSummary(**{name: getattr(row, name) for name in schemas.ReportSummary.model_fields})
 
 
 def _partition(report: Report, part: PartitionCounts) -> schemas.ReportedPartition:

@@ -27,7 +27,7 @@ __all__ = [
     "Arrivals",
     "Int32s",
     "Maxima",
-    "TapCounts",
+    "ShownCounts",
     "gap_us",
     "tap_counts",
 ]
@@ -116,7 +116,7 @@ class Arrivals:
 
 
 @dataclass(frozen=True, slots=True)
-class TapCounts:
+class ShownCounts:
     """Counts as a tap would report them, ascending by slot, partition, granule and key; arrays of shape (shown,)."""
 
     slot: Int64s
@@ -140,7 +140,7 @@ class TapCounts:
         return type(self)(np.full(len(count), slot[-1]), partition, event, key, count)
 
 
-def tap_counts(arrivals: Arrivals, setup: Setup) -> TapCounts:
+def tap_counts(arrivals: Arrivals, setup: Setup) -> ShownCounts:
     """Return what a tap would report.
 
     Keys of windows are exact. For row-level and session keys it is the lowest of each granule, so that no need is too
@@ -155,7 +155,7 @@ def tap_counts(arrivals: Arrivals, setup: Setup) -> TapCounts:
     for column in (arrivals.slot, arrivals.partition, event, key):
         changed[1:] |= column[1:] != column[:-1]
     start = np.flatnonzero(changed)
-    return TapCounts(
+    return ShownCounts(
         arrivals.slot[start],
         arrivals.partition[start].astype(np.int64),
         event[start],

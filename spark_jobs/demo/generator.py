@@ -12,7 +12,7 @@ import numpy as np
 
 from tidemark.models.operators import Int64s
 
-__all__ = ["PARTITIONS", "SLOW_PARTITION", "Arrivals", "generate"]
+__all__ = ["PARTITIONS", "SLOW_PARTITION", "GeneratedRows", "generate"]
 
 PARTITIONS = 16
 SLOW_PARTITION = 7
@@ -22,7 +22,7 @@ _START_US = 1_767_225_600_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
+class GeneratedRows:
     """Rows in order of arrival. Arrays have shape (rows,); times are UTC microseconds."""
 
     event_time_us: Int64s
@@ -30,7 +30,7 @@ class Arrivals:
     partition: np.ndarray[tuple[int], np.dtype[np.str_]]
 
 
-def generate(seconds: int, rows_per_second: int, seed: int) -> Arrivals:
+def generate(seconds: int, rows_per_second: int, seed: int) -> GeneratedRows:
     """Return ``seconds`` of the fleet's rows; the same seed gives the same rows."""
     rng = np.random.default_rng(seed)
     rows = seconds * rows_per_second
@@ -48,7 +48,7 @@ def generate(seconds: int, rows_per_second: int, seed: int) -> Arrivals:
     delay_s[offline] += 40 - second[offline]
     arrival_s = event_s + delay_s
     order = np.argsort(arrival_s, kind="stable")
-    return Arrivals(
+    return GeneratedRows(
         _START_US + (event_s[order] * 1e6).astype(np.int64),
         _START_US + (arrival_s[order] * 1e6).astype(np.int64),
         partition[order].astype(np.str_),

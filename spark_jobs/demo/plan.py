@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.models.operators import Int64s
-from tidemark.spark_jobs.demo.generator import Arrivals
+from tidemark.spark_jobs.demo.generator import GeneratedRows
 from tidemark.spark_jobs.trace_source import TRACE_COLUMNS, read_arrivals
 
 __all__ = [
@@ -48,7 +48,7 @@ class Plan:
 
     path: Path
     """The trace on disk."""
-    arrivals: Arrivals
+    arrivals: GeneratedRows
     """Its rows, in order of arrival."""
     slot_us: int
     """Width of a slot in microseconds."""
@@ -69,7 +69,7 @@ class Plan:
         return first + (slot + 1) * self.slot_us
 
 
-def write_trace(path: Path, arrivals: Arrivals) -> None:
+def write_trace(path: Path, arrivals: GeneratedRows) -> None:
     """Write rows as a trace, in row groups small enough that a batch reads little more than its own rows."""
     table = pa.table(
         {
@@ -82,7 +82,7 @@ def write_trace(path: Path, arrivals: Arrivals) -> None:
     pq.write_table(table, path, row_group_size=8_192)
 
 
-def read_trace(path: Path) -> Arrivals:
+def read_trace(path: Path) -> GeneratedRows:
     """Return the rows of a trace.
 
     Raises:
@@ -92,7 +92,7 @@ def read_trace(path: Path) -> Arrivals:
     if not read_arrivals(str(path)):
         raise ValueError(f"{path} has no rows")
     table = pq.read_table(path, columns=list(TRACE_COLUMNS))
-    return Arrivals(
+    return GeneratedRows(
         table["event_time_us"].cast(pa.int64()).to_numpy(),
         table["arrival_time_us"].cast(pa.int64()).to_numpy(),
         table["partition"].cast(pa.string()).to_numpy(zero_copy_only=False).astype(np.str_),
@@ -100,7 +100,7 @@ def read_trace(path: Path) -> Arrivals:
 
 
 def plan_of(
-    path: Path, arrivals: Arrivals, slot_us: int | None = None, max_batches: int = MAX_BATCHES
+    path: Path, arrivals: GeneratedRows, slot_us: int | None = None, max_batches: int = MAX_BATCHES
 ) -> Plan:
     """Return the plan of a trace; without ``slot_us`` the finest slots that make at most ``max_batches`` batches."""
     width = slot_us or _finest_slot_us(arrivals.arrival_time_us, max_batches)

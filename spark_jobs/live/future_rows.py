@@ -22,7 +22,7 @@ from tidemark.models.duration import parse_duration
 from tidemark.models.operators import Closed
 from tidemark.spark_jobs.tap import FARTHEST_US, SET_ASIDE, SET_BACK, TAKEN, quoted
 
-__all__ = ["AHEAD", "FutureRows", "Treatment", "future_rows"]
+__all__ = ["AHEAD", "FutureRowRule", "Treatment", "future_rows"]
 
 Treatment = Literal["clamp", "aside"]
 """What becomes of a future-dated row: its event time is set back to the clock, or it is taken out of the stream."""
@@ -35,7 +35,7 @@ LOG_APPEND = 1
 
 
 @dataclass(frozen=True, slots=True)
-class FutureRows:
+class FutureRowRule:
     """How future-dated rows are found and treated.
 
     Args:
@@ -105,5 +105,5 @@ def future_rows(df: DataFrame, event_time: str, arrival_time: str, allowance: st
 
     The rows are found by ``event_time > arrival_time + allowance``, which does not depend on when a query runs.
     """
-    rule = FutureRows(event_time, parse_duration(allowance), "aside", arrival_time)
+    rule = FutureRowRule(event_time, parse_duration(allowance), "aside", arrival_time)
     return df.filter(rule.beyond_arrival())

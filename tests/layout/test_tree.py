@@ -26,6 +26,10 @@ TOP_LEVEL = {
     "Makefile",
     "pyproject.toml",
     "setup.py",
+    "eslint.config.js",
+    "package.json",
+    "package-lock.json",
+    "tsconfig.json",
 }
 
 # The brackets keep these patterns from finding themselves.
@@ -116,6 +120,7 @@ def run_services(
     chromium: str = "/bin/chromium",
     prometheus: str = "/bin/prometheus",
     alertmanager: str = "/bin/prometheus-alertmanager",
+    npm: str = "/bin/npm",
 ) -> tuple[int, str, str]:
     """Run ``make services`` where apt-get only logs its arguments; return (exit code, output, the log)."""
     tools = tmp_path / "bin"
@@ -148,7 +153,7 @@ def run_services(
                 f"CHROMIUM={chromium}",
                 f"POLICY={tmp_path / 'policy-rc.d'}",
             ),
-            *(f"PROMETHEUS={prometheus}", f"ALERTMANAGER={alertmanager}"),
+            *(f"PROMETHEUS={prometheus}", f"ALERTMANAGER={alertmanager}", f"NPM={npm}"),
         ],
         cwd=copy,
         env={"PATH": str(tools)},
@@ -187,6 +192,12 @@ def test_make_services_adds_a_missing_chromium(tmp_path: Path) -> None:
     _, output, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, chromium="")
 
     assert output == "services: apt-get installs chromium fonts-dejavu-core\n"
+
+
+def test_make_services_adds_a_missing_node(tmp_path: Path) -> None:
+    _, output, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, npm="")
+
+    assert output == "services: apt-get installs nodejs npm\n"
 
 
 def test_make_services_adds_prometheus_and_alertmanager_and_starts_neither(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ from tidemark.controller.api.schemas.predictions import (
 from tidemark.controller.api.schemas.preview import Preview
 from tidemark.controller.api.schemas.problem import Problem, ProblemItem
 from tidemark.controller.api.schemas.recommended import RecommendationAnswer, StepAnswer
-from tidemark.controller.api.schemas.reports import ReportDetail, ReportedPartition, ReportFacts, ReportPage
+from tidemark.controller.api.schemas.reports import ReportDetail, ReportedPartition, ReportPage, ReportSummary
 from tidemark.controller.api.schemas.rollouts import (
     Approved,
     Promise,
@@ -140,8 +140,8 @@ __all__ = [
     "Receipt",
     "RecommendationAnswer",
     "ReportDetail",
-    "ReportFacts",
     "ReportPage",
+    "ReportSummary",
     "ReportedPartition",
     "RolloutAnswer",
     "RolloutDetail",

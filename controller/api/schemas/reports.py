@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
 
-__all__ = ["ReportDetail", "ReportFacts", "ReportPage", "ReportedPartition"]
+__all__ = ["ReportDetail", "ReportPage", "ReportSummary", "ReportedPartition"]
 
 
-class ReportFacts(Answer):
+class ReportSummary(Answer):
     """What is known of one reported batch. Late rows are judged by Spark's own rule."""
 
     query_id: str
@@ -65,7 +65,7 @@ class ReportFacts(Answer):
 class ReportPage(Answer):
     """A page of reports, those of the newest batches first."""
 
-    reports: list[ReportFacts]
+    reports: list[ReportSummary]
     """The reports."""
     next_cursor: str | None
     """Where the next page begins; null on the last."""
@@ -86,7 +86,7 @@ class ReportedPartition(Answer):
     """Upper edge of the last one, in microseconds since the epoch; null without any."""
 
 
-class ReportDetail(ReportFacts):
+class ReportDetail(ReportSummary):
     """One report."""
 
     granule_us: int | None

@@ -9,12 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.models.operators import TimeWindow
-from tidemark.spark_jobs.demo.generator import Arrivals
+from tidemark.spark_jobs.demo.generator import GeneratedRows
 from tidemark.spark_jobs.demo.outcome import BatchFacts, Outcome, SinkWindow, outcome_of, read_sink
 from tidemark.spark_jobs.demo.plan import plan_of
 
 TIMES = np.array([1, 2, 11, 12, 13, 21, 3, 31], np.int64)
-PLAN = plan_of(Path("trace"), Arrivals(TIMES, np.arange(8, dtype=np.int64) * 10, np.full(8, "p")), slot_us=10)
+PLAN = plan_of(
+    Path("trace"), GeneratedRows(TIMES, np.arange(8, dtype=np.int64) * 10, np.full(8, "p")), slot_us=10
+)
 WINDOW = TimeWindow(10, 10)
 FACTS = {0: BatchFacts(0, 4, 2), 1: BatchFacts(1, 7, 4)}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tidemark.spark_jobs.demo.generator import PARTITIONS, SLOW_PARTITION, Arrivals, generate
+from tidemark.spark_jobs.demo.generator import PARTITIONS, SLOW_PARTITION, GeneratedRows, generate
 from tidemark.spark_jobs.demo.plan import (
     MAX_BATCHES,
     nice_duration_us,
@@ -26,8 +26,8 @@ SHAPES = {
 }
 
 
-def _arrivals(times: np.ndarray) -> Arrivals:
-    return Arrivals(times.astype(np.int64), times.astype(np.int64), np.full(len(times), "p"))
+def _arrivals(times: np.ndarray) -> GeneratedRows:
+    return GeneratedRows(times.astype(np.int64), times.astype(np.int64), np.full(len(times), "p"))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -17,7 +17,7 @@ import pytest
 from tidemark.models.granules import default_granule_us, granule_index
 from tidemark.models.operators import Closed, Operator, session, tumbling
 from tidemark.models.wire import AppendDelay, PartitionCounts
-from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRows, Treatment, future_rows
+from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule, Treatment, future_rows
 from tidemark.spark_jobs.tap import Tap, TapCounts
 
 from support.live_faults import LiveJob, Logged, files
@@ -183,7 +183,7 @@ def test_a_batch_that_is_run_again_sets_a_row_back_to_the_clock_it_had_the_first
         [[_Event(1, 0, arrived_us, arrived_us), _Event(2, 0, arrived_us + DAY_US, arrived_us)]],
     )
     source = files(spark, tmp_path / "in", "id long, partition int, ts timestamp, arrival timestamp")
-    rule = FutureRows("ts", 60 * SECOND)
+    rule = FutureRowRule("ts", 60 * SECOND)
     checkpoint = tmp_path / "checkpoint"
     seen: list[dict[int, int]] = []
 
@@ -230,7 +230,7 @@ def _around_the_allowance(folder: Path, closed: Closed) -> dict[int, int]:
 
 
 def _tap_and_set_back(
-    df: DataFrame, rule: FutureRows, tap: Tap, folder: Path
+    df: DataFrame, rule: FutureRowRule, tap: Tap, folder: Path
 ) -> tuple[dict[int, int], TapCounts, int]:
     """Run one batch; return the event times above the tap by id, what the tap counted, and the batch's clock."""
     after: dict[int, int] = {}
@@ -262,7 +262,7 @@ def test_the_tap_counts_exactly_the_rows_that_are_set_back(
     read = files(spark, tmp_path / "in", "id long, us long")
     tap = Tap("ts", "partition", default_granule_us(OPERATORS[closed]), closed, allowance_us=ALLOWANCE_US)
     timed = read().selectExpr("id", f"cast(id % 2 as {kind}) as partition", "timestamp_micros(us) as ts")
-    after, counts, clock_us = _tap_and_set_back(timed, FutureRows("ts", ALLOWANCE_US), tap, tmp_path)
+    after, counts, clock_us = _tap_and_set_back(timed, FutureRowRule("ts", ALLOWANCE_US), tap, tmp_path)
 
     back = {number for number, us in rows.items() if after[number] != us}
     beyond = {number for number, us in rows.items() if us > clock_us + ALLOWANCE_US}
@@ -313,7 +313,7 @@ def test_by_the_brokers_own_time_a_row_is_set_back_to_that_and_by_a_producers_to
         f"timestamp_micros({appended_us}) as timestamp",
         "by as timestampType",
     )
-    rule = FutureRows("ts", ALLOWANCE_US, arrival_time="timestamp", arrival_type="timestampType")
+    rule = FutureRowRule("ts", ALLOWANCE_US, arrival_time="timestamp", arrival_type="timestampType")
     tap = replace(
         Tap("ts", "partition", SECOND, "left", ahead=AHEAD, allowance_us=ALLOWANCE_US),
         arrival_time=rule.arrival_time,
@@ -338,4 +338,4 @@ def test_by_the_brokers_own_time_a_row_is_set_back_to_that_and_by_a_producers_to
 def test_rows_cannot_be_set_aside_without_the_time_of_their_arrival() -> None:
     """By the clock of a batch they would be other rows each time somebody looks."""
     with pytest.raises(ValueError, match="name arrival_time="):
-        FutureRows("ts", 60 * SECOND, "aside").beyond_arrival()
+        FutureRowRule("ts", 60 * SECOND, "aside").beyond_arrival()
