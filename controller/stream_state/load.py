@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ScalarSelect, Select, and_, bindparam, func, select
+from sqlalchemy import Numeric, ScalarSelect, Select, and_, bindparam, cast, func, select
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.bounds.acknowledgements import newest_acknowledgement_query
@@ -217,9 +217,9 @@ def _statement() -> Select[*tuple[Any, ...]]:
     )
     other_prediction = aliased(PredictionRow)
     predicted = select(func.max(other_prediction.generation)).where(other_prediction.stream_id == of_stream)
-    missing = select(func.sum(query.last_batch - query.first_batch + 1 - query.reports)).where(
-        query.stream_id == of_stream
-    )
+    # Ids of batches may be anything below 2**63, so a difference plus one may not fit in PostgreSQL's bigint.
+    batches = cast(query.last_batch, Numeric) - query.first_batch + 1
+    missing = select(func.sum(batches - query.reports)).where(query.stream_id == of_stream)
     future = select(func.sum(PartitionRow.future_rows)).where(PartitionRow.stream_id == of_stream)
     return (
         select(

@@ -137,7 +137,7 @@ def test_fields_that_are_not_named_stay_as_they_are(client: Client) -> None:
 def test_a_change_of_what_somebody_else_just_changed_raises_and_writes_nothing(
     controller: Controller, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client.change_slo("job", "stream", {"target": "0.9"})
+    client.change_slo("job", "stream", {"target_ppm": 900_000})
     request = client._transport.request
 
     def late(method: str, path: str, **options: Any) -> httpx.Response:
@@ -148,7 +148,7 @@ def test_a_change_of_what_somebody_else_just_changed_raises_and_writes_nothing(
 
     monkeypatch.setattr(client._transport, "request", late)
     with pytest.raises(ChangedError, match=r"somebody else changed .* try again") as error:
-        client.change_slo("job", "stream", {"target": "0.7"})
+        client.change_slo("job", "stream", {"target_ppm": 700_000})
     assert error.value.status == 412
     assert controller.get("/slo").json()["target_ppm"] == 800_000
 

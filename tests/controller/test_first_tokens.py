@@ -85,7 +85,7 @@ def test_tokens_that_have_all_ended_do_not_come_back_with_a_restart(url: str, tm
         manage_tokens.revoke(database, 1, "kim", NOW_US)
         assert take_first_tokens(database, tmp_path / "t", NOW_US) == 0
         controller.service.authenticator.forget()
-        assert controller.http.get("/v1/streams", headers=bearer(made["root"])).status_code == 401
+        assert controller.http.get("/v1/fleet", headers=bearer(made["root"])).status_code == 401
 
 
 @pytest.mark.slow

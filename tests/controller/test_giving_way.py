@@ -92,7 +92,7 @@ def test_nothing_waits_where_there_are_no_reports(
 
 
 def test_decisions_upkeep_and_snapshots_give_way_before_each_step(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.95"})
+    controller.put("/slo", {"target_ppm": 950_000})
     controller.report_all(REPORTS)
     service, given = controller.service, []
     service.decider.leases.keep(now=True)

@@ -71,7 +71,13 @@ def copy_to_first(new_url: str, old_url: str) -> dict[str, int]:
             for row in rows:
                 # Most fields of an SLO and of a policy are in its JSON now.
                 row.update(json.loads(row.pop("specification", "{}")))
-            rows = [{old: row[name] for name, old in renamed.items()} for row in rows]
+            rows = [
+                {
+                    old: row[name] if name in row else PLACEHOLDERS[table.name, old]
+                    for name, old in renamed.items()
+                }
+                for row in rows
+            ]
             writing.execute(table.insert(), rows)
             copied[table.name] = len(rows)
             if target.dialect.name == "postgresql" and "id" in table.columns:
@@ -183,12 +189,12 @@ def test_every_table_of_the_first_migration_is_still_there(tmp_path: Path) -> No
 def run_live(controller: Controller) -> None:
     """Fill a store: a rollout verified in Live, an envelope on its way, and reports with all that they may hold."""
     job = RolledJob(controller, bound_ms=120_000, live=True)
-    slo = {"target": "0.95", "latency_cap_ms": 600_000, "on_conflict": "exceed_latency_cap"}
+    slo = {"target_ppm": 950_000, "latency_cap_ms": 600_000, "on_conflict": "exceed_latency_cap"}
     job.put("slo", slo)
     job.run(3, 30.0, tick=False)
     job.put("policy", at_once("Live", on_no_data="max", max_bound_ms=150_000))
     job.run(30, 30.0)
-    job.put("slo", {**slo, "target": "0.9"})
+    job.put("slo", {**slo, "target_ppm": 900_000})
     delay = AppendDelay(rows=40, min_us=-1_500, mean_us=20_999, max_us=3_000_000, by_broker=True)
     job.run(2, 30.0, append_delay=delay, dropped_reports=2)
     controller.tick()

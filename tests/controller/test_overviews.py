@@ -55,7 +55,7 @@ def events(controller: Controller) -> list[tuple[str, int]]:
 
 
 def test_a_skewed_partition_appears_everywhere_with_its_cost(either: Controller) -> None:
-    either.put("/slo", {"target": "0.95"})
+    either.put("/slo", {"target_ppm": 950_000})
     either.report_all(REPORTS)
     either.tick()
     either.snapshot()
@@ -88,7 +88,7 @@ def test_a_skewed_partition_appears_everywhere_with_its_cost(either: Controller)
 
 
 def test_partitions_that_are_alike_are_not_skewed(either: Controller) -> None:
-    either.put("/slo", {"target": "0.95"})
+    either.put("/slo", {"target_ppm": 950_000})
     either.report_all(FINE)
     either.snapshot()
     assert not any(row["skewed"] for row in partitions(either).values())
@@ -165,7 +165,7 @@ def test_thresholds_are_set_from_outside(database_url: str) -> None:
 
 
 def test_a_restart_and_another_process_show_the_same_snapshot(either: Controller, tmp_path: Path) -> None:
-    either.put("/slo", {"target": "0.95"})
+    either.put("/slo", {"target_ppm": 950_000})
     either.report_all(REPORTS)
     either.snapshot()
     paths = [

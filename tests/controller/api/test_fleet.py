@@ -126,7 +126,7 @@ def test_unknown_values_are_null_and_not_zero(fleet: Controller) -> None:
 
 
 def test_a_stream_without_a_snapshot_is_listed_too(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     (row,) = page(controller)["streams"]
     assert (row["updated_us"], row["worst"], row["provisional"]) == (None, None, True)
     assert page(controller)["totals"] == {
@@ -205,7 +205,7 @@ def test_a_cursor_of_another_list_is_rejected(fleet: Controller, cursor: str) ->
 def test_pins_pauses_and_rollouts_show_at_once_without_a_snapshot(
     controller: Controller, tmp_path: Path
 ) -> None:
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     controller.put("/policy", at_once())
     controller.report_all(query_reports(exponential_batches(24, 50, slow=3)))
     controller.snapshot()

@@ -219,7 +219,7 @@ def test_a_dry_run_says_what_would_be_recommended_published_and_what_it_would_co
     ).json()
     assert answer["recommended"]["bound_ms"] < either.status()["recommended"]["bound_ms"]
     assert answer["transition"]["bound_ms"] == answer["recommended"]["bound_ms"]
-    assert "of the rows will be kept" in answer["transition"]["text"]
+    assert "of the rows will be admitted" in answer["transition"]["text"]
     assert either.get("/slo").json()["target_ppm"] == 900_000
 
 

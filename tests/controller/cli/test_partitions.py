@@ -21,7 +21,7 @@ def run(controller: Controller, *arguments: str) -> Result:
 
 
 def test_the_partition_that_costs_most_comes_first_with_a_sentence(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.95"})
+    controller.put("/slo", {"target_ppm": 950_000})
     controller.report_all(query_reports(exponential_batches(40, 200, slow=3)))
     controller.snapshot()
     body = run(controller, "job", "stream")
@@ -37,7 +37,7 @@ def test_the_partition_that_costs_most_comes_first_with_a_sentence(controller: C
 
 @pytest.mark.slow
 def test_a_stream_without_partitions_and_an_unknown_stream_give_one_line(controller: Controller) -> None:
-    controller.put("/slo", {"target": "0.95"})
+    controller.put("/slo", {"target_ppm": 950_000})
     assert "no partition of job/stream is known yet" in run(controller, "job", "stream").stdout
     unknown = run(controller, "job", "other")
     assert unknown.exit_code == 1

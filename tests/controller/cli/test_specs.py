@@ -269,7 +269,7 @@ def test_the_status_shows_the_fleet_a_job_or_a_stream(controller: Controller, ti
 def test_the_curve_of_a_stream_is_shown_where_it_bends_or_where_asked(
     controller: Controller, tidemark: Tidemark
 ) -> None:
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     assert said(tidemark("curve", "job", "stream")) == ["no rows of job/stream are known yet"]
     controller.report_all(REPORTS)
     found = document(tidemark("curve", "job", "stream", "--bounds", "0,5s,1m", "--json"))

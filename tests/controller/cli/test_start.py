@@ -71,7 +71,7 @@ def test_the_list_of_commands_imports_no_command() -> None:
 
 def test_commands_that_call_a_controller_import_nothing_heavy(controller: Controller) -> None:
     controller.report_all(query_reports(exponential_batches(3, 40)))
-    controller.put("/slo", {"target": "0.9"})
+    controller.put("/slo", {"target_ppm": 900_000})
     with served(controller.app) as url:
         for arguments in (
             ("status",),

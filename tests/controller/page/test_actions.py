@@ -164,7 +164,7 @@ def test_two_who_set_the_slo_at_once_see_each_other_and_one_decides(
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Target (%)").fill("97")
     dialog.get_by_label("Why").fill("mine")
-    job.put("slo", {"target": "0.995", "latency_cap_ms": 90_000})
+    job.put("slo", {"target_ppm": 995_000, "latency_cap_ms": 90_000})
     dialog.get_by_role("button", name="Show the consequences").click()
     expect(dialog).to_contain_text("Somebody else has set the SLO meanwhile")
     expect(dialog.get_by_role("row", name=re.compile("^Target"))).to_have_text(
@@ -214,7 +214,7 @@ def test_a_first_slo_that_somebody_else_has_just_set_is_a_conflict_too(
         watched.page.get_by_role("button", name="Set an SLO …").click()
         dialog = watched.page.get_by_role("dialog")
         dialog.get_by_label("Target (%)").fill("99.5")
-        job.put("slo", {"target": "0.9"})
+        job.put("slo", {"target_ppm": 900_000})
         dialog.get_by_role("button", name="Show the consequences").click()
         expect(dialog).to_contain_text("Somebody else has set the SLO meanwhile")
         dialog.get_by_role("button", name="Take theirs").click()

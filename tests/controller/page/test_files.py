@@ -25,7 +25,7 @@ def test_everybody_gets_the_page_with_or_without_tokens(controller: Controller) 
 
     assert (before.status_code, after.status_code) == (200, 200)
     assert before.headers["content-type"] == "text/html; charset=utf-8"
-    assert controller.http.get("/v1/streams").status_code == 401, "access is checked where the data are"
+    assert controller.http.get("/v1/fleet").status_code == 401, "access is checked where the data are"
 
 
 def test_every_file_that_the_document_names_is_served_and_kept_for_good(controller: Controller) -> None:

@@ -49,7 +49,7 @@ def plain(state: StreamState) -> dict[str, Any]:
 
 
 def test_a_stream_alone_reads_as_it_does_among_all_and_as_each_subject_says(either: Controller) -> None:
-    either.put("/slo", {"target": "0.9"})
+    either.put("/slo", {"target_ppm": 900_000})
     either.put("/policy", at_once())
     either.report_all(query_reports(exponential_batches(24, 50, slow=3)))
     either.tick()
@@ -65,8 +65,8 @@ def test_a_stream_alone_reads_as_it_does_among_all_and_as_each_subject_says(eith
             applied_us=START_US,
         )
         assert either.acknowledge(applied).status_code == 201
-    either.http.put("/v1/jobs/other/streams/expected/slo", json={"target": "0.9"})
-    either.http.put("/v1/jobs/job/pin", json={"to": "Off", "reason": "INC-1"})
+    either.http.put("/v1/jobs/other/streams/expected/slo", json={"target_ppm": 900_000})
+    either.http.put("/v1/pin", params={"job": "job"}, json={"to": "Off", "reason": "INC-1"})
     with either.service.database.read() as session:
         states = load_states(session)
         assert [(state.row.job, state.row.stream) for state in states] == [
