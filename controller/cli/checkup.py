@@ -125,9 +125,8 @@ class _Checkup:
         if slo is None:
             yield Check(missing.pop("NoSlo", "no SLO is set"), self._step("NoSlo"))
             return
-        yield Check(
-            f"the SLO requires {slo['target']} of the rows at a confidence of {slo['confidence_ppm'] / PPM:g}"
-        )
+        target, confidence = slo["target_ppm"] / PPM, slo["confidence_ppm"] / PPM
+        yield Check(f"the SLO requires {target:g} of the rows at a confidence of {confidence:g}")
         rows, needed = evidence["rows"], evidence.get("rows_needed")
         found = missing.pop("NotEnoughEvidence", None)
         if needed is not None and rows < needed:

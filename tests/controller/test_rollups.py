@@ -32,6 +32,7 @@ from tidemark.controller.errors import ReportTooOldError
 from tidemark.controller.evidence.hourly_sums import sums_in
 from tidemark.controller.evidence.needs import SketchCache, Span, needs_in, partition_sketches
 from tidemark.controller.evidence.upkeep import Upkeep
+from tidemark.controller.intake.report_counts import ReportCountsCache
 from tidemark.controller.intake.take_report import take_report
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.models.coverage import merge_ranges
@@ -165,6 +166,7 @@ class _Within:
 
     def __init__(self, session: Any) -> None:
         self._session = session
+        self.counted = ReportCountsCache()
 
     @contextmanager
     def write(self) -> Iterator[Any]:

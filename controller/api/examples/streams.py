@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from tidemark.controller.api.examples.bounds import PUBLISHED, RECOMMENDED, STATUS_TRANSITION
-from tidemark.controller.api.examples.charts import SKEW, SKEW_TEXT
+from tidemark.controller.api.examples.charts import SKEW
 from tidemark.controller.api.examples.common import JOB, QUERY, QUERY_RUN, STARTED_US, Example, page
 from tidemark.controller.api.examples.rollouts import ROLLOUT
 from tidemark.controller.api.examples.specs import EXAMPLES as SPECS
 
 __all__ = ["EXAMPLES"]
 
-_CONDITION = {
-    "type": "CoverageGap",
-    "detail": "2 batches were never reported: completeness is unknown there",
-}
-_JOB_CONDITION = {**_CONDITION, "stream": "clicks"}
+_GAP = {"type": "CoverageGap", "severity": "warning", "title": "Batches missing"}
+_SKEWED = {"type": "PartitionSkewed", "severity": "warning", "title": "Skewed partition"}
+_CONDITION = {**_GAP, "detail": "2 batches were never reported: completeness is unknown there"}
 
 _JOB_SUMMARY = {
     "job": "orders",
     "streams": 2,
     "modes": [{"mode": "OnRestart", "streams": 2}],
-    "worst": _JOB_CONDITION,
+    "worst": {**_GAP, "stream": "clicks"},
 }
 
 EXAMPLES: dict[str, Example] = {
@@ -29,6 +27,7 @@ EXAMPLES: dict[str, Example] = {
             {
                 **JOB,
                 "mode": "OnRestart",
+                "registered_us": STARTED_US,
                 "paused": False,
                 "pin": None,
                 "target_ppm": 995_000,
@@ -44,7 +43,7 @@ EXAMPLES: dict[str, Example] = {
                 "in_use_bound_ms": 600_000,
                 "effective_bound_ms": 601_000,
                 "rollout": {"id": 12, "state": "Effective", "held_by": None},
-                "worst": {"type": "PartitionSkewed", "detail": SKEW_TEXT},
+                "worst": _SKEWED,
                 "alerts": ["PartitionSkewed"],
                 "partitions": {"total": 64, "idle": 0, "behind": 0, "skewed": 1, "future": 0},
                 "skewed": SKEW,
@@ -54,25 +53,20 @@ EXAMPLES: dict[str, Example] = {
         ],
         "totals": {
             "streams": 2,
-            "worst": [{"type": "PartitionSkewed", "streams": 1}, {"type": None, "streams": 1}],
+            "worst": [
+                {**_SKEWED, "streams": 1},
+                {"type": None, "severity": "ok", "title": "No condition", "streams": 1},
+            ],
         },
         "next_cursor": None,
     },
-    "StreamPage": {
-        "streams": [
-            {
-                **JOB,
-                "mode": "OnRestart",
-                "registered_us": STARTED_US,
-                "target_ppm": 995_000,
-                "recommended_bound_ms": 600_000,
-                "applied_bound_ms": 600_000,
-            }
-        ],
-        "next_cursor": None,
-    },
     "JobPage": page("jobs", _JOB_SUMMARY),
-    "JobStatus": {**_JOB_SUMMARY, "pin": None, "conditions": [_JOB_CONDITION], "more_conditions": 0},
+    "JobStatus": {
+        **_JOB_SUMMARY,
+        "pin": None,
+        "conditions": [{**_CONDITION, "stream": "clicks"}],
+        "more_conditions": 0,
+    },
     "StreamStatus": {
         **JOB,
         "mode": "OnRestart",

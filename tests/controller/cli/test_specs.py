@@ -118,7 +118,7 @@ def test_a_dry_run_says_what_would_follow_and_sets_nothing(
     ("options", "code", "sentence"),
     [
         ((), 2, "give at least one option, such as --target 0.995"),
-        (("--target", "2"), 1, "must lie between 0 and 1"),
+        (("--target", "2"), 2, "must lie between 0 and 1"),
         (("--target", "0.9", "--horizon", "soon"), 2, "--horizon: duration 'soon'"),
         (("--target", "0.9", "--horizon", "0.0001 s"), 2, "--horizon '0.0001 s' is finer than a millisecond"),
         (("--target", "0.9", "--confidence", "x"), 2, "--confidence 'x' is not a decimal share"),

@@ -494,11 +494,11 @@ def test_another_target_begins_a_policy_of_its_own_and_a_slower_trigger_does_not
         (Order(bound_us=10 * SECOND), ["10 s behind partition slow"]),
         (
             Order(bound_us=0, min_bound_us=30 * SECOND),
-            ["at least 30 s behind, the smallest bound allowed", "0 s behind partition slow"],
+            ["at least 30 s behind, the minimum bound allowed", "0 s behind partition slow"],
         ),
         (
             Order(bound_us=90 * SECOND, max_bound_us=20 * SECOND),
-            ["at most 20 s behind, the highest bound allowed", "90 s behind partition slow"],
+            ["at most 20 s behind, the maximum bound allowed", "90 s behind partition slow"],
         ),
         (Order(bound_us=0, target_ppm=990_000), ["target 0.99", "budget:", "rule:", "age:", "hold:"]),
         (
