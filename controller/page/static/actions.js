@@ -5,7 +5,7 @@ import { Dialog, reasonField } from "./dialog.js";
 import { button, el, put, submitButton } from "./dom.js";
 import { about, duration, shares } from "./format.js";
 
-/** @import { Rollout } from "api" */
+/** @import { RolloutAnswer } from "api" */
 /** @import { Shell } from "./stream.js" */
 /** @typedef {"primary" | "danger"} ButtonKind */
 
@@ -36,7 +36,7 @@ const ROLLOUT_ACTIONS = {
 /**
  * Return the buttons for what may be done with a rollout now.
  * @param {string} path
- * @param {Rollout} rollout
+ * @param {RolloutAnswer} rollout
  * @param {Shell} shell
  */
 export function rolloutButtons(path, rollout, shell) {
@@ -73,8 +73,8 @@ export function pauseButton(path, paused, shell) {
 
 /**
  * @param {string} path
- * @param {Rollout} rollout
- * @param {Rollout["may"][number]} action
+ * @param {RolloutAnswer} rollout
+ * @param {RolloutAnswer["may"][number]} action
  * @param {Shell} shell
  */
 function confirmRollout(path, rollout, action, shell) {
@@ -98,7 +98,7 @@ function confirmRollout(path, rollout, action, shell) {
     });
 }
 
-/** @param {Rollout} rollout */
+/** @param {RolloutAnswer} rollout */
 function predictionText({ predicted }) {
     if (!predicted.rows) return [];
     const latency = predicted.latency_wall_ms === null ? "not known" : duration(predicted.latency_wall_ms);

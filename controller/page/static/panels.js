@@ -5,7 +5,7 @@ import { Card } from "./card.js";
 import { el, figures, icon, pairs, put } from "./dom.js";
 import { about, ago, count, duration, fullMoment, moment, share, trimmed } from "./format.js";
 
-/** @import { Prediction, PredictionPage, Step, StreamStatus } from "api" */
+/** @import { Prediction, PredictionPage, StepAnswer, StreamStatus } from "api" */
 
 const MAX_NAMES = 8;
 /** @type {Record<string, string>} */
@@ -50,7 +50,7 @@ export class ReasonsPanel {
 }
 
 /**
- * @param {Step} step
+ * @param {StepAnswer} step
  * @param {boolean} changed Whether it changed the bound.
  */
 function stepItem(step, changed) {

@@ -6,10 +6,10 @@ import { badge, el, figures, put } from "./dom.js";
 import { bound, duration, moment, share, shares } from "./format.js";
 import { gate, plural, rolloutState } from "./words.js";
 
-/** @import { Rollout, RolloutPage } from "api" */
+/** @import { RolloutAnswer, RolloutPage } from "api" */
 /** @import { Shell } from "./stream.js" */
 
-/** @type {Rollout["state"][]} */
+/** @type {RolloutAnswer["state"][]} */
 const STEPS = ["Recommended", "AwaitingApproval", "Published", "Acknowledged", "Effective", "Verified"];
 const MAX_OLDER = 5;
 
@@ -49,7 +49,7 @@ export class RolloutPanel {
         );
     }
 
-    /** @param {Rollout} rollout */
+    /** @param {RolloutAnswer} rollout */
     #newest(rollout) {
         const { kind, name } = rolloutState(rollout.state);
         const { approved, held_by: heldBy } = rollout;
@@ -86,7 +86,7 @@ export class RolloutPanel {
     }
 }
 
-/** @param {Rollout["state"]} state */
+/** @param {RolloutAnswer["state"]} state */
 function stepper(state) {
     const steps = STEPS.filter((step) => step !== "AwaitingApproval" || step === state);
     const at = steps.indexOf(state);
@@ -103,21 +103,21 @@ function stepper(state) {
     );
 }
 
-/** @param {Rollout} rollout */
+/** @param {RolloutAnswer} rollout */
 function predictionText({ predicted }) {
     if (!predicted.rows) return "Nothing could be predicted.";
     const latency = predicted.latency_wall_ms === null ? "not known" : duration(predicted.latency_wall_ms);
     return `Predicted: ${shares(predicted.min_ppm, predicted.max_ppm)} admitted, mean latency ${latency}.`;
 }
 
-/** @param {Rollout} rollout */
+/** @param {RolloutAnswer} rollout */
 function judgedText({ effective_us: effectiveUs, judged: { rows, late_max: late } }) {
     if (!effectiveUs) return "";
     if (!rows) return "Nothing is judged yet.";
     return `Of ${plural(rows, "row")} judged, ${share(Math.floor(((rows - late) / rows) * 1e6))} were admitted.`;
 }
 
-/** @param {Rollout} rollout */
+/** @param {RolloutAnswer} rollout */
 function olderRow(rollout) {
     const { kind, name } = rolloutState(rollout.state);
     return {
