@@ -11,7 +11,7 @@ import { about, duration, shares } from "./format.js";
 
 const MAX_REASON = 1_000;
 
-/** @type {Record<Rollout["may"][number], {verb: string, kind: ButtonKind, effect: string, done: string}>} */
+/** @type {Record<RolloutAnswer["may"][number], {verb: string, kind: ButtonKind, effect: string, done: string}>} */
 const ROLLOUT_ACTIONS = {
     approve: {
         verb: "Approve",
