@@ -36,7 +36,7 @@ from support.postgres import Postgres, find_postgres, restartable_postgres
 from support.reports import exponential_batches, query_reports
 from support.waiting import count_by_partition
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 STREAMS, BATCHES = 5, 120
 LEASE_SECONDS = 1.5
