@@ -145,7 +145,7 @@ REPAY_IN_GRACE = 1.0
 """The same while the account is overdrawn for a short time."""
 
 GRACE_SPANS = 4.0
-"""How long the account may be overdrawn before the policy switches to the rule that loses least, in spans.
+"""How long the account may be overdrawn before the policy switches to the rule that loses the fewest rows, in spans.
 
 Measured: a burst overdraws it for some windows; without grace the policy waits for a burst twice.
 """
@@ -153,7 +153,7 @@ Measured: a burst overdraws it for some windows; without grace the policy waits 
 SPENT_WHEN_OVERDRAWN = 0.3
 """Share of the budget that may be spent while the account is overdrawn.
 
-Measured: nothing at all (the rule that loses least) waits several times as long for a handful of rows.
+Measured: nothing at all (the rule that loses the fewest rows) waits several times as long for a handful of rows.
 """
 
 BUDGET_DEVIATIONS = 0.3

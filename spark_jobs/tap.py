@@ -93,7 +93,7 @@ class Tap:
         granule_us: width of a granule in microseconds.
         closed: which edge belongs to a granule.
         max_keys: distinct (partition, granule) pairs to count exactly in a batch.
-        ahead: name of the column that marks rows dated ahead of their own arrival; None when none are marked.
+        ahead: name of the column that marks rows that are future-dated by their own arrival; None when none are marked.
         takes_out: whether some of those rows are taken out after the tap: they are counted as future-dated, and are no
             rows of the stream.
         arrival_time: name of the column with the source's own timestamp; None when there is none.

@@ -10,7 +10,7 @@ _actor: ContextVar[str | None] = ContextVar("tidemark_actor", default=None)
 
 
 def set_actor(name: str) -> None:
-    """Set who asks for the changes that are made from here on in this context."""
+    """Set who makes the changes from here on in this context."""
     _actor.set(name)
 
 

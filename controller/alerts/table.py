@@ -204,7 +204,7 @@ FUTURE_ROWS = Alert(
     labels=STREAM,
     summary="{spark_job}/{stream} gets future-dated rows",
     description=(
-        "{value} rows in a quarter of an hour were dated ahead of the clock. Outside of Live one of them makes every "
+        "{value} rows in a quarter of an hour were future-dated. Outside of Live one of them makes every "
         "honest row after it late."
     ),
     meaning="future-dated rows came in the last quarter of an hour",

@@ -23,7 +23,7 @@ API_VERSION = "1"
 
 DESCRIPTION = """\
 Jobs report, per partition, how late their rows are; Tidemark recommends the lateness bound that meets a completeness
-SLO at the least latency.
+SLO at the lowest latency.
 
 Times are integer microseconds (`_us`) or milliseconds (`_ms`), shares are integers in parts per million (`_ppm`); there
 are no floats. `null` is unknown, never 0. Every error is a problem document (RFC 9457). Bodies

@@ -165,7 +165,7 @@ def _verdict(found: BoundOutcome, slo: Slo | None) -> list[str]:
 
 
 def _notes(bound_ms: int, max_us: float | None, policy: Policy, ceiling_ms: int | None) -> list[str]:
-    """Return further remarks; ``max_us`` is the greatest need if the bound is beyond it, else None."""
+    """Return further remarks; ``max_us`` is the maximum need if the bound is beyond it, else None."""
     found = []
     if max_us is not None:
         seen = format_about(max(max_us, 0))

@@ -106,7 +106,7 @@ def facts(session: Session, horizon: Horizon) -> HorizonFacts:
 
 
 def max_before_us(session: Session, stream_id: int, query_id: str, last_batch: int) -> int | None:
-    """Return the greatest event time of a query's batches up to ``last_batch``, deleted ones too; None without any."""
+    """Return the maximum event time of a query's batches up to ``last_batch``, deleted ones too; None without any."""
     parameters = {"stream": stream_id, "query": query_id, "last": last_batch}
     stored = session.scalars(_MAX_EVENT_TIME, parameters).one()
     query = session.get(QueryRow, (stream_id, query_id))
@@ -115,7 +115,7 @@ def max_before_us(session: Session, stream_id: int, query_id: str, last_batch: i
 
 
 def max_up_to(last: str) -> ScalarSelect[int | None]:
-    """Return the SQL for the greatest event time of a query's stored batches up to a last one.
+    """Return the SQL for the maximum event time of a query's stored batches up to a last one.
 
     Its bind parameters are ``stream``, ``query``, and one for the last batch, which ``last`` names.
     """
@@ -143,10 +143,10 @@ def with_gone(
     """Return the greater of ``stored`` and the maximum of a query's deleted batches, if all of those came before.
 
     Args:
-        stored: greatest event time of the stored batches, in microseconds.
-        gone_batch: greatest id of the deleted ones; None without any.
-        gone_max_us: greatest event time of those, in microseconds.
-        last_batch: greatest id that counts.
+        stored: maximum event time of the stored batches, in microseconds.
+        gone_batch: highest id of the deleted ones; None without any.
+        gone_max_us: maximum event time of those, in microseconds.
+        last_batch: highest id that counts.
     """
     if gone_batch is None or gone_batch > last_batch:
         return stored

@@ -58,7 +58,7 @@ class RuleChoice:
     spent: float
     """Share of the budget that is spent."""
     within_budget: bool
-    """Whether the budget allows the rule; else it is the one that loses least."""
+    """Whether the budget allows the rule; else it is the one that loses the fewest rows."""
 
 
 class RuleChooser:
@@ -136,7 +136,7 @@ class RuleChooser:
         return best
 
     def _repaying(self, account: Account, rules: NDArray[np.intp]) -> int:
-        """Return the fastest rule that spends so little that the account recovers, else the one that loses least."""
+        """Return the fastest rule that lets the account recover, else the one that loses the fewest rows."""
         pace = self._pace(account, rules)
         saving = np.flatnonzero(pace <= SPENT_WHEN_OVERDRAWN * self._share)
         return int(rules[saving[-1] if len(saving) else pace.argmin()])

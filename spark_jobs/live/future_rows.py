@@ -87,7 +87,7 @@ class FutureRowRule:
         return tapped.withColumn(self.event_time, F.when(found, F.current_timestamp()).otherwise(time))
 
     def beyond_arrival(self) -> Column:
-        """Return whether a row is dated ahead of its own arrival, null where that is not known.
+        """Return whether a row is future-dated by its own arrival, null where that is not known.
 
         Raises:
             ValueError: when no column has the arrival.

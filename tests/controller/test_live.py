@@ -131,7 +131,7 @@ def test_a_partition_that_has_long_been_silent_takes_no_room_under_the_ceiling(
 
 
 def test_idle_time_is_no_distance(controller: Controller) -> None:
-    """A partition that is heard of every tenth batch, always on time, is never behind, however long it pauses."""
+    """A partition that is seen every tenth batch, always on time, is never behind, however long it pauses."""
     batches = [
         [("often", START_US + n * SECOND)] + ([("seldom", START_US + n * SECOND)] if n % 10 == 0 else [])
         for n in range(30)

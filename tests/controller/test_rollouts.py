@@ -50,7 +50,7 @@ def settled(controller: Controller, mode: str = "OnRestart", **policy: Any) -> R
     controller.tick()
     (first,) = job.rollouts()
     assert (first["state"], first["first"]) == ("Verified", True), first["reason"]
-    # The dwell since it was narrowed is over.
+    # The cooldown since it was narrowed is over.
     job.wait(HOUR)
     job.run(3, 30.0, tick=False)
     controller.tick()
@@ -140,7 +140,7 @@ def test_a_worse_bound_is_rolled_back_said_and_not_tried_again(either: Controlle
     assert again["to_bound_ms"] <= worse["to_bound_ms"]
     assert "it is not tried again before" in conditions(job)["RolloutHeld"]
     assert job.published()["bound_ms"] == before_ms
-    # Its time is over, and the dwell too: then it is tried again.
+    # Its time is over, and the cooldown too: then it is tried again.
     job.wait(max(FAILED_MS // 1_000, HOUR))
     job.run(3, 10.0)
     assert job.rollout()["state"] == "Published"

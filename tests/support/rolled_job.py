@@ -54,7 +54,7 @@ class RolledJob:
         self._bases_ms: list[int] = []
 
     def run(self, batches: int, delay_s: float, *, rows: int = 60, tick: bool = True, **changes: Any) -> None:
-        """Report ``batches`` whose rows are up to ``delay_s`` late, evenly; with a turn of the loop after each."""
+        """Report ``batches`` whose rows are up to ``delay_s`` late, evenly; with a tick of the loop after each."""
         for _ in range(batches):
             times = [("0", self.at_us - round(self._random.random() * delay_s * SECOND)) for _ in range(rows)]
             self.report(times, **changes)

@@ -39,7 +39,7 @@ class HistorySlot(Answer):
     need_target_ms: int | None
     """The bound that ``target_ppm`` of them needed at most."""
     need_max_ms: int | None
-    """The greatest need."""
+    """The maximum need."""
 
 
 class HistoryRollout(Answer):

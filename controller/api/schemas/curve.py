@@ -48,7 +48,7 @@ class Operating(Answer):
     bound_ms: int | None
     """The bound in use, in milliseconds; in Live the one published; null when it is not known."""
     effective_bound_ms: int | None
-    """How far the watermark really trails the greatest event time, in milliseconds; null when it is not known."""
+    """How far the watermark really trails the maximum event time, in milliseconds; null when it is not known."""
 
 
 class CurveBasis(Answer):

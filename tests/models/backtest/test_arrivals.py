@@ -155,7 +155,7 @@ def test_the_98th_percentile_is_numpys_rounded_down() -> None:
     assert scored_until([0, 100]) == 98
 
 
-def test_the_98th_percentile_is_exact_while_it_is_among_the_greatest_that_are_kept() -> None:
+def test_the_98th_percentile_is_exact_while_it_is_among_the_highest_that_are_kept() -> None:
     dice = np.random.default_rng(7)
     values = dice.permutation(np.arange(0, 10_000_000, 1_000))
     percentile = _Percentile(grid_us=500, max_held=250)

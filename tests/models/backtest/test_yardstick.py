@@ -256,7 +256,7 @@ def test_a_budget_is_spent_where_waiting_is_dearest() -> None:
     setup = Setup(
         operator=TimeWindow(second, second), trigger_us=second, target_ppm=750_000, engine="per-row"
     )
-    # Two windows with a straggler each, and one row of four may be late: the later straggler is given up. The last
+    # Two windows with a straggler each, and one row of four may be late: the later straggler is dropped. The last
     # row ends the trace, so that both windows are scored.
     rows = [
         (100_000, 200_000, 0),

@@ -69,7 +69,7 @@ class _Stream:
         ahead: Iterable[str] = (),
         watermark_ms: int = 0,
     ) -> None:
-        """Show a batch; ``ahead`` names the partitions of rows dated ahead, which the quarantine set back."""
+        """Show a batch; ``ahead`` names the partitions of future-dated rows, which the quarantine set back."""
         rows, clock_us = list(rows), self.now_us
         report = report_of(
             [*rows, *((name, clock_us) for name in ahead)],
@@ -195,7 +195,7 @@ orders = st.builds(
 wild_rows = st.lists(
     st.tuples(st.sampled_from("abc"), st.integers(-55_000, 300_000) | st.integers(0, 2_000)), max_size=12
 )
-"""As ``rows_ago``, and some dated ahead by less than what is allowed."""
+"""As ``rows_ago``, and some future-dated by less than what is allowed."""
 wild_batches = st.lists(
     st.tuples(
         wild_rows,
@@ -288,7 +288,7 @@ def test_a_partition_that_was_never_seen_and_has_a_backlog_leaves_the_watermark_
     assert wanted.reason == "partition b has unread rows, and none was read yet"
 
 
-# -- rows dated ahead ----------------------------------------------------------------------------------------------
+# -- future-dated rows ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
@@ -462,7 +462,7 @@ def test_a_job_held_to_its_ceiling_is_left_where_it_is() -> None:
     assert "the ceiling holds" in stream.decide(order).reason
 
 
-def test_a_job_out_of_live_follows_the_greatest_event_time_as_without_tidemark() -> None:
+def test_a_job_out_of_live_follows_the_maximum_event_time_as_without_tidemark() -> None:
     stream, order = _Stream(TEN_SECONDS), Order(bound_us=10 * SECOND, follow="stream")
     newest_us = stream.now_us
     stream.batch([("a", newest_us), ("b", newest_us - 60 * SECOND)], order, {"b": 5})
@@ -636,13 +636,13 @@ def test_the_reports_of_a_whole_query_keep_the_watermark_behind_every_partition_
     for report in query_reports(exponential_batches(60, 40, slow=2), granule_us=SECOND):
         newest = {part.partition: max(part.granules) for part in report.partitions}
         policy.observe(report, newest, {}, SECOND, order)
-        newest_us.update(_greatest(report.partitions, newest_us))
+        newest_us.update(_maximum(report.partitions, newest_us))
         watermark_us = policy.decide(report.started_us + SECOND, order).watermark_us
 
         assert watermark_us == min(newest_us.values()) - order.bound_us
 
 
-def _greatest(parts: Iterable[PartitionCounts], known_us: Mapping[str, int]) -> dict[str, int]:
+def _maximum(parts: Iterable[PartitionCounts], known_us: Mapping[str, int]) -> dict[str, int]:
     found = {
         part.partition: int(granule_first_us(np.array([max(part.granules)], np.int64), SECOND, "left")[0])
         for part in parts

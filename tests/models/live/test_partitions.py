@@ -213,7 +213,7 @@ def test_when_all_are_idle_the_base_goes_on_with_the_clock_and_never_back(
     ]
 
 
-def test_a_stream_that_is_idle_goes_on_from_its_greatest_time_and_not_from_its_slowest_partition() -> None:
+def test_a_stream_that_is_idle_goes_on_from_its_maximum_time_and_not_from_its_slowest_partition() -> None:
     partitions, now_us = Partitions(), START_US
     for _ in range(IDLE_MIN_GAPS + 1):
         partitions.observe(now_us, SECOND, {"a": now_us - 7 * SECOND, "b": now_us - YEAR_US}, READ_TO_THE_END)

@@ -24,7 +24,7 @@ def test_before_250_records_there_is_no_decision() -> None:
     assert policy.decide(1, 1).bound_us == SECOND
 
 
-def test_a_missed_tick_widens_to_one_and_a_half_times_the_greatest_and_quiet_narrows_again() -> None:
+def test_a_missed_tick_widens_to_one_and_a_half_times_the_maximum_and_quiet_narrows_again() -> None:
     """Target 90 %, gamma 0.05: all missed moves alpha by 0.05 * (0.1 - 1) = -0.045, none missed by +0.005.
 
     0.1 -> 0.055 -> 0.01 -> -0.035; then 8 quiet ticks: 0.005.

@@ -18,7 +18,7 @@ streams = st.lists(
 """Seconds since the batch before, and needs in seconds."""
 
 
-def test_the_greatest_need_counts_for_60_seconds() -> None:
+def test_the_maximum_need_counts_for_60_seconds() -> None:
     policy = MaxNeed()
     for at, needs in [(0, [9, 3]), (10, [5]), (30, [2, 4])]:
         policy.observe(seen_rows(at * SECOND, [need * SECOND for need in needs]))

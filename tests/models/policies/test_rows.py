@@ -61,7 +61,7 @@ def test_a_batch_larger_than_the_ring_leaves_an_even_sample() -> None:
     assert held(ring) == [value for value in range(100) for _ in range(10)]
 
 
-def test_the_greatest_is_the_greatest_of_what_is_held() -> None:
+def test_the_maximum_is_that_of_what_is_held() -> None:
     ring = LastRows(4)
     ring.add(scores([9, 1]))
     assert (len(ring), ring.maximum) == (2, 9)
