@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,8 +55,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+# A wrapper comes before pytest-xdist, which reads the groups in the same hook.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, object, object]:
     """Mark as slow what starts another program, share the tests out in lanes, and let JVMs start fast.
 
     ``--dist loadgroup`` keeps a group in one process: all tests that need Spark are one group, each other file is one.
@@ -76,6 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: (item.path not in spark, "e2e" not in item.path.parts, item.path not in long))
     if not any(item.get_closest_marker("bench") for item in items):
         os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
+    return (yield)
 
 
 def _starts_another_program(item: pytest.Item) -> bool:
