@@ -72,7 +72,7 @@ demo: $(STAMP) ## run the whole loop on a real Spark stream (ARGS="--keep")
 # All tests that need Spark run in one process and share its session; other files stay whole, with their servers. They
 # run in the order in which tests/conftest.py puts them; left to itself, pytest-xdist would begin the longest last.
 # Three processes for two cores: much of a test's time is waiting for triggers and other programs.
-PYTEST := $(BIN)/pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 test: $(STAMP) ## run every test but the soak tests, in three processes
 	@$(PYTEST) $(ARGS)

@@ -7,12 +7,14 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from support.patience import PATIENCE_S
 
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 STARTING = frozenset({"browser", "kafka", "kafka_spark", "postgres_url", "spark"})
 """Fixtures that start another program."""
 
-SPARK_LANE = frozenset({"kafka", "kafka_spark", "spark"})
-"""Fixtures whose tests run in one process, so that one JVM (and one broker) serves them all."""
+SPARK_LANE = "tests/spark_jobs/"
+"""Tests that run in one process, so that one JVM (and one broker) serves them all."""
 
 MEMORY = Path("/dev/shm")
 """Where Linux keeps files in memory: stores and checkpoints of tests need no disk to wait for."""
@@ -55,31 +57,43 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
-# A wrapper comes before pytest-xdist, which reads the groups in the same hook.
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(
-    config: pytest.Config, items: list[pytest.Item]
-) -> Generator[None, object, object]:
-    """Mark as slow what starts another program, share the tests out in lanes, and let JVMs start fast.
+class Lanes(LoadScopeScheduling):
+    """Keeps each file in one process, and all of Spark's files in the same one, where they share a session."""
 
-    ``--dist loadgroup`` keeps a group in one process: all tests that need Spark are one group, each other file is one.
-    A long file that begins last would leave the other process idle, so what starts other programs comes first.
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", 1)[0]
+        return SPARK_LANE if file.startswith(SPARK_LANE) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
+    """Return how pytest-xdist shares the tests out."""
+    return Lanes(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark as slow what starts another program, put long lanes first, and let JVMs start fast.
+
+    A long file that begins last would leave the other processes idle, so what starts other programs comes first.
     """
     if "soak" not in config.option.markexpr:
         soak = [item for item in items if item.get_closest_marker("soak")]
         config.hook.pytest_deselected(items=soak)
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
     long = set()
-    spark = {item.path for item in items if not SPARK_LANE.isdisjoint(getattr(item, "fixturenames", ()))}
     for item in items:
         if _starts_another_program(item):
             item.add_marker(pytest.mark.slow)
             long.add(item.path)
-        item.add_marker(pytest.mark.xdist_group("spark" if item.path in spark else item.path.stem))
-    items.sort(key=lambda item: (item.path not in spark, "e2e" not in item.path.parts, item.path not in long))
+    items.sort(
+        key=lambda item: (
+            not item.nodeid.startswith(SPARK_LANE),
+            "e2e" not in item.path.parts,
+            item.path not in long,
+        )
+    )
     if not any(item.get_closest_marker("bench") for item in items):
         os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
-    return (yield)
 
 
 def _starts_another_program(item: pytest.Item) -> bool:
