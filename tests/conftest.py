@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
-class Lanes(LoadScopeScheduling):
+class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
     """Keeps each file in one process, and all of Spark's files in the same one, where they share a session."""
 
     def _split_scope(self, nodeid: str) -> str:
