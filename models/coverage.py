@@ -31,11 +31,6 @@ class Coverage:
         """Number of batches in the gaps."""
         return sum(last - first + 1 for first, last in self.missing)
 
-    @property
-    def complete(self) -> bool:
-        """Whether no batch is missing."""
-        return not self.missing
-
 
 def coverage_of(batch_ids: Iterable[int]) -> Coverage | None:
     """Return the coverage of a query's reported ``batch_ids``, in any order; None without any."""

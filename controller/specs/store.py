@@ -28,7 +28,6 @@ __all__ = [
     "get_policy",
     "get_slo",
     "horizon_ms_of",
-    "paused_why",
     "policy_of",
     "policy_values",
     "put_policy",
@@ -181,12 +180,6 @@ def set_paused(session: Session, stream_id: int, *, paused: bool, reason: str, n
     carry_failures(session, stream_id, before.generation, generation)
     add_event(session, stream_id, now_us, kind="Paused" if paused else "Resumed", reason=reason)
     return Spec(policy, generation, now_us)
-
-
-def paused_why(session: Session, stream_id: int) -> str | None:
-    """Return why the stream was paused; None when it is not, or when the policy was set so."""
-    row = session.get(PolicyRow, stream_id)
-    return None if row is None else row.paused_why
 
 
 def fields_of(value: Slo | Policy) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class View:
         )
         self._task: TaskID = self._progress.add_task("starting", total=total)
         self._total = total
-        self._told = -1
+        self._shown = -1
         self._live = (
             Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
         )
@@ -67,8 +67,8 @@ class View:
         self._progress.update(self._task, completed=batches, description=doing)
         if self._live is not None:
             self._live.update(Group(self._progress, _table(status, partitions, state_rows)))
-        elif batches * 10 // self._total > self._told:
-            self._told = batches * 10 // self._total
+        elif batches * 10 // self._total > self._shown:
+            self._shown = batches * 10 // self._total
             self._console.print(
                 f"{doing}: batch {batches} of {self._total}, completeness {_completeness(status)}"
             )
