@@ -129,7 +129,7 @@ KINDS: dict[str, Kind] = {
     ),
     "session": Kind(operator=session("3 s"), plan=_sessions, ceiling=BEYOND),
     "deduplication": Kind(
-        operator=row_level(), plan=_deduplication, ceiling=BEYOND, at_once=True, distinct=True
+        operator=row_level(), plan=_deduplication, ceiling=BEYOND, at_once=True, distinct=True, seed=1
     ),
     "transformWithState, timers": Kind(
         operator=row_level(),

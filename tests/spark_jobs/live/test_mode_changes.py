@@ -67,11 +67,9 @@ class Changed:
         self._written = 0
         (folder / "in").mkdir()
 
-    def run(self, plan: Plan, seconds: range) -> None:
-        """Add a file with a row for each of these seconds, and let the query read it."""
-        rows = [Row(second, second % 2, EPOCH_US + second * SECOND) for second in seconds]
-        write_batch(self.folder / "in", self._written, rows)
-        self._written += 1
+    def run(self, plan: Plan, *files: range) -> None:
+        """Start the query; let it read one file after the other, each with a row for each of its seconds."""
+        self._write(files[0])
         source = self.spark.readStream.schema(SCHEMA).json(str(self.folder / "in"))
         counted = plan.of(source).groupBy(F.window("ts", "10 seconds")).count()
         writer = (
@@ -82,9 +80,17 @@ class Changed:
         query = started(writer.start)
         try:
             query.processAllAvailable()
+            for seconds in files[1:]:
+                self._write(seconds)
+                query.processAllAvailable()
         finally:
             query.stop()
             flush(PATIENCE_S)
+
+    def _write(self, seconds: range) -> None:
+        rows = [Row(second, second % 2, EPOCH_US + second * SECOND) for second in seconds]
+        write_batch(self.folder / "in", self._written, rows)
+        self._written += 1
 
     def _keep(self, df: DataFrame, batch: int) -> None:
         for end, count in df.collect():
@@ -107,10 +113,10 @@ def conf(spark: SparkSession, **values: str) -> Iterator[None]:
 
 def goes_on(changed: Changed, plans: list[Plan]) -> None:
     """Run one plan after the other over one stream; every row must be in its window, counted once."""
-    for number, plan in enumerate(plans):
-        changed.run(plan, range(number * 25, (number + 1) * 25))
-    changed.run(plans[-1], range(600, 601))
-    changed.run(plans[-1], range(601, 602))
+    *files, last = (range(number * 25, (number + 1) * 25) for number in range(len(plans)))
+    for plan, seconds in zip(plans, files, strict=False):
+        changed.run(plan, seconds)
+    changed.run(plans[-1], last, range(600, 601), range(601, 602), range(602, 603))
     expected = dict.fromkeys(range(10, len(plans) * 25 // 10 * 10 + 1, 10), 10)
     seen = {key: count for key, count in changed.counts.items() if key in expected}
     assert seen == expected
@@ -167,9 +173,8 @@ def test_a_change_that_needs_a_new_checkpoint_is_rejected_with_its_row_of_the_ta
     if cell[1] != PLAIN:  # of a plan without Tidemark nobody is there to explain
         assert _row(cell).note in caplog.text
         assert "new checkpoint" in caplog.text
-    changed.run(plans[0], range(50, 75))  # nothing of the checkpoint was harmed
-    for second in (600, 602, 604):  # Live moves in the second batch after the one whose rows it was made of
-        changed.run(plans[0], range(second, second + 2))
+    # Nothing of the checkpoint was harmed. Live moves in the second batch after the one whose rows it was made of.
+    changed.run(plans[0], range(50, 75), range(600, 602), range(602, 604), range(604, 606))
     assert {key: changed.counts.get(key) for key in (10, 20, 30, 40, 50, 60, 70)} == dict.fromkeys(
         (10, 20, 30, 40, 50, 60, 70), 10
     )

@@ -122,22 +122,20 @@ def cloned_session(spark: SparkSession) -> SparkSession:
     return SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
 
 
-@pytest.mark.parametrize("sessions", ["one", "three"])
 def test_live_queries_are_each_steered_whatever_starts_between_them_and_plain_ones_are_spark_s_own(
-    spark: SparkSession, tmp_path: Path, short_plans: None, sessions: str
+    spark: SparkSession, tmp_path: Path, short_plans: None
 ) -> None:
     """Three live plans are built, then started in another order, with a plain join and plain windows between them."""
-    streams, groups = left_and_right(sessions)
-    every = (spark,) * 3 if sessions == "one" else (spark, new_session(spark), cloned_session(spark))
-    before = [dict(session.conf.getAll) for session in every]
+    streams, groups = left_and_right("one")
+    before = dict(spark.conf.getAll)
     live = [
-        windows_job(every[0], tmp_path, "windows"),
-        join_job(every[1], tmp_path, "join"),
-        windows_job(every[2], tmp_path, "sliding"),
+        windows_job(spark, tmp_path, "windows"),
+        join_job(spark, tmp_path, "join"),
+        windows_job(spark, tmp_path, "sliding"),
     ]
     plain = [
-        join_job(every[2], tmp_path, "plain join", native=True),
-        windows_job(every[1], tmp_path, "plain windows", native=True),
+        join_job(spark, tmp_path, "plain join", native=True),
+        windows_job(spark, tmp_path, "plain windows", native=True),
     ]
     frames = [job.frame() for job in live]
     work_off(
@@ -155,9 +153,30 @@ def test_live_queries_are_each_steered_whatever_starts_between_them_and_plain_on
     wrong += [text for job in plain for text in wrong_in(job, streams, native=True)]
 
     assert wrong == []
-    assert [dict(session.conf.getAll) for session in every] == before
+    assert dict(spark.conf.getAll) == before
     confs = [conf for job in [*live, *plain] for conf in confs_in_checkpoint(job)]
     assert {conf["spark.sql.streaming.multipleWatermarkPolicy"] for conf in confs} == {"min"}
+
+
+def test_live_queries_of_a_new_and_of_a_cloned_session_are_steered_and_both_stay_as_they_were(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    streams, groups = left_and_right("sessions")
+    sessions = (new_session(spark), cloned_session(spark))
+    before = [dict(session.conf.getAll) for session in sessions]
+    live = [
+        windows_job(session, tmp_path, name)
+        for session, name in zip(sessions, ("windows", "sliding"), strict=True)
+    ]
+    frames = [job.frame() for job in live]
+    work_off(
+        live[0],
+        lambda: [job.start(frame) for job, frame in zip(live, frames, strict=True)],
+        [group[:1] for group in groups],
+    )
+
+    assert [text for job in live for text in wrong_in(job, streams)] == []
+    assert [dict(session.conf.getAll) for session in sessions] == before
 
 
 def test_the_user_s_own_policy_of_several_watermarks_stays_and_live_follows_it(
@@ -216,9 +235,9 @@ def test_a_query_whose_plan_cannot_be_read_is_steered_from_its_first_batch_on_an
     """What Spark reports of the batch names the taps too."""
     monkeypatch.setattr(RunningQuery, "plan", lambda _: None)
     streams, groups = left_and_right("unread")
-    job = join_job(spark, tmp_path, "join")
+    job = windows_job(spark, tmp_path, "windows")
     with caplog.at_level(logging.ERROR, "tidemark.spark"):
-        work_off(job, lambda: [job.start()], groups)
+        work_off(job, lambda: [job.start()], [group[:1] for group in groups])
 
     assert wrong_in(job, streams) == []
     assert "its plan cannot be read" in caplog.text
