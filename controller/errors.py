@@ -10,43 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-__all__ = [
-    "BodyTooLargeError",
-    "ErrorItem",
-    "ForbiddenError",
-    "InvalidBodyError",
-    "InvalidParameterError",
-    "JobNotFoundError",
-    "LeaseLostError",
-    "LiveRefusedError",
-    "MalformedBodyError",
-    "NotAcceptableError",
-    "NotAliveError",
-    "NotReadyError",
-    "PinNotSetError",
-    "PreconditionFailedError",
-    "PreconditionRequiredError",
-    "ReportConflictError",
-    "ReportNotFoundError",
-    "ReportTooOldError",
-    "RolloutNotFoundError",
-    "RolloutStateError",
-    "SloNotSetError",
-    "StoreUnavailableError",
-    "StoreUnusableError",
-    "StreamNotFoundError",
-    "TidemarkError",
-    "TokenConflictError",
-    "TokenNotFoundError",
-    "TooManyPartitionsError",
-    "TooManyPollsError",
-    "TooManyRequestsError",
-    "TooManyStreamsError",
-    "UnauthenticatedError",
-    "UnknownSchemaVersionError",
-    "UnsupportedMediaTypeError",
-]
-
 TYPE_PREFIX = "urn:tidemark:problem:"
 """Problem types are names, not addresses: there is no page behind them that could move."""
 

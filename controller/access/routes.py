@@ -19,22 +19,20 @@ from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import TokenAnswer, TokenMade, TokenPage
 from tidemark.controller.service import Service
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 
 _TOKEN = TypeAdapter(TokenBody)
 
 _ABSENT = {404: "token-not-found", 409: "token-conflict"}
 
-TokenId = Annotated[int, Path(ge=1, le=2**53, description="Number of the token.", examples=[7])]
+_TokenId = Annotated[int, Path(ge=1, le=2**53, description="Number of the token.", examples=[7])]
 
-OfName = Annotated[str | None, Query(max_length=64, description="Only the tokens of this name.")]
+_OfName = Annotated[str | None, Query(max_length=64, description="Only the tokens of this name.")]
 
 
 @router.get("", operation_id="listTokens", summary="List tokens", responses=answers("TokenPage", 422, 503))
 def list_all(
-    service: TheService, name: OfName = None, limit: Limit = 100, cursor: Cursor = None
+    service: TheService, name: _OfName = None, limit: Limit = 100, cursor: Cursor = None
 ) -> TokenPage:
     """List the tokens, ended ones too, by number; never the tokens themselves."""
     after = decode_number_cursor(cursor) or 0
@@ -67,7 +65,7 @@ def create(body: JsonBody, service: TheService, principal: ThePrincipal) -> Toke
     summary="Read a token",
     responses=answers("TokenAnswer", 404, 422, 503, kinds=_ABSENT),
 )
-def read(token_id: TokenId, service: TheService) -> TokenAnswer:
+def read(token_id: _TokenId, service: TheService) -> TokenAnswer:
     """Return a token's metadata; never the token itself."""
     with service.database.read() as session:
         return TokenAnswer(**fields(get_token(session, token_id), service.clock()))
@@ -80,7 +78,7 @@ def read(token_id: TokenId, service: TheService) -> TokenAnswer:
     status_code=status.HTTP_201_CREATED,
     responses=answers("TokenMade", 201, 404, 409, 422, 503, kinds=_ABSENT),
 )
-def rotate(token_id: TokenId, service: TheService, principal: ThePrincipal) -> TokenMade:
+def rotate(token_id: _TokenId, service: TheService, principal: ThePrincipal) -> TokenMade:
     """Make a second token of the same name, role, jobs and lifetime; both are valid until the first is revoked."""
     return _shown(service, manage_tokens.rotate(service.database, token_id, principal.name, service.clock()))
 
@@ -91,7 +89,7 @@ def rotate(token_id: TokenId, service: TheService, principal: ThePrincipal) -> T
     summary="Revoke a token",
     responses=answers("TokenAnswer", 404, 422, 503, kinds=_ABSENT),
 )
-def revoke(token_id: TokenId, service: TheService, principal: ThePrincipal) -> TokenAnswer:
+def revoke(token_id: _TokenId, service: TheService, principal: ThePrincipal) -> TokenAnswer:
     """Revoke a token, here at once and on other replicas within seconds; doing it again changes nothing."""
     ended = manage_tokens.revoke(service.database, token_id, principal.name, service.clock())
     service.authenticator.forget()

@@ -11,15 +11,6 @@ from fastapi import Query
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 
-__all__ = [
-    "Cursor",
-    "Limit",
-    "decode_cursor",
-    "decode_number_cursor",
-    "decode_numbers_cursor",
-    "encode_cursor",
-]
-
 Limit = Annotated[int, Query(ge=1, le=1_000, description="Maximum number of items on the page.")]
 """The limit parameter."""
 

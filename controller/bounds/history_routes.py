@@ -24,8 +24,6 @@ from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.wire import Mode
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
 

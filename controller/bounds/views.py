@@ -12,8 +12,6 @@ from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, Stre
 from tidemark.controller.pins.store import StoredPin, pin_in_force
 from tidemark.models.wire import BoundAnswer, BoundSource
 
-__all__ = ["applied_answer", "bound_answer", "bound_answer_of", "published_answer"]
-
 
 def bound_answer(session: Session, job: str, stream: str, row: StreamRow | None) -> BoundAnswer:
     """Return what is published to a job; ``row`` is None for an unknown stream."""

@@ -24,11 +24,9 @@ from tidemark.models.chart_slots import Slots, slots_of
 from tidemark.models.need_slots import SLOT_US
 from tidemark.models.wire import PartitionState
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
-MaxSlots = Annotated[
+_MaxSlots = Annotated[
     int,
     Query(
         ge=2,
@@ -36,7 +34,7 @@ MaxSlots = Annotated[
         description="Maximum number of slots (minutes, ten minutes, hours or days); the oldest are left out first.",
     ),
 ]
-MaxPartitions = Annotated[
+_MaxPartitions = Annotated[
     int, Query(ge=1, le=256, description="Maximum number of partitions, the most costly first.")
 ]
 
@@ -53,8 +51,8 @@ def get_heatmap(
     from_us: FromUs = None,
     to_us: ToUs = None,
     *,
-    slots: MaxSlots = 168,
-    limit: MaxPartitions = 64,
+    slots: _MaxSlots = 168,
+    limit: _MaxPartitions = 64,
 ) -> schemas.Heatmap:
     """Return what each partition needed by slots of time, the most costly partitions first."""
     with service.database.read() as session:

@@ -26,14 +26,12 @@ from tidemark.controller.streams.store import get_stream
 from tidemark.models.chart_slots import slots_of
 from tidemark.models.rollout.states import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
-MAX_ROLLOUTS = 200
+_MAX_ROLLOUTS = 200
 """Maximum number of rollouts in an answer."""
 
-Points = Annotated[
+_Points = Annotated[
     int, Query(ge=2, le=2_000, description="Maximum number of slots; the oldest are left out first.")
 ]
 
@@ -49,7 +47,7 @@ def get_history(
     service: TheService,
     from_us: FromUs = None,
     to_us: ToUs = None,
-    points: Points = 300,
+    points: _Points = 300,
 ) -> schemas.History:
     """Return, by slots of time, the bound in use, what rows needed and how many were late."""
     now_us = service.clock()
@@ -61,7 +59,7 @@ def get_history(
         facts = series_by_slot(session, stream_id, slots)
         needs = needs_by_slot(session, stream_id, slots, share_ppm)
         published = published_by_slot(session, stream_id, slots)
-        rollouts = [_rollout(row) for row in rollouts_in(session, stream_id, slots, MAX_ROLLOUTS)]
+        rollouts = [_rollout(row) for row in rollouts_in(session, stream_id, slots, _MAX_ROLLOUTS)]
     return schemas.History(
         job=which.job,
         stream=which.stream,

@@ -11,8 +11,6 @@ from tidemark.controller.cli.show import bound
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import Consequences
 
-__all__ = ["show_consequences"]
-
 
 def show_consequences(answer: Consequences) -> None:
     """Print what is recommended and published after a write, and what applying the recommendation will do."""

@@ -12,15 +12,8 @@ import typer
 from tidemark.controller.api.paths import stream_path
 from tidemark.controller.cli.checkup import Check, Place, checkup
 from tidemark.controller.cli.fail import fail_usage
-from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
-    TOKEN_VARIABLE,
-    JsonOption,
-    TokenFileOption,
-    UrlOption,
-    connect,
-    streams_by_name,
-)
+from tidemark.controller.cli.remote import JsonOption, TokenFileOption, UrlOption, connect, streams_by_name
+from tidemark.controller.client.address import DEFAULT_URL, TOKEN_VARIABLE
 from tidemark.controller.client.errors import (
     ControllerUnusableError,
     RequestRejectedError,
@@ -32,9 +25,7 @@ if TYPE_CHECKING:
 
     from tidemark.controller.client.client import Client
 
-__all__ = ["register"]
-
-SOMETHING_MISSING = 1
+_SOMETHING_MISSING = 1
 """Exit code when the controller answers and something is missing."""
 
 
@@ -73,7 +64,7 @@ def register(app: typer.Typer) -> None:
         else:
             _show(job, found)
         if not all(check.fine for _, check in found):
-            raise typer.Exit(SOMETHING_MISSING)
+            raise typer.Exit(_SOMETHING_MISSING)
 
 
 def _examine(tidemark: Client, job: str, stream: str | None) -> list[tuple[str | None, Check]]:

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
     JsonOption,
     SomeJobArgument,
     SomeStreamArgument,
@@ -17,8 +16,7 @@ from tidemark.controller.cli.remote import (
     open_client,
 )
 from tidemark.controller.cli.show import as_json, brief, moment, table
-
-__all__ = ["register"]
+from tidemark.controller.client.address import DEFAULT_URL
 
 
 def register(app: typer.Typer) -> None:

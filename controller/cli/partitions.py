@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
     JobArgument,
     JsonOption,
     StreamArgument,
@@ -16,11 +15,10 @@ from tidemark.controller.cli.remote import (
     open_client,
 )
 from tidemark.controller.cli.show import as_json, duration, moment, table
+from tidemark.controller.client.address import DEFAULT_URL
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import Partition
-
-__all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:

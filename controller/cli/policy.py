@@ -12,7 +12,6 @@ from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.freeze import format_freeze, parse_freeze
 from tidemark.controller.cli.options import NONE, milliseconds_of, number_of, share_of
 from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
     DryRunOption,
     JobArgument,
     JsonOption,
@@ -23,11 +22,10 @@ from tidemark.controller.cli.remote import (
     open_client,
 )
 from tidemark.controller.cli.show import as_json, duration, moment, share, show_facts
+from tidemark.controller.client.address import DEFAULT_URL
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import PolicyAnswer
-
-__all__ = ["register"]
 
 _DIRECTIONS = {"both": ["Widen", "Narrow"], "widen": ["Widen"], "narrow": ["Narrow"]}
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
     JsonOption,
     SomeJobArgument,
     SomeStreamArgument,
@@ -18,14 +17,13 @@ from tidemark.controller.cli.remote import (
     streams_by_name,
 )
 from tidemark.controller.cli.show import as_json, bound, rollout_line, table
+from tidemark.controller.client.address import DEFAULT_URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidemark.controller.api.schemas import StreamStatus
     from tidemark.controller.client.client import Client
-
-__all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:

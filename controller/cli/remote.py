@@ -17,25 +17,7 @@ if TYPE_CHECKING:
     from tidemark.controller.api.schemas import FleetStream
     from tidemark.controller.client.client import Client
 
-__all__ = [
-    "DEFAULT_URL",
-    "TOKEN_VARIABLE",
-    "DryRunOption",
-    "JobArgument",
-    "JsonOption",
-    "ReasonOption",
-    "SomeJobArgument",
-    "SomeStreamArgument",
-    "StreamArgument",
-    "TokenFileOption",
-    "UrlOption",
-    "client_errors_in_one_line",
-    "connect",
-    "open_client",
-    "streams_by_name",
-]
-
-ATTEMPTS = 2
+_ATTEMPTS = 2
 """How often a command sends a request: a person at a terminal would rather see the error soon."""
 
 UrlOption = Annotated[
@@ -69,7 +51,7 @@ def connect(url: str, token_file: Path | None) -> Client:
     """Return the client of a controller."""
     from tidemark.controller.client.client import Client  # noqa: PLC0415 - the other commands start fast without it
 
-    return Client(url, token_file=token_file, attempts=ATTEMPTS)
+    return Client(url, token_file=token_file, attempts=_ATTEMPTS)
 
 
 @contextmanager

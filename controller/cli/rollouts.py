@@ -9,7 +9,6 @@ import typer
 
 from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
     DryRunOption,
     JobArgument,
     JsonOption,
@@ -21,6 +20,7 @@ from tidemark.controller.cli.remote import (
     open_client,
 )
 from tidemark.controller.cli.show import as_json, bound, moment, table
+from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.models.rollout.states import CANDIDATE, OPEN, State
 
 if TYPE_CHECKING:
@@ -29,12 +29,10 @@ if TYPE_CHECKING:
     from tidemark.controller.api.schemas import RolloutAnswer
     from tidemark.controller.client.client import Client
 
-__all__ = ["register"]
-
-IdArgument = Annotated[
+_IdArgument = Annotated[
     int, typer.Argument(metavar="ROLLOUT", min=1, help="Number of the rollout; `tidemark rollouts` shows it.")
 ]
-RequiredReasonOption = Annotated[str, typer.Option("--reason", help="Why; the event records it.")]
+_RequiredReasonOption = Annotated[str, typer.Option("--reason", help="Why; the event records it.")]
 
 _PUBLISHED: tuple[State, ...] = ("Published", "Acknowledged", "Effective", "Verified")
 """States in which the bound of a rollout is published, so that it can be rolled back."""
@@ -89,9 +87,9 @@ def _register_list(app: typer.Typer) -> None:
 def _register_approve(app: typer.Typer) -> None:
     @app.command("approve")
     def approve(
-        rollout: IdArgument,
+        rollout: _IdArgument,
         *,
-        reason: RequiredReasonOption,
+        reason: _RequiredReasonOption,
         dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
@@ -107,9 +105,9 @@ def _register_approve(app: typer.Typer) -> None:
 def _register_discard(app: typer.Typer) -> None:
     @app.command("discard")
     def discard(
-        rollout: IdArgument,
+        rollout: _IdArgument,
         *,
-        reason: RequiredReasonOption,
+        reason: _RequiredReasonOption,
         dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
@@ -128,7 +126,7 @@ def _register_rollback(app: typer.Typer) -> None:
         job: JobArgument,
         stream: StreamArgument,
         *,
-        reason: RequiredReasonOption,
+        reason: _RequiredReasonOption,
         dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
@@ -154,7 +152,7 @@ def _register_pause(app: typer.Typer) -> None:
         job: JobArgument,
         stream: StreamArgument,
         *,
-        reason: RequiredReasonOption,
+        reason: _RequiredReasonOption,
         dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,
@@ -171,7 +169,7 @@ def _register_pause(app: typer.Typer) -> None:
         job: JobArgument,
         stream: StreamArgument,
         *,
-        reason: RequiredReasonOption,
+        reason: _RequiredReasonOption,
         dry_run: DryRunOption = False,
         json: JsonOption = False,
         url: UrlOption = DEFAULT_URL,

@@ -11,7 +11,6 @@ from tidemark.controller.cli.consequences import show_consequences
 from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.options import NONE, milliseconds_of, number_of, share_of
 from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
     DryRunOption,
     JobArgument,
     JsonOption,
@@ -23,17 +22,16 @@ from tidemark.controller.cli.remote import (
     streams_by_name,
 )
 from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, share, show_facts, table
+from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.models.plural import plural
 from tidemark.models.target import parse_target
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import SloAnswer
 
-__all__ = ["register"]
+_REMOVABLE = f' "{NONE}" removes it.'
 
-REMOVABLE = f' "{NONE}" removes it.'
-
-OnConflictOption = Literal[
+_OnConflictOption = Literal[
     "miss-target",
     "miss_target",
     "exceed-latency-cap",
@@ -73,17 +71,17 @@ def register(app: typer.Typer) -> None:
             typer.Option(help="Rolling window over which the error budget counts, such as '30 days'."),
         ] = None,
         latency_cap: Annotated[
-            str | None, typer.Option(help="Maximum mean latency, such as '15 minutes'." + REMOVABLE)
+            str | None, typer.Option(help="Maximum mean latency, such as '15 minutes'." + _REMOVABLE)
         ] = None,
         state_cap: Annotated[
-            str | None, typer.Option(help="Maximum number of rows of state." + REMOVABLE)
+            str | None, typer.Option(help="Maximum number of rows of state." + _REMOVABLE)
         ] = None,
         worst_window: Annotated[
             str | None,
-            typer.Option(help="Minimum share of the rows that every window must admit." + REMOVABLE),
+            typer.Option(help="Minimum share of the rows that every window must admit." + _REMOVABLE),
         ] = None,
         on_conflict: Annotated[
-            OnConflictOption | None,
+            _OnConflictOption | None,
             typer.Option(
                 metavar="[miss-target|exceed-latency-cap|exceed-state-cap|none]",
                 help="What to do when no bound meets the target and the caps together: miss-target keeps the caps and "

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
     JsonOption,
     SomeJobArgument,
     SomeStreamArgument,
@@ -28,6 +27,7 @@ from tidemark.controller.cli.show import (
     table,
 )
 from tidemark.controller.cli.slo import slo_text
+from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.models.plural import plural
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
         JobSummary,
         StreamStatus,
     )
-
-__all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:

@@ -15,11 +15,9 @@ from pydantic import TypeAdapter, ValidationError
 from tidemark.controller.client.errors import ChangedError, ControllerUnusableError, RequestRejectedError
 from tidemark.controller.client.transport import Transport
 
-__all__ = ["BaseClient", "checked", "dry_run_params"]
-
 T = TypeVar("T")
 
-PAGE = 100
+_PAGE = 100
 """Items requested at a time; lists of jobs have no larger pages."""
 
 _READ_ONLY = frozenset({"generation", "updated_us"})
@@ -116,7 +114,7 @@ class BaseClient:
     ) -> Iterator[T]:
         cursor: str | None = None
         while True:
-            query = {**(params or {}), "limit": PAGE, "cursor": cursor}
+            query = {**(params or {}), "limit": _PAGE, "cursor": cursor}
             page = self._transport.request("GET", path, params=query).json()
             if not isinstance(page.get(name), list):
                 raise ControllerUnusableError(f"{self.url} does not list {name} as a controller does")

@@ -25,9 +25,7 @@ from tidemark.controller.client.base import BaseClient, checked, dry_run_params
 from tidemark.models.rollout.states import State
 from tidemark.models.wire import Acknowledgement, BoundAnswer, Pin, Report, to_json_object
 
-__all__ = ["Client"]
-
-POLL_SECONDS = 5.0
+_POLL_SECONDS = 5.0
 """Pause between the requests of a watch when the controller, or a proxy before it, does not hold answers back."""
 
 
@@ -328,7 +326,7 @@ class Client(BaseClient):
                 etag = answer.headers.get("etag")
                 yield checked(BoundAnswer, answer.content)
             if etag is None or (headers and "preference-applied" not in answer.headers):
-                self._transport.sleep(POLL_SECONDS)
+                self._transport.sleep(_POLL_SECONDS)
 
 
 def _within(job: str | None, stream: str | None, what: str) -> str:

@@ -25,12 +25,10 @@ from tidemark.controller.client.errors import (
     UnreachableError,
 )
 
-__all__ = ["Transport"]
-
-FIRST_WAIT_SECONDS = 0.2
+_FIRST_WAIT_SECONDS = 0.2
 """Longest wait before the second attempt. It doubles with each attempt; the actual wait is a random part of it."""
 
-MAX_WAIT_SECONDS = 10.0
+_MAX_WAIT_SECONDS = 10.0
 """Longest wait between two attempts, even when ``Retry-After`` says more."""
 
 _UNAUTHORISED = frozenset({401, 403})
@@ -197,7 +195,7 @@ class Transport:
             ) from None
 
 
-_backoff = wait_random_exponential(multiplier=FIRST_WAIT_SECONDS, max=MAX_WAIT_SECONDS)
+_backoff = wait_random_exponential(multiplier=_FIRST_WAIT_SECONDS, max=_MAX_WAIT_SECONDS)
 
 
 def _wait(state: RetryCallState) -> float:
@@ -206,7 +204,7 @@ def _wait(state: RetryCallState) -> float:
     answer = error.answer if isinstance(error, _RetryError) else None
     retry_after = "" if answer is None else answer.headers.get("retry-after", "")
     minimum = float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else 0.0
-    return min(max(_backoff(state), minimum), MAX_WAIT_SECONDS)
+    return min(max(_backoff(state), minimum), _MAX_WAIT_SECONDS)
 
 
 def _object_in(answer: httpx.Response) -> dict[str, Any]:

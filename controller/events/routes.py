@@ -17,12 +17,10 @@ from tidemark.controller.events.store import list_events
 from tidemark.controller.events.views import event_answer
 from tidemark.controller.streams.store import get_stream
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["events"])
-of_stream = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["events"])
+_of_stream = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["events"])
 
-OfKind = Annotated[
+_OfKind = Annotated[
     str | None,
     Query(
         max_length=40,
@@ -42,7 +40,7 @@ OfKind = Annotated[
 def list_all(
     service: TheService,
     principal: ThePrincipal,
-    kind: OfKind = None,
+    kind: _OfKind = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> EventPage:
@@ -64,14 +62,14 @@ def list_all(
     )
 
 
-@of_stream.get(
+@_of_stream.get(
     "/events",
     operation_id="listStreamEvents",
     summary="List a stream's events",
     responses=answers("EventPage", 404, 422, 503),
 )
 def list_of_stream(
-    which: WhichStream, service: TheService, kind: OfKind = None, limit: Limit = 100, cursor: Cursor = None
+    which: WhichStream, service: TheService, kind: _OfKind = None, limit: Limit = 100, cursor: Cursor = None
 ) -> EventPage:
     """List the stream's events, the newest first."""
     before = decode_number_cursor(cursor)
@@ -85,4 +83,4 @@ def list_of_stream(
     )
 
 
-router.include_router(of_stream)
+router.include_router(_of_stream)

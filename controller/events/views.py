@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.controller.api import schemas
 from tidemark.controller.db.tables import EventRow, StreamRow
 
-__all__ = ["event_answer"]
-
 
 def event_answer(row: EventRow, stream: StreamRow) -> schemas.Event:
     """Return an event as the API answers it."""

@@ -18,8 +18,6 @@ from tidemark.controller.stream_state.snapshots import PartitionSnapshot, take_s
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.skew import skew_text
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
 

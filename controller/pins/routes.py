@@ -28,8 +28,6 @@ from tidemark.controller.pins.cost import PinCost, cost_of
 from tidemark.controller.pins.store import PinScope, StoredPin, list_pins, streams_in
 from tidemark.controller.service import Service
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["pins"])
 
 _PIN = TypeAdapter(PinBody)
@@ -37,12 +35,12 @@ _PIN = TypeAdapter(PinBody)
 COST_SECONDS = 5.0
 """How long an answer may take to compute what a pin costs: figures must not delay a kill switch."""
 
-DRY_RUN_SECONDS = 1.0
+_DRY_RUN_SECONDS = 1.0
 """The same for a dry run, which holds its streams locked meanwhile."""
 
 _ABSENT = {404: "pin-not-set"}
 
-PARAMETERS = frozenset({"job", "stream", "dryRun", "reason"})
+_PARAMETERS = frozenset({"job", "stream", "dryRun", "reason"})
 """Query parameters of a pin."""
 
 
@@ -67,8 +65,8 @@ async def _scope(
 ) -> PinScope:
     """Return what a pin is on. A misspelt parameter must never widen it to the whole fleet."""
     for name in request.query_params:
-        if name not in PARAMETERS:
-            raise _invalid(name, f"unknown here; a pin takes {', '.join(sorted(PARAMETERS))}")
+        if name not in _PARAMETERS:
+            raise _invalid(name, f"unknown here; a pin takes {', '.join(sorted(_PARAMETERS))}")
         if len(request.query_params.getlist(name)) > 1:
             raise _invalid(name, "it is given more than once")
     if stream is not None and job is None:
@@ -77,7 +75,7 @@ async def _scope(
     return PinScope(job, stream)
 
 
-TheScope = Annotated[PinScope, Depends(_scope)]
+_TheScope = Annotated[PinScope, Depends(_scope)]
 """What the query says that the pin is on."""
 
 
@@ -120,7 +118,7 @@ def list_all(
     summary="Read a pin",
     responses=answers("PinAnswer", 404, 422, 503, kinds=_ABSENT),
 )
-def read(scope: TheScope, service: TheService, principal: ThePrincipal) -> PinAnswer:
+def read(scope: _TheScope, service: TheService, principal: ThePrincipal) -> PinAnswer:
     """Return the pin on just this scope, and what it does to each stream in reach.
 
     Without `job` it is the fleet's pin. The status of a stream has the pin in force.
@@ -137,7 +135,7 @@ def read(scope: TheScope, service: TheService, principal: ThePrincipal) -> PinAn
     openapi_extra=takes("PinBody"),
 )
 def write(
-    scope: TheScope, body: JsonBody, service: TheService, principal: ThePrincipal, dry_run: DryRun
+    scope: _TheScope, body: JsonBody, service: TheService, principal: ThePrincipal, dry_run: DryRun
 ) -> PinAnswer:
     """Hold a stream, all streams of a job, or without `job` the whole fleet; the answer says what it costs.
 
@@ -161,7 +159,7 @@ def write(
     responses=answers("PinAnswer", 404, 422, 503, kinds=_ABSENT),
 )
 def delete(
-    scope: TheScope, service: TheService, principal: ThePrincipal, dry_run: DryRun, reason: Reason
+    scope: _TheScope, service: TheService, principal: ThePrincipal, dry_run: DryRun, reason: Reason
 ) -> PinAnswer:
     """Take a pin away; return it, and what that does to each stream. The next wider pin, if any, holds them then."""
     with service.database.write(keep=not dry_run) as session:
@@ -185,7 +183,7 @@ def _written(service: Service, pin: StoredPin, principal: Principal) -> PinAnswe
 def _answer(
     service: Service, session: Session, pin: StoredPin, principal: Principal, *, dry_run: bool = False
 ) -> PinAnswer:
-    until = time.monotonic() + (DRY_RUN_SECONDS if dry_run else COST_SECONDS)
+    until = time.monotonic() + (_DRY_RUN_SECONDS if dry_run else COST_SECONDS)
     session.flush()
     found: list[PinnedStream] = []
     rows = [row for row in streams_in(session, pin.scope, lock=False) if principal.sees(row.job)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.controller.api import schemas
 from tidemark.controller.pins.store import StoredPin
 
-__all__ = ["pin_answer"]
-
 
 def pin_answer(pin: StoredPin | None) -> schemas.PinInForce | None:
     """Return the pin in force as the status has it; None for none."""

@@ -15,8 +15,6 @@ from tidemark.controller.predictions.store import list_predictions
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.defaults import PREDICTION_MIN_ROWS
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
 

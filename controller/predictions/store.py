@@ -11,8 +11,6 @@ from tidemark.controller.db.tables import PredictionRow, PublishedRow, ReportRow
 from tidemark.models.prediction import Judged, score
 from tidemark.models.transition import Transition
 
-__all__ = ["keep_prediction", "list_predictions", "newest_prediction", "score_predictions"]
-
 
 def keep_prediction(
     session: Session, stream_id: int, published: PublishedRow, transition: Transition, now_us: int

@@ -16,11 +16,9 @@ from tidemark.controller.reports.store import body_of, get_report, list_reports
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.wire import PartitionCounts, Report
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
-QueryId = Annotated[
+_QueryId = Annotated[
     str,
     Path(
         description="Spark's persistent id of the query, percent-encoded; no slash.",
@@ -29,7 +27,7 @@ QueryId = Annotated[
         pattern=r"^[^\x00]+$",
     ),
 ]
-BatchId = Annotated[int, Path(description="Spark's batch id.", examples=[17], ge=0, le=2**63 - 1)]
+_BatchId = Annotated[int, Path(description="Spark's batch id.", examples=[17], ge=0, le=2**63 - 1)]
 
 
 @router.get(
@@ -62,7 +60,7 @@ def list_all(
     responses=answers("ReportDetail", 404, 422, 503, kinds={404: "report-not-found"}),
 )
 def read(
-    which: WhichStream, query_id: QueryId, batch_id: BatchId, service: TheService
+    which: WhichStream, query_id: _QueryId, batch_id: _BatchId, service: TheService
 ) -> schemas.ReportDetail:
     """Return the facts of one reported batch, and its partitions."""
     with service.database.read() as session:

@@ -33,21 +33,19 @@ from tidemark.controller.specs.views import policy_answer
 from tidemark.controller.streams.store import get_stream, lock_stream
 from tidemark.models.rollout.states import State
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["rollouts"])
-of_stream = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["rollouts"])
+_of_stream = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["rollouts"])
 
 _REASON = TypeAdapter(ReasonBody)
 
 _ABSENT = {404: "rollout-not-found", 409: "rollout-state"}
 
-HISTORY = 100
+_HISTORY = 100
 """Maximum number of events shown of one rollout."""
 
-RolloutId = Annotated[int, Path(ge=1, le=2**53, description="Number of the rollout.", examples=[12])]
+_RolloutId = Annotated[int, Path(ge=1, le=2**53, description="Number of the rollout.", examples=[12])]
 
-InState = Annotated[
+_InState = Annotated[
     list[State], Query(max_length=10, description="Only rollouts in one of these states; by default all.")
 ]
 
@@ -67,7 +65,7 @@ class _Act(Protocol):
 def list_all(
     service: TheService,
     principal: ThePrincipal,
-    state: InState = [],  # noqa: B006 - never changed
+    state: _InState = [],  # noqa: B006 - never changed
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> RolloutPage:
@@ -90,7 +88,7 @@ def list_all(
         return _page(found, limit)
 
 
-@of_stream.get(
+@_of_stream.get(
     "/rollouts",
     operation_id="listStreamRollouts",
     summary="List a stream's rollouts",
@@ -99,7 +97,7 @@ def list_all(
 def list_of_stream(
     which: WhichStream,
     service: TheService,
-    state: InState = [],  # noqa: B006 - never changed
+    state: _InState = [],  # noqa: B006 - never changed
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> RolloutPage:
@@ -111,24 +109,24 @@ def list_of_stream(
         return _page([(row, stream) for row in rows], limit)
 
 
-@of_stream.get(
+@_of_stream.get(
     "/rollouts/{rollout_id:int}",
     operation_id="getRollout",
     summary="Read a rollout",
     responses=answers("RolloutDetail", 404, 422, 503, kinds=_ABSENT),
 )
-def read(which: WhichStream, rollout_id: RolloutId, service: TheService) -> RolloutDetail:
+def read(which: WhichStream, rollout_id: _RolloutId, service: TheService) -> RolloutDetail:
     """Return a rollout and its history."""
     with service.database.read() as session:
         stream = get_stream(session, which.job, which.stream)
         row = get_rollout(session, stream.id, rollout_id)
-        history = history_of(session, stream.id, row.id, HISTORY)
+        history = history_of(session, stream.id, row.id, _HISTORY)
         return RolloutDetail(
             **dict(rollout_answer(row, stream)), history=[event_answer(event, stream) for event in history]
         )
 
 
-@of_stream.post(
+@_of_stream.post(
     "/rollouts/{rollout_id:int}:approve",
     operation_id="approveRollout",
     summary="Approve a rollout",
@@ -136,13 +134,13 @@ def read(which: WhichStream, rollout_id: RolloutId, service: TheService) -> Roll
     openapi_extra=takes("ReasonBody"),
 )
 def approve_one(
-    which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
+    which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
 ) -> RolloutAnswer:
     """Approve a rollout; it is published as soon as no other gate holds it. Approving it again changes nothing."""
     return _act(service, which, rollout_id, body, approve, dry_run=dry_run)
 
 
-@of_stream.post(
+@_of_stream.post(
     "/rollouts/{rollout_id:int}:discard",
     operation_id="discardRollout",
     summary="Discard a rollout",
@@ -150,13 +148,13 @@ def approve_one(
     openapi_extra=takes("ReasonBody"),
 )
 def discard_one(
-    which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
+    which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
 ) -> RolloutAnswer:
     """Discard a rollout before it is published; neither it nor a further change is proposed again for a while."""
     return _act(service, which, rollout_id, body, discard, dry_run=dry_run)
 
 
-@of_stream.post(
+@_of_stream.post(
     "/rollouts/{rollout_id:int}:rollback",
     operation_id="rollBackRollout",
     summary="Roll back a rollout",
@@ -164,13 +162,13 @@ def discard_one(
     openapi_extra=takes("ReasonBody"),
 )
 def roll_one_back(
-    which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
+    which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
 ) -> RolloutAnswer:
     """Publish again what was published before a rollout, verified or not; it is not tried again for a while."""
     return _act(service, which, rollout_id, body, roll_back, dry_run=dry_run)
 
 
-@of_stream.post(
+@_of_stream.post(
     ":pause",
     operation_id="pauseStream",
     summary="Pause rollouts of a stream",
@@ -184,7 +182,7 @@ def pause(
     return _set_paused(service, which, body, response, paused=True, dry_run=dry_run)
 
 
-@of_stream.post(
+@_of_stream.post(
     ":resume",
     operation_id="resumeStream",
     summary="Resume rollouts of a stream",
@@ -198,7 +196,7 @@ def resume(
     return _set_paused(service, which, body, response, paused=False, dry_run=dry_run)
 
 
-router.include_router(of_stream)
+router.include_router(_of_stream)
 
 
 def _page(pairs: Sequence[tuple[RolloutRow, StreamRow]], limit: int) -> RolloutPage:

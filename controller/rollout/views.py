@@ -13,8 +13,6 @@ from tidemark.models.rollout.states import State
 from tidemark.models.slo import Direction
 from tidemark.models.wire import Mode
 
-__all__ = ["rollout_answer"]
-
 
 def rollout_answer(row: RolloutRow, stream: StreamRow) -> schemas.RolloutAnswer:
     """Return a rollout as an API answer."""

@@ -14,8 +14,6 @@ from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.slo import Slo
 from tidemark.models.target import PPM
 
-__all__ = ["Spent", "budget_of", "spent_in"]
-
 
 @dataclass(frozen=True, slots=True)
 class Spent:

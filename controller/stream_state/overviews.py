@@ -35,8 +35,6 @@ from tidemark.controller.streams.store import lock_stream
 from tidemark.models.retention import Retention
 from tidemark.models.skew import SkewRule
 
-__all__ = ["Overviews"]
-
 _log = logging.getLogger(__name__)
 
 SOON_US = 15_000_000
@@ -45,7 +43,7 @@ SOON_US = 15_000_000
 QUIET_US = 60_000_000
 """Time between two snapshots of a stream with nothing new, in microseconds."""
 
-MAX_SECONDS = 2.0
+_MAX_SECONDS = 2.0
 """How long one tick takes snapshots; streams that are left over come first in the next one."""
 
 
@@ -86,7 +84,7 @@ class Overviews:
         self._give_way = give_way
         self._done: dict[int, tuple[int, tuple[object, ...]]] = {}
 
-    def tick(self, now_us: int, max_seconds: float = MAX_SECONDS) -> int:
+    def tick(self, now_us: int, max_seconds: float = _MAX_SECONDS) -> int:
         """Take a snapshot of every stream that is due, first of those that waited longest; return how many were taken.
 
         Raises:

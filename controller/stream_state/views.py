@@ -22,9 +22,7 @@ from tidemark.models.quantile import min_samples
 from tidemark.models.target import PPM
 from tidemark.models.wire import AppendDelay
 
-__all__ = ["stream_status"]
-
-MAX_RANGES = 100
+_MAX_RANGES = 100
 """How many ranges of missing batches are listed for a query, the newest ones."""
 
 
@@ -112,7 +110,7 @@ def _query(query_id: str, coverage: Coverage) -> schemas.QueryCoverage:
         last=coverage.last,
         missing_batches=coverage.missing_batches,
         missing=[
-            schemas.MissingRange(first=first, last=last) for first, last in coverage.missing[-MAX_RANGES:]
+            schemas.MissingRange(first=first, last=last) for first, last in coverage.missing[-_MAX_RANGES:]
         ],
     )
 

@@ -28,8 +28,6 @@ from tidemark.models.rollout.facts import Gate
 from tidemark.models.rollout.states import State
 from tidemark.models.skew import skew_text
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["streams"])
 
 _UNKNOWN = ""

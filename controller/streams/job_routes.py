@@ -23,14 +23,12 @@ from tidemark.controller.stream_state.load import load_horizon, load_states
 from tidemark.controller.streams.jobs import list_jobs, streams_of_job
 from tidemark.models.wire import Mode
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["jobs"])
 
-MAX_CONDITIONS = 100
+_MAX_CONDITIONS = 100
 """How many conditions of a job are listed."""
 
-Limit = Annotated[
+_Limit = Annotated[
     int,
     Query(
         ge=1,
@@ -42,7 +40,7 @@ Limit = Annotated[
 
 @router.get("/v1/jobs", operation_id="listJobs", summary="List jobs", responses=answers("JobPage", 422, 503))
 def list_all(
-    service: TheService, principal: ThePrincipal, limit: Limit = 20, cursor: Cursor = None
+    service: TheService, principal: ThePrincipal, limit: _Limit = 20, cursor: Cursor = None
 ) -> schemas.JobPage:
     """List the known jobs in reach by name, each with the worst condition of its streams."""
     position = decode_cursor(cursor, 1)
@@ -78,8 +76,8 @@ def read(job: WhichJob, service: TheService) -> schemas.JobStatus:
     return schemas.JobStatus(
         **dict(summary),
         pin=pin_answer(pin),
-        conditions=found[:MAX_CONDITIONS],
-        more_conditions=max(len(found) - MAX_CONDITIONS, 0),
+        conditions=found[:_MAX_CONDITIONS],
+        more_conditions=max(len(found) - _MAX_CONDITIONS, 0),
     )
 
 

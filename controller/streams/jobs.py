@@ -10,8 +10,6 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.errors import JobNotFoundError
 
-__all__ = ["list_jobs", "streams_of_job"]
-
 
 def list_jobs(session: Session, after: str | None, limit: int) -> Sequence[str]:
     """Return up to ``limit`` names of jobs in their order, those after ``after``."""

@@ -13,8 +13,6 @@ from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import StreamNotFoundError
 from tidemark.controller.intake.limits import NO_LIMITS, Limits, check_room_for_stream
 
-__all__ = ["EventBasis", "add_event", "find_stream", "get_stream", "lock_stream"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventBasis:

@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 from tidemark.models.policies.ages import BUCKETS, CLOSE_AFTER, Float64s, bucket_of
 
-__all__ = ["Stragglers"]
-
-Float32s = NDArray[np.float32]
+_Float32s = NDArray[np.float32]
 
 
 class Stragglers:

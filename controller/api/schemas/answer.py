@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["Answer"]
-
 
 class Answer(BaseModel):
     """Base of all answers."""
