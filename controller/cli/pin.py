@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tidemark.controller.cli.remote import (
-    DryRunOption,
-    JsonOption,
-    ReasonOption,
-    TokenFileOption,
-    UrlOption,
-    open_client,
-)
+from tidemark.controller.cli.remote import Call, DryRunOption, ReasonOption, calls_controller
 from tidemark.controller.cli.show import as_json, moment
-from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.models.plural import plural
 from tidemark.models.wire import Pin
 
@@ -37,6 +29,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
 
     @app.command("pin")
+    @calls_controller
     def pin(
         *,
         to: Annotated[
@@ -50,21 +43,20 @@ def register(app: typer.Typer) -> None:
         stream: _StreamOption = None,
         fleet: _FleetOption = False,
         dry_run: DryRunOption = False,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
+        call: Call,
     ) -> None:
         """Hold a stream, a job or the whole fleet to its ceiling or its own bound, at once."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             _check_scope(job, stream, fleet=fleet)
             result = tidemark.pin(_PIN_NAMES[to], reason, job, stream, fleet=fleet, dry_run=dry_run)
-        if json:
+        if call.json:
             return as_json(result)
         verb = "would pin" if dry_run else "pinned"
         typer.echo(f"{verb} {_scope_text(result)} to {result.to}: {result.reason}")
         return _show_streams(result)
 
     @app.command("unpin")
+    @calls_controller
     def unpin(
         *,
         job: _JobOption = None,
@@ -72,28 +64,25 @@ def register(app: typer.Typer) -> None:
         fleet: _FleetOption = False,
         reason: ReasonOption = None,
         dry_run: DryRunOption = False,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
+        call: Call,
     ) -> None:
         """Remove a pin."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             _check_scope(job, stream, fleet=fleet)
             result = tidemark.unpin(job, stream, fleet=fleet, reason=reason, dry_run=dry_run)
-        if json:
+        if call.json:
             return as_json(result)
         verb = "would unpin" if dry_run else "unpinned"
         typer.echo(f"{verb} {_scope_text(result)}, which was pinned to {result.to}: {result.reason}")
         return _show_streams(result)
 
     @app.command("pins")
-    def pins(
-        *, json: JsonOption = False, url: UrlOption = DEFAULT_URL, token_file: TokenFileOption = None
-    ) -> None:
+    @calls_controller
+    def pins(*, call: Call) -> None:
         """List the pins."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             found = list(tidemark.pins())
-        if json:
+        if call.json:
             return as_json(found, "pins")
         for result in found:
             typer.echo(f"{_scope_text(result)}: {result.to} since {moment(result.since_us)}: {result.reason}")

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from tidemark.controller.cli.remote import (
-    JsonOption,
+    Call,
     SomeJobArgument,
     SomeStreamArgument,
-    TokenFileOption,
-    UrlOption,
-    open_client,
+    calls_controller,
     streams_by_name,
 )
 from tidemark.controller.cli.show import as_json, bound, rollout_line, table
-from tidemark.controller.client.address import DEFAULT_URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,21 +27,17 @@ def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
 
     @app.command("recommendations")
+    @calls_controller
     def recommendations(
-        job: SomeJobArgument = None,
-        stream: SomeStreamArgument = None,
-        *,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
+        job: SomeJobArgument = None, stream: SomeStreamArgument = None, *, call: Call
     ) -> None:
         """Show what is recommended for each stream, and why.
 
         For one stream, it shows each step of the decision.
         """
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             found = list(_statuses(tidemark, job, stream))
-        if json:
+        if call.json:
             return as_json(found, "streams")
         if stream is not None:
             return _show(found[0])
