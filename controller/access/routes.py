@@ -12,7 +12,7 @@ from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.access.manage_tokens import MadeToken, fields
 from tidemark.controller.access.token_store import get_token, list_tokens
 from tidemark.controller.api.bodies import TokenBody, parse_body
-from tidemark.controller.api.cursors import Cursor, Limit, decode_number_cursor, encode_cursor
+from tidemark.controller.api.cursors import ThePaging, decode_number_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.request_body import JsonBody
@@ -31,18 +31,14 @@ _OfName = Annotated[str | None, Query(max_length=64, description="Only the token
 
 
 @router.get("", operation_id="listTokens", summary="List tokens", responses=answers("TokenPage", 422, 503))
-def list_all(
-    service: TheService, name: _OfName = None, limit: Limit = 100, cursor: Cursor = None
-) -> TokenPage:
+def list_all(service: TheService, paging: ThePaging, name: _OfName = None) -> TokenPage:
     """List the tokens, ended ones too, by number; never the tokens themselves."""
-    after = decode_number_cursor(cursor) or 0
+    after = decode_number_cursor(paging.cursor) or 0
     with service.database.read() as session:
-        rows = list_tokens(session, after, limit + 1, name)
-    page, now_us = rows[:limit], service.clock()
-    return TokenPage(
-        tokens=[TokenAnswer(**fields(row, now_us)) for row in page],
-        next_cursor=encode_cursor(str(page[-1].id)) if len(rows) > limit else None,
-    )
+        rows = list_tokens(session, after, paging.rows, name)
+    page, next_cursor = paging.cut(rows, lambda row: (row.id,))
+    now_us = service.clock()
+    return TokenPage(tokens=[TokenAnswer(**fields(row, now_us)) for row in page], next_cursor=next_cursor)
 
 
 @router.post(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, cast
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
@@ -22,7 +22,6 @@ from tidemark.controller.stream_state.live import working_bound_ms
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.chart_slots import Slots, slots_of
 from tidemark.models.need_slots import SLOT_US
-from tidemark.models.wire import PartitionState
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
@@ -100,11 +99,8 @@ def _by_partition(cells: Mapping[int, SlotCells]) -> dict[str, dict[int, schemas
 def _partition(
     row: PartitionRow, slots: Slots, cells: Mapping[int, schemas.HeatmapCell]
 ) -> schemas.HeatmapPartition:
-    return schemas.HeatmapPartition(
-        partition=row.partition,
-        state=cast("PartitionState | None", row.state),
-        skewed=row.skewed,
+    return schemas.HeatmapPartition.of(
+        row,
         future=row.last_future_us is not None and row.last_future_us >= slots.from_us,
-        costs_ms=row.costs_ms,
         cells=[cells.get(slot_us) for slot_us in slots.starts_us],
     )

@@ -64,7 +64,8 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
         *_verdict(found, what_if.slo),
         *_notes(bound_ms, max_us if beyond else None, policy, ceiling_ms),
     ]
-    return schemas.Preview(
+    return schemas.Preview.of(
+        found,
         job=which.job,
         stream=which.stream,
         bound_ms=bound_ms,
@@ -78,11 +79,6 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
         beyond_evidence=beyond,
         latency_base_ms=_rounded(point.latency_base_us),
         **latency_answer(point),
-        state_rows=found.state_rows,
-        state_bytes=found.state_bytes,
-        meets_target=found.meets_target,
-        meets_latency_cap=found.meets_latency_cap,
-        meets_state_cap=found.meets_state_cap,
         text="; ".join(text),
         transition=transition_to(situation, bound_ms * 1_000).text if changes else None,
     )

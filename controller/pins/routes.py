@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.access.principal import Principal
 from tidemark.controller.api.bodies import PinBody, parse_body
-from tidemark.controller.api.cursors import Cursor, Limit, decode_cursor, encode_cursor
+from tidemark.controller.api.cursors import ThePaging, decode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.names import MAX_LENGTH, check_names
@@ -80,36 +80,20 @@ _TheScope = Annotated[PinScope, Depends(_scope)]
 
 
 @router.get("/v1/pins", operation_id="listPins", summary="List pins", responses=answers("PinPage", 422, 503))
-def list_all(
-    service: TheService, principal: ThePrincipal, limit: Limit = 100, cursor: Cursor = None
-) -> PinPage:
+def list_all(service: TheService, principal: ThePrincipal, paging: ThePaging) -> PinPage:
     """List the pins in reach: the fleet's, then by job and stream."""
-    position = decode_cursor(cursor, 2)
+    position = decode_cursor(paging.cursor, 2)
     with service.database.read() as session:
         pins = in_reach(
             principal,
             lambda after, limit: list_pins(session, after, limit),
             job=lambda pin: pin.scope.job,
-            position=lambda pin: (pin.scope.job or "", pin.scope.stream or ""),
+            position=_place,
             after=None if position is None else (position[0], position[1]),
-            limit=limit + 1,
+            limit=paging.rows,
         )
-    page = pins[:limit]
-    last = page[-1].scope if len(pins) > limit else None
-    return PinPage(
-        pins=[
-            PinSummary(
-                scope=pin.scope.kind,
-                job=pin.scope.job,
-                stream=pin.scope.stream,
-                to=pin.to,
-                reason=pin.reason,
-                since_us=pin.since_us,
-            )
-            for pin in page
-        ],
-        next_cursor=None if last is None else encode_cursor(last.job or "", last.stream or ""),
-    )
+    page, next_cursor = paging.cut(pins, _place)
+    return PinPage(pins=[_summary(pin) for pin in page], next_cursor=next_cursor)
 
 
 @router.get(
@@ -173,6 +157,14 @@ def _invalid(parameter: str, reason: str) -> InvalidParameterError:
     return InvalidParameterError(f"{parameter}: {reason}", errors=(ErrorItem(parameter, reason),))
 
 
+def _place(pin: StoredPin) -> tuple[str, str]:
+    return pin.scope.job or "", pin.scope.stream or ""
+
+
+def _summary(pin: StoredPin) -> PinSummary:
+    return PinSummary.of(pin, scope=pin.scope.kind, job=pin.scope.job, stream=pin.scope.stream)
+
+
 def _written(service: Service, pin: StoredPin, principal: Principal) -> PinAnswer:
     """Return the answer after a write; the pin is in force by now, however long the figures take."""
     service.database.answers_changed()
@@ -191,27 +183,16 @@ def _answer(
         if found and time.monotonic() > until:
             break
         found.append(_stream(row, cost_of(session, service.decider, row, pin.scope)))
-    return PinAnswer(
-        scope=pin.scope.kind,
-        job=pin.scope.job,
-        stream=pin.scope.stream,
-        to=pin.to,
-        reason=pin.reason,
-        since_us=pin.since_us,
-        streams=found,
-        more_streams=len(rows) - len(found),
-        dry_run=dry_run,
-    )
+    more = len(rows) - len(found)
+    return PinAnswer(**dict(_summary(pin)), streams=found, more_streams=more, dry_run=dry_run)
 
 
 def _stream(row: StreamRow, cost: PinCost) -> PinnedStream:
     wall_us = cost.latency_wall_us
-    return PinnedStream(
+    return PinnedStream.of(
+        cost,
         job=row.job,
         stream=row.stream,
-        bound_ms=cost.bound_ms,
-        in_use_bound_ms=cost.in_use_bound_ms,
-        completeness_ppm=cost.completeness_ppm,
         latency_wall_ms=None if wall_us is None else milliseconds(round(wall_us)),
         text=f"{row.job}/{row.stream}: {cost.text}",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import TypeAdapter
@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.api.bodies import ReasonBody, parse_body
-from tidemark.controller.api.cursors import Cursor, Limit, decode_number_cursor, encode_cursor
+from tidemark.controller.api.cursors import Paging, ThePaging, decode_number_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import etag
@@ -40,6 +40,12 @@ _REASON = TypeAdapter(ReasonBody)
 
 _ABSENT = {404: "rollout-not-found", 409: "rollout-state"}
 
+_ACTION: dict[str, Any] = {
+    "responses": answers("RolloutAnswer", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
+    "openapi_extra": takes("ReasonBody"),
+}
+"""What the actions on one rollout say of themselves."""
+
 _HISTORY = 100
 """Maximum number of events shown of one rollout."""
 
@@ -65,12 +71,11 @@ class _Act(Protocol):
 def list_all(
     service: TheService,
     principal: ThePrincipal,
+    paging: ThePaging,
     state: _InState = [],  # noqa: B006 - never changed
-    limit: Limit = 100,
-    cursor: Cursor = None,
 ) -> RolloutPage:
     """List the rollouts of every stream that the caller may see, the newest first."""
-    before = decode_number_cursor(cursor)
+    before = decode_number_cursor(paging.cursor)
     with service.database.read() as session:
 
         def fetch(position: int | None, count: int) -> Sequence[tuple[RolloutRow, StreamRow]]:
@@ -83,9 +88,9 @@ def list_all(
             job=lambda pair: pair[1].job,
             position=lambda pair: pair[0].id,
             after=before,
-            limit=limit + 1,
+            limit=paging.rows,
         )
-        return _page(found, limit)
+        return _page(paging, found)
 
 
 @_of_stream.get(
@@ -97,16 +102,15 @@ def list_all(
 def list_of_stream(
     which: WhichStream,
     service: TheService,
+    paging: ThePaging,
     state: _InState = [],  # noqa: B006 - never changed
-    limit: Limit = 100,
-    cursor: Cursor = None,
 ) -> RolloutPage:
     """List the stream's rollouts, the newest first."""
-    before = decode_number_cursor(cursor)
+    before = decode_number_cursor(paging.cursor)
     with service.database.read() as session:
         stream = get_stream(session, which.job, which.stream)
-        rows = list_rollouts(session, limit=limit + 1, stream_id=stream.id, states=state, before_id=before)
-        return _page([(row, stream) for row in rows], limit)
+        rows = list_rollouts(session, limit=paging.rows, stream_id=stream.id, states=state, before_id=before)
+        return _page(paging, [(row, stream) for row in rows])
 
 
 @_of_stream.get(
@@ -130,8 +134,7 @@ def read(which: WhichStream, rollout_id: _RolloutId, service: TheService) -> Rol
     "/rollouts/{rollout_id:int}:approve",
     operation_id="approveRollout",
     summary="Approve a rollout",
-    responses=answers("RolloutAnswer", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
-    openapi_extra=takes("ReasonBody"),
+    **_ACTION,
 )
 def approve_one(
     which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
@@ -144,8 +147,7 @@ def approve_one(
     "/rollouts/{rollout_id:int}:discard",
     operation_id="discardRollout",
     summary="Discard a rollout",
-    responses=answers("RolloutAnswer", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
-    openapi_extra=takes("ReasonBody"),
+    **_ACTION,
 )
 def discard_one(
     which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
@@ -158,8 +160,7 @@ def discard_one(
     "/rollouts/{rollout_id:int}:rollback",
     operation_id="rollBackRollout",
     summary="Roll back a rollout",
-    responses=answers("RolloutAnswer", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
-    openapi_extra=takes("ReasonBody"),
+    **_ACTION,
 )
 def roll_one_back(
     which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
@@ -199,11 +200,10 @@ def resume(
 router.include_router(_of_stream)
 
 
-def _page(pairs: Sequence[tuple[RolloutRow, StreamRow]], limit: int) -> RolloutPage:
-    page = pairs[:limit]
+def _page(paging: Paging, pairs: Sequence[tuple[RolloutRow, StreamRow]]) -> RolloutPage:
+    page, next_cursor = paging.cut(pairs, lambda pair: (pair[0].id,))
     return RolloutPage(
-        rollouts=[rollout_answer(row, stream) for row, stream in page],
-        next_cursor=encode_cursor(str(page[-1][0].id)) if len(pairs) > limit else None,
+        rollouts=[rollout_answer(row, stream) for row, stream in page], next_cursor=next_cursor
     )
 
 

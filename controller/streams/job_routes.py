@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.api import schemas
-from tidemark.controller.api.cursors import Cursor, decode_cursor, encode_cursor
+from tidemark.controller.api.cursors import Cursor, Paging, decode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichJob
@@ -43,7 +43,7 @@ def list_all(
     service: TheService, principal: ThePrincipal, limit: _Limit = 20, cursor: Cursor = None
 ) -> schemas.JobPage:
     """List the known jobs in reach by name, each with the worst condition of its streams."""
-    position = decode_cursor(cursor, 1)
+    paging, position = Paging(limit, cursor), decode_cursor(cursor, 1)
     now_us = service.clock()
     with service.database.read() as session:
         names = in_reach(
@@ -52,12 +52,11 @@ def list_all(
             job=lambda name: name,
             position=lambda name: name,
             after=None if position is None else position[0],
-            limit=limit + 1,
+            limit=paging.rows,
         )
-        page = names[:limit]
+        page, next_cursor = paging.cut(names, lambda name: (name,))
         return schemas.JobPage(
-            jobs=[_summary(session, job, now_us)[0] for job in page],
-            next_cursor=encode_cursor(page[-1]) if len(names) > limit else None,
+            jobs=[_summary(session, job, now_us)[0] for job in page], next_cursor=next_cursor
         )
 
 
