@@ -75,7 +75,7 @@ class Transport:
     ) -> None:
         self.url = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
         self.token_file = token_file
-        self.sleep = sleep
+        self._sleep = sleep
         self._token = token
         self._timeout_seconds = timeout_seconds
         self._attempts = attempts
@@ -91,7 +91,7 @@ class Transport:
         """Close the connections."""
         self._http.close()
 
-    def request(
+    def _send(
         self,
         method: str,
         path: str,
@@ -121,13 +121,13 @@ class Transport:
             stop=stop_after_attempt(self._attempts if idempotent or method in _IDEMPOTENT else 1),
             wait=_wait,
             retry=retry_if_exception_type(_RetryError),
-            sleep=self.sleep,
+            sleep=self._sleep,
             reraise=True,
         )
         given = {name: value for name, value in (params or {}).items() if value is not None}
         sent = {**self._authorization(), **(headers or {})}
 
-        def send() -> httpx.Response:
+        def attempt() -> httpx.Response:
             try:
                 answer = self._http.request(
                     method,
@@ -144,7 +144,7 @@ class Transport:
             return answer
 
         try:
-            return self._checked(retrying(send))
+            return self._checked(retrying(attempt))
         except _RetryError as last:
             if last.answer is not None:
                 return self._checked(last.answer)
