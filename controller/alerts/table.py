@@ -39,11 +39,11 @@ class Alert:
 
     name: str
     """Its name."""
-    severity: AlertSeverity
+    severity: AlertSeverity = "ticket"
     """How urgent it is."""
     hold_us: int
     """How long it must hold before it fires, in microseconds."""
-    labels: tuple[str, ...]
+    labels: tuple[str, ...] = _STREAM
     """Its labels beside ``alertname`` and ``severity``."""
     summary: str
     """What is wrong, with the labels in braces."""
@@ -73,7 +73,6 @@ BURN_PAGE = Alert(
 
 BURN_TICKET = Alert(
     name="TidemarkCompletenessBudgetBurn",
-    severity="ticket",
     hold_us=15 * _MINUTE_US,
     labels=(*_SLOTH, *_STREAM),
     summary="{spark_job}/{stream} loses more rows than its SLO allows",
@@ -84,9 +83,7 @@ BURN_TICKET = Alert(
 
 SPENT = Alert(
     name="TidemarkCompletenessBudgetSpent",
-    severity="ticket",
     hold_us=15 * _MINUTE_US,
-    labels=_STREAM,
     summary="{spark_job}/{stream} has missed its SLO",
     description="{value} of the error budget over the SLO's window is left.",
     meaning="more is lost than the SLO allows over its window; for `timeslices` the only alert on the budget",
@@ -94,7 +91,6 @@ SPENT = Alert(
 
 PARTITION_SKEWED = Alert(
     name="TidemarkPartitionSkewed",
-    severity="ticket",
     hold_us=5 * _MINUTE_US,
     labels=_PARTITION,
     summary="Partition {partition} slows {spark_job}/{stream} down",
@@ -104,7 +100,6 @@ PARTITION_SKEWED = Alert(
 
 PARTITION_IDLE = Alert(
     name="TidemarkPartitionIdle",
-    severity="ticket",
     hold_us=10 * _MINUTE_US,
     labels=_PARTITION,
     summary="Partition {partition} of {spark_job}/{stream} is silent",
@@ -117,9 +112,7 @@ PARTITION_IDLE = Alert(
 
 REPORTS_ABSENT = Alert(
     name="TidemarkReportsAbsent",
-    severity="ticket",
     hold_us=_MINUTE_US,
-    labels=_STREAM,
     summary="{spark_job}/{stream} has stopped reporting",
     description=(
         "No report has come for {value}, far longer than the usual gap between batches. Completeness is unknown"
@@ -130,9 +123,7 @@ REPORTS_ABSENT = Alert(
 
 NOT_ADOPTED = Alert(
     name="TidemarkBoundNotAdopted",
-    severity="ticket",
     hold_us=5 * _MINUTE_US,
-    labels=_STREAM,
     summary="{spark_job}/{stream} does not use the published bound",
     description="The bound was published {value} ago and the job has not acknowledged it.",
     meaning="a bound is not acknowledged after half an hour, or a week in `OnRestart`; not while the stream is paused",
@@ -140,9 +131,7 @@ NOT_ADOPTED = Alert(
 
 SATURATED = Alert(
     name="TidemarkBoundSaturated",
-    severity="ticket",
     hold_us=30 * _MINUTE_US,
-    labels=_STREAM,
     summary="The bound of {spark_job}/{stream} cannot grow as far as its rows need",
     description=(
         "The policy's maximum bound holds it or, in Live, the watermark trails by nearly the whole ceiling. Rows "
@@ -153,9 +142,7 @@ SATURATED = Alert(
 
 CONFLICT = Alert(
     name="TidemarkConstraintsConflict",
-    severity="ticket",
     hold_us=30 * _MINUTE_US,
-    labels=_STREAM,
     summary="The SLO of {spark_job}/{stream} and a cap cannot both hold",
     description=(
         "The bound that meets the target has a latency or a state above its cap. The SLO says which of the two may be "
@@ -166,9 +153,7 @@ CONFLICT = Alert(
 
 STANDS_STILL = Alert(
     name="TidemarkWatermarkStandsStill",
-    severity="ticket",
     hold_us=10 * _MINUTE_US,
-    labels=_STREAM,
     summary="The watermark of {spark_job}/{stream} stands still while rows arrive",
     description=(
         "It has stood at {value} for more than a quarter of an hour: no window closes, and rows behind it are "
@@ -179,9 +164,7 @@ STANDS_STILL = Alert(
 
 FUTURE_ROWS = Alert(
     name="TidemarkFutureDatedRows",
-    severity="ticket",
     hold_us=0,
-    labels=_STREAM,
     summary="{spark_job}/{stream} gets future-dated rows",
     description=(
         "{value} rows in a quarter of an hour were future-dated. Outside of Live one of them makes every "
@@ -192,9 +175,7 @@ FUTURE_ROWS = Alert(
 
 OVERFLOW = Alert(
     name="TidemarkTelemetryOverflow",
-    severity="ticket",
     hold_us=5 * _MINUTE_US,
-    labels=_STREAM,
     summary="{spark_job}/{stream} cannot count all of its rows",
     description=(
         "Of {value} rows in a quarter of an hour it is unknown whether they were late: the job's tap had no room for "
