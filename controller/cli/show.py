@@ -16,7 +16,7 @@ from tidemark.models.rollout.states import rollout_text
 from tidemark.models.target import PPM
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import RolloutAnswer
+    from tidemark.controller.api.schemas import Consequences, RolloutAnswer
 
 _MAX_CHARACTERS = 120
 """Length at which a table cuts a text off."""
@@ -92,3 +92,14 @@ def rollout_line(row: RolloutAnswer) -> str:
     """Return the number, state and reason of a rollout; with the next command when it waits for approval."""
     text = rollout_text(row.id, row.state, row.reason)
     return text if row.state != "AwaitingApproval" else f"{text}; tidemark approve {row.id} --reason ..."
+
+
+def show_consequences(answer: Consequences) -> None:
+    """Print what is recommended and published after a write, and what applying the recommendation will do."""
+    published, recommended = answer.published, answer.recommended
+    if recommended is not None and recommended.bound_ms is not None:
+        typer.echo(f"  recommended: {bound(recommended.bound_ms)}; {recommended.steps[-1].reason}")
+    if answer.transition is not None:
+        typer.echo(f"  expected effect: {answer.transition.text}")
+    what = "the job keeps its own bound" if published.bound_ms is None else bound(published.bound_ms)
+    typer.echo(f"  published: {what} (generation {published.generation}); {published.reason}")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tidemark.controller.cli.consequences import show_consequences
 from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.options import NONE, milliseconds_of, number_of, share_of
 from tidemark.controller.cli.remote import (
@@ -24,7 +23,17 @@ from tidemark.controller.cli.remote import (
     open_client,
     streams_by_name,
 )
-from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, share, show_facts, table
+from tidemark.controller.cli.show import (
+    as_json,
+    bound,
+    duration,
+    moment,
+    percent,
+    share,
+    show_consequences,
+    show_facts,
+    table,
+)
 from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.models.plural import plural
 from tidemark.models.target import parse_target

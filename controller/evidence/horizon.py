@@ -59,10 +59,6 @@ def newest_report_id(session: Session, stream_id: int) -> int:
     return session.scalars(select(func.max(ReportRow.id)).where(ReportRow.stream_id == stream_id)).one() or 0
 
 
-_NEWEST_FIRST = (ReportRow.seen_us.desc(), ReportRow.batch_id.desc(), ReportRow.query_id.desc())
-"""The order of reports, the newest batch first."""
-
-
 def horizon_of(session: Session, stream_id: int, horizon_ms: int) -> Horizon | None:
     """Return the stream's horizon of ``horizon_ms``; None without reports."""
     newest = newest_report(session, stream_id)

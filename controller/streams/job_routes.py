@@ -20,7 +20,7 @@ from tidemark.controller.pins.views import pin_answer
 from tidemark.controller.stream_state.condition_types import place_of, summary_of
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.load import load_horizon, load_states
-from tidemark.controller.streams.jobs import list_jobs, streams_of_job
+from tidemark.controller.streams.store import list_jobs, streams_of_job
 from tidemark.models.wire import Mode
 
 router = APIRouter(tags=["jobs"])

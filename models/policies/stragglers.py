@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidemark.models.policies.ages import BUCKETS, CLOSE_AFTER, Float64s, bucket_of
-
-_Float32s = NDArray[np.float32]
 
 
 class Stragglers:
