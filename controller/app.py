@@ -32,9 +32,7 @@ from tidemark.controller.specs import routes as spec_routes
 from tidemark.controller.stream_state import routes as status_routes
 from tidemark.controller.streams import fleet_routes, job_routes
 
-__all__ = ["create_app"]
-
-RESOURCES = (
+_RESOURCES = (
     fleet_routes,
     job_routes,
     status_routes,
@@ -56,10 +54,10 @@ RESOURCES = (
 )
 """The modules of the resources; all answer JSON."""
 
-GZIP_FROM_BYTES = 1_000
+_GZIP_FROM_BYTES = 1_000
 """Smaller answers are not compressed: that would save less than a packet."""
 
-GZIP_LEVEL = 5
+_GZIP_LEVEL = 5
 """Higher levels hardly make answers smaller, and others wait meanwhile."""
 
 
@@ -107,10 +105,10 @@ def create_app(settings: Settings | None = None, clock: Clock = system_clock) ->
         # Before any other dependency: nothing is read, looked up or counted for an unauthorized caller.
         dependencies=[Depends(authorize)],
     )
-    app.add_middleware(GZipMiddleware, minimum_size=GZIP_FROM_BYTES, compresslevel=GZIP_LEVEL)
+    app.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
     app.add_middleware(RequestLog)
     app.state.service = service
-    for module in RESOURCES:
+    for module in _RESOURCES:
         app.include_router(module.router, dependencies=[TakesJson], responses=problem(406))
     app.include_router(health.router)
     page_server.install(app)

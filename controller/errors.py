@@ -10,43 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-__all__ = [
-    "BodyTooLargeError",
-    "ErrorItem",
-    "ForbiddenError",
-    "InvalidBodyError",
-    "InvalidParameterError",
-    "JobNotFoundError",
-    "LeaseLostError",
-    "LiveRefusedError",
-    "MalformedBodyError",
-    "NotAcceptableError",
-    "NotAliveError",
-    "NotReadyError",
-    "PinNotSetError",
-    "PreconditionFailedError",
-    "PreconditionRequiredError",
-    "ReportConflictError",
-    "ReportNotFoundError",
-    "ReportTooOldError",
-    "RolloutNotFoundError",
-    "RolloutStateError",
-    "SloNotSetError",
-    "StoreUnavailableError",
-    "StoreUnusableError",
-    "StreamNotFoundError",
-    "TidemarkError",
-    "TokenConflictError",
-    "TokenNotFoundError",
-    "TooManyPartitionsError",
-    "TooManyPollsError",
-    "TooManyRequestsError",
-    "TooManyStreamsError",
-    "UnauthenticatedError",
-    "UnknownSchemaVersionError",
-    "UnsupportedMediaTypeError",
-]
-
 TYPE_PREFIX = "urn:tidemark:problem:"
 """Problem types are names, not addresses: there is no page behind them that could move."""
 
@@ -85,271 +48,175 @@ class TidemarkError(Exception):
         self.errors = errors
         self.headers = dict(headers or {})
 
+    def __init_subclass__(cls, *, status: int, kind: str, title: str) -> None:
+        """Set what all errors of the class have in common."""
+        super().__init_subclass__()
+        cls.status, cls.kind, cls.title = status, kind, title
+
     @property
     def type(self) -> str:
         """The problem type as a URI."""
         return TYPE_PREFIX + self.kind
 
 
-class MalformedBodyError(TidemarkError):
+class MalformedBodyError(TidemarkError, status=400, kind="malformed-body", title="The body cannot be read"):
     """The body is not JSON, or not encoded as its Content-Encoding says."""
 
-    status = 400
-    kind = "malformed-body"
-    title = "The body cannot be read"
 
-
-class JobNotFoundError(TidemarkError):
+class JobNotFoundError(TidemarkError, status=404, kind="job-not-found", title="Unknown job"):
     """No stream of the job is known."""
 
-    status = 404
-    kind = "job-not-found"
-    title = "Unknown job"
 
-
-class ReportNotFoundError(TidemarkError):
+class ReportNotFoundError(TidemarkError, status=404, kind="report-not-found", title="Unknown report"):
     """The batch was not reported, or its report is deleted by now."""
 
-    status = 404
-    kind = "report-not-found"
-    title = "Unknown report"
 
-
-class UnauthenticatedError(TidemarkError):
+class UnauthenticatedError(TidemarkError, status=401, kind="unauthenticated", title="A token is needed"):
     """The request has no token, or no valid one."""
 
-    status = 401
-    kind = "unauthenticated"
-    title = "A token is needed"
 
-
-class ForbiddenError(TidemarkError):
+class ForbiddenError(TidemarkError, status=403, kind="forbidden", title="Not allowed"):
     """The caller may not do it. It is raised before any look-up, so it does not reveal what exists."""
 
-    status = 403
-    kind = "forbidden"
-    title = "Not allowed"
 
-
-class StreamNotFoundError(TidemarkError):
+class StreamNotFoundError(TidemarkError, status=404, kind="stream-not-found", title="Unknown stream"):
     """Nothing is known of the stream."""
 
-    status = 404
-    kind = "stream-not-found"
-    title = "Unknown stream"
 
-
-class SloNotSetError(TidemarkError):
+class SloNotSetError(TidemarkError, status=404, kind="slo-not-set", title="No SLO is set"):
     """The stream has no SLO."""
 
-    status = 404
-    kind = "slo-not-set"
-    title = "No SLO is set"
 
-
-class TokenNotFoundError(TidemarkError):
+class TokenNotFoundError(TidemarkError, status=404, kind="token-not-found", title="Unknown token"):
     """There is no token with this number."""
 
-    status = 404
-    kind = "token-not-found"
-    title = "Unknown token"
 
-
-class PinNotSetError(TidemarkError):
+class PinNotSetError(TidemarkError, status=404, kind="pin-not-set", title="No pin is set"):
     """There is no pin on exactly this scope; a wider one may be in force."""
 
-    status = 404
-    kind = "pin-not-set"
-    title = "No pin is set"
 
-
-class LiveRefusedError(TidemarkError):
+class LiveRefusedError(TidemarkError, status=409, kind="live-refused", title="The job cannot run in Live"):
     """The policy sets Live, but the job's ceiling is missing or too low."""
 
-    status = 409
-    kind = "live-refused"
-    title = "The job cannot run in Live"
 
-
-class NotAcceptableError(TidemarkError):
+class NotAcceptableError(
+    TidemarkError, status=406, kind="not-acceptable", title="No type of answer is acceptable"
+):
     """The caller accepts none of the types of the answer."""
 
-    status = 406
-    kind = "not-acceptable"
-    title = "No type of answer is acceptable"
 
-
-class TokenConflictError(TidemarkError):
+class TokenConflictError(TidemarkError, status=409, kind="token-conflict", title="The token cannot be made"):
     """The token cannot be made beside the existing ones."""
 
-    status = 409
-    kind = "token-conflict"
-    title = "The token cannot be made"
 
-
-class RolloutNotFoundError(TidemarkError):
+class RolloutNotFoundError(TidemarkError, status=404, kind="rollout-not-found", title="Unknown rollout"):
     """The stream has no such rollout."""
 
-    status = 404
-    kind = "rollout-not-found"
-    title = "Unknown rollout"
 
-
-class RolloutStateError(TidemarkError):
+class RolloutStateError(
+    TidemarkError, status=409, kind="rollout-state", title="The rollout is in another state"
+):
     """The rollout is in a state that does not allow the action."""
 
-    status = 409
-    kind = "rollout-state"
-    title = "The rollout is in another state"
 
-
-class ReportConflictError(TidemarkError):
+class ReportConflictError(
+    TidemarkError,
+    status=409,
+    kind="report-conflict",
+    title="The batch was reported before with other content",
+):
     """The batch was reported before with other content."""
 
-    status = 409
-    kind = "report-conflict"
-    title = "The batch was reported before with other content"
 
-
-class PreconditionFailedError(TidemarkError):
+class PreconditionFailedError(
+    TidemarkError, status=412, kind="precondition-failed", title="The resource has changed"
+):
     """The resource is not in the state that If-Match names."""
 
-    status = 412
-    kind = "precondition-failed"
-    title = "The resource has changed"
 
-
-class PreconditionRequiredError(TidemarkError):
+class PreconditionRequiredError(
+    TidemarkError, status=428, kind="precondition-required", title="If-Match is needed"
+):
     """The resource exists: the request has to name the version that it replaces."""
 
-    status = 428
-    kind = "precondition-required"
-    title = "If-Match is needed"
 
-
-class BodyTooLargeError(TidemarkError):
+class BodyTooLargeError(TidemarkError, status=413, kind="body-too-large", title="The body is too large"):
     """The body is larger than the controller reads."""
 
-    status = 413
-    kind = "body-too-large"
-    title = "The body is too large"
 
-
-class UnsupportedMediaTypeError(TidemarkError):
+class UnsupportedMediaTypeError(
+    TidemarkError, status=415, kind="unsupported-media-type", title="The body's type is not supported"
+):
     """The controller does not read the body's Content-Type or Content-Encoding."""
 
-    status = 415
-    kind = "unsupported-media-type"
-    title = "The body's type is not supported"
 
-
-class InvalidBodyError(TidemarkError):
+class InvalidBodyError(TidemarkError, status=422, kind="invalid-body", title="The body is not valid"):
     """The body is JSON but does not match the schema; nothing is stored."""
 
-    status = 422
-    kind = "invalid-body"
-    title = "The body is not valid"
 
-
-class TooManyStreamsError(TidemarkError):
+class TooManyStreamsError(TidemarkError, status=422, kind="too-many-streams", title="Too many streams"):
     """The store takes no more streams."""
 
-    status = 422
-    kind = "too-many-streams"
-    title = "Too many streams"
 
-
-class TooManyPartitionsError(TidemarkError):
+class TooManyPartitionsError(
+    TidemarkError, status=422, kind="too-many-partitions", title="Too many partitions"
+):
     """The stream takes no more partitions."""
 
-    status = 422
-    kind = "too-many-partitions"
-    title = "Too many partitions"
 
-
-class InvalidParameterError(TidemarkError):
+class InvalidParameterError(
+    TidemarkError, status=422, kind="invalid-parameter", title="A parameter is not valid"
+):
     """A path or query parameter is not valid."""
 
-    status = 422
-    kind = "invalid-parameter"
-    title = "A parameter is not valid"
 
-
-class ReportTooOldError(TidemarkError):
+class ReportTooOldError(TidemarkError, status=422, kind="report-too-old", title="The batch is too old"):
     """The batch is so old that it is not known any more whether it was reported before."""
 
-    status = 422
-    kind = "report-too-old"
-    title = "The batch is too old"
 
-
-class UnknownSchemaVersionError(TidemarkError):
+class UnknownSchemaVersionError(
+    TidemarkError, status=422, kind="unknown-schema-version", title="Unknown schema version"
+):
     """This release does not read the body's schema version.
 
     Args:
         known: the versions that it reads.
     """
 
-    status = 422
-    kind = "unknown-schema-version"
-    title = "Unknown schema version"
-
     def __init__(self, detail: str, *, known: tuple[int, ...], errors: tuple[ErrorItem, ...]) -> None:
         super().__init__(detail, errors=errors)
         self.known = known
 
 
-class TooManyRequestsError(TidemarkError):
+class TooManyRequestsError(TidemarkError, status=429, kind="too-many-requests", title="Too many requests"):
     """The caller sends more requests than allowed; nothing was done."""
 
-    status = 429
-    kind = "too-many-requests"
-    title = "Too many requests"
 
-
-class TooManyPollsError(TidemarkError):
+class TooManyPollsError(TidemarkError, status=503, kind="too-many-polls", title="Too many requests wait"):
     """No more requests can wait for a new bound."""
 
-    status = 503
-    kind = "too-many-polls"
-    title = "Too many requests wait"
 
-
-class LeaseLostError(TidemarkError):
+class LeaseLostError(
+    TidemarkError, status=503, kind="lease-lost", title="Another process decides the stream"
+):
     """Another process decides the stream now; nothing was written."""
 
-    status = 503
-    kind = "lease-lost"
-    title = "Another process decides the stream"
 
-
-class NotAliveError(TidemarkError):
+class NotAliveError(TidemarkError, status=503, kind="not-alive", title="The decision loop makes no progress"):
     """The decision loop makes no progress."""
 
-    status = 503
-    kind = "not-alive"
-    title = "The decision loop makes no progress"
 
-
-class NotReadyError(TidemarkError):
+class NotReadyError(TidemarkError, status=503, kind="not-ready", title="The service is not ready"):
     """The store cannot be reached, or its schema is not this release's."""
 
-    status = 503
-    kind = "not-ready"
-    title = "The service is not ready"
 
-
-class StoreUnavailableError(TidemarkError):
+class StoreUnavailableError(
+    TidemarkError, status=503, kind="store-unavailable", title="The store does not answer"
+):
     """The store did not answer; the request may be sent again."""
 
-    status = 503
-    kind = "store-unavailable"
-    title = "The store does not answer"
 
-
-class StoreUnusableError(TidemarkError):
+class StoreUnusableError(
+    TidemarkError, status=503, kind="store-unusable", title="The database cannot be used"
+):
     """The database cannot be opened; reported at the start, on the command line."""
-
-    status = 503
-    kind = "store-unusable"
-    title = "The database cannot be used"

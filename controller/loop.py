@@ -21,11 +21,9 @@ from tidemark.controller.runtime.clock import Clock
 from tidemark.controller.runtime.priority import Pause, no_pause
 from tidemark.controller.stream_state.overviews import Overviews
 
-__all__ = ["Tick", "Ticker", "run_once"]
-
 _log = logging.getLogger(__name__)
 
-STOP_TIMEOUT_SECONDS = 30.0
+_STOP_TIMEOUT_SECONDS = 30.0
 """How long a shutdown waits for the tick under way."""
 
 
@@ -139,7 +137,7 @@ class Ticker:
     def stop(self) -> None:
         """Wait for the tick under way and stop."""
         self._stop.set()
-        self._thread.join(STOP_TIMEOUT_SECONDS)
+        self._thread.join(_STOP_TIMEOUT_SECONDS)
 
     def _run(self) -> None:
         while not self._stop.is_set():

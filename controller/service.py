@@ -28,8 +28,6 @@ from tidemark.controller.settings import Settings
 from tidemark.controller.stream_state.overviews import Overviews
 from tidemark.models.skew import SkewRule
 
-__all__ = ["Service", "make_service"]
-
 
 @dataclass(frozen=True, slots=True)
 class Service:

@@ -13,11 +13,9 @@ from tidemark.controller.access.proxy import GroupGrant, Network, parse_group_gr
 from tidemark.models.retention import Retention
 from tidemark.models.skew import SKEW_AMOUNT_MS, SKEW_SHARE_PPM
 
-__all__ = ["SECRETS", "LogFormat", "LogLevel", "Settings"]
-
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 LogFormat = Literal["console", "json"]
-HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")]
+_HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")]
 
 SECRETS = frozenset({"database_url", "notify_url"})
 """Settings that may hold a password: never shown in the clear."""
@@ -76,9 +74,9 @@ class Settings(BaseSettings):
     metrics_partitions: int = Field(default=256, ge=0)
     """Maximum number of partitions of a stream in /metrics, skewed and idle ones first; the others are counted in
     tidemark_partitions_not_exposed. With 0 no alert names a partition."""
-    proxy_user_header: HeaderName | None = None
+    proxy_user_header: _HeaderName | None = None
     """Header in which an authenticating proxy names the user; unset: there is no proxy."""
-    proxy_groups_header: HeaderName | None = None
+    proxy_groups_header: _HeaderName | None = None
     """Header in which the proxy lists the user's groups, separated by commas."""
     proxy_addresses: Annotated[str, AfterValidator(_checked(parse_networks))] = ""
     """Addresses or networks of the proxy, separated by commas; its headers are ignored from all others."""

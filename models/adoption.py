@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from tidemark.models.wire import Mode
 
-__all__ = ["AppliedState", "has_applied"]
-
 
 @dataclass(frozen=True, slots=True)
 class AppliedState:

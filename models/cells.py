@@ -10,8 +10,6 @@ import numpy as np
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
 
-__all__ = ["ReportCells", "cells_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class ReportCells:

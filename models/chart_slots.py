@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, Levels, edge_us
 
-__all__ = ["SERIES_WIDTHS_US", "Slots", "slots_of"]
-
 SERIES_WIDTHS_US = (
     *(minutes * SLOT_US for minutes in (1, 2, 5, 10, 15, 30)),
     *(hours * HOUR_US for hours in (1, 2, 3, 6, 12)),

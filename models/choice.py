@@ -18,17 +18,6 @@ from tidemark.models.plural import plural
 from tidemark.models.quantile import certified_rank, min_samples
 from tidemark.models.target import PPM, format_share
 
-__all__ = [
-    "BoundChoice",
-    "Constraint",
-    "Latency",
-    "Rejection",
-    "choose_bound",
-    "needed_rank",
-    "percent",
-    "percent_of",
-]
-
 Constraint = Literal["completeness", "evidence", "latency"]
 Latency = Literal["base", "wall"]
 

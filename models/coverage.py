@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["Coverage", "Range", "coverage_of", "coverage_of_ranges", "merge_ranges"]
-
 Range = tuple[int, int]
 """Ids of batches from the first to the last, both included."""
 

@@ -19,18 +19,9 @@ from tidemark.models.operators import Int64s, TimeWindow
 from tidemark.models.replay import Replay
 from tidemark.models.wire import LatencyUnknown
 
-__all__ = [
-    "Curve",
-    "CurvePoint",
-    "Emissions",
-    "ExactNeeds",
-    "MeanLatency",
-    "NeedDistribution",
-]
+_Float64s = NDArray[np.float64]
 
-Float64s = NDArray[np.float64]
-
-SETTLED = 0.9
+_SETTLED = 0.9
 """Share of the windows that must be closed for their mean latency to count as measured."""
 
 
@@ -42,7 +33,7 @@ class NeedDistribution(Protocol):
         """Number of pairs."""
         ...
 
-    def weight_at_most(self, values: Float64s) -> Float64s:
+    def weight_at_most(self, values: _Float64s) -> _Float64s:
         """Return for each value, shape (n,), how many pairs certainly need no more (never too many)."""
         ...
 
@@ -69,9 +60,9 @@ class ExactNeeds:
         """Number of pairs."""
         return float(self._cumulative[-1])
 
-    def weight_at_most(self, values: Float64s) -> Float64s:
+    def weight_at_most(self, values: _Float64s) -> _Float64s:
         """Return for each value, shape (n,), how many pairs need no more."""
-        at_most: Float64s = self._cumulative[np.searchsorted(self._need_us, values, side="right")].astype(
+        at_most: _Float64s = self._cumulative[np.searchsorted(self._need_us, values, side="right")].astype(
             np.float64
         )
         return at_most
@@ -134,11 +125,11 @@ class Emissions:
 
 def _mean_latency(wall_us: Int64s, emitted: NDArray[np.bool_]) -> MeanLatency:
     floor_us = float(wall_us.mean())
-    if emitted.mean() < SETTLED:
+    if emitted.mean() < _SETTLED:
         return MeanLatency(floor_us, censored=True)
     measured_us = float(wall_us[emitted].mean())
     # A few windows that stay open for long, as in a stall, outweigh those that closed.
-    if floor_us * SETTLED > measured_us:
+    if floor_us * _SETTLED > measured_us:
         return MeanLatency(floor_us, censored=True)
     return MeanLatency(measured_us, censored=False)
 

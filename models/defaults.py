@@ -2,35 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ACKNOWLEDGE_MS",
-    "ACKNOWLEDGE_ON_RESTART_MS",
-    "APPROVE_MS",
-    "BOUND_DIGITS",
-    "CATCH_UP_LAG_GAPS",
-    "CATCH_UP_PACE_PPM",
-    "EVIDENCE_SHARE_OF_HORIZON_PPM",
-    "FAILED_LONGEST_MS",
-    "FAILED_MS",
-    "FLOOR_STEP_PPM",
-    "LISTENING_MS",
-    "MIN_BATCHES_OF_A_PACE",
-    "MIN_BATCHES_OF_A_PARTITION",
-    "NARROW_DEAD_BAND_PPM",
-    "NARROW_STABILISATION_MS",
-    "NO_DATA_GAPS",
-    "PACE_BATCHES",
-    "PREDICTION_MIN_ROWS",
-    "RECENT_BATCHES",
-    "SAMPLED_BATCHES",
-    "SILENT_PARTITION_GAPS",
-    "UNKNOWN_SHARE_OF_BUDGET_PPM",
-    "VERIFY_BATCHES",
-    "VERIFY_LATE_ROWS",
-    "VERIFY_MS",
-    "VERIFY_WINDOWS",
-]
-
 BOUND_DIGITS = 3
 """Digits to which a bound is rounded up.
 

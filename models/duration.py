@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-__all__ = ["MICROSECONDS", "format_about", "format_duration", "parse_duration"]
-
 MICROSECONDS: dict[str, int] = {
     "us": 1,
     "ms": 1_000,

@@ -13,8 +13,6 @@ from typing import overload
 
 from tidemark.models.operators import Closed, Int64s, Operator, TimeWindow
 
-__all__ = ["SPARK_TICK_US", "default_granule_us", "granule_first_us", "granule_index", "granule_last_us"]
-
 SPARK_TICK_US = 1_000
 """Spark's watermark has whole milliseconds; no granule is finer, since a finer one would tell nothing more."""
 

@@ -22,23 +22,7 @@ from tidemark.models.need_slots import HOUR_US, SLOT_US, edge_us
 from tidemark.models.operators import Int64s, Operator, TimeWindow
 from tidemark.models.wire import Report
 
-__all__ = [
-    "LONGEST_BY_MINUTE_MS",
-    "STEP_COLUMNS",
-    "SUMMED",
-    "UNKNOWN",
-    "EmissionSteps",
-    "EvidenceCounts",
-    "HorizonFacts",
-    "ReportFacts",
-    "bucket_keys_us",
-    "emission_steps",
-    "facts_of",
-    "horizon_from_us",
-    "report_facts",
-]
-
-KEY_BUCKET_US = 60_000_000
+_KEY_BUCKET_US = 60_000_000
 """Width of the buckets for row-level and session keys, which are all different, in microseconds."""
 
 LONGEST_BY_MINUTE_MS = 2 * 86_400_000
@@ -62,7 +46,7 @@ def bucket_keys_us(operator: Operator, keys_us: Int64s) -> Int64s:
     """Return the keys to keep: a window's end as it is, any other key as the end of its minute ``(..., end]``."""
     if isinstance(operator, TimeWindow):
         return keys_us
-    return -(-keys_us // KEY_BUCKET_US) * KEY_BUCKET_US
+    return -(-keys_us // _KEY_BUCKET_US) * _KEY_BUCKET_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

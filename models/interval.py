@@ -8,8 +8,6 @@ from scipy.stats import beta
 
 from tidemark.models.target import PPM
 
-__all__ = ["interval_ppm"]
-
 
 def interval_ppm(late: int, rows: int, confidence_ppm: int) -> tuple[int | None, int | None]:
     """Return both ends of the interval of the share of ``rows`` that was admitted, in parts per million; None without

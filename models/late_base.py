@@ -22,9 +22,7 @@ from tidemark.models.needs import needs_of_report
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
 
-__all__ = ["Needs", "effective_bound_ms", "floor_ms", "late_base_ms", "needs_against"]
-
-FIRST_JUDGED_BATCH = 2
+_FIRST_JUDGED_BATCH = 2
 """First batch whose late filter can know a row: that of batch 2 uses W(1), which covers batch 0."""
 
 
@@ -100,7 +98,7 @@ def needs_against(report: Report, base_ms: int | None, cells: ReportCells | None
         counted = needs_of_report(report, base_ms, cells)
         return Needs(base_ms, *counted, cells.partitions, unknown_rows=cells.uncounted_rows)
     # Spark's watermark is 0 before it has read a row.
-    if report.batch_id < FIRST_JUDGED_BATCH or report.late_watermark_ms == 0:
+    if report.batch_id < _FIRST_JUDGED_BATCH or report.late_watermark_ms == 0:
         return Needs(None, early_rows=timed_rows)
     return Needs(None, unknown_rows=timed_rows)
 

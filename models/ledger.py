@@ -19,8 +19,6 @@ from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_la
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
 
-__all__ = ["Judgement", "LedgerCompleteness", "Tally", "joined", "judge"]
-
 
 @dataclass(frozen=True, slots=True)
 class Tally:

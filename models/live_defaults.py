@@ -2,49 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BUDGET_DEVIATIONS",
-    "BULK_SHARE",
-    "CEILING_ALARM_PPM",
-    "CLUMP_MEMORY",
-    "CLUMP_SHARE",
-    "ELAPSED_PER_AGE",
-    "ELAPSED_SPANS",
-    "FAMILIARITY_KEYS",
-    "FORECAST_HALF_LIFE",
-    "FUTURE_COHORTS",
-    "GRACE_SPANS",
-    "HOLD_PRIOR_KEYS",
-    "HOLD_PRIOR_SHARE_OF_LATENCY",
-    "IDLE_AFTER_GAPS",
-    "IDLE_MIN_GAPS",
-    "IDLE_REMEMBERED_GAPS",
-    "IDLE_UNLEARNED_TRIGGERS",
-    "LONGEST_HOLD_MARGIN",
-    "LONGEST_HOLD_SHARE_OF_BUDGET",
-    "LONGEST_HOLD_SPANS",
-    "LOSS_HALF_LIFE_SHARE",
-    "MAX_COHORTS",
-    "MEMORIES",
-    "MISSED_FROM_AGE",
-    "MISSING_DEVIATIONS",
-    "NEEDS_PER_BUDGET",
-    "PRICES",
-    "PROFILE_HALF_LIFE",
-    "RECENT_TRIGGERS",
-    "REPAY_IN_GRACE",
-    "REPAY_SHARE",
-    "SPENT_GAIN",
-    "SPENT_LEVEL",
-    "SPENT_SHARE",
-    "SPENT_WHEN_OVERDRAWN",
-    "STRETCH_MIN",
-    "STRETCH_ROWS",
-    "STRETCH_TRIGGERS",
-    "UNEVENNESS_CEILING",
-    "UNEVENNESS_COHORTS",
-]
-
 # -- the live policy: memories and prices ---------------------------------------------------------------------
 
 MEMORIES = (2.0, 16.0, float("inf"))

@@ -12,17 +12,6 @@ from dataclasses import dataclass
 from tidemark.models.operators import Int64s
 from tidemark.models.sketch import Sketch
 
-__all__ = [
-    "DAY_US",
-    "HOUR_US",
-    "SLOT_US",
-    "Levels",
-    "SlidingNeeds",
-    "edge_us",
-    "merge_all",
-    "slot_of_us",
-]
-
 SLOT_US = 60_000_000
 """Width of the narrowest time slot in microseconds."""
 

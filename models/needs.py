@@ -14,8 +14,6 @@ from tidemark.models.granules import SPARK_TICK_US, granule_first_us
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
 
-__all__ = ["BaseTracker", "needs_of_report", "needs_us"]
-
 
 def needs_us(key_us: Int64s, base_us: Int64s | int, tick_us: int) -> Int64s:
     """Return for each key the smallest multiple of ``tick_us`` that admits it against its base, shape (n,)."""

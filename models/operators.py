@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "Closed",
-    "Int64s",
-    "Operator",
-    "RowLevel",
-    "SessionWindow",
-    "TimeWindow",
-    "call_for",
-    "row_level",
-    "session",
-    "sliding",
-    "tumbling",
-]
-
 Closed = Literal["left", "right"]
 """Which edge belongs to a granule: ``left`` is ``[a, b)``, ``right`` is ``(a, b]``."""
 

@@ -18,8 +18,6 @@ from tidemark.models.late_base import Needs
 from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM, Sketch
 from tidemark.models.target import PPM
 
-__all__ = ["PartitionNeeds"]
-
 _MAGIC = b"TMPN"
 _VERSION = 1
 _HEADER = struct.Struct("<4sHIQIII")
@@ -28,7 +26,7 @@ _SHIFT = 32
 _MIDDLE = 2**31
 """Added to a bucket so that it is not negative."""
 
-Int64s = NDArray[np.int64]
+_Int64s = NDArray[np.int64]
 
 
 class PartitionNeeds:
@@ -42,7 +40,7 @@ class PartitionNeeds:
 
     __slots__ = ("_keys", "_weights", "names")
 
-    def __init__(self, names: Sequence[str], keys: Int64s, weights: Int64s) -> None:
+    def __init__(self, names: Sequence[str], keys: _Int64s, weights: _Int64s) -> None:
         self.names = tuple(names)
         """Names of the partitions, ascending."""
         self._keys = keys
@@ -93,7 +91,7 @@ class PartitionNeeds:
     # -- reading ------------------------------------------------------------------------------------------------
 
     @property
-    def pairs(self) -> Int64s:
+    def pairs(self) -> _Int64s:
         """How many (row, key) pairs each partition has, in the order of ``names``, shape (partitions,)."""
         counted = np.bincount(self._keys >> _SHIFT, self._weights, minlength=len(self.names))
         return counted.astype(np.int64)
@@ -140,7 +138,7 @@ class PartitionNeeds:
         needs: NDArray[np.float64] = edges[where]
         return needs
 
-    def table(self) -> tuple[NDArray[np.float64], Int64s]:
+    def table(self) -> tuple[NDArray[np.float64], _Int64s]:
         """Return all counts as a table: upper edges of buckets, shape (buckets,); counts, (partitions, buckets)."""
         buckets, where = np.unique(self._buckets, return_inverse=True)
         counts = np.zeros((len(self.names), len(buckets)), np.int64)
@@ -230,11 +228,11 @@ class PartitionNeeds:
         return buckets
 
 
-def _keys_of(number: int | Int64s, buckets: NDArray[np.int32]) -> Int64s:
+def _keys_of(number: int | _Int64s, buckets: NDArray[np.int32]) -> _Int64s:
     return (number << _SHIFT) | (buckets.astype(np.int64) + _MIDDLE)
 
 
-def _joined(arrays: list[Int64s]) -> Int64s:
+def _joined(arrays: list[_Int64s]) -> _Int64s:
     return np.concatenate(arrays) if arrays else np.empty(0, np.int64)
 
 
@@ -251,14 +249,14 @@ def _summed(parts: list[tuple[PartitionNeeds, int]]) -> PartitionNeeds:
     return _counted(names, _joined(keys), _joined(weights))
 
 
-def _counted(names: list[str], keys: Int64s, weights: Int64s) -> PartitionNeeds:
+def _counted(names: list[str], keys: _Int64s, weights: _Int64s) -> PartitionNeeds:
     found, where = np.unique(keys, return_inverse=True)
     summed = np.bincount(where, weights, len(found)).astype(np.int64)
     there = summed != 0
     return _without_empty(names, found[there], summed[there])
 
 
-def _without_empty(names: list[str], keys: Int64s, weights: Int64s) -> PartitionNeeds:
+def _without_empty(names: list[str], keys: _Int64s, weights: _Int64s) -> PartitionNeeds:
     used = np.unique(keys >> _SHIFT)
     if len(used) == len(names):
         return PartitionNeeds(names, keys, weights)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["plural"]
-
 
 def plural(number: int, noun: str, nouns: str | None = None) -> str:
     """Return ``"1 row"`` or ``"1,452 rows"``.

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from tidemark.models.defaults import PREDICTION_MIN_ROWS
 from tidemark.models.target import PPM
 
-__all__ = ["Judged", "PredictionScore", "score"]
-
 
 @dataclass(frozen=True, slots=True)
 class Judged:

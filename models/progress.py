@@ -24,8 +24,6 @@ from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Int64s
 from tidemark.models.target import PPM
 
-__all__ = ["UNKNOWN_PROGRESS", "BatchTimes", "PartitionTimes", "Progress", "progress_of"]
-
 
 class BatchTimes(Protocol):
     """The times of one batch; reports and the store's rows have them."""

@@ -13,8 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-__all__ = ["DEFAULT_CONFIDENCE", "certified_rank", "certified_ranks", "min_samples"]
-
 DEFAULT_CONFIDENCE = 0.95
 """Probability that the certified order statistic truly is at or above the quantile."""
 

@@ -18,8 +18,6 @@ from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s, Operator
 
-__all__ = ["Engine", "Replay", "batches_of_slots", "replay_per_row", "replay_spark", "spark_bases"]
-
 Engine = Literal["spark", "per-row"]
 _NO_BASE = np.int64(-4 * 10**18)
 """Base before any row: no bound makes a row late against it. Whole milliseconds, like every base of Spark."""

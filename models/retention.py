@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from tidemark.models.need_slots import DAY_US
 
-__all__ = ["MIN_DAYS_BY_HOUR", "MIN_DAYS_BY_MINUTE", "Retention"]
-
 MIN_DAYS_BY_MINUTE = 2
 """Horizons of up to this many days begin on the edge of a minute."""
 

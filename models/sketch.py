@@ -17,8 +17,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["DEFAULT_RELATIVE_ACCURACY_PPM", "Sketch"]
-
 DEFAULT_RELATIVE_ACCURACY_PPM = 5_000
 """0.5 %: a bound read at a bucket's upper edge is at most 1.01 % wider than the exact one."""
 

@@ -28,18 +28,6 @@ from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.quantile import certified_rank, certified_ranks, min_samples
 from tidemark.models.target import PPM
 
-__all__ = [
-    "MIN_BEYOND",
-    "MIN_PARTITIONS",
-    "SKEW_AMOUNT_MS",
-    "SKEW_SHARE_PPM",
-    "Effect",
-    "SkewRule",
-    "effects_of",
-    "is_skewed",
-    "skew_text",
-]
-
 SKEW_SHARE_PPM = 200_000
 """Minimum share of the bound that a skewed partition costs, in parts per million.
 
@@ -50,7 +38,7 @@ slowest rows counts as skew; higher, and a partition that raises the latency of 
 SKEW_AMOUNT_MS = 1_000
 """Minimum cost of a skewed partition, in milliseconds. Chosen: nobody moves a partition for less."""
 
-RECOVERY_PPM = 500_000
+_RECOVERY_PPM = 500_000
 """Share of both thresholds below which a partition is no longer skewed, in parts per million.
 
 Chosen: a bound is an order statistic of thousands of rows and varies by some percent, not by half.
@@ -162,7 +150,7 @@ def is_skewed(
     enough = min_samples(target_ppm / PPM, confidence_ppm / PPM)
     if partitions < MIN_PARTITIONS or effect.pairs < enough or effect.beyond < MIN_BEYOND:
         return False
-    part_ppm = RECOVERY_PPM if before else PPM
+    part_ppm = _RECOVERY_PPM if before else PPM
     return (
         costs_ms * PPM >= rule.amount_ms * part_ppm
         and costs_ms * PPM * PPM >= bound_ms * rule.share_ppm * part_ppm

@@ -9,18 +9,6 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
 from tidemark.models.wire import STRICT, Mode
 
-__all__ = [
-    "Approval",
-    "Day",
-    "Direction",
-    "FreezeWindow",
-    "Objective",
-    "OnConflict",
-    "OnNoData",
-    "Policy",
-    "Slo",
-]
-
 OnConflict = Literal["miss_target", "exceed_latency_cap", "exceed_state_cap"]
 """Which constraint is broken when no bound meets all."""
 
@@ -39,7 +27,7 @@ Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 MINUTES_OF_DAY = 1_440
 """Minutes of a day."""
 
-MAX_BOUND_MS = 2**60 // 1_000
+_MAX_BOUND_MS = 2**60 // 1_000
 """Maximum bound in milliseconds: as microseconds, sums of a few still fit in 64 bits."""
 
 
@@ -104,9 +92,9 @@ class Policy:
     mode: Mode = "Off"
     """Off only observes; OnRestart gives the job its bound at its next start; Restart makes the runner restart it; Live
     steers it without a restart."""
-    min_bound_ms: Annotated[int, Ge(0), Le(MAX_BOUND_MS)] = 0
+    min_bound_ms: Annotated[int, Ge(0), Le(_MAX_BOUND_MS)] = 0
     """The minimum bound, in milliseconds."""
-    max_bound_ms: Annotated[int, Ge(0), Le(MAX_BOUND_MS)] | None = None
+    max_bound_ms: Annotated[int, Ge(0), Le(_MAX_BOUND_MS)] | None = None
     """The maximum bound, in milliseconds; null for no limit."""
     directions: Annotated[tuple[Direction, ...], MinLen(1), MaxLen(2)] = ("Widen", "Narrow")
     """Which ways the bound may be changed; at least one."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from decimal import Decimal, Inexact, InvalidOperation, localcontext
 
-__all__ = ["PPM", "format_share", "format_target", "parse_target"]
-
 PPM = 1_000_000
 """Parts per million in the whole."""
 

@@ -27,17 +27,6 @@ from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
 from tidemark.models.target import PPM
 from tidemark.models.wire import ChangeKind, LatencyUnknown
 
-__all__ = [
-    "Admission",
-    "CutBucket",
-    "Situation",
-    "Transition",
-    "admission_at",
-    "cut_bucket",
-    "state_at",
-    "transition_to",
-]
-
 _BUCKET = (PPM + DEFAULT_RELATIVE_ACCURACY_PPM) / (PPM - DEFAULT_RELATIVE_ACCURACY_PPM)
 """Upper edge of a bucket of the needs' sketch over its lower edge."""
 

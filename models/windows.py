@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from tidemark.models.target import PPM
 
-__all__ = ["WindowCounts", "Windows"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowCounts:

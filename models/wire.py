@@ -16,29 +16,6 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
 from tidemark.models.operators import Closed, Operator
 
-__all__ = [
-    "REPORT_SCHEMA",
-    "STRICT",
-    "Acknowledgement",
-    "AppendDelay",
-    "BoundAnswer",
-    "BoundSource",
-    "ChangeKind",
-    "Envelope",
-    "LatencyUnknown",
-    "LiveState",
-    "Mode",
-    "Name",
-    "OutputMode",
-    "PartitionCounts",
-    "PartitionState",
-    "Pin",
-    "Report",
-    "ScopeKind",
-    "read_bound_answer",
-    "to_json_object",
-]
-
 REPORT_SCHEMA = 1
 """The version of ``Report``. A controller rejects a version it does not know instead of misreading it."""
 
@@ -47,9 +24,9 @@ STRICT: dict[str, Any] = {"extra": "forbid", "strict": True, "use_attribute_docs
 """How the controller validates these classes: no unknown field, no conversion, attribute docstrings as descriptions."""
 
 Name = Annotated[str, MinLen(1), MaxLen(200)]
-Identifier = Annotated[str, MinLen(1), MaxLen(64)]
-Count = Annotated[int, Ge(0), Le(2**63 - 1)]
-Time = Annotated[int, Ge(-(2**63)), Le(2**63 - 1)]
+_Identifier = Annotated[str, MinLen(1), MaxLen(64)]
+_Count = Annotated[int, Ge(0), Le(2**63 - 1)]
+_Time = Annotated[int, Ge(-(2**63)), Le(2**63 - 1)]
 Mode = Literal["Off", "OnRestart", "Restart", "Live"]
 OutputMode = Literal["append", "update", "complete"]
 BoundSource = Literal["controller", "disk", "job"]
@@ -75,11 +52,11 @@ class PartitionCounts:
 
     partition: Annotated[str, MaxLen(200)]
     """Name of the partition: the Kafka partition's number, or the value of the column the job named."""
-    granules: Annotated[tuple[Time, ...], MaxLen(100_000)]
+    granules: Annotated[tuple[_Time, ...], MaxLen(100_000)]
     """Indexes of the event-time granules that rows fell into, ascending and distinct."""
     counts: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(100_000)]
     """Rows in each of ``granules``, in the same order."""
-    future_rows: Count = 0
+    future_rows: _Count = 0
     """Rows among them that were future-dated and set back to the clock before they could move the watermark."""
 
     def __post_init__(self) -> None:
@@ -105,11 +82,11 @@ class AppendDelay:
 
     rows: Annotated[int, Gt(0)]
     """Rows that have both an event time and a timestamp of the source."""
-    min_us: Time
+    min_us: _Time
     """Minimum difference, timestamp minus event time, in microseconds; negative for a future-dated event."""
-    mean_us: Time
+    mean_us: _Time
     """Mean difference in microseconds, rounded down."""
-    max_us: Time
+    max_us: _Time
     """Maximum difference in microseconds."""
     by_broker: bool
     """Whether every timestamp is the broker's (Kafka's LogAppendTime), not the producer's (CreateTime)."""
@@ -121,9 +98,9 @@ class LiveState:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    ceiling_ms: Count
+    ceiling_ms: _Count
     """The static bound that the job falls back to, in milliseconds."""
-    control_ms: Time | None
+    control_ms: _Time | None
     """The newest watermark that the control stream offered, in milliseconds; null before the first."""
     reason: str
     """Why this watermark, in one sentence."""
@@ -131,9 +108,9 @@ class LiveState:
     """Partitions with a backlog: rows in the source that the query has not read yet."""
     idle: Annotated[tuple[Annotated[str, MaxLen(200)], ...], MaxLen(100_000)] = ()
     """Partitions that are idle, without a backlog, and do not hold the watermark back."""
-    ceiling_used_ppm: Count = 0
+    ceiling_used_ppm: _Count = 0
     """Distance of the watermark from the stream's base as a share of the ceiling, in parts per million."""
-    last_contact_us: Time | None = None
+    last_contact_us: _Time | None = None
     """Wall time of the controller's last answer, in microseconds since the epoch; null before the first."""
     pin: Pin | None = None
     """What a pin holds the job to."""
@@ -151,15 +128,15 @@ class Report:
     """Name of the job, as in ``spark.tidemark.job``."""
     stream: Name
     """Name of the event-time input within the job."""
-    query_id: Identifier
+    query_id: _Identifier
     """Spark's persistent id of the query; it survives restarts from the same checkpoint."""
-    run_id: Identifier
+    run_id: _Identifier
     """Spark's id of this run of the query."""
-    batch_id: Count
+    batch_id: _Count
     """Spark's batch id, which counts no-data batches too."""
-    started_us: Time
+    started_us: _Time
     """Wall time at which the batch was triggered, in microseconds since the epoch."""
-    duration_ms: Count
+    duration_ms: _Count
     """How long the batch took, in milliseconds."""
     operator: Operator
     """The stateful operator; it determines what the watermark is compared with."""
@@ -167,35 +144,35 @@ class Report:
     """Spark's output mode. In complete mode nothing is ever late."""
     bound_ms: Annotated[int, Ge(0)]
     """The lateness bound in the plan of this run (Spark's delayThreshold), in milliseconds."""
-    generation: Count | None
+    generation: _Count | None
     """Generation of the bound that was applied; null when the bound is the job's own."""
-    late_watermark_ms: Time | None
+    late_watermark_ms: _Time | None
     """The watermark the late filter used in this batch, W(n-1), in milliseconds; null when it is unknown."""
-    watermark_ms: Time
+    watermark_ms: _Time
     """The watermark in force in this batch, W(n), in milliseconds: the batch evicts state by it."""
-    late_base_ms: Time | None
+    late_base_ms: _Time | None
     """Maximum event time of this run's batches that the late filter's watermark covers, floored to milliseconds."""
     granule_us: Annotated[int, Ge(1_000)]
     """Width of an event-time granule in microseconds."""
     closed: Closed
     """Which edge belongs to a granule: left is [i*g, (i+1)*g), right is (i*g, (i+1)*g]."""
-    rows: Count
+    rows: _Count
     """Rows that reached the tap in this batch, counted by Spark."""
-    null_rows: Count
+    null_rows: _Count
     """Rows without an event time among them; they are never late."""
-    min_event_time_us: Time | None
+    min_event_time_us: _Time | None
     """Minimum event time of the batch in microseconds, to the granule, without future-dated rows; null without any."""
-    max_event_time_us: Time | None
+    max_event_time_us: _Time | None
     """Maximum event time of the batch in microseconds, to the granule if rows were future-dated; null without any."""
     partitions: Annotated[tuple[PartitionCounts, ...], MaxLen(100_000)]
     """Counts by partition and granule. Empty when they could not be counted exactly (rows still gives their number)."""
-    state_rows: Count
+    state_rows: _Count
     """Rows in the query's state stores after the batch."""
-    state_bytes: Count
+    state_bytes: _Count
     """Memory of the query's state stores after the batch, in bytes."""
-    dropped_by_spark: Count
+    dropped_by_spark: _Count
     """Spark's numRowsDroppedByWatermark, which counts partial aggregates, not rows; for comparison only."""
-    dropped_reports: Count = 0
+    dropped_reports: _Count = 0
     """Reports that this driver has dropped so far because it could not reach the controller."""
     append_delay: AppendDelay | None = None
     """How late rows were appended to the source; null when the job names no column for it."""
@@ -237,21 +214,21 @@ class Acknowledgement:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    query_id: Identifier
+    query_id: _Identifier
     """Spark's persistent id of the query."""
-    run_id: Identifier
+    run_id: _Identifier
     """Spark's id of the run that applied the bound."""
     bound_ms: Annotated[int, Ge(0)]
     """The bound in the plan, in milliseconds."""
-    generation: Count | None
+    generation: _Count | None
     """Generation of the bound; null when it is the job's own."""
     source: BoundSource
     """Where the bound came from: the controller, the last good one on disk, or the job's own default."""
     mode: Mode
     """The mode the job believes it is in."""
-    applied_us: Time
+    applied_us: _Time
     """Wall time at which the run first used the bound, in microseconds since the epoch."""
-    ceiling_ms: Count | None = None
+    ceiling_ms: _Count | None = None
     """The ceiling in the plan, in milliseconds; null when the job cannot run in Live."""
 
 
@@ -263,11 +240,11 @@ class Envelope:
 
     target_ppm: Annotated[int, Gt(0), Lt(1_000_000)] | None = None
     """Share of (row, window) pairs to be admitted, in parts per million; null: each partition follows the bound."""
-    latency_cap_ms: Count | None = None
+    latency_cap_ms: _Count | None = None
     """Maximum time that a window may wait for its rows, in milliseconds; null for no cap."""
-    min_bound_ms: Count | None = None
+    min_bound_ms: _Count | None = None
     """The watermark stays at least this far behind every active partition, in milliseconds; null for no limit."""
-    max_bound_ms: Count | None = None
+    max_bound_ms: _Count | None = None
     """The watermark stays at most this far behind every active partition, in milliseconds; null: the ceiling."""
 
 
@@ -283,7 +260,7 @@ class BoundAnswer:
     """Name of the stream."""
     mode: Mode
     """The stream's mode; in Off there is never a bound."""
-    generation: Count
+    generation: _Count
     """Increases with each change of this answer; 0 before the first."""
     bound_ms: Annotated[int, Ge(0)] | None
     """The bound to apply in milliseconds; null when the job is to keep its own."""

@@ -13,8 +13,6 @@ import sys
 import zipfile
 from pathlib import Path
 
-__all__ = ["LEFT_OUT", "PACKAGES", "write_archive"]
-
 PACKAGES = ("tidemark.models", "tidemark.spark_jobs")
 
 LEFT_OUT = tuple(

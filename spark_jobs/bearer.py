@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["TOKEN_FILE_KEY", "TOKEN_VARIABLE", "BearerToken", "TokenUnreadable"]
-
 TOKEN_FILE_KEY = "spark.tidemark.token.file"  # noqa: S105 - the name of a key
 """Conf key that names the file."""
 

@@ -19,8 +19,6 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Gate", "end_between_batches", "gate_of"]
-
 _log = logging.getLogger("tidemark.spark")
 _POLL_S = 0.05
 _HELD_POLL_S = 0.005

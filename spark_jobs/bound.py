@@ -22,8 +22,6 @@ from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.settings import PIN_KEY
 
-__all__ = ["Choice", "ChosenBound", "choose_bound_at_start", "collected_choices", "held_bounds"]
-
 
 @dataclass(frozen=True, slots=True)
 class ChosenBound:

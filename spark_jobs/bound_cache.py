@@ -12,8 +12,6 @@ from urllib.parse import quote
 from tidemark.models.wire import BoundAnswer, read_bound_answer
 from tidemark.spark_jobs.whole_file import write_whole
 
-__all__ = ["BoundCache"]
-
 _log = logging.getLogger("tidemark.spark")
 
 

@@ -14,14 +14,6 @@ import httpx
 from tidemark.models.wire import Acknowledgement, BoundAnswer, Report, read_bound_answer, to_json_object
 from tidemark.spark_jobs.bearer import TOKEN_FILE_KEY, TOKEN_VARIABLE, BearerToken, TokenUnreadable
 
-__all__ = [
-    "ControllerBroken",
-    "ControllerClient",
-    "ControllerUnavailable",
-    "RequestRejected",
-    "TokenRejected",
-]
-
 _NOT_MODIFIED = 304
 _BROKEN = 500
 _UNAUTHORISED = (401, 403)

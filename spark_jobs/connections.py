@@ -16,8 +16,6 @@ from tidemark.spark_jobs.live.channel import ControlChannel
 from tidemark.spark_jobs.sender import Sender
 from tidemark.spark_jobs.settings import JobSettings
 
-__all__ = ["NoSink", "channel_of", "connection_to", "flush", "listener_of"]
-
 _log = logging.getLogger("tidemark.spark")
 _lock = threading.Lock()
 _listeners: dict[SparkSession, TidemarkListener] = {}

@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MIN_VERSION", "Java", "JavaNotFound", "ensure_java", "find_java"]
-
 MIN_VERSION = 17
 """Spark 4 is compiled for Java 17."""
 

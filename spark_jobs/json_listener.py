@@ -21,8 +21,6 @@ from pyspark.sql.streaming.listener import (
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
 
-__all__ = ["JsonListener"]
-
 
 class JsonListener(StreamingQueryListener):
     """A base class. Where PySpark gets the Java side by another name, it works as any other listener does."""

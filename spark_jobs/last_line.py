@@ -20,8 +20,6 @@ from tidemark.spark_jobs.connections import flush
 from tidemark.spark_jobs.restart_rule import DEFAULT_COOLDOWN_S
 from tidemark.spark_jobs.runner import AdaptiveQuery
 
-__all__ = ["run_adaptive", "run_and_exit"]
-
 _log = logging.getLogger("tidemark.spark")
 
 

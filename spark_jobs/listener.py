@@ -36,8 +36,6 @@ from tidemark.spark_jobs.query_plan import QueryPlan
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.tap import Tap, TapCounts
 
-__all__ = ["Binding", "ReportSink", "TidemarkListener", "watermark_ms_of"]
-
 _log = logging.getLogger("tidemark.spark")
 _NO_REAL_TIME = (
     "real-time mode has no batch after which rows could be counted and a watermark moved, so adaptive_watermark cannot "

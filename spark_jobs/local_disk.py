@@ -7,8 +7,6 @@ this manager 8 are left, all ``chmod``. What is written is the same. A shared fi
 
 from __future__ import annotations
 
-__all__ = ["LOCAL_DISK"]
-
 LOCAL_DISK: dict[str, bool | float | int | str | None] = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

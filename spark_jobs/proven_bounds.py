@@ -9,8 +9,6 @@ from tidemark.models.duration import format_duration
 from tidemark.models.wire import BoundAnswer, Pin
 from tidemark.spark_jobs.bound import ChosenBound
 
-__all__ = ["ProvenBounds"]
-
 _Key = tuple[str, str]
 
 

@@ -11,8 +11,6 @@ from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
-__all__ = ["register_source"]
-
 
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
     """Make ``source`` known to a session. Its class travels by value: it needs pyspark and nothing of ours.

@@ -18,8 +18,6 @@ from pyspark import SparkContext
 
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow, row_level
 
-__all__ = ["QueryPlan", "read_plan"]
-
 _log = logging.getLogger("tidemark.spark")
 
 _ROW_LEVEL = frozenset(

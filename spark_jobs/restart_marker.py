@@ -9,8 +9,6 @@ from pathlib import Path
 from tidemark.spark_jobs.restart_rule import Change
 from tidemark.spark_jobs.whole_file import write_whole
 
-__all__ = ["write_marker"]
-
 _log = logging.getLogger("tidemark.spark")
 
 

@@ -15,8 +15,6 @@ from tidemark.models.duration import format_duration
 from tidemark.models.wire import BoundAnswer, Pin
 from tidemark.spark_jobs.bound import Choice
 
-__all__ = ["DEFAULT_COOLDOWN_S", "Change", "DueChange", "RestartRule", "change_of"]
-
 DEFAULT_COOLDOWN_S = 300.0
 """Minimum time between two restarts, in seconds."""
 

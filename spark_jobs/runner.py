@@ -34,13 +34,6 @@ from tidemark.spark_jobs.restart_rule import DEFAULT_COOLDOWN_S, Change, Restart
 from tidemark.spark_jobs.settings import JobSettings
 from tidemark.spark_jobs.watch import BoundWatch
 
-__all__ = [
-    "EXIT_NEW_BOUND",
-    "AdaptiveQuery",
-    "Parts",
-    "Watching",
-]
-
 EXIT_NEW_BOUND = 75
 """Exit code (EX_TEMPFAIL of sysexits): the job ended between two batches for a new bound; start it again."""
 

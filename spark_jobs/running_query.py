@@ -19,8 +19,6 @@ from tidemark.models.live.control import WatermarkPolicy
 from tidemark.models.wire import OutputMode
 from tidemark.spark_jobs.query_plan import QueryPlan, read_plan
 
-__all__ = ["RunningQuery"]
-
 _log = logging.getLogger("tidemark.spark")
 _POLICY_KEY = "spark.sql.streaming.multipleWatermarkPolicy"
 _OUTPUT_MODES: dict[str, OutputMode] = {"Append": "append", "Update": "update", "Complete": "complete"}

@@ -25,8 +25,6 @@ from tidemark.spark_jobs.client import (
     RequestRejected,
 )
 
-__all__ = ["DEFAULT_QUEUE", "Sender"]
-
 DEFAULT_QUEUE = 1_000
 """Reports kept while the controller is away: 2.8 hours of 10-second batches, some 10 MB at 64 partitions."""
 

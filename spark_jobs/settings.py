@@ -15,8 +15,6 @@ from pathlib import Path
 from tidemark.models.wire import Pin
 from tidemark.spark_jobs.bearer import TOKEN_FILE_KEY, TOKEN_VARIABLE
 
-__all__ = ["PIN_KEY", "SETTINGS", "JobSettings", "Setting"]
-
 PIN_KEY = "spark.tidemark.pin"
 """The job's own kill switch."""
 

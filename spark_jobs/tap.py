@@ -25,8 +25,6 @@ from tidemark.models.granules import granule_first_us, granule_last_us
 from tidemark.models.operators import Closed
 from tidemark.models.wire import AppendDelay, PartitionCounts
 
-__all__ = ["DEFAULT_MAX_KEYS", "MAX_KEYS", "Tap", "TapCounts"]
-
 DEFAULT_MAX_KEYS = 98_304
 """Distinct (partition, granule) pairs a batch may hold and still be counted exactly; 1,000,000 is Spark's limit.
 

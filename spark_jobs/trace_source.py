@@ -26,8 +26,6 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from tidemark.spark_jobs.python_source import register_source
 
-__all__ = ["TRACE_COLUMNS", "TraceSource", "TraceStreamReader", "read_arrivals", "register_trace_source"]
-
 TRACE_COLUMNS = ("seq", "event_time_us", "arrival_time_us", "partition")
 """Columns that a trace must have."""
 

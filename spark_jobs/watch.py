@@ -21,8 +21,6 @@ from tenacity.stop import stop_when_event_set
 from tidemark.models.wire import BoundAnswer
 from tidemark.spark_jobs.bound_cache import BoundCache
 
-__all__ = ["BoundWatch", "Watched"]
-
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 60.0
 _SHARE = 0.1

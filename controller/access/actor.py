@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-__all__ = ["current_actor", "set_actor"]
-
 _actor: ContextVar[str | None] = ContextVar("tidemark_actor", default=None)
 
 

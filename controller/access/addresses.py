@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 
-__all__ = ["is_foreign_name", "is_loopback", "is_other_machine"]
-
 
 def is_loopback(host: str) -> bool:
     """Return whether ``host`` can be reached from this machine only."""

@@ -24,8 +24,6 @@ from tidemark.controller.errors import UnauthenticatedError
 from tidemark.controller.runtime.clock import Clock, SteadyClock
 from tidemark.controller.settings import Settings
 
-__all__ = ["CACHE_SECONDS", "Authenticator", "Credentials", "proxy_of"]
-
 _log = logging.getLogger(__name__)
 
 CACHE_SECONDS = 2.0
@@ -40,8 +38,8 @@ USE_NOTED_US = 3_600_000_000
 _HEAD = 16
 """Characters of a digest that tokens are looked up by; the rest is compared in constant time."""
 
-NO_CREDENTIALS = "no token was sent: send one as Authorization: Bearer ..."
-NOT_VALID = "the token is not valid: unknown here, expired or revoked"
+_NO_CREDENTIALS = "no token was sent: send one as Authorization: Bearer ..."
+_NOT_VALID = "the token is not valid: unknown here, expired or revoked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +157,13 @@ class Authenticator:
                     f"not {credentials.host!r}"
                 )
             return LOOPBACK
-        raise _unauthenticated(NO_CREDENTIALS)
+        raise _unauthenticated(_NO_CREDENTIALS)
 
     def _by_token(self, authorization: Sequence[str]) -> Principal:
         scheme, _, token = authorization[0].strip().partition(" ")
         token = token.strip()
         if len(authorization) != 1 or scheme.lower() != "bearer" or not token:
-            raise _unauthenticated(NO_CREDENTIALS)
+            raise _unauthenticated(_NO_CREDENTIALS)
         if not is_token(token):
             raise _unauthenticated("this is not a Tidemark token: it is cut off or mistyped", sent=True)
         digest, now_us = digest_of(token), self._clock()
@@ -173,7 +171,7 @@ class Authenticator:
             if hmac.compare_digest(known.digest, digest) and known.is_live(now_us):
                 self._use(known, now_us)
                 return Principal(known.name, (known.grant,), known.id)
-        raise _unauthenticated(NOT_VALID, sent=True)
+        raise _unauthenticated(_NOT_VALID, sent=True)
 
     def _use(self, token: StoredToken, now_us: int) -> None:
         noted_us = self._noted_us.get(token.id, token.last_used_us)

@@ -17,8 +17,6 @@ from tidemark.controller.access.roles import Need, need_of
 from tidemark.controller.errors import ForbiddenError, TooManyRequestsError, UnauthenticatedError
 from tidemark.controller.service import Service
 
-__all__ = ["ThePrincipal", "authorize"]
-
 
 async def authorize(request: Request) -> Principal | None:
     """Return who sends the request; None where everybody may call. The first dependency of every route.

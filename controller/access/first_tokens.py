@@ -15,8 +15,6 @@ from tidemark.controller.access.token_format import NAME_PATTERN, digest_of, rol
 from tidemark.controller.access.token_store import NewToken, add_first_tokens, any_token
 from tidemark.controller.db.database import Database
 
-__all__ = ["FirstTokensError", "read_first_tokens", "take_first_tokens"]
-
 _log = logging.getLogger(__name__)
 
 _MAX_CHARACTERS = 1_000

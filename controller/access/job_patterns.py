@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EVERY_JOB", "MAX_PATTERN_LENGTH", "matches", "pattern_problem"]
-
 EVERY_JOB = "*"
 """The pattern that matches every job."""
 

@@ -18,8 +18,6 @@ from tidemark.controller.access.token_store import (
 )
 from tidemark.controller.db.database import Database
 
-__all__ = ["MadeToken", "fields", "make", "revoke", "rotate"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from tidemark.controller.access.job_patterns import EVERY_JOB, matches
 from tidemark.controller.access.roles import RIGHTS, Need, Right, Role
 
-__all__ = ["LOOPBACK", "Grant", "Principal"]
-
 
 @dataclass(frozen=True, slots=True)
 class Grant:

@@ -11,12 +11,10 @@ from tidemark.controller.access.job_patterns import EVERY_JOB, pattern_problem
 from tidemark.controller.access.principal import Grant, Principal
 from tidemark.controller.access.roles import ROLES, Role
 
-__all__ = ["ANYBODY", "GroupGrant", "Network", "Proxy", "parse_group_grants", "parse_networks"]
-
 ANYBODY = "*"
 """Means every user that the proxy authenticates."""
 
-MAX_USER_LENGTH = 200
+_MAX_USER_LENGTH = 200
 """Maximum length of a user's name in characters."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -67,7 +65,7 @@ class Proxy:
         if len(users) != 1:
             return None
         user = users[0].strip()
-        if not 1 <= len(user) <= MAX_USER_LENGTH or not user.isprintable():
+        if not 1 <= len(user) <= _MAX_USER_LENGTH or not user.isprintable():
             return None
         member_of = {name.strip() for value in groups for name in value.split(",")} - {"", ANYBODY} | {
             ANYBODY

@@ -7,8 +7,6 @@ from collections.abc import Callable, Hashable
 
 from tidemark.controller.access.roles import Right
 
-__all__ = ["BURST_SECONDS", "MAX_CALLERS", "RateLimit", "RateLimits"]
-
 BURST_SECONDS = 2.0
 """Burst of a caller, in seconds of its rate."""
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, get_args
 
-__all__ = ["OPEN_PATHS", "OPERATIONS", "RIGHTS", "ROLES", "Need", "Reach", "Right", "Role", "need_of"]
-
 Role = Literal["viewer", "job", "operator", "admin"]
 """Roles of tokens and users."""
 

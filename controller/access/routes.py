@@ -12,14 +12,12 @@ from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.access.manage_tokens import MadeToken, fields
 from tidemark.controller.access.token_store import get_token, list_tokens
 from tidemark.controller.api.bodies import TokenBody, parse_body
-from tidemark.controller.api.cursors import Cursor, Limit, decode_number_cursor, encode_cursor
+from tidemark.controller.api.cursors import ThePaging, decode_number_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import TokenAnswer, TokenMade, TokenPage
 from tidemark.controller.service import Service
-
-__all__ = ["router"]
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 
@@ -27,24 +25,20 @@ _TOKEN = TypeAdapter(TokenBody)
 
 _ABSENT = {404: "token-not-found", 409: "token-conflict"}
 
-TokenId = Annotated[int, Path(ge=1, le=2**53, description="Number of the token.", examples=[7])]
+_TokenId = Annotated[int, Path(ge=1, le=2**53, description="Number of the token.", examples=[7])]
 
-OfName = Annotated[str | None, Query(max_length=64, description="Only the tokens of this name.")]
+_OfName = Annotated[str | None, Query(max_length=64, description="Only the tokens of this name.")]
 
 
 @router.get("", operation_id="listTokens", summary="List tokens", responses=answers("TokenPage", 422, 503))
-def list_all(
-    service: TheService, name: OfName = None, limit: Limit = 100, cursor: Cursor = None
-) -> TokenPage:
+def list_all(service: TheService, paging: ThePaging, name: _OfName = None) -> TokenPage:
     """List the tokens, ended ones too, by number; never the tokens themselves."""
-    after = decode_number_cursor(cursor) or 0
+    after = decode_number_cursor(paging.cursor) or 0
     with service.database.read() as session:
-        rows = list_tokens(session, after, limit + 1, name)
-    page, now_us = rows[:limit], service.clock()
-    return TokenPage(
-        tokens=[TokenAnswer(**fields(row, now_us)) for row in page],
-        next_cursor=encode_cursor(str(page[-1].id)) if len(rows) > limit else None,
-    )
+        rows = list_tokens(session, after, paging.rows, name)
+    page, next_cursor = paging.cut(rows, lambda row: (row.id,))
+    now_us = service.clock()
+    return TokenPage(tokens=[TokenAnswer(**fields(row, now_us)) for row in page], next_cursor=next_cursor)
 
 
 @router.post(
@@ -67,7 +61,7 @@ def create(body: JsonBody, service: TheService, principal: ThePrincipal) -> Toke
     summary="Read a token",
     responses=answers("TokenAnswer", 404, 422, 503, kinds=_ABSENT),
 )
-def read(token_id: TokenId, service: TheService) -> TokenAnswer:
+def read(token_id: _TokenId, service: TheService) -> TokenAnswer:
     """Return a token's metadata; never the token itself."""
     with service.database.read() as session:
         return TokenAnswer(**fields(get_token(session, token_id), service.clock()))
@@ -80,7 +74,7 @@ def read(token_id: TokenId, service: TheService) -> TokenAnswer:
     status_code=status.HTTP_201_CREATED,
     responses=answers("TokenMade", 201, 404, 409, 422, 503, kinds=_ABSENT),
 )
-def rotate(token_id: TokenId, service: TheService, principal: ThePrincipal) -> TokenMade:
+def rotate(token_id: _TokenId, service: TheService, principal: ThePrincipal) -> TokenMade:
     """Make a second token of the same name, role, jobs and lifetime; both are valid until the first is revoked."""
     return _shown(service, manage_tokens.rotate(service.database, token_id, principal.name, service.clock()))
 
@@ -91,7 +85,7 @@ def rotate(token_id: TokenId, service: TheService, principal: ThePrincipal) -> T
     summary="Revoke a token",
     responses=answers("TokenAnswer", 404, 422, 503, kinds=_ABSENT),
 )
-def revoke(token_id: TokenId, service: TheService, principal: ThePrincipal) -> TokenAnswer:
+def revoke(token_id: _TokenId, service: TheService, principal: ThePrincipal) -> TokenAnswer:
     """Revoke a token, here at once and on other replicas within seconds; doing it again changes nothing."""
     ended = manage_tokens.revoke(service.database, token_id, principal.name, service.clock())
     service.authenticator.forget()

@@ -15,8 +15,6 @@ from typing import cast
 
 from tidemark.controller.access.roles import ROLES, Role
 
-__all__ = ["NAME_PATTERN", "SECRET_BYTES", "TOKEN", "digest_of", "is_token", "make_token", "role_of"]
-
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 """The name of a token's holder."""
 

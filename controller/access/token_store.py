@@ -16,25 +16,10 @@ from tidemark.controller.db.tables import TokenRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import TokenConflictError, TokenNotFoundError
 
-__all__ = [
-    "NewToken",
-    "StoredToken",
-    "add_first_tokens",
-    "add_token",
-    "any_token",
-    "get_token",
-    "list_tokens",
-    "live_tokens",
-    "live_version",
-    "note_uses",
-    "revoke_token",
-    "successor_of",
-]
-
-FIRST_TOKENS_LOCK = 0x7469_6467
+_FIRST_TOKENS_LOCK = 0x7469_6467
 """Key of the PostgreSQL advisory lock under which a store gets its first tokens."""
 
-SLOTS = (1, 2)
+_SLOTS = (1, 2)
 """Two tokens of a name may be valid at once: the one in use and its successor."""
 
 
@@ -85,7 +70,7 @@ def add_first_tokens(
     """
     if session.get_bind().dialect.name == "postgresql":
         # Of replicas that start together one does it.
-        session.execute(select(func.pg_advisory_xact_lock(FIRST_TOKENS_LOCK)))
+        session.execute(select(func.pg_advisory_xact_lock(_FIRST_TOKENS_LOCK)))
     if any_token(session):
         return []
     return [add_token(session, new, digest, by, now_us) for new, digest in tokens]
@@ -108,7 +93,7 @@ def add_token(session: Session, new: NewToken, digest: str, by: str, now_us: int
         .where(TokenRow.name == new.name, TokenRow.slot.is_not(None), TokenRow.expires_us <= now_us)
         .values(slot=None)
     )
-    for slot in SLOTS:
+    for slot in _SLOTS:
         # Another replica may take the same slot: then this waits for its commit and inserts nothing.
         made = session.scalars(
             insert_into(session, TokenRow)

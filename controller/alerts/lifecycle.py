@@ -11,8 +11,6 @@ from typing import Literal
 
 from tidemark.controller.alerts.rules import ActiveAlert
 
-__all__ = ["Alarm", "Key", "Notification", "advance", "delivered"]
-
 Key = tuple[tuple[str, str], ...]
 """All labels of an alert, by name: they identify it."""
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from tidemark.controller.alerts.lifecycle import Key, Notification
 
-__all__ = ["RECEIVER", "fingerprint_of", "messages"]
-
 RECEIVER = "tidemark"
 """Name of the receiver in the messages."""
 

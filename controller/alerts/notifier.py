@@ -31,17 +31,15 @@ from tidemark.controller.stream_state.load import load_states
 from tidemark.controller.stream_state.partition_summaries import load_partitions
 from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, load_recent_rows
 
-__all__ = ["MessageLinks", "Notifier"]
-
 _log = logging.getLogger(__name__)
 
-STOP_TIMEOUT_SECONDS = 15.0
+_STOP_TIMEOUT_SECONDS = 15.0
 """How long a shutdown waits for the message that is being sent."""
 
-REMEMBERED_US = 30 * 86_400_000_000
+_REMEMBERED_US = 30 * 86_400_000_000
 """How far back the decision log is read for notifications, in microseconds."""
 
-LONGEST_PAUSE_US = 900_000_000
+_LONGEST_PAUSE_US = 900_000_000
 """Maximum time without an attempt after messages could not be delivered, in microseconds."""
 
 WINDOWS_S = tuple(
@@ -122,7 +120,7 @@ class Notifier:
         """Let the message that is being sent end, and send no more."""
         self._stop.set()
         if self._thread.ident is not None:
-            self._thread.join(STOP_TIMEOUT_SECONDS)
+            self._thread.join(_STOP_TIMEOUT_SECONDS)
         self._receiver.close()
 
     def tick(self, now_us: int) -> int:
@@ -164,7 +162,7 @@ class Notifier:
             ]
             # What another replica, or this one before a restart, has notified of a stream that is new here.
             new = [state.id for state, lease in mine if self._under.get(state.id) != lease]
-            remembered = list(notified_alerts(session, new, now_us - REMEMBERED_US)) if new else []
+            remembered = list(notified_alerts(session, new, now_us - _REMEMBERED_US)) if new else []
             partitions = load_partitions(session)
             recent = load_recent_rows(session, WINDOWS_S, now_us)
         self._under = {state.id: lease for state, lease in mine}
@@ -224,7 +222,7 @@ class Notifier:
 
     def _pause(self, now_us: int) -> None:
         every_us = round(self._every_seconds * 1e6)
-        self._silent_until_us = now_us + min(every_us << min(self._failed, 20), LONGEST_PAUSE_US)
+        self._silent_until_us = now_us + min(every_us << min(self._failed, 20), _LONGEST_PAUSE_US)
         self._failed += 1
 
     def _run(self) -> None:

@@ -10,17 +10,15 @@ from typing import Any
 import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-__all__ = ["NotDelivered", "Receiver"]
-
 _log = logging.getLogger(__name__)
 
-TIMEOUT_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 """How long one attempt may take."""
 
-ATTEMPTS = 4
+_ATTEMPTS = 4
 """How often a message is sent at most, before the next tick of the notifier begins anew."""
 
-LONGEST_PAUSE_SECONDS = 10.0
+_LONGEST_PAUSE_SECONDS = 10.0
 """Maximum pause between two of these."""
 
 
@@ -44,11 +42,11 @@ class Receiver:
     def __init__(self, url: str, token_file: Path | None, sleep: Callable[[float], None]) -> None:
         self._url = url
         self._token_file = token_file
-        self._http = httpx.Client(timeout=TIMEOUT_SECONDS)
+        self._http = httpx.Client(timeout=_TIMEOUT_SECONDS)
         self._retrying = Retrying(
             retry=retry_if_exception_type(_Again),
-            stop=stop_after_attempt(ATTEMPTS),
-            wait=wait_exponential(max=LONGEST_PAUSE_SECONDS),
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_exponential(max=_LONGEST_PAUSE_SECONDS),
             sleep=sleep,
             before_sleep=_log_again,
             reraise=True,

@@ -32,22 +32,20 @@ from tidemark.controller.stream_state.state import StreamState
 from tidemark.models.duration import format_about
 from tidemark.models.target import PPM
 
-__all__ = ["ActiveAlert", "active_alerts"]
-
-ABSENT_GAPS = 10
+_ABSENT_GAPS = 10
 """Mean gaps between batches without a report, after which reports count as absent."""
 
-MIN_ABSENT_US = 300_000_000
+_MIN_ABSENT_US = 300_000_000
 """Minimum time without a report for that."""
 
-ADOPTED_WITHIN_US: Mapping[str, int] = {
+_ADOPTED_WITHIN_US: Mapping[str, int] = {
     "Restart": 1_800_000_000,
     "Live": 1_800_000_000,
     "OnRestart": 604_800_000_000,
 }
 """By mode, how long a job may take to apply a bound: half as long as a rollout waits for it."""
 
-STANDSTILL_TOLERANCE_MS = 1_000
+_STANDSTILL_TOLERANCE_MS = 1_000
 """How much less than the bound in use the watermark may trail before a wider bound explains that it stands still."""
 
 
@@ -119,11 +117,11 @@ def _of_the_job(state: StreamState, now_us: int) -> Iterator[ActiveAlert]:
     newest, published = state.newest, state.published
     if newest is not None and newest.gap_us is not None:
         silent_us = now_us - newest.report.received_us
-        if silent_us > max(ABSENT_GAPS * newest.gap_us, MIN_ABSENT_US):
+        if silent_us > max(_ABSENT_GAPS * newest.gap_us, _MIN_ABSENT_US):
             yield _active(REPORTS_ABSENT, state, format_about(silent_us))
     if published is not None and state.adopted is False:
         waited_us = now_us - published.published_us
-        if waited_us > ADOPTED_WITHIN_US.get(state.mode, waited_us):
+        if waited_us > _ADOPTED_WITHIN_US.get(state.mode, waited_us):
             yield _active(NOT_ADOPTED, state, format_about(waited_us))
 
 
@@ -135,7 +133,7 @@ def _of_the_rows(state: StreamState, recent: RecentRows) -> Iterator[ActiveAlert
         explained = (
             state.mode != "Live"
             and effective_ms is not None
-            and effective_ms < newest.report.bound_ms - STANDSTILL_TOLERANCE_MS
+            and effective_ms < newest.report.bound_ms - _STANDSTILL_TOLERANCE_MS
         )
         if stood and not explained:
             at = datetime.fromtimestamp(newest.watermark_ms / 1_000, UTC)

@@ -13,8 +13,6 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import EventRow, StreamRow
 from tidemark.controller.streams.store import add_event, lock_stream
 
-__all__ = ["FIRING", "RESOLVED", "NotifiedAlert", "notified_alerts", "write_notified"]
-
 FIRING: Literal["AlertFiring"] = "AlertFiring"
 RESOLVED: Literal["AlertResolved"] = "AlertResolved"
 """Kinds of events."""

@@ -9,33 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = [
-    "ALERTS",
-    "BURN_PAGE",
-    "BURN_TICKET",
-    "CONFLICT",
-    "FUTURE_ROWS",
-    "MIN_LATE_ROWS",
-    "NOT_ADOPTED",
-    "OVERFLOW",
-    "PARTITION_IDLE",
-    "PARTITION_SKEWED",
-    "REPORTS_ABSENT",
-    "SATURATED",
-    "SPENT",
-    "STANDS_STILL",
-    "Alert",
-    "AlertSeverity",
-    "Burn",
-]
-
 AlertSeverity = Literal["page", "ticket"]
 """page wakes somebody; ticket waits for the morning."""
 
-MINUTE_US = 60_000_000
-STREAM = ("spark_job", "stream")
-PARTITION = (*STREAM, "partition")
-SLOTH = ("sloth_id", "sloth_service", "sloth_severity", "sloth_slo")
+_MINUTE_US = 60_000_000
+_STREAM = ("spark_job", "stream")
+_PARTITION = (*_STREAM, "partition")
+_SLOTH = ("sloth_id", "sloth_service", "sloth_severity", "sloth_slo")
 
 MIN_LATE_ROWS = 10
 """Minimum number of late rows for an alert on a budget: nobody is woken for three rows."""
@@ -59,11 +39,11 @@ class Alert:
 
     name: str
     """Its name."""
-    severity: AlertSeverity
+    severity: AlertSeverity = "ticket"
     """How urgent it is."""
     hold_us: int
     """How long it must hold before it fires, in microseconds."""
-    labels: tuple[str, ...]
+    labels: tuple[str, ...] = _STREAM
     """Its labels beside ``alertname`` and ``severity``."""
     summary: str
     """What is wrong, with the labels in braces."""
@@ -80,8 +60,8 @@ class Alert:
 BURN_PAGE = Alert(
     name="TidemarkCompletenessBudgetBurn",
     severity="page",
-    hold_us=2 * MINUTE_US,
-    labels=(*SLOTH, *STREAM),
+    hold_us=2 * _MINUTE_US,
+    labels=(*_SLOTH, *_STREAM),
     summary="{spark_job}/{stream} loses rows far faster than its SLO allows",
     description=(
         "{value} of the rows came too late to be counted. At this pace the budget of the SLO is gone within "
@@ -93,9 +73,8 @@ BURN_PAGE = Alert(
 
 BURN_TICKET = Alert(
     name="TidemarkCompletenessBudgetBurn",
-    severity="ticket",
-    hold_us=15 * MINUTE_US,
-    labels=(*SLOTH, *STREAM),
+    hold_us=15 * _MINUTE_US,
+    labels=(*_SLOTH, *_STREAM),
     summary="{spark_job}/{stream} loses more rows than its SLO allows",
     description="{value} of the rows came too late to be counted, more than the budget allows if it goes on.",
     meaning="rows are lost at a pace that takes 10 % of the budget in a day or in three",
@@ -104,9 +83,7 @@ BURN_TICKET = Alert(
 
 SPENT = Alert(
     name="TidemarkCompletenessBudgetSpent",
-    severity="ticket",
-    hold_us=15 * MINUTE_US,
-    labels=STREAM,
+    hold_us=15 * _MINUTE_US,
     summary="{spark_job}/{stream} has missed its SLO",
     description="{value} of the error budget over the SLO's window is left.",
     meaning="more is lost than the SLO allows over its window; for `timeslices` the only alert on the budget",
@@ -114,9 +91,8 @@ SPENT = Alert(
 
 PARTITION_SKEWED = Alert(
     name="TidemarkPartitionSkewed",
-    severity="ticket",
-    hold_us=5 * MINUTE_US,
-    labels=PARTITION,
+    hold_us=5 * _MINUTE_US,
+    labels=_PARTITION,
     summary="Partition {partition} slows {spark_job}/{stream} down",
     description="Without partition {partition} the bound would be {value} narrower.",
     meaning="without one partition the bound would be narrower by 20 % and 1 s; resolved below half of both",
@@ -124,9 +100,8 @@ PARTITION_SKEWED = Alert(
 
 PARTITION_IDLE = Alert(
     name="TidemarkPartitionIdle",
-    severity="ticket",
-    hold_us=10 * MINUTE_US,
-    labels=PARTITION,
+    hold_us=10 * _MINUTE_US,
+    labels=_PARTITION,
     summary="Partition {partition} of {spark_job}/{stream} is silent",
     description=(
         "Partition {partition} used to report and has been silent for more than ten of its usual gaps, while "
@@ -137,9 +112,7 @@ PARTITION_IDLE = Alert(
 
 REPORTS_ABSENT = Alert(
     name="TidemarkReportsAbsent",
-    severity="ticket",
-    hold_us=MINUTE_US,
-    labels=STREAM,
+    hold_us=_MINUTE_US,
     summary="{spark_job}/{stream} has stopped reporting",
     description=(
         "No report has come for {value}, far longer than the usual gap between batches. Completeness is unknown"
@@ -150,9 +123,7 @@ REPORTS_ABSENT = Alert(
 
 NOT_ADOPTED = Alert(
     name="TidemarkBoundNotAdopted",
-    severity="ticket",
-    hold_us=5 * MINUTE_US,
-    labels=STREAM,
+    hold_us=5 * _MINUTE_US,
     summary="{spark_job}/{stream} does not use the published bound",
     description="The bound was published {value} ago and the job has not acknowledged it.",
     meaning="a bound is not acknowledged after half an hour, or a week in `OnRestart`; not while the stream is paused",
@@ -160,9 +131,7 @@ NOT_ADOPTED = Alert(
 
 SATURATED = Alert(
     name="TidemarkBoundSaturated",
-    severity="ticket",
-    hold_us=30 * MINUTE_US,
-    labels=STREAM,
+    hold_us=30 * _MINUTE_US,
     summary="The bound of {spark_job}/{stream} cannot grow as far as its rows need",
     description=(
         "The policy's maximum bound holds it or, in Live, the watermark trails by nearly the whole ceiling. Rows "
@@ -173,9 +142,7 @@ SATURATED = Alert(
 
 CONFLICT = Alert(
     name="TidemarkConstraintsConflict",
-    severity="ticket",
-    hold_us=30 * MINUTE_US,
-    labels=STREAM,
+    hold_us=30 * _MINUTE_US,
     summary="The SLO of {spark_job}/{stream} and a cap cannot both hold",
     description=(
         "The bound that meets the target has a latency or a state above its cap. The SLO says which of the two may be "
@@ -186,9 +153,7 @@ CONFLICT = Alert(
 
 STANDS_STILL = Alert(
     name="TidemarkWatermarkStandsStill",
-    severity="ticket",
-    hold_us=10 * MINUTE_US,
-    labels=STREAM,
+    hold_us=10 * _MINUTE_US,
     summary="The watermark of {spark_job}/{stream} stands still while rows arrive",
     description=(
         "It has stood at {value} for more than a quarter of an hour: no window closes, and rows behind it are "
@@ -199,9 +164,7 @@ STANDS_STILL = Alert(
 
 FUTURE_ROWS = Alert(
     name="TidemarkFutureDatedRows",
-    severity="ticket",
     hold_us=0,
-    labels=STREAM,
     summary="{spark_job}/{stream} gets future-dated rows",
     description=(
         "{value} rows in a quarter of an hour were future-dated. Outside of Live one of them makes every "
@@ -212,9 +175,7 @@ FUTURE_ROWS = Alert(
 
 OVERFLOW = Alert(
     name="TidemarkTelemetryOverflow",
-    severity="ticket",
-    hold_us=5 * MINUTE_US,
-    labels=STREAM,
+    hold_us=5 * _MINUTE_US,
     summary="{spark_job}/{stream} cannot count all of its rows",
     description=(
         "Of {value} rows in a quarter of an hour it is unknown whether they were late: the job's tap had no room for "
@@ -239,7 +200,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         name="TidemarkControllerStalled",
         severity="page",
-        hold_us=MINUTE_US,
+        hold_us=_MINUTE_US,
         labels=("instance", "job"),
         summary="The decision loop of a Tidemark controller stands still",
         description=(
@@ -252,7 +213,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         name="TidemarkControllerDown",
         severity="page",
-        hold_us=5 * MINUTE_US,
+        hold_us=5 * _MINUTE_US,
         labels=(),
         summary="No Tidemark controller answers",
         description=(
@@ -265,7 +226,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         name="TidemarkStoreDown",
         severity="page",
-        hold_us=5 * MINUTE_US,
+        hold_us=5 * _MINUTE_US,
         labels=(),
         summary="The store of Tidemark does not answer",
         description=(

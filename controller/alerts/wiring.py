@@ -14,8 +14,6 @@ from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.runtime.clock import Clock
 from tidemark.controller.settings import Settings
 
-__all__ = ["make_notifier"]
-
 
 def make_notifier(
     settings: Settings, database: Database, leases: LeaseKeeper, registry: CollectorRegistry, clock: Clock

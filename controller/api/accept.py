@@ -9,8 +9,6 @@ from fastapi import Depends, Header
 
 from tidemark.controller.errors import NotAcceptableError
 
-__all__ = ["TakesJson", "takes_json"]
-
 _JSON = "application/json"
 _RANGES = (_JSON, "application/*", "*/*")
 """Media ranges that include JSON, the most specific first."""

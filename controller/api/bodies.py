@@ -23,16 +23,6 @@ from tidemark.controller.errors import (
 from tidemark.models.operators import Operator
 from tidemark.models.wire import REPORT_SCHEMA, STRICT, Pin, Report
 
-__all__ = [
-    "KNOWN_SCHEMA_VERSIONS",
-    "PinBody",
-    "ReasonBody",
-    "ReportBody",
-    "TokenBody",
-    "error_items",
-    "parse_body",
-]
-
 T = TypeVar("T")
 
 KNOWN_SCHEMA_VERSIONS = (REPORT_SCHEMA,)
@@ -40,7 +30,7 @@ KNOWN_SCHEMA_VERSIONS = (REPORT_SCHEMA,)
 
 _NOWHERE = object()
 
-SAYS_FIELD = re.compile(r"[a-z_]+\b")
+_SAYS_FIELD = re.compile(r"[a-z_]+\b")
 """The first word of a message of the wire types; often the field that it is about."""
 
 
@@ -97,7 +87,9 @@ def _checked_pattern(pattern: str) -> str:
     return pattern
 
 
-Pattern = Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_LENGTH), AfterValidator(_checked_pattern)]
+_Pattern = Annotated[
+    str, Field(min_length=1, max_length=MAX_PATTERN_LENGTH), AfterValidator(_checked_pattern)
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +102,7 @@ class TokenBody:
     """Name of its holder."""
     role: Role
     """Its role."""
-    jobs: Annotated[tuple[Pattern, ...], Field(min_length=1, max_length=100)] = (EVERY_JOB,)
+    jobs: Annotated[tuple[_Pattern, ...], Field(min_length=1, max_length=100)] = (EVERY_JOB,)
     """Patterns of job names that it is limited to; * stands for any characters."""
     lifetime_ms: Annotated[int, Field(gt=0, le=10 * 365 * 86_400_000)] | None = None
     """How long it is valid, in milliseconds; null: it never expires."""
@@ -172,7 +164,7 @@ def _item(error: ErrorDetails, document: object) -> ErrorItem:
         here = within
         path.append(str(part))
     if error["type"] == "value_error" and isinstance(here, dict):
-        field = SAYS_FIELD.match(detail)
+        field = _SAYS_FIELD.match(detail)
         if field is not None and field.group() in here:
             path.append(field.group())
     return ErrorItem("".join("/" + _escaped(part) for part in path), detail)

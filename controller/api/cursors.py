@@ -5,20 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
 
-from fastapi import Query
+from fastapi import Depends, Query
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 
-__all__ = [
-    "Cursor",
-    "Limit",
-    "decode_cursor",
-    "decode_number_cursor",
-    "decode_numbers_cursor",
-    "encode_cursor",
-]
+Row = TypeVar("Row")
 
 Limit = Annotated[int, Query(ge=1, le=1_000, description="Maximum number of items on the page.")]
 """The limit parameter."""
@@ -32,6 +27,41 @@ _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 _MAX_NUMBER = 2**63 - 1
 """Greatest integer that the store can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """Which page of a list is requested."""
+
+    limit: int
+    """Maximum number of items on it."""
+    cursor: str | None
+    """Where it begins; None for the first page."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows to read: one more than the page holds tells whether another page follows."""
+        return self.limit + 1
+
+    def cut(
+        self, rows: Sequence[Row], position: Callable[[Row], tuple[str | int, ...]]
+    ) -> tuple[Sequence[Row], str | None]:
+        """Return the rows on the page, and the cursor of the next page; None on the last.
+
+        Args:
+            rows: those that were read.
+            position: returns where a row stands in the list.
+        """
+        page = rows[: self.limit]
+        return page, encode_cursor(*map(str, position(page[-1]))) if len(rows) > self.limit else None
+
+
+async def _paging(limit: Limit = 100, cursor: Cursor = None) -> Paging:
+    return Paging(limit, cursor)
+
+
+ThePaging = Annotated[Paging, Depends(_paging)]
+"""The page that the query requests."""
 
 
 def encode_cursor(*position: str) -> str:

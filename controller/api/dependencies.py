@@ -10,8 +10,6 @@ from fastapi import Depends, Request
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.service import Service
 
-__all__ = ["CountRejections", "TheService"]
-
 
 async def _service(request: Request) -> Service:
     service: Service = request.app.state.service

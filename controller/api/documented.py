@@ -8,9 +8,7 @@ from typing import Any
 
 from tidemark.controller.api.examples import EXAMPLES, KIND_EXAMPLES, PROBLEM_EXAMPLES
 
-__all__ = ["answers", "problem", "reference", "takes", "text_answer"]
-
-Described = dict[int | str, dict[str, Any]]
+_Described = dict[int | str, dict[str, Any]]
 """Answers by status, as FastAPI's ``responses`` takes them."""
 
 _ETAG = {
@@ -50,7 +48,7 @@ _DESCRIPTIONS = {
 }
 
 
-def answers(name: str, *statuses: int, kinds: Mapping[int, str] | None = None) -> Described:
+def answers(name: str, *statuses: int, kinds: Mapping[int, str] | None = None) -> _Described:
     """Return the documented answers of a route: ``name`` on success, problems otherwise.
 
     Args:
@@ -58,7 +56,7 @@ def answers(name: str, *statuses: int, kinds: Mapping[int, str] | None = None) -
         statuses: the statuses; 200 is added when no success is among them.
         kinds: by status, the kind of problem whose example to show instead of the usual one.
     """
-    described: Described = {}
+    described: _Described = {}
     for status in statuses if {200, 201} & set(statuses) else (200, *statuses):
         described[status] = {"description": _DESCRIPTIONS[status]}
         if status < HTTPStatus.MULTIPLE_CHOICES:
@@ -81,7 +79,7 @@ def answers(name: str, *statuses: int, kinds: Mapping[int, str] | None = None) -
     return described
 
 
-def problem(status: int) -> Described:
+def problem(status: int) -> _Described:
     """Return the documented answer of a problem that several routes share."""
     content = {"schema": reference("Problem"), "example": PROBLEM_EXAMPLES[status]}
     return {
@@ -98,7 +96,7 @@ def takes(name: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def text_answer(description: str) -> Described:
+def text_answer(description: str) -> _Described:
     """Return the documented answers of a route that answers text."""
     return {200: {"description": description, "content": {"text/plain": {"schema": {"type": "string"}}}}}
 

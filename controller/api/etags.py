@@ -9,8 +9,6 @@ from fastapi import Header
 from tidemark.controller.errors import PreconditionFailedError, PreconditionRequiredError
 from tidemark.controller.specs.store import Precondition
 
-__all__ = ["IfMatch", "IfNoneMatch", "etag", "is_current", "precondition"]
-
 IfMatch = Annotated[
     str | None,
     Header(

@@ -14,21 +14,19 @@ from tidemark.controller.api.schemas import Health, HealthCheck
 from tidemark.controller.errors import ErrorItem, NotAliveError, NotReadyError, TidemarkError
 from tidemark.controller.service import Service
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["health"])
 
-STUCK_TICKS = 3
+_STUCK_TICKS = 3
 """How many ticks the loop may miss before it counts as stuck."""
 
-STUCK_SECONDS = 60
+_STUCK_SECONDS = 60
 """Seconds that a tick may take beyond that: a slow tick is not a stuck one."""
 
-Verbose = Annotated[str | None, Query(description="List what was checked; any value will do.")]
+_Verbose = Annotated[str | None, Query(description="List what was checked; any value will do.")]
 
 
 @router.get("/livez", operation_id="getLiveness", summary="Liveness", responses=answers("Health", 422, 503))
-def livez(service: TheService, verbose: Verbose = None) -> Health:
+def livez(service: TheService, verbose: _Verbose = None) -> Health:
     """Report whether the decision loop makes progress; if not, restart the process."""
     return _health([_loop(service)], NotAliveError, verbose)
 
@@ -36,7 +34,7 @@ def livez(service: TheService, verbose: Verbose = None) -> Health:
 @router.get(
     "/readyz", operation_id="getReadiness", summary="Readiness", responses=answers("Health", 422, 503)
 )
-def readyz(service: TheService, verbose: Verbose = None) -> Health:
+def readyz(service: TheService, verbose: _Verbose = None) -> Health:
     """Report whether requests can be served: the store has this release's schema, and the process is not stopping."""
     stopping = HealthCheck(
         name="stopping", ok=False, detail="the controller is stopping; call another replica"
@@ -67,7 +65,7 @@ def _health(checks: list[HealthCheck], error: type[TidemarkError], verbose: str 
 def _loop(service: Service) -> HealthCheck:
     ticker = service.ticker
     idle_seconds = (service.clock() - ticker.progress_us) / 1e6
-    stuck = idle_seconds > STUCK_TICKS * service.settings.tick_seconds + STUCK_SECONDS
+    stuck = idle_seconds > _STUCK_TICKS * service.settings.tick_seconds + _STUCK_SECONDS
     if not ticker.alive:
         return HealthCheck(name="loop", ok=False, detail="the decision loop does not run")
     detail = f"{ticker.ticks} ticks, the last one ended {idle_seconds:.0f} s ago"

@@ -9,8 +9,6 @@ from fastapi import Depends, HTTPException, Path, Query, Request, status
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 
-__all__ = ["MAX_LENGTH", "OfJob", "StreamPath", "WhichJob", "WhichStream", "check_names", "name_problem"]
-
 MAX_LENGTH = 200
 """Greatest length of a name in characters, as in the wire types."""
 
@@ -18,7 +16,7 @@ OfJob = Annotated[str | None, Query(max_length=MAX_LENGTH, description="Only the
 """Limits a list to one job's streams; None for all."""
 
 
-ACTS = (":pause", ":resume")
+_ACTS = (":pause", ":resume")
 """Actions that follow the name of a stream in a path; no name may end with one."""
 
 
@@ -40,15 +38,15 @@ def name_problem(name: str) -> str | None:
         return "a name cannot contain a slash, because it is part of a path"
     if name in {".", ".."}:
         return f"{name!r} cannot be a name, because clients and proxies resolve it as part of the path"
-    if name.endswith(ACTS):
-        return f"a name cannot end with {' or '.join(ACTS)}, because those are actions"
+    if name.endswith(_ACTS):
+        return f"a name cannot end with {' or '.join(_ACTS)}, because those are actions"
     if not name.isprintable() or name != name.strip():
         return "a name has printable characters only, and no space at its ends"
     return None
 
 
 # The document states the length; name_problem checks it once the path is known.
-JobName = Annotated[
+_JobName = Annotated[
     str,
     Path(
         description="Name of the job, percent-encoded; no slash.",
@@ -56,7 +54,7 @@ JobName = Annotated[
         json_schema_extra={"maxLength": MAX_LENGTH},
     ),
 ]
-StreamName = Annotated[
+_StreamName = Annotated[
     str,
     Path(
         description="Name of the stream, percent-encoded; no slash.",
@@ -78,13 +76,13 @@ def check_names(**names: str) -> None:
         raise InvalidParameterError(errors[0].detail, errors=errors)
 
 
-async def _which_job(job: JobName) -> str:
+async def _which_job(job: _JobName) -> str:
     check_names(job=job)
     return job
 
 
-async def _which_stream(request: Request, job: JobName, stream: StreamName) -> StreamPath:
-    if stream.endswith(ACTS) and request.url.path.endswith(ACTS):
+async def _which_stream(request: Request, job: _JobName, stream: _StreamName) -> StreamPath:
+    if stream.endswith(_ACTS) and request.url.path.endswith(_ACTS):
         # Another route has this path, for another method.
         raise HTTPException(status.HTTP_405_METHOD_NOT_ALLOWED)
     check_names(job=job, stream=stream)

@@ -16,12 +16,10 @@ from tidemark.controller.api.security import document_access
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 
-__all__ = ["API_VERSION", "as_text", "install"]
-
 API_VERSION = "1"
 """Version of the interface, not of the release: it grows when callers have to change."""
 
-DESCRIPTION = """\
+_DESCRIPTION = """\
 Jobs report, per partition, how late their rows are; Tidemark recommends the lateness bound that meets a completeness
 SLO at the lowest latency.
 
@@ -91,7 +89,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(
         title="Tidemark controller",
         version=API_VERSION,
-        description=DESCRIPTION,
+        description=_DESCRIPTION,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         routes=app.routes,
     )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-__all__ = ["pin_query", "stream_path"]
-
 
 def stream_path(job: str, stream: str | None = None, what: str = "") -> str:
     """Return the path of a job or of one of its streams, or of a part of it: ``what`` begins with a slash."""

@@ -7,8 +7,6 @@ from typing import Annotated
 
 from fastapi import Header
 
-__all__ = ["MAX_WAIT_SECONDS", "Prefer", "wait_seconds"]
-
 MAX_WAIT_SECONDS = 60
 """How long an answer is held back at most: proxies often close a silent connection after a minute."""
 

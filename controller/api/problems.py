@@ -21,14 +21,12 @@ from tidemark.controller.errors import (
     UnknownSchemaVersionError,
 )
 
-__all__ = ["PROBLEM_JSON", "install"]
-
 _log = logging.getLogger(__name__)
 
 PROBLEM_JSON = "application/problem+json"
 """Media type of a problem document."""
 
-RETRY_AFTER_SECONDS = "5"
+_RETRY_AFTER_SECONDS = "5"
 """How long a caller should wait when the store does not answer."""
 
 
@@ -121,7 +119,7 @@ def _store_error(request: Request, error: Exception) -> Response:
     _log.error("the store did not answer %s %s", request.method, request.url.path, exc_info=error)
     found = StoreUnavailableError(
         "the store did not answer; nothing of this request was stored, send it again",
-        headers={"Retry-After": RETRY_AFTER_SECONDS},
+        headers={"Retry-After": _RETRY_AFTER_SECONDS},
     )
     return _own_error(request, found)
 

@@ -7,12 +7,10 @@ from typing import TypeVar
 
 from tidemark.controller.access.principal import Principal
 
-__all__ = ["in_reach"]
-
 Row = TypeVar("Row")
 Position = TypeVar("Position")
 
-BATCH = 500
+_BATCH = 500
 """Rows read at a time for a caller that does not see all of them."""
 
 
@@ -39,12 +37,12 @@ def in_reach(
         return list(fetch(after, limit))
     found: list[Row] = []
     while len(found) < limit:
-        rows = fetch(after, BATCH)
+        rows = fetch(after, _BATCH)
         for row in rows:
             of = job(row)
             if of is None or principal.sees(of):
                 found.append(row)
-        if len(rows) < BATCH:
+        if len(rows) < _BATCH:
             break
         after = position(rows[-1])
     return found[:limit]

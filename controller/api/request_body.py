@@ -15,9 +15,7 @@ from fastapi import Depends, Request
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.errors import BodyTooLargeError, MalformedBodyError, UnsupportedMediaTypeError
 
-__all__ = ["JsonBody", "gunzip"]
-
-GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
 """Makes zlib expect a gzip header."""
 
 
@@ -25,7 +23,7 @@ async def _json_body(request: Request, service: TheService) -> bytes:
     limit = service.settings.max_body_bytes
     encoding = _checked_encoding(request)
     sent = bytearray()
-    if int_or_zero(request.headers.get("content-length")) > limit:
+    if _int_or_zero(request.headers.get("content-length")) > limit:
         raise _too_large(limit)
     async for chunk in request.stream():
         sent += chunk
@@ -38,7 +36,7 @@ JsonBody = Annotated[bytes, Depends(_json_body)]
 """The body's JSON, decompressed."""
 
 
-def int_or_zero(text: str | None) -> int:
+def _int_or_zero(text: str | None) -> int:
     """Return the whole number in a header, 0 when there is none."""
     return int(text) if text is not None and text.isascii() and text.isdecimal() else 0
 
@@ -50,7 +48,7 @@ def gunzip(data: bytes, limit: int) -> bytes:
         MalformedBodyError: when it is not exactly one complete gzip member.
         BodyTooLargeError: when the result is larger than ``limit`` bytes.
     """
-    stream = zlib.decompressobj(GZIP_WINDOW)
+    stream = zlib.decompressobj(_GZIP_WINDOW)
     try:
         # One byte above the limit shows that there is more.
         result = stream.decompress(data, limit + 1)

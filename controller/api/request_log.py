@@ -14,8 +14,6 @@ from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from tidemark.controller.access.token_format import TOKEN
 
-__all__ = ["REQUEST_ID_HEADER", "RequestLog", "request_id"]
-
 _log = logging.getLogger("tidemark.request")
 
 REQUEST_ID_HEADER = "X-Request-Id"

@@ -7,9 +7,7 @@ from typing import Any
 from tidemark.controller.access.roles import need_of
 from tidemark.controller.api.documented import problem
 
-__all__ = ["document_access"]
-
-SCHEME = "bearer"
+_SCHEME = "bearer"
 """Name of the security scheme."""
 
 _CHALLENGE = {
@@ -32,7 +30,7 @@ _ERRORS = {401: _CHALLENGE, 403: _CHALLENGE, 429: _RETRY}
 def document_access(document: dict[str, Any]) -> None:
     """Add to ``document`` what each operation requires."""
     document["components"]["securitySchemes"] = {
-        SCHEME: {
+        _SCHEME: {
             "type": "http",
             "scheme": "bearer",
             "description": "A token of `tidemark token create`. While there is none, and no authenticating proxy, "
@@ -49,7 +47,7 @@ def _document(operation: dict[str, Any]) -> None:
     if need is None:
         operation["security"] = []
         return
-    operation["security"] = [{SCHEME: []}]
+    operation["security"] = [{_SCHEME: []}]
     operation["description"] += f"\n\nRoles: {', '.join(need.roles)}."
     errors = {str(status): {**problem(status)[status], "headers": found} for status, found in _ERRORS.items()}
     operation["responses"] = dict(sorted({**errors, **operation["responses"]}.items()))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tidemark.models.target import PPM
 
-__all__ = ["milliseconds", "share_ppm"]
-
 
 def share_ppm(part: int, whole: int) -> int | None:
     """Return ``part / whole`` in parts per million, rounded down so that 1,000,000 means all; None of nothing."""

@@ -8,12 +8,10 @@ from fastapi import Depends, Query
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 
-__all__ = ["NO_REASON", "DryRun", "Reason"]
-
 NO_REASON = "no reason given"
 """The reason in the event of a write without one."""
 
-MAX_LENGTH = 500
+_MAX_LENGTH = 500
 """Maximum length of a reason in characters."""
 
 
@@ -37,7 +35,7 @@ async def _reason(
     reason: Annotated[
         str | None,
         Query(
-            max_length=MAX_LENGTH,
+            max_length=_MAX_LENGTH,
             description=f'Why, for the event of the write; "{NO_REASON}" when it is left out or blank.',
             examples=["INC-1042: late rows from the new region"],
         ),

@@ -14,17 +14,7 @@ from numpy.typing import NDArray
 from tidemark.models.duration import MICROSECONDS, format_about, format_duration
 from tidemark.models.operators import Int64s
 
-__all__ = [
-    "MarginLabel",
-    "duration_axis",
-    "duration_scale",
-    "label_in_margin",
-    "loss_axis",
-    "medians",
-    "spread",
-]
-
-Float64s = NDArray[np.float64]
+_Float64s = NDArray[np.float64]
 
 _STEPS_US = (
     *(digit * 10**power for power in range(6) for digit in (1, 2, 5)),
@@ -132,7 +122,7 @@ def spread(targets: Sequence[float], gap: float) -> list[float]:
     return found
 
 
-def medians(group: Int64s, values: Float64s) -> tuple[Int64s, Float64s]:
+def medians(group: Int64s, values: _Float64s) -> tuple[Int64s, _Float64s]:
     """Return the groups, ascending, and the median of the values of each; NaN is left out."""
     known = ~np.isnan(values)
     order = np.lexsort((values[known], group[known]))

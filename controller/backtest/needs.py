@@ -17,8 +17,6 @@ from tidemark.models.policies.setup import Setup
 from tidemark.models.replay import replay_per_row
 from tidemark.models.target import PPM
 
-__all__ = ["NeedsOverTime", "PairNeeds", "lag_us", "needs_over_time", "pair_needs"]
-
 
 @dataclass(frozen=True, slots=True)
 class PairNeeds:

@@ -39,9 +39,7 @@ from tidemark.models.duration import format_about
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT
 from tidemark.models.target import PPM
 
-__all__ = ["FIXED_BOUNDS", "draw"]
-
-SIZE_INCHES, DPI = (12.0, 10.0), 120
+_SIZE_INCHES, _DPI = (12.0, 10.0), 120
 FIXED_BOUNDS = 40
 """Maximum number of constant bounds on the frontier."""
 
@@ -108,7 +106,7 @@ def draw(path: Path, trial: Trial, on_progress: Callable[[int], object] = lambda
         ValueError: when the file cannot be written.
     """
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=SIZE_INCHES, dpi=DPI, facecolor="white")
+        figure = Figure(figsize=_SIZE_INCHES, dpi=_DPI, facecolor="white")
         FigureCanvasAgg(figure)
         title, *details = heading(trial, trial.path.name)
         figure.text(_LEFT, 0.972, title, fontsize=13, fontweight="bold", color=_DARK)

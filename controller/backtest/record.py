@@ -12,8 +12,6 @@ from tidemark.controller.backtest.trial import PolicyResult, Trial
 from tidemark.controller.runtime.whole_file import whole_file
 from tidemark.models.target import PPM
 
-__all__ = ["as_json", "record_of", "write_json"]
-
 
 def record_of(trial: Trial, outcome: PolicyResult) -> dict[str, Any]:
     """Return the figures of one policy on one trace: integers with their unit in the name, None where unknown."""

@@ -15,13 +15,11 @@ from tidemark.models.duration import MICROSECONDS, format_about, format_duration
 from tidemark.models.plural import plural
 from tidemark.models.target import PPM, format_target
 
-__all__ = ["LEGEND", "floor_percent", "format_latency", "heading", "ratio", "show"]
-
 _UNLIMITED = 10_000
 """More characters than any table is wide."""
 
-COMPLETENESS = ("target", "admitted\n%", "windows\nok %", "minutes\nok %", "worst\nminute %")
-LATENCY = ("mean\nlatency", "p95\nlatency", "mean\nbound", "moves", "x hind-\nsight", "x clair-\nvoyant")
+_COMPLETENESS = ("target", "admitted\n%", "windows\nok %", "minutes\nok %", "worst\nminute %")
+_LATENCY = ("mean\nlatency", "p95\nlatency", "mean\nbound", "moves", "x hind-\nsight", "x clair-\nvoyant")
 """Headings of the table, by subject."""
 
 LEGEND = (
@@ -37,15 +35,15 @@ def show(trial: Trial, console: Console) -> None:
     console.print("\n".join(heading(trial, str(trial.path))), soft_wrap=True)
     console.print()
     rows = [(outcome, _cells(trial, outcome)) for outcome in trial.outcomes]
-    whole = _table((*COMPLETENESS, *LATENCY), rows)
+    whole = _table((*_COMPLETENESS, *_LATENCY), rows)
     needed = Measurement.get(console, console.options.update(max_width=_UNLIMITED), whole).maximum
     tables = [whole]
     if needed > console.width:
         if console.is_terminal:
-            split = len(COMPLETENESS)
+            split = len(_COMPLETENESS)
             tables = [
-                _table(COMPLETENESS, [(outcome, cells[:split]) for outcome, cells in rows]),
-                _table(LATENCY, [(outcome, cells[split:]) for outcome, cells in rows]),
+                _table(_COMPLETENESS, [(outcome, cells[:split]) for outcome, cells in rows]),
+                _table(_LATENCY, [(outcome, cells[split:]) for outcome, cells in rows]),
             ]
         else:
             console.width = needed

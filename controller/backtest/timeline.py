@@ -10,10 +10,9 @@ import pyarrow.parquet as pq
 
 from tidemark.controller.runtime.whole_file import whole_file
 from tidemark.controller.traces.format import one_line
-from tidemark.models.backtest.run import NO_BOUND_US, BacktestRun
+from tidemark.models.backtest.run import BacktestRun
+from tidemark.models.backtest.spark import NO_BOUND_US
 from tidemark.models.policies.policy import NO_BASE_US
-
-__all__ = ["COLUMNS", "write_timeline"]
 
 COLUMNS = pa.schema(
     [

@@ -17,8 +17,6 @@ from tidemark.models.policies.fixed import Fixed
 from tidemark.models.policies.policy import Explains
 from tidemark.models.policies.setup import Setup
 
-__all__ = ["ALL", "PolicyResult", "Trial", "Yardstick", "choose_policies", "judge", "read"]
-
 ALL = "all"
 """Name that stands for all policies."""
 _PROGRESS_CALLS = 100

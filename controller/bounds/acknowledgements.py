@@ -13,14 +13,6 @@ from tidemark.controller.intake.canonical_json import canonical_json, fingerprin
 from tidemark.controller.intake.take_report import StoredReceipt
 from tidemark.models.wire import Acknowledgement
 
-__all__ = [
-    "last_acknowledgement",
-    "list_acknowledgements",
-    "newest_acknowledgement_query",
-    "own_bound_ms",
-    "take_acknowledgement",
-]
-
 
 def take_acknowledgement(
     session: Session, stream_id: int, acknowledgement: Acknowledgement, now_us: int

@@ -19,9 +19,7 @@ from tidemark.controller.service import Service
 from tidemark.controller.streams.store import find_stream
 from tidemark.models.wire import BoundAnswer
 
-__all__ = ["router"]
-
-RETRY_AFTER_SECONDS = "5"
+_RETRY_AFTER_SECONDS = "5"
 """How long a client that cannot wait here should wait before it asks again."""
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
@@ -68,7 +66,7 @@ async def _answer(
             raise TooManyPollsError(
                 f"{service.settings.max_open_polls:,} requests already wait for a new bound; ask again later, or "
                 "without waiting (TIDEMARK_MAX_OPEN_POLLS)",
-                headers={"Retry-After": RETRY_AFTER_SECONDS},
+                headers={"Retry-After": _RETRY_AFTER_SECONDS},
             )
         with service.watch.waiter(which.job, which.stream) as waiter:
             while clock() < until:

@@ -21,30 +21,13 @@ from tidemark.models.duration import format_duration
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Envelope, Mode, Pin
 
-__all__ = [
-    "NO_REPORT",
-    "OFF",
-    "PublishedAnswer",
-    "answer_for",
-    "answer_of",
-    "envelope_for",
-    "last_published",
-    "list_published",
-    "newest_generation_query",
-    "pinned_answer",
-    "publish",
-    "version_of",
-    "versions",
-    "within_limits",
-]
-
 NO_REPORT = "no report yet: the job keeps its own bound"
 """Reason of the answer for an unknown stream."""
 
 OFF = "the stream's mode is Off: Tidemark only watches and the job keeps its own bound"
 """Reason of the answer in mode Off."""
 
-UNREPORTED = "unreported"
+_UNREPORTED = "unreported"
 """Version of the answer for a stream that has not reported; once it has, generation 0 has another reason."""
 
 
@@ -64,7 +47,7 @@ class PublishedAnswer:
     """What a pin holds the job to; None without one."""
 
 
-NOTHING_YET = PublishedAnswer("Off", None, NO_REPORT)
+_NOTHING_YET = PublishedAnswer("Off", None, NO_REPORT)
 """The answer before the first generation."""
 
 
@@ -207,7 +190,7 @@ def publish(
         rollout_id: the rollout that is published or rolled back; None for none.
     """
     row = last_published(session, stream_id)
-    before = NOTHING_YET if row is None else answer_of(row)
+    before = _NOTHING_YET if row is None else answer_of(row)
     generation = row.generation if row else 0
     if _same(before, answer):
         return generation
@@ -257,7 +240,7 @@ def version_of(generation: int, *, reported: bool, pin: Pin | None) -> str:
     """
     if generation:
         return str(generation)
-    base = "0" if reported else UNREPORTED
+    base = "0" if reported else _UNREPORTED
     return base if pin is None else f"{base}-{pin}"
 
 

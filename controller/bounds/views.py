@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from sqlalchemy.orm import Session
 
 from tidemark.controller.api import schemas
 from tidemark.controller.bounds.publication import NO_REPORT, OFF, answer_of, last_published
 from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, StreamRow
 from tidemark.controller.pins.store import StoredPin, pin_in_force
-from tidemark.models.wire import BoundAnswer, BoundSource
-
-__all__ = ["applied_answer", "bound_answer", "bound_answer_of", "published_answer"]
+from tidemark.models.wire import BoundAnswer
 
 
 def bound_answer(session: Session, job: str, stream: str, row: StreamRow | None) -> BoundAnswer:
@@ -62,23 +58,9 @@ def bound_answer_of(
 
 def published_answer(answer: BoundAnswer) -> schemas.Published:
     """Return what is published to a job as the status has it."""
-    return schemas.Published(
-        bound_ms=answer.bound_ms,
-        generation=answer.generation,
-        reason=answer.reason,
-        envelope=answer.envelope,
-        pin=answer.pin,
-    )
+    return schemas.Published.of(answer)
 
 
 def applied_answer(row: AcknowledgementRow) -> schemas.Applied:
     """Return an acknowledgement as the status has it."""
-    return schemas.Applied(
-        bound_ms=row.bound_ms,
-        generation=row.generation,
-        source=cast("BoundSource", row.source),
-        query_id=row.query_id,
-        run_id=row.run_id,
-        applied_us=row.applied_us,
-        ceiling_ms=row.ceiling_ms,
-    )
+    return schemas.Applied.of(row)

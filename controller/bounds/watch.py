@@ -15,17 +15,15 @@ from contextlib import contextmanager, suppress
 from tidemark.controller.bounds.publication import versions
 from tidemark.controller.db.database import Database
 
-__all__ = ["Waiter", "Watch"]
-
 _log = logging.getLogger(__name__)
 
-POLL_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 """Time between two reads while a request waits: what another replica writes is seen within it."""
 
-MIN_PAUSE_SECONDS = 0.02
+_MIN_PAUSE_SECONDS = 0.02
 """Minimum time between two reads: a tick that decides a thousand streams commits a thousand times."""
 
-Name = tuple[str, str]
+_Name = tuple[str, str]
 """Job and stream."""
 
 
@@ -75,10 +73,10 @@ class Watch:
         poll_seconds: time between two reads while a request waits, in seconds.
     """
 
-    def __init__(self, database: Database, poll_seconds: float = POLL_SECONDS) -> None:
+    def __init__(self, database: Database, poll_seconds: float = _POLL_SECONDS) -> None:
         self._database = database
         self._poll_seconds = poll_seconds
-        self._waiters: dict[Name, set[Waiter]] = {}
+        self._waiters: dict[_Name, set[Waiter]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._any_waiter = asyncio.Event()
@@ -148,7 +146,7 @@ class Watch:
             # Cleared before the read: what is written during it causes another one.
             self._written.clear()
             await self._poll()
-            await asyncio.sleep(MIN_PAUSE_SECONDS)
+            await asyncio.sleep(_MIN_PAUSE_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_seconds):
                     await self._written.wait()
@@ -167,6 +165,6 @@ class Watch:
             for waiter in self._waiters.get(name, ()):
                 waiter.notify(version)
 
-    def _versions(self, names: list[Name]) -> dict[Name, str]:
+    def _versions(self, names: list[_Name]) -> dict[_Name, str]:
         with self._database.read() as session:
             return versions(session, names)

@@ -27,17 +27,15 @@ from tidemark.models.curve import Curve
 from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
 from tidemark.models.transition import admission_at
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
-LADDER = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999, 1.0)
+_LADDER = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999, 1.0)
 """Shares of rows whose needs are the default bounds; denser where targets usually are."""
 
-EVEN_STEPS = 24
+_EVEN_STEPS = 24
 """Number of even steps that the default bounds add, beside those where the curve bends."""
 
-Bounds = Annotated[
+_Bounds = Annotated[
     list[Annotated[int, Query(ge=0, le=MAX_DURATION_MS)]],
     Query(
         max_length=1_000,
@@ -46,18 +44,18 @@ Bounds = Annotated[
 ]
 
 
-MAX_HORIZON_MS = 10 * 366 * 86_400_000
+_MAX_HORIZON_MS = 10 * 366 * 86_400_000
 """The maximum horizon, some ten years: nothing is stored longer."""
 
-HorizonMs = Annotated[
+_HorizonMs = Annotated[
     int | None,
     Query(
         gt=0,
-        le=MAX_HORIZON_MS,
+        le=_MAX_HORIZON_MS,
         description="How far back to count, in milliseconds; the default is the SLO's horizon.",
     ),
 ]
-UntilUs = Annotated[
+_UntilUs = Annotated[
     int | None,
     Query(
         ge=-MAX_TIME_US,
@@ -76,9 +74,9 @@ UntilUs = Annotated[
 def get_curve(
     which: WhichStream,
     service: TheService,
-    bound_ms: Bounds = [],  # noqa: B006 - never changed
-    horizon_ms: HorizonMs = None,
-    until_us: UntilUs = None,
+    bound_ms: _Bounds = [],  # noqa: B006 - never changed
+    horizon_ms: _HorizonMs = None,
+    until_us: _UntilUs = None,
 ) -> schemas.CurveAnswer:
     """Return completeness and latency by bound, over the SLO's horizon, another one, or a span of the past.
 
@@ -97,7 +95,7 @@ def get_curve(
             what_if = WhatIf(slo, requested_ms, None, None)
         operating = _operating(session, stream_id)
         recommendation = session.get(RecommendationRow, stream_id)
-    bounds = sorted(set(bound_ms)) or ladder(seen)
+    bounds = sorted(set(bound_ms)) or _ladder(seen)
     return schemas.CurveAnswer(
         job=which.job,
         stream=which.stream,
@@ -177,19 +175,19 @@ def _of_past(session: Session, stream_id: int, horizon_ms: int, until_us: int | 
     )
 
 
-def ladder(seen: _Seen | None) -> list[int]:
+def _ladder(seen: _Seen | None) -> list[int]:
     """Return bounds in milliseconds that show the curve: 0, needs at round shares, the bound in use, and even steps."""
     if seen is None:
         return []
     needs = seen.curve.needs
-    found = (needs.value_at_rank(math.ceil(share * needs.weight)) for share in LADDER)
+    found = (needs.value_at_rank(math.ceil(share * needs.weight)) for share in _LADDER)
     bends = {
         0,
         *([] if seen.bound_ms is None else [seen.bound_ms]),
         *(max(math.ceil(need / 1_000), 0) for need in found if need is not None),
     }
     # Even steps between them, so that a line through the points follows the curve.
-    return sorted(bends | {max(bends) * step // EVEN_STEPS for step in range(1, EVEN_STEPS)})
+    return sorted(bends | {max(bends) * step // _EVEN_STEPS for step in range(1, _EVEN_STEPS)})
 
 
 def _point(curve: Curve, bound_ms: int, what_if: WhatIf) -> schemas.CurvePointAnswer:

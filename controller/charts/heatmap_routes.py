@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, cast
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
@@ -22,13 +22,10 @@ from tidemark.controller.stream_state.live import working_bound_ms
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.chart_slots import Slots, slots_of
 from tidemark.models.need_slots import SLOT_US
-from tidemark.models.wire import PartitionState
-
-__all__ = ["router"]
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
-MaxSlots = Annotated[
+_MaxSlots = Annotated[
     int,
     Query(
         ge=2,
@@ -36,7 +33,7 @@ MaxSlots = Annotated[
         description="Maximum number of slots (minutes, ten minutes, hours or days); the oldest are left out first.",
     ),
 ]
-MaxPartitions = Annotated[
+_MaxPartitions = Annotated[
     int, Query(ge=1, le=256, description="Maximum number of partitions, the most costly first.")
 ]
 
@@ -53,8 +50,8 @@ def get_heatmap(
     from_us: FromUs = None,
     to_us: ToUs = None,
     *,
-    slots: MaxSlots = 168,
-    limit: MaxPartitions = 64,
+    slots: _MaxSlots = 168,
+    limit: _MaxPartitions = 64,
 ) -> schemas.Heatmap:
     """Return what each partition needed by slots of time, the most costly partitions first."""
     with service.database.read() as session:
@@ -102,11 +99,8 @@ def _by_partition(cells: Mapping[int, SlotCells]) -> dict[str, dict[int, schemas
 def _partition(
     row: PartitionRow, slots: Slots, cells: Mapping[int, schemas.HeatmapCell]
 ) -> schemas.HeatmapPartition:
-    return schemas.HeatmapPartition(
-        partition=row.partition,
-        state=cast("PartitionState | None", row.state),
-        skewed=row.skewed,
+    return schemas.HeatmapPartition.of(
+        row,
         future=row.last_future_us is not None and row.last_future_us >= slots.from_us,
-        costs_ms=row.costs_ms,
         cells=[cells.get(slot_us) for slot_us in slots.starts_us],
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
@@ -19,21 +19,18 @@ from tidemark.controller.charts.store import (
     rollouts_in,
     series_by_slot,
 )
-from tidemark.controller.db.tables import RolloutRow, RollupRow
+from tidemark.controller.db.tables import RollupRow
 from tidemark.controller.evidence.needs import levels_of
 from tidemark.controller.specs.store import share_ppm_of
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.chart_slots import slots_of
-from tidemark.models.rollout.states import State
-
-__all__ = ["router"]
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
-MAX_ROLLOUTS = 200
+_MAX_ROLLOUTS = 200
 """Maximum number of rollouts in an answer."""
 
-Points = Annotated[
+_Points = Annotated[
     int, Query(ge=2, le=2_000, description="Maximum number of slots; the oldest are left out first.")
 ]
 
@@ -49,7 +46,7 @@ def get_history(
     service: TheService,
     from_us: FromUs = None,
     to_us: ToUs = None,
-    points: Points = 300,
+    points: _Points = 300,
 ) -> schemas.History:
     """Return, by slots of time, the bound in use, what rows needed and how many were late."""
     now_us = service.clock()
@@ -61,7 +58,9 @@ def get_history(
         facts = series_by_slot(session, stream_id, slots)
         needs = needs_by_slot(session, stream_id, slots, share_ppm)
         published = published_by_slot(session, stream_id, slots)
-        rollouts = [_rollout(row) for row in rollouts_in(session, stream_id, slots, MAX_ROLLOUTS)]
+        rollouts = [
+            schemas.HistoryRollout.of(row) for row in rollouts_in(session, stream_id, slots, _MAX_ROLLOUTS)
+        ]
     return schemas.History(
         job=which.job,
         stream=which.stream,
@@ -100,16 +99,4 @@ def _slot(
         need_p90_ms=needs.p90_ms,
         need_target_ms=needs.target_ms,
         need_max_ms=needs.max_ms,
-    )
-
-
-def _rollout(row: RolloutRow) -> schemas.HistoryRollout:
-    return schemas.HistoryRollout(
-        id=row.id,
-        state=cast("State", row.state),
-        from_bound_ms=row.from_bound_ms,
-        to_bound_ms=row.to_bound_ms,
-        published_us=row.published_us,
-        effective_us=row.effective_us,
-        ended_us=row.ended_us,
     )

@@ -7,8 +7,6 @@ from typing import TypedDict
 from tidemark.models.curve import CurvePoint
 from tidemark.models.wire import LatencyUnknown
 
-__all__ = ["Latencies", "latency_answer"]
-
 
 class Latencies(TypedDict):
     """What is answered of a mean wall latency."""

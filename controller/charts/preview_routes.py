@@ -25,16 +25,14 @@ from tidemark.models.slo import Policy, Slo
 from tidemark.models.target import PPM
 from tidemark.models.transition import transition_to
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
-DAY_US = 86_400_000_000
+_DAY_US = 86_400_000_000
 
-MIN_SPAN_US = 60_000_000
+_MIN_SPAN_US = 60_000_000
 """Minimum reported time from which late rows a day are estimated, in microseconds."""
 
-BoundMs = Annotated[
+_BoundMs = Annotated[
     int, Query(ge=0, le=MAX_DURATION_MS, description="The bound to preview, in milliseconds.")
 ]
 
@@ -45,7 +43,7 @@ BoundMs = Annotated[
     summary="What would happen under a bound",
     responses=answers("Preview", 404, 422, 503),
 )
-def get_preview(which: WhichStream, service: TheService, bound_ms: BoundMs) -> schemas.Preview:
+def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> schemas.Preview:
     """Return what would happen if a bound were in force: rows admitted, latency of results, and rows of state."""
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
@@ -66,7 +64,8 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: BoundMs) -> s
         *_verdict(found, what_if.slo),
         *_notes(bound_ms, max_us if beyond else None, policy, ceiling_ms),
     ]
-    return schemas.Preview(
+    return schemas.Preview.of(
+        found,
         job=which.job,
         stream=which.stream,
         bound_ms=bound_ms,
@@ -80,11 +79,6 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: BoundMs) -> s
         beyond_evidence=beyond,
         latency_base_ms=_rounded(point.latency_base_us),
         **latency_answer(point),
-        state_rows=found.state_rows,
-        state_bytes=found.state_bytes,
-        meets_target=found.meets_target,
-        meets_latency_cap=found.meets_latency_cap,
-        meets_state_cap=found.meets_state_cap,
         text="; ".join(text),
         transition=transition_to(situation, bound_ms * 1_000).text if changes else None,
     )
@@ -122,7 +116,7 @@ def _late_a_day(what_if: WhatIf, late: int) -> int | None:
     facts, situation = what_if.basis.facts, what_if.situation
     gap_us = 0 if situation is None or situation.batch_gap_us is None else situation.batch_gap_us
     span_us = facts.to_us - facts.from_us + gap_us
-    return None if span_us < MIN_SPAN_US else late * DAY_US // span_us
+    return None if span_us < _MIN_SPAN_US else late * _DAY_US // span_us
 
 
 def _admitted(found: BoundOutcome, curve: Curve, bound_ms: int, a_day: int | None) -> list[str]:

@@ -12,8 +12,6 @@ from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.intake.checks import MAX_TIME_US
 from tidemark.models.need_slots import DAY_US
 
-__all__ = ["FromUs", "ToUs", "span_of"]
-
 FromUs = Annotated[
     int | None,
     Query(

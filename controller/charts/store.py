@@ -29,26 +29,13 @@ from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.sketch import Sketch
 from tidemark.models.target import PPM
 
-__all__ = [
-    "MAP_WIDTHS_US",
-    "MAX_MINUTES",
-    "NeedsOfSlot",
-    "SlotFacts",
-    "map_rows",
-    "need_map",
-    "needs_by_slot",
-    "published_by_slot",
-    "rollouts_in",
-    "series_by_slot",
-]
-
 MAP_WIDTHS_US = (SLOT_US, TEN_MINUTES_US, HOUR_US, DAY_US)
 """Widths of the slots of a map, those by which the needs of partitions are stored, in microseconds."""
 
 MAX_MINUTES = 90
 """Maximum slots of a minute in a map: they have no blocks, and cost a millisecond each."""
 
-SHARES_PPM = (500_000, 900_000)
+_SHARES_PPM = (500_000, 900_000)
 
 
 @dataclass(slots=True)
@@ -110,7 +97,7 @@ def needs_by_slot(session: Session, stream_id: int, slots: Slots, share_ppm: int
         sketches.setdefault(edge_us(slot_us, slots.width_us), []).append(Sketch.from_bytes(data))
     merged = {slot_us: some[0] if len(some) == 1 else merge_all(some) for slot_us, some in sketches.items()}
     return {
-        slot_us: NeedsOfSlot(*(_need_ms(needs, share) for share in (*SHARES_PPM, share_ppm, PPM)))
+        slot_us: NeedsOfSlot(*(_need_ms(needs, share) for share in (*_SHARES_PPM, share_ppm, PPM)))
         for slot_us, needs in merged.items()
         if needs.weight
     }

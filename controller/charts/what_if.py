@@ -21,9 +21,7 @@ from tidemark.models.slo import Slo
 from tidemark.models.target import PPM
 from tidemark.models.transition import Admission, Situation, admission_at, state_at
 
-__all__ = ["BoundOutcome", "WhatIf", "WhatIfCache", "outcome_at"]
-
-MAX_CACHED = 16
+_MAX_CACHED = 16
 """Cached streams, as many as people view at a time; each takes up to some megabytes."""
 
 
@@ -97,7 +95,7 @@ class WhatIfCache:
         with self._lock:
             self._cached[stream_id] = version, what_if
             self._cached.move_to_end(stream_id)
-            while len(self._cached) > MAX_CACHED:
+            while len(self._cached) > _MAX_CACHED:
                 self._cached.popitem(last=False)
         return what_if
 

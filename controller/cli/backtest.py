@@ -20,13 +20,12 @@ from tidemark.controller.cli.options import duration_of, operator_of
 from tidemark.controller.cli.trace import input_errors_in_one_line, progress_bar
 from tidemark.controller.traces.format import OpenTrace, open_trace
 from tidemark.models.policies.catalogue import policy_forms
-from tidemark.models.policies.setup import BacktestMode, Objective, Scope, Setup
+from tidemark.models.policies.setup import BacktestMode, Scope, Setup
 from tidemark.models.replay import Engine
+from tidemark.models.slo import Objective
 from tidemark.models.target import parse_target
 
-__all__ = ["backtest", "register"]
-
-STDOUT = Path("-")
+_STDOUT = Path("-")
 """The file name that stands for standard output."""
 
 
@@ -135,9 +134,9 @@ def backtest(
                 write_timeline(timeline, trial.outcomes[0].run)
             if plot is not None:
                 _draw(plot, trial)
-            if json_to != STDOUT:
+            if json_to != _STDOUT:
                 show(trial, console)
-        if json_to == STDOUT:
+        if json_to == _STDOUT:
             typer.echo(as_json(records))
         else:
             console.print(LEGEND, soft_wrap=not console.is_terminal)
@@ -194,7 +193,7 @@ def _check_outputs(
         raise ValueError(f"--plot takes one trace, not {len(traces)}: run it once for each")
     if plot is not None and importlib.util.find_spec("matplotlib") is None:
         raise ValueError("--plot needs matplotlib: pip install 'tidemark[plot]'")
-    outputs = [path for path in (json_to, timeline, plot) if path is not None and path != STDOUT]
+    outputs = [path for path in (json_to, timeline, plot) if path is not None and path != _STDOUT]
     for path, times in Counter(path.resolve() for path in outputs).items():
         if times > 1:
             raise ValueError(f"{path}: two outputs cannot go to one file")

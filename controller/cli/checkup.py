@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark.controller.api.paths import stream_path
-from tidemark.controller.cli.remote import TOKEN_VARIABLE
+from tidemark.controller.client.address import TOKEN_VARIABLE
 from tidemark.models.duration import format_duration
 from tidemark.models.plural import plural
 from tidemark.models.target import PPM
 
 if TYPE_CHECKING:
     from tidemark.controller.client.client import Client
-
-__all__ = ["Check", "Place", "checkup"]
 
 
 @dataclass(frozen=True, slots=True)

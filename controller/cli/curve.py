@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from tidemark.controller.cli.remote import DEFAULT_URL, TokenFileOption, UrlOption
-
-__all__ = ["curve", "register"]
+from tidemark.controller.cli.remote import TokenFileOption, UrlOption
+from tidemark.controller.client.address import DEFAULT_URL
 
 
 def register(app: typer.Typer) -> None:

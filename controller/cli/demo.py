@@ -10,8 +10,6 @@ import typer
 
 from tidemark.controller.cli.fail import fail_usage
 
-__all__ = ["register"]
-
 MODULE = "tidemark.spark_jobs.demo"
 """Module of the demo. It is run, not imported: the controller does not depend on the Spark side."""
 

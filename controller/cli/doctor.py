@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from json import dumps
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,14 +13,14 @@ from tidemark.controller.api.paths import stream_path
 from tidemark.controller.cli.checkup import Check, Place, checkup
 from tidemark.controller.cli.fail import fail_usage
 from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
-    TOKEN_VARIABLE,
-    JsonOption,
-    TokenFileOption,
-    UrlOption,
+    Call,
+    JobArgument,
+    SomeStreamArgument,
+    calls_controller,
     connect,
     streams_by_name,
 )
+from tidemark.controller.client.address import TOKEN_VARIABLE
 from tidemark.controller.client.errors import (
     ControllerUnusableError,
     RequestRejectedError,
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
     from tidemark.controller.client.client import Client
 
-__all__ = ["register"]
-
-SOMETHING_MISSING = 1
+_SOMETHING_MISSING = 1
 """Exit code when the controller answers and something is missing."""
 
 
@@ -42,23 +40,14 @@ def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
 
     @app.command("doctor")
-    def doctor(
-        job: Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")],
-        stream: Annotated[
-            str | None,
-            typer.Argument(metavar="STREAM", help="Name of the stream. Default: all streams of the job."),
-        ] = None,
-        *,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
-    ) -> None:
+    @calls_controller
+    def doctor(job: JobArgument, stream: SomeStreamArgument = None, *, call: Call) -> None:
         """Check a job: what is fine, what is missing, and what to do next.
 
         The exit code is 1 when something is missing.
         """
         try:
-            with connect(url, token_file) as tidemark:
+            with connect(call.url, call.token_file) as tidemark:
                 found = _examine(tidemark, job, stream)
         except TokenRejectedError as error:
             fail_usage(f"{error}; next: name a token of this controller by --token-file or {TOKEN_VARIABLE}")
@@ -66,14 +55,14 @@ def register(app: typer.Typer) -> None:
             fail_usage(f"{error}; next: `tidemark serve`, or name its address by --url")
         except RequestRejectedError as error:
             fail_usage(str(error))
-        if json:
+        if call.json:
             fields = ("job", "stream", "fine", "text", "next")
             rows = [(job, name, one.fine, one.text, one.step) for name, one in found]
             typer.echo(dumps({"findings": [dict(zip(fields, row, strict=True)) for row in rows]}, indent=2))
         else:
             _show(job, found)
         if not all(check.fine for _, check in found):
-            raise typer.Exit(SOMETHING_MISSING)
+            raise typer.Exit(_SOMETHING_MISSING)
 
 
 def _examine(tidemark: Client, job: str, stream: str | None) -> list[tuple[str | None, Check]]:

@@ -7,24 +7,15 @@ from typing import Annotated
 
 import typer
 
-from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
-    JsonOption,
-    SomeJobArgument,
-    SomeStreamArgument,
-    TokenFileOption,
-    UrlOption,
-    open_client,
-)
+from tidemark.controller.cli.remote import Call, SomeJobArgument, SomeStreamArgument, calls_controller
 from tidemark.controller.cli.show import as_json, brief, moment, table
-
-__all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
 
     @app.command("events")
+    @calls_controller
     def events(
         job: SomeJobArgument = None,
         stream: SomeStreamArgument = None,
@@ -33,14 +24,12 @@ def register(app: typer.Typer) -> None:
             str | None, typer.Option(help="Only events of this kind, such as RolloutRolledBack.")
         ] = None,
         limit: Annotated[int, typer.Option(min=1, help="Maximum number of events.")] = 50,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
+        call: Call,
     ) -> None:
         """Show what changed, why and by whom, the newest first."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             found = list(islice(tidemark.events(job, stream, kind=kind), limit))
-        if json:
+        if call.json:
             return as_json(found, "events")
         rows = [
             (

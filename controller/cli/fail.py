@@ -6,23 +6,21 @@ from typing import NoReturn
 
 import typer
 
-__all__ = ["fail_request", "fail_usage"]
-
-REQUEST_FAILED = 1
+_REQUEST_FAILED = 1
 """Exit code when the controller rejects the request or does not answer."""
 
-USAGE_ERROR = 2
+_USAGE_ERROR = 2
 """Exit code when the arguments or the surroundings of the command have to be corrected."""
 
 
 def fail_usage(message: str) -> NoReturn:
     """End the command with one line: its arguments or its surroundings have to be corrected."""
-    _end(message, USAGE_ERROR)
+    _end(message, _USAGE_ERROR)
 
 
 def fail_request(message: str) -> NoReturn:
     """End the command with one line: the controller rejects the request or does not answer."""
-    _end(message, REQUEST_FAILED)
+    _end(message, _REQUEST_FAILED)
 
 
 def _end(message: str, code: int) -> NoReturn:

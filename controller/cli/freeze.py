@@ -8,8 +8,6 @@ from typing import Any, get_args
 
 from tidemark.models.slo import MINUTES_OF_DAY, Day
 
-__all__ = ["format_freeze", "parse_freeze"]
-
 DAYS: tuple[Day, ...] = get_args(Day)
 
 _WINDOW = re.compile(r"([A-Za-z,-]+|daily)(?:\s+(\d\d):(\d\d)-(\d\d):(\d\d))?")

@@ -16,8 +16,6 @@ from tidemark.models.plural import plural
 if TYPE_CHECKING:
     from tidemark.controller.traces.messages import TopicTrace
 
-__all__ = ["make_kafka_trace"]
-
 _MILLISECOND_US = 1_000
 _CLOCKS = {
     "CreateTime": "the producers' clocks: when a row was handed to the producer; the time from there into Kafka "

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     # Typer has no public name for what a group holds.
     from typer._click import Command, Context, HelpFormatter
 
-__all__ = ["COMMANDS", "Entry", "LazyGroup"]
-
 
 class Entry(NamedTuple):
     """Where a command is."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import typer
 
-__all__ = ["register"]
-
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""

@@ -9,8 +9,6 @@ from tidemark.models.duration import format_duration, parse_duration
 from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
 from tidemark.models.target import PPM
 
-__all__ = ["NONE", "bounds_of", "duration_of", "milliseconds_of", "number_of", "operator_of", "share_of"]
-
 NONE = "none"
 """The text that removes an optional value."""
 

@@ -6,39 +6,23 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
-    JobArgument,
-    JsonOption,
-    StreamArgument,
-    TokenFileOption,
-    UrlOption,
-    open_client,
-)
+from tidemark.controller.cli.remote import Call, JobArgument, StreamArgument, calls_controller
 from tidemark.controller.cli.show import as_json, duration, moment, table
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import Partition
-
-__all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
 
     @app.command("partitions")
-    def partitions(
-        job: JobArgument,
-        stream: StreamArgument,
-        *,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
-    ) -> None:
+    @calls_controller
+    def partitions(job: JobArgument, stream: StreamArgument, *, call: Call) -> None:
         """Show the partitions of a stream, those that cost most latency first."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             found = sorted(tidemark.partitions(job, stream), key=_most_costly)
-        if json:
+        if call.json:
             return as_json(found, "partitions")
         rows = [
             (

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
-    DryRunOption,
-    JsonOption,
-    ReasonOption,
-    TokenFileOption,
-    UrlOption,
-    open_client,
-)
+from tidemark.controller.cli.remote import Call, DryRunOption, ReasonOption, calls_controller
 from tidemark.controller.cli.show import as_json, moment
 from tidemark.models.plural import plural
 from tidemark.models.wire import Pin
@@ -22,15 +14,13 @@ from tidemark.models.wire import Pin
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import PinAnswer, PinSummary
 
-__all__ = ["register"]
-
 _PIN_NAMES: dict[str, Pin] = {"ceiling": "Ceiling", "off": "Off"}
 
-JobOption = Annotated[str | None, typer.Option(help="Name of the job.")]
-StreamOption = Annotated[
+_JobOption = Annotated[str | None, typer.Option(help="Name of the job.")]
+_StreamOption = Annotated[
     str | None, typer.Option(help="Name of the stream. Default: all streams of the job.")
 ]
-FleetOption = Annotated[
+_FleetOption = Annotated[
     bool, typer.Option("--fleet", help="All streams of all jobs, those that come later too.")
 ]
 
@@ -39,6 +29,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
 
     @app.command("pin")
+    @calls_controller
     def pin(
         *,
         to: Annotated[
@@ -48,57 +39,53 @@ def register(app: typer.Typer) -> None:
             ),
         ],
         reason: Annotated[str, typer.Option(help="Why, for whoever finds the pin.")],
-        job: JobOption = None,
-        stream: StreamOption = None,
-        fleet: FleetOption = False,
+        job: _JobOption = None,
+        stream: _StreamOption = None,
+        fleet: _FleetOption = False,
         dry_run: DryRunOption = False,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
+        call: Call,
     ) -> None:
         """Hold a stream, a job or the whole fleet to its ceiling or its own bound, at once."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             _check_scope(job, stream, fleet=fleet)
             result = tidemark.pin(_PIN_NAMES[to], reason, job, stream, fleet=fleet, dry_run=dry_run)
-        if json:
+        if call.json:
             return as_json(result)
         verb = "would pin" if dry_run else "pinned"
-        typer.echo(f"{verb} {scope_text(result)} to {result.to}: {result.reason}")
+        typer.echo(f"{verb} {_scope_text(result)} to {result.to}: {result.reason}")
         return _show_streams(result)
 
     @app.command("unpin")
+    @calls_controller
     def unpin(
         *,
-        job: JobOption = None,
-        stream: StreamOption = None,
-        fleet: FleetOption = False,
+        job: _JobOption = None,
+        stream: _StreamOption = None,
+        fleet: _FleetOption = False,
         reason: ReasonOption = None,
         dry_run: DryRunOption = False,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
+        call: Call,
     ) -> None:
         """Remove a pin."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             _check_scope(job, stream, fleet=fleet)
             result = tidemark.unpin(job, stream, fleet=fleet, reason=reason, dry_run=dry_run)
-        if json:
+        if call.json:
             return as_json(result)
         verb = "would unpin" if dry_run else "unpinned"
-        typer.echo(f"{verb} {scope_text(result)}, which was pinned to {result.to}: {result.reason}")
+        typer.echo(f"{verb} {_scope_text(result)}, which was pinned to {result.to}: {result.reason}")
         return _show_streams(result)
 
     @app.command("pins")
-    def pins(
-        *, json: JsonOption = False, url: UrlOption = DEFAULT_URL, token_file: TokenFileOption = None
-    ) -> None:
+    @calls_controller
+    def pins(*, call: Call) -> None:
         """List the pins."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             found = list(tidemark.pins())
-        if json:
+        if call.json:
             return as_json(found, "pins")
         for result in found:
-            typer.echo(f"{scope_text(result)}: {result.to} since {moment(result.since_us)}: {result.reason}")
+            typer.echo(f"{_scope_text(result)}: {result.to} since {moment(result.since_us)}: {result.reason}")
         if not found:
             typer.echo("there are no pins")
         return None
@@ -116,7 +103,7 @@ def _check_scope(job: str | None, stream: str | None, *, fleet: bool) -> None:
         raise ValueError("give --job, --job and --stream, or --fleet for all streams of all jobs")
 
 
-def scope_text(pin_summary: PinSummary) -> str:
+def _scope_text(pin_summary: PinSummary) -> str:
     """Return the scope of a pin, in words."""
     if pin_summary.job is None:
         return "the whole fleet"

@@ -7,27 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tidemark.controller.cli.consequences import show_consequences
 from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.freeze import format_freeze, parse_freeze
 from tidemark.controller.cli.options import NONE, milliseconds_of, number_of, share_of
 from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
+    Call,
     DryRunOption,
     JobArgument,
-    JsonOption,
     ReasonOption,
     StreamArgument,
-    TokenFileOption,
-    UrlOption,
-    open_client,
+    calls_controller,
 )
-from tidemark.controller.cli.show import as_json, duration, moment, share, show_facts
+from tidemark.controller.cli.show import as_json, duration, moment, share, show_consequences, show_facts
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import PolicyAnswer
-
-__all__ = ["register"]
 
 _DIRECTIONS = {"both": ["Widen", "Narrow"], "widen": ["Widen"], "narrow": ["Narrow"]}
 
@@ -42,6 +36,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(policy, name="policy")
 
     @policy.command("set")
+    @calls_controller
     def set_policy(
         job: JobArgument,
         stream: StreamArgument,
@@ -109,15 +104,13 @@ def register(app: typer.Typer) -> None:
         ] = None,
         reason: ReasonOption = None,
         dry_run: DryRunOption = False,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
+        call: Call,
     ) -> None:
         """Change the policy of a stream.
 
         Fields without an option stay as they are.
         """
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             given: dict[str, tuple[Any, Any]] = {
                 "mode": (mode, str),
                 "min_bound_ms": (min_bound, lambda text: milliseconds_of(text, "--min-bound")),
@@ -140,27 +133,21 @@ def register(app: typer.Typer) -> None:
             if not changes:
                 raise ValueError("give at least one option, such as --mode OnRestart")
             found = tidemark.change_policy(job, stream, changes, reason=reason, dry_run=dry_run)
-        if json:
+        if call.json:
             return as_json(found)
         verb = "would set" if dry_run else "set"
         typer.echo(f"{verb} the policy of {job}/{stream}: mode {found.mode}, bounds {_range(found)}")
         return show_consequences(found)
 
     @policy.command("get")
-    def get_policy(
-        job: JobArgument,
-        stream: StreamArgument,
-        *,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
-    ) -> None:
+    @calls_controller
+    def get_policy(job: JobArgument, stream: StreamArgument, *, call: Call) -> None:
         """Show the policy of a stream."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             found = tidemark.policy(job, stream)
         if found is None:
             fail_request(f"the stream {job}/{stream} is unknown; `tidemark status` lists the jobs")
-        return as_json(found) if json else show_facts(_facts(found))
+        return as_json(found) if call.json else show_facts(_facts(found))
 
 
 def _freezes(texts: list[str]) -> list[dict[str, Any]]:

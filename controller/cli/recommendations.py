@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
-    JsonOption,
+    Call,
     SomeJobArgument,
     SomeStreamArgument,
-    TokenFileOption,
-    UrlOption,
-    open_client,
+    calls_controller,
     streams_by_name,
 )
 from tidemark.controller.cli.show import as_json, bound, rollout_line, table
@@ -25,28 +22,22 @@ if TYPE_CHECKING:
     from tidemark.controller.api.schemas import StreamStatus
     from tidemark.controller.client.client import Client
 
-__all__ = ["register"]
-
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
 
     @app.command("recommendations")
+    @calls_controller
     def recommendations(
-        job: SomeJobArgument = None,
-        stream: SomeStreamArgument = None,
-        *,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
+        job: SomeJobArgument = None, stream: SomeStreamArgument = None, *, call: Call
     ) -> None:
         """Show what is recommended for each stream, and why.
 
         For one stream, it shows each step of the decision.
         """
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             found = list(_statuses(tidemark, job, stream))
-        if json:
+        if call.json:
             return as_json(found, "streams")
         if stream is not None:
             return _show(found[0])

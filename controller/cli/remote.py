@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,25 +20,7 @@ if TYPE_CHECKING:
     from tidemark.controller.api.schemas import FleetStream
     from tidemark.controller.client.client import Client
 
-__all__ = [
-    "DEFAULT_URL",
-    "TOKEN_VARIABLE",
-    "DryRunOption",
-    "JobArgument",
-    "JsonOption",
-    "ReasonOption",
-    "SomeJobArgument",
-    "SomeStreamArgument",
-    "StreamArgument",
-    "TokenFileOption",
-    "UrlOption",
-    "client_errors_in_one_line",
-    "connect",
-    "open_client",
-    "streams_by_name",
-]
-
-ATTEMPTS = 2
+_ATTEMPTS = 2
 """How often a command sends a request: a person at a terminal would rather see the error soon."""
 
 UrlOption = Annotated[
@@ -65,11 +50,48 @@ SomeStreamArgument = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What the options say that every command takes which calls a controller: which one, and how to print."""
+
+    json: bool
+    """Whether to print JSON."""
+    url: str
+    """Address of the controller."""
+    token_file: Path | None
+    """File that holds the bearer token."""
+
+    def open(self) -> AbstractContextManager[Client]:
+        """Open the client of the controller; a failure ends the command with one line."""
+        return open_client(self.url, self.token_file)
+
+
+_COMMON = [
+    Parameter("json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption),
+    Parameter("url", Parameter.KEYWORD_ONLY, default=DEFAULT_URL, annotation=UrlOption),
+    Parameter("token_file", Parameter.KEYWORD_ONLY, default=None, annotation=TokenFileOption),
+]
+"""The options that make a ``Call``."""
+
+
+def calls_controller(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a ``Call`` after its own; it takes them as its parameter ``call``."""
+
+    @wraps(command)
+    def run(*, json: bool, url: str, token_file: Path | None, **own: Any) -> None:
+        command(**own, call=Call(json, url, token_file))
+
+    taken = signature(command, eval_str=True)
+    own = [parameter for name, parameter in taken.parameters.items() if name != "call"]
+    run.__signature__ = taken.replace(parameters=[*own, *_COMMON])  # type: ignore[attr-defined]
+    return run
+
+
 def connect(url: str, token_file: Path | None) -> Client:
     """Return the client of a controller."""
     from tidemark.controller.client.client import Client  # noqa: PLC0415 - the other commands start fast without it
 
-    return Client(url, token_file=token_file, attempts=ATTEMPTS)
+    return Client(url, token_file=token_file, attempts=_ATTEMPTS)
 
 
 @contextmanager

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
 from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
+    Call,
     DryRunOption,
     JobArgument,
-    JsonOption,
     SomeJobArgument,
     SomeStreamArgument,
     StreamArgument,
-    TokenFileOption,
-    UrlOption,
-    open_client,
+    calls_controller,
 )
 from tidemark.controller.cli.show import as_json, bound, moment, table
 from tidemark.models.rollout.states import CANDIDATE, OPEN, State
@@ -29,12 +26,10 @@ if TYPE_CHECKING:
     from tidemark.controller.api.schemas import RolloutAnswer
     from tidemark.controller.client.client import Client
 
-__all__ = ["register"]
-
-IdArgument = Annotated[
+_IdArgument = Annotated[
     int, typer.Argument(metavar="ROLLOUT", min=1, help="Number of the rollout; `tidemark rollouts` shows it.")
 ]
-RequiredReasonOption = Annotated[str, typer.Option("--reason", help="Why; the event records it.")]
+_RequiredReasonOption = Annotated[str, typer.Option("--reason", help="Why; the event records it.")]
 
 _PUBLISHED: tuple[State, ...] = ("Published", "Acknowledged", "Effective", "Verified")
 """States in which the bound of a rollout is published, so that it can be rolled back."""
@@ -43,14 +38,17 @@ _PUBLISHED: tuple[State, ...] = ("Published", "Acknowledged", "Effective", "Veri
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     _register_list(app)
-    _register_approve(app)
-    _register_discard(app)
+    _register_act(
+        app, "approve", "approved", "Approve a rollout; it is published as soon as no gate holds it."
+    )
+    _register_act(app, "discard", "discarded", "Discard a rollout that is not published yet.")
     _register_rollback(app)
     _register_pause(app)
 
 
 def _register_list(app: typer.Typer) -> None:
     @app.command("rollouts")
+    @calls_controller
     def rollouts(
         job: SomeJobArgument = None,
         stream: SomeStreamArgument = None,
@@ -61,15 +59,13 @@ def _register_list(app: typer.Typer) -> None:
         ] = None,
         every: Annotated[bool, typer.Option("--all", help="Include rollouts that have ended.")] = False,
         limit: Annotated[int, typer.Option(min=1, help="Maximum number of rollouts.")] = 100,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
+        call: Call,
     ) -> None:
         """List rollouts, the newest first: open ones, those in some states, or all."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             states = _states(state) if state else () if every else tuple(sorted(OPEN))
             found = list(islice(tidemark.rollouts(job, stream, states=states), limit))
-        if json:
+        if call.json:
             return as_json(found, "rollouts")
         rows = [
             (
@@ -86,102 +82,76 @@ def _register_list(app: typer.Typer) -> None:
         return table(columns, rows, "there are no such rollouts" if state or every else "no rollout is open")
 
 
-def _register_approve(app: typer.Typer) -> None:
-    @app.command("approve")
-    def approve(
-        rollout: IdArgument,
-        *,
-        reason: RequiredReasonOption,
-        dry_run: DryRunOption = False,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
+def _register_act(app: typer.Typer, act: Literal["approve", "discard"], done: str, text: str) -> None:
+    @app.command(act, help=text)
+    @calls_controller
+    def act_on(
+        rollout: _IdArgument, *, reason: _RequiredReasonOption, dry_run: DryRunOption = False, call: Call
     ) -> None:
-        """Approve a rollout; it is published as soon as no gate holds it."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             found = _find(tidemark, rollout)
-            result = tidemark.approve(found.job, found.stream, rollout, reason, dry_run=dry_run)
-        as_json(result) if json else _show("would approve" if dry_run else "approved", result)
-
-
-def _register_discard(app: typer.Typer) -> None:
-    @app.command("discard")
-    def discard(
-        rollout: IdArgument,
-        *,
-        reason: RequiredReasonOption,
-        dry_run: DryRunOption = False,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
-    ) -> None:
-        """Discard a rollout that is not published yet."""
-        with open_client(url, token_file) as tidemark:
-            found = _find(tidemark, rollout)
-            result = tidemark.discard(found.job, found.stream, rollout, reason, dry_run=dry_run)
-        as_json(result) if json else _show("would discard" if dry_run else "discarded", result)
+            do = tidemark.approve if act == "approve" else tidemark.discard
+            result = do(found.job, found.stream, rollout, reason, dry_run=dry_run)
+        as_json(result) if call.json else _show(f"would {act}" if dry_run else done, result)
 
 
 def _register_rollback(app: typer.Typer) -> None:
     @app.command("rollback")
+    @calls_controller
     def rollback(
         job: JobArgument,
         stream: StreamArgument,
         *,
-        reason: RequiredReasonOption,
+        reason: _RequiredReasonOption,
         dry_run: DryRunOption = False,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
+        call: Call,
     ) -> None:
         """Publish again the bound from before the newest rollout of a stream.
 
         The rollout may be verified already.
         """
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             newest = next(tidemark.rollouts(job, stream, states=_PUBLISHED), None)
             if newest is None:
                 fail_request(
                     f"{job}/{stream} has no rollout to roll back; `tidemark rollouts --all` lists them"
                 )
             found = tidemark.roll_back(job, stream, newest.id, reason, dry_run=dry_run)
-        as_json(found) if json else _show("would roll back" if dry_run else "rolled back", found)
+        as_json(found) if call.json else _show("would roll back" if dry_run else "rolled back", found)
 
 
 def _register_pause(app: typer.Typer) -> None:
     @app.command("pause")
+    @calls_controller
     def pause(
         job: JobArgument,
         stream: StreamArgument,
         *,
-        reason: RequiredReasonOption,
+        reason: _RequiredReasonOption,
         dry_run: DryRunOption = False,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
+        call: Call,
     ) -> None:
         """Start no new rollout for a stream; the one under way is still watched."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             found = tidemark.pause(job, stream, reason, dry_run=dry_run)
         verb = "would pause" if dry_run else "paused"
-        as_json(found) if json else typer.echo(f"{verb} {job}/{stream}: no new rollout starts: {reason}")
+        as_json(found) if call.json else typer.echo(f"{verb} {job}/{stream}: no new rollout starts: {reason}")
 
     @app.command("resume")
+    @calls_controller
     def resume(
         job: JobArgument,
         stream: StreamArgument,
         *,
-        reason: RequiredReasonOption,
+        reason: _RequiredReasonOption,
         dry_run: DryRunOption = False,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
+        call: Call,
     ) -> None:
         """End a pause."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             found = tidemark.resume(job, stream, reason, dry_run=dry_run)
         verb = "would resume" if dry_run else "resumed"
-        as_json(found) if json else typer.echo(f"{verb} {job}/{stream}: {reason}")
+        as_json(found) if call.json else typer.echo(f"{verb} {job}/{stream}: {reason}")
 
 
 def _states(names: Sequence[str]) -> tuple[State, ...]:

@@ -21,17 +21,15 @@ if TYPE_CHECKING:
     from tidemark.controller.service import Service
     from tidemark.controller.settings import Settings
 
-__all__ = ["register"]
-
 _log = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 10
 """How long open requests may take to end when the controller is stopped."""
 
-GC_THRESHOLDS = (50_000, 20, 20)
+_GC_THRESHOLDS = (50_000, 20, 20)
 """How many new objects of each generation start a search for cycles among them."""
 
-SWITCH_SECONDS = 0.0005
+_SWITCH_SECONDS = 0.0005
 """How long a thread computes while another waits for the interpreter.
 
 A report waits several times, while the decision on another stream computes; Python's default is ten times longer.
@@ -113,8 +111,8 @@ def _serve(settings: Settings) -> None:
     # A report is thousands of numbers. By default Python would search all objects every few reports for cycles that are
     # not there: three times the work of reading a report.
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.set_threshold(*_GC_THRESHOLDS)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     # After a clean end the server sends itself the signal again, which must not change the exit code.
     signal.signal(signal.SIGTERM, lambda *_: None)
     with listener:

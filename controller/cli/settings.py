@@ -13,8 +13,6 @@ from tidemark.controller.cli.fail import fail_usage
 if TYPE_CHECKING:
     from tidemark.controller.runtime.settings_file import Configuration
 
-__all__ = ["ConfigOption", "register", "settings_in_force", "show_settings"]
-
 ConfigOption = Annotated[
     Path | None,
     typer.Option(

@@ -16,25 +16,12 @@ from tidemark.models.rollout.states import rollout_text
 from tidemark.models.target import PPM
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import RolloutAnswer
+    from tidemark.controller.api.schemas import Consequences, RolloutAnswer
 
-__all__ = [
-    "as_json",
-    "bound",
-    "brief",
-    "duration",
-    "moment",
-    "percent",
-    "rollout_line",
-    "share",
-    "show_facts",
-    "table",
-]
-
-MAX_CHARACTERS = 120
+_MAX_CHARACTERS = 120
 """Length at which a table cuts a text off."""
 
-UNKNOWN = "-"
+_UNKNOWN = "-"
 """What stands for an unknown value."""
 
 
@@ -76,32 +63,43 @@ def bound(bound_ms: int | None) -> str:
 
 def brief(text: str) -> str:
     """Return a text cut to the width of a table; JSON has all of it."""
-    return shorten(text, width=MAX_CHARACTERS, placeholder=" ...")
+    return shorten(text, width=_MAX_CHARACTERS, placeholder=" ...")
 
 
 def duration(duration_ms: int | None) -> str:
     """Return a duration in words, as options take it."""
-    return UNKNOWN if duration_ms is None else format_duration(duration_ms * 1_000)
+    return _UNKNOWN if duration_ms is None else format_duration(duration_ms * 1_000)
 
 
 def moment(time_us: int | None) -> str:
     """Return a time to the second, in UTC."""
     if time_us is None:
-        return UNKNOWN
+        return _UNKNOWN
     return f"{datetime.fromtimestamp(time_us // 1_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def percent(share_ppm: int | None) -> str:
     """Return a share as a percentage, to the last part per million."""
-    return UNKNOWN if share_ppm is None else f"{(Decimal(share_ppm) / 10_000).normalize():f} %"
+    return _UNKNOWN if share_ppm is None else f"{(Decimal(share_ppm) / 10_000).normalize():f} %"
 
 
 def share(share_ppm: int | None) -> str:
     """Return a share as a decimal, as options take it."""
-    return UNKNOWN if share_ppm is None else f"{(Decimal(share_ppm) / PPM).normalize():f}"
+    return _UNKNOWN if share_ppm is None else f"{(Decimal(share_ppm) / PPM).normalize():f}"
 
 
 def rollout_line(row: RolloutAnswer) -> str:
     """Return the number, state and reason of a rollout; with the next command when it waits for approval."""
     text = rollout_text(row.id, row.state, row.reason)
     return text if row.state != "AwaitingApproval" else f"{text}; tidemark approve {row.id} --reason ..."
+
+
+def show_consequences(answer: Consequences) -> None:
+    """Print what is recommended and published after a write, and what applying the recommendation will do."""
+    published, recommended = answer.published, answer.recommended
+    if recommended is not None and recommended.bound_ms is not None:
+        typer.echo(f"  recommended: {bound(recommended.bound_ms)}; {recommended.steps[-1].reason}")
+    if answer.transition is not None:
+        typer.echo(f"  expected effect: {answer.transition.text}")
+    what = "the job keeps its own bound" if published.bound_ms is None else bound(published.bound_ms)
+    typer.echo(f"  published: {what} (generation {published.generation}); {published.reason}")

@@ -7,33 +7,43 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tidemark.controller.cli.consequences import show_consequences
 from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.options import NONE, milliseconds_of, number_of, share_of
 from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
+    Call,
     DryRunOption,
     JobArgument,
-    JsonOption,
     ReasonOption,
+    SomeJobArgument,
+    SomeStreamArgument,
     StreamArgument,
     TokenFileOption,
     UrlOption,
+    calls_controller,
     open_client,
     streams_by_name,
 )
-from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, share, show_facts, table
+from tidemark.controller.cli.show import (
+    as_json,
+    bound,
+    duration,
+    moment,
+    percent,
+    share,
+    show_consequences,
+    show_facts,
+    table,
+)
+from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.models.plural import plural
 from tidemark.models.target import parse_target
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import SloAnswer
 
-__all__ = ["register"]
+_REMOVABLE = f' "{NONE}" removes it.'
 
-REMOVABLE = f' "{NONE}" removes it.'
-
-OnConflictOption = Literal[
+_OnConflictOption = Literal[
     "miss-target",
     "miss_target",
     "exceed-latency-cap",
@@ -51,6 +61,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(slo, name="slo")
 
     @slo.command("set")
+    @calls_controller
     def set_slo(
         job: JobArgument,
         stream: StreamArgument,
@@ -73,17 +84,17 @@ def register(app: typer.Typer) -> None:
             typer.Option(help="Rolling window over which the error budget counts, such as '30 days'."),
         ] = None,
         latency_cap: Annotated[
-            str | None, typer.Option(help="Maximum mean latency, such as '15 minutes'." + REMOVABLE)
+            str | None, typer.Option(help="Maximum mean latency, such as '15 minutes'." + _REMOVABLE)
         ] = None,
         state_cap: Annotated[
-            str | None, typer.Option(help="Maximum number of rows of state." + REMOVABLE)
+            str | None, typer.Option(help="Maximum number of rows of state." + _REMOVABLE)
         ] = None,
         worst_window: Annotated[
             str | None,
-            typer.Option(help="Minimum share of the rows that every window must admit." + REMOVABLE),
+            typer.Option(help="Minimum share of the rows that every window must admit." + _REMOVABLE),
         ] = None,
         on_conflict: Annotated[
-            OnConflictOption | None,
+            _OnConflictOption | None,
             typer.Option(
                 metavar="[miss-target|exceed-latency-cap|exceed-state-cap|none]",
                 help="What to do when no bound meets the target and the caps together: miss-target keeps the caps and "
@@ -99,15 +110,13 @@ def register(app: typer.Typer) -> None:
         ] = None,
         reason: ReasonOption = None,
         dry_run: DryRunOption = False,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
+        call: Call,
     ) -> None:
         """Set the SLO of a stream, or change it.
 
         Fields without an option stay as they are.
         """
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             given: dict[str, tuple[str | None, Any]] = {
                 "target_ppm": (target, parse_target),
                 "objective": (objective, str),
@@ -124,43 +133,36 @@ def register(app: typer.Typer) -> None:
             if not changes:
                 raise ValueError("give at least one option, such as --target 0.995")
             found = tidemark.change_slo(job, stream, changes, reason=reason, dry_run=dry_run)
-        if json:
+        if call.json:
             return as_json(found)
         verb = "would set" if dry_run else "set"
         typer.echo(f"{verb} the SLO of {job}/{stream}: {slo_text(found)}")
         return show_consequences(found)
 
     @slo.command("get")
-    def get_slo(
-        job: JobArgument,
-        stream: StreamArgument,
-        *,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
-    ) -> None:
+    @calls_controller
+    def get_slo(job: JobArgument, stream: StreamArgument, *, call: Call) -> None:
         """Show the SLO of a stream."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             found = tidemark.slo(job, stream)
         if found is None:
             step = f"tidemark slo set {quote(job)} {quote(stream)} --target 0.99"
             fail_request(f"no SLO is set for {job}/{stream}; `{step}` sets one")
-        return as_json(found) if json else show_facts(_facts(found))
+        return as_json(found) if call.json else show_facts(_facts(found))
 
     @slo.command("list")
+    @calls_controller
     def list_slos(
         job: Annotated[
             str | None, typer.Argument(metavar="JOB", help="Name of the job. Default: all jobs.")
         ] = None,
         *,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
+        call: Call,
     ) -> None:
         """List the streams with their targets and bounds."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             found = streams_by_name(tidemark, job)
-        if json:
+        if call.json:
             return as_json(found, "streams")
         rows = [
             (
@@ -176,13 +178,8 @@ def register(app: typer.Typer) -> None:
 
     @slo.command("export")
     def export(
-        job: Annotated[
-            str | None, typer.Argument(metavar="JOB", help="Name of the job. Default: all jobs.")
-        ] = None,
-        stream: Annotated[
-            str | None,
-            typer.Argument(metavar="STREAM", help="Name of the stream. Default: all streams of the job."),
-        ] = None,
+        job: SomeJobArgument = None,
+        stream: SomeStreamArgument = None,
         *,
         form: Annotated[
             Literal["openslo"], typer.Option("--format", help="openslo: YAML, OpenSLO v1.")

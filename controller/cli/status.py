@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
-    JsonOption,
+    Call,
     SomeJobArgument,
     SomeStreamArgument,
-    TokenFileOption,
-    UrlOption,
-    open_client,
+    calls_controller,
     streams_by_name,
 )
 from tidemark.controller.cli.show import (
@@ -43,31 +40,23 @@ if TYPE_CHECKING:
         StreamStatus,
     )
 
-__all__ = ["register"]
-
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
 
     @app.command("status")
-    def status(
-        job: SomeJobArgument = None,
-        stream: SomeStreamArgument = None,
-        *,
-        json: JsonOption = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
-    ) -> None:
+    @calls_controller
+    def status(job: SomeJobArgument = None, stream: SomeStreamArgument = None, *, call: Call) -> None:
         """Show how all jobs, one job or one of its streams are doing."""
-        with open_client(url, token_file) as tidemark:
+        with call.open() as tidemark:
             if job is None:
                 jobs = list(tidemark.jobs())
-                return as_json(jobs, "jobs") if json else _show_jobs(jobs)
+                return as_json(jobs, "jobs") if call.json else _show_jobs(jobs)
             if stream is None:
                 found = tidemark.job(job)
-                return as_json(found) if json else _show_job(found, streams_by_name(tidemark, job))
+                return as_json(found) if call.json else _show_job(found, streams_by_name(tidemark, job))
             one = tidemark.status(job, stream)
-            return as_json(one) if json else _show_stream(one)
+            return as_json(one) if call.json else _show_stream(one)
 
 
 def _show_jobs(jobs: list[JobSummary]) -> None:

@@ -18,9 +18,7 @@ from tidemark.controller.api.bodies import TokenBody, parse_body
 from tidemark.controller.db.database import Database
 from tidemark.controller.runtime.clock import system_clock
 
-__all__ = ["StoredTokens", "open_store"]
-
-PAGE = 1_000
+_PAGE = 1_000
 """Tokens read at a time."""
 
 _TOKEN = TypeAdapter(TokenBody)
@@ -45,9 +43,9 @@ class StoredTokens:
         found: list[dict[str, Any]] = []
         while True:
             with self.database.read() as session:
-                page = list_tokens(session, found[-1]["id"] if found else 0, PAGE, name)
+                page = list_tokens(session, found[-1]["id"] if found else 0, _PAGE, name)
             found += [fields(row, system_clock()) for row in page]
-            if len(page) < PAGE:
+            if len(page) < _PAGE:
                 return found
 
     def rotate(self, token_id: int) -> dict[str, Any]:

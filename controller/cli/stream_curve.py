@@ -12,8 +12,6 @@ from tidemark.controller.cli.remote import open_client
 from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, table
 from tidemark.models.granules import SPARK_TICK_US
 
-__all__ = ["show_stream_curve"]
-
 
 def show_stream_curve(
     job: str,

@@ -22,33 +22,33 @@ from tidemark.controller.access.token_format import SECRET_BYTES, make_token
 from tidemark.controller.cli.fail import fail_usage
 from tidemark.controller.cli.options import duration_of
 from tidemark.controller.cli.remote import (
-    DEFAULT_URL,
     JsonOption,
     TokenFileOption,
     UrlOption,
     client_errors_in_one_line,
     open_client,
 )
+from tidemark.controller.client.address import DEFAULT_URL
 
 if TYPE_CHECKING:
     from tidemark.controller.client.client import Client
 
-__all__ = ["register"]
-
-PAGE = 1_000
+_PAGE = 1_000
 """Tokens requested at a time."""
 
-DatabaseOption = Annotated[
+_DatabaseOption = Annotated[
     str | None,
     typer.Option(
         "--database-url", help="Work in the store itself, without a controller: for the first token."
     ),
 ]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the holder of the token.")]
-IdOption = Annotated[int | None, typer.Option("--id", help="Number of the token, when the name has several.")]
+_NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the holder of the token.")]
+_IdOption = Annotated[
+    int | None, typer.Option("--id", help="Number of the token, when the name has several.")
+]
 
 
-class Tokens(Protocol):
+class _Tokens(Protocol):
     """Where tokens are managed; every answer has the fields of the API."""
 
     def create(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Tokens(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteTokens:
+class _RemoteTokens:
     """The tokens of a running controller."""
 
     client: Client
@@ -76,7 +76,7 @@ class RemoteTokens:
 
     def find(self, name: str | None) -> list[dict[str, Any]]:
         """Return all tokens, or those of one name, by number."""
-        params: dict[str, str | int] = {"limit": PAGE} | ({} if name is None else {"name": name})
+        params: dict[str, str | int] = {"limit": _PAGE} | ({} if name is None else {"name": name})
         found: list[dict[str, Any]] = []
         while True:
             page = self.client.request("GET", "/v1/tokens", params=params)
@@ -100,17 +100,17 @@ def register(app: typer.Typer) -> None:
         help="Create, list, rotate and revoke bearer tokens.", no_args_is_help=True, rich_markup_mode=None
     )
     for name, command in (
-        ("create", create),
-        ("mint", mint),
-        ("list", list_tokens),
-        ("rotate", rotate),
-        ("revoke", revoke),
+        ("create", _create),
+        ("mint", _mint),
+        ("list", _list_tokens),
+        ("rotate", _rotate),
+        ("revoke", _revoke),
     ):
         tokens.command(name)(command)
     app.add_typer(tokens, name="token")
 
 
-def create(
+def _create(
     name: Annotated[
         str | None,
         typer.Argument(metavar="NAME", help="Name of the holder. Default: the name of the role."),
@@ -129,7 +129,7 @@ def create(
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     token_file: TokenFileOption = None,
-    database_url: DatabaseOption = None,
+    database_url: _DatabaseOption = None,
 ) -> None:
     """Create a token and print it.
 
@@ -142,7 +142,7 @@ def create(
         _show_made(tokens.create(body), as_json=as_json)
 
 
-def mint(
+def _mint(
     *,
     role: Annotated[Role, typer.Option(help="What the holder may do.")],
 ) -> None:
@@ -153,12 +153,12 @@ def mint(
     typer.echo(make_token(role, secrets.token_bytes(SECRET_BYTES)))
 
 
-def list_tokens(
+def _list_tokens(
     *,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     token_file: TokenFileOption = None,
-    database_url: DatabaseOption = None,
+    database_url: _DatabaseOption = None,
 ) -> None:
     """List the tokens, expired and revoked ones too."""
     with _open_tokens(url, token_file, database_url) as tokens:
@@ -172,13 +172,13 @@ def list_tokens(
         typer.echo("there are no tokens")
 
 
-def rotate(
-    name: NameArgument,
+def _rotate(
+    name: _NameArgument,
     *,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     token_file: TokenFileOption = None,
-    database_url: DatabaseOption = None,
+    database_url: _DatabaseOption = None,
 ) -> None:
     """Create a second token of the same name, role, jobs and lifetime.
 
@@ -189,14 +189,14 @@ def rotate(
         _show_made(tokens.rotate(newest["id"]), as_json=as_json)
 
 
-def revoke(
-    name: NameArgument,
+def _revoke(
+    name: _NameArgument,
     *,
-    token_id: IdOption = None,
+    token_id: _IdOption = None,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     token_file: TokenFileOption = None,
-    database_url: DatabaseOption = None,
+    database_url: _DatabaseOption = None,
 ) -> None:
     """Revoke a token.
 
@@ -220,11 +220,11 @@ def revoke(
 
 
 @contextmanager
-def _open_tokens(url: str, token_file: Path | None, database_url: str | None) -> Iterator[Tokens]:
+def _open_tokens(url: str, token_file: Path | None, database_url: str | None) -> Iterator[_Tokens]:
     """Open the tokens of the controller or of the store; a failure ends the command with one line."""
     if database_url is None:
         with open_client(url, token_file) as remote:
-            yield RemoteTokens(remote)
+            yield _RemoteTokens(remote)
         return
     # A controller's tokens need no store here.
     from tidemark.controller.cli.stored_tokens import open_store  # noqa: PLC0415
@@ -237,7 +237,7 @@ def _open_tokens(url: str, token_file: Path | None, database_url: str | None) ->
         fail_usage(error.detail)
 
 
-def _live(tokens: Tokens, name: str) -> list[dict[str, Any]]:
+def _live(tokens: _Tokens, name: str) -> list[dict[str, Any]]:
     live = [found for found in tokens.find(name) if found["live"]]
     if not live:
         raise ValueError(f"there is no valid token of {name!r}; see tidemark token list")

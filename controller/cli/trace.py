@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tidemark.controller.traces.format import Trace
     from tidemark.controller.traces.from_files import Columns, Format
 
-__all__ = ["input_errors_in_one_line", "note_early_rows", "progress_bar", "register", "show_trace", "trace"]
-
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""

@@ -27,9 +27,7 @@ from tidemark.models.target import PPM, parse_target
 if TYPE_CHECKING:
     from tidemark.controller.traces.format import Trace
 
-__all__ = ["Question", "show_trace_curve"]
-
-LADDER = (0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 1.0)
+_LADDER = (0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 1.0)
 """Shares of the rows whose needs are the candidate bounds by default, beside 0 and the need at the target."""
 
 
@@ -85,7 +83,7 @@ def show_trace_curve(path: Path, question: Question, *, json: bool) -> None:
 def _ladder(needs: NeedDistribution, target_ppm: int) -> list[int]:
     """Return 0 and the needs at the ladder's shares and at the target, which include the smallest bound that fits."""
     rows = round(needs.weight)
-    ranks = [needed_rank(rows, target_ppm, None), *(math.ceil(share * rows) for share in LADDER)]
+    ranks = [needed_rank(rows, target_ppm, None), *(math.ceil(share * rows) for share in _LADDER)]
     values = [needs.value_at_rank(rank) for rank in ranks if rank is not None]
     return sorted({0, *(math.ceil(value) for value in values if value is not None and value > 0)})
 

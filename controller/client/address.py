@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DEFAULT_URL", "TOKEN_VARIABLE", "URL_VARIABLE"]
-
 DEFAULT_URL = "http://127.0.0.1:8642"
 """Where ``tidemark serve`` listens by default."""
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, cast
 
@@ -15,47 +13,17 @@ from pydantic import TypeAdapter, ValidationError
 from tidemark.controller.client.errors import ChangedError, ControllerUnusableError, RequestRejectedError
 from tidemark.controller.client.transport import Transport
 
-__all__ = ["BaseClient", "checked", "dry_run_params"]
-
 T = TypeVar("T")
 
-PAGE = 100
+_PAGE = 100
 """Items requested at a time; lists of jobs have no larger pages."""
 
 _READ_ONLY = frozenset({"generation", "updated_us"})
 """Fields of a specification that are read and not written."""
 
 
-class BaseClient:
-    """The connection to a controller and the kinds of calls; ``Client`` has a method for each route.
-
-    Args:
-        url: its address; None: the environment variable ``TIDEMARK_URL``, or ``http://127.0.0.1:8642``.
-        token: bearer token; None: the one in ``token_file``, or in the environment variable ``TIDEMARK_TOKEN``.
-        token_file: file that holds the token, read for each request.
-        timeout_seconds: how long an answer may take.
-        attempts: how often a request is sent at most.
-        sleep: waits for a number of seconds.
-    """
-
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        token: str | None = None,
-        token_file: Path | None = None,
-        timeout_seconds: float = 60.0,
-        attempts: int = 5,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._transport = Transport(
-            url,
-            token=token,
-            token_file=token_file,
-            timeout_seconds=timeout_seconds,
-            attempts=attempts,
-            sleep=sleep,
-        )
+class BaseClient(Transport):
+    """The connection to a controller and the kinds of calls; ``Client`` has a method for each route."""
 
     def __enter__(self) -> Self:
         """Return the client."""
@@ -66,25 +34,6 @@ class BaseClient:
     ) -> None:
         """Close the client."""
         self.close()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._transport.close()
-
-    @property
-    def url(self) -> str:
-        """Address of the controller."""
-        return self._transport.url
-
-    @property
-    def token_file(self) -> Path | None:
-        """File that holds the token; None when there is none."""
-        return self._transport.token_file
-
-    @property
-    def has_token(self) -> bool:
-        """Whether a token is sent."""
-        return self._transport.has_token
 
     def request(
         self,
@@ -104,20 +53,20 @@ class BaseClient:
             params: query parameters.
             idempotent: whether a post may be sent again.
         """
-        answer = self._transport.request(method, path, body=body, params=params, idempotent=idempotent)
+        answer = self._send(method, path, body=body, params=params, idempotent=idempotent)
         found: dict[str, Any] = answer.json()
         return found
 
     def _get(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> T:
-        return checked(kind, self._transport.request("GET", path, params=params).content)
+        return checked(kind, self._send("GET", path, params=params).content)
 
     def _items(
         self, path: str, name: str, kind: type[T], params: Mapping[str, Any] | None = None
     ) -> Iterator[T]:
         cursor: str | None = None
         while True:
-            query = {**(params or {}), "limit": PAGE, "cursor": cursor}
-            page = self._transport.request("GET", path, params=query).json()
+            query = {**(params or {}), "limit": _PAGE, "cursor": cursor}
+            page = self._send("GET", path, params=query).json()
             if not isinstance(page.get(name), list):
                 raise ControllerUnusableError(f"{self.url} does not list {name} as a controller does")
             for item in page[name]:
@@ -128,14 +77,14 @@ class BaseClient:
 
     def _act(self, path: str, reason: str, kind: type[T], *, dry_run: bool) -> T:
         # Every action is idempotent.
-        answer = self._transport.request(
+        answer = self._send(
             "POST", path, body={"reason": reason}, params=dry_run_params(dry_run), idempotent=True
         )
         return checked(kind, answer.content)
 
     def _read_or_none(self, path: str) -> bytes | None:
         try:
-            return self._transport.request("GET", path).content
+            return self._send("GET", path).content
         except RequestRejectedError as error:
             if error.status == httpx.codes.NOT_FOUND:
                 return None
@@ -147,7 +96,7 @@ class BaseClient:
         headers: dict[str, str] = {}
         body: dict[str, Any] = {}
         try:
-            current = self._transport.request("GET", path)
+            current = self._send("GET", path)
         except RequestRejectedError as error:
             if error.status != httpx.codes.NOT_FOUND:
                 raise
@@ -156,9 +105,7 @@ class BaseClient:
             body = {name: value for name, value in current.json().items() if name not in _READ_ONLY}
         params = {"reason": reason, **dry_run_params(dry_run)}
         try:
-            answer = self._transport.request(
-                "PUT", path, body={**body, **changes}, params=params, headers=headers
-            )
+            answer = self._send("PUT", path, body={**body, **changes}, params=params, headers=headers)
         except ChangedError as error:
             raise ChangedError(
                 error.status,

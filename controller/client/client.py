@@ -25,9 +25,7 @@ from tidemark.controller.client.base import BaseClient, checked, dry_run_params
 from tidemark.models.rollout.states import State
 from tidemark.models.wire import Acknowledgement, BoundAnswer, Pin, Report, to_json_object
 
-__all__ = ["Client"]
-
-POLL_SECONDS = 5.0
+_POLL_SECONDS = 5.0
 """Pause between the requests of a watch when the controller, or a proxy before it, does not hold answers back."""
 
 
@@ -62,7 +60,7 @@ class Client(BaseClient):
         Raises:
             RequestRejectedError: when it cannot.
         """
-        self._transport.request("GET", "/readyz")
+        self._send("GET", "/readyz")
 
     def jobs(self) -> Iterator[schemas.JobSummary]:
         """Return the jobs by name, each with the worst condition of its streams."""
@@ -265,7 +263,7 @@ class Client(BaseClient):
         """
         body = {"to": to, "reason": reason}
         params = {**pin_query(job, stream, fleet=fleet), **dry_run_params(dry_run)}
-        answer = self._transport.request("PUT", "/v1/pin", body=body, params=params)
+        answer = self._send("PUT", "/v1/pin", body=body, params=params)
         return checked(schemas.PinAnswer, answer.content)
 
     def unpin(
@@ -283,7 +281,7 @@ class Client(BaseClient):
             ValueError: when the arguments name no scope.
         """
         params = {**pin_query(job, stream, fleet=fleet), "reason": reason, **dry_run_params(dry_run)}
-        answer = self._transport.request("DELETE", "/v1/pin", params=params)
+        answer = self._send("DELETE", "/v1/pin", params=params)
         return checked(schemas.PinAnswer, answer.content)
 
     # -- calls of jobs -------------------------------------------------------------------------------------------
@@ -291,13 +289,13 @@ class Client(BaseClient):
     def send_report(self, report: Report) -> schemas.Receipt:
         """Report a batch; sending the same content again changes nothing."""
         where = stream_path(report.job, report.stream, "/reports")
-        answer = self._transport.request("POST", where, body=to_json_object(report), idempotent=True)
+        answer = self._send("POST", where, body=to_json_object(report), idempotent=True)
         return checked(schemas.Receipt, answer.content)
 
     def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> schemas.Receipt:
         """Acknowledge what a run of the job applied; sending the same content again changes nothing."""
         where = stream_path(job, stream, "/acks")
-        answer = self._transport.request("POST", where, body=to_json_object(acknowledgement), idempotent=True)
+        answer = self._send("POST", where, body=to_json_object(acknowledgement), idempotent=True)
         return checked(schemas.Receipt, answer.content)
 
     def bound(self, job: str, stream: str) -> BoundAnswer:
@@ -321,14 +319,14 @@ class Client(BaseClient):
         etag: str | None = None
         while True:
             headers = {} if etag is None else {"If-None-Match": etag, "Prefer": f"wait={wait_seconds}"}
-            answer = self._transport.request(
+            answer = self._send(
                 "GET", stream_path(job, stream, "/bound"), headers=headers, extra_seconds=wait_seconds
             )
             if answer.status_code != httpx.codes.NOT_MODIFIED:
                 etag = answer.headers.get("etag")
                 yield checked(BoundAnswer, answer.content)
             if etag is None or (headers and "preference-applied" not in answer.headers):
-                self._transport.sleep(POLL_SECONDS)
+                self._sleep(_POLL_SECONDS)
 
 
 def _within(job: str | None, stream: str | None, what: str) -> str:

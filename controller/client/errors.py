@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ChangedError",
-    "ClientError",
-    "ControllerUnusableError",
-    "RequestRejectedError",
-    "TokenRejectedError",
-    "UnreachableError",
-]
-
 
 class ClientError(Exception):
     """A call failed; the message says why, in one or two sentences."""

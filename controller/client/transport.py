@@ -25,12 +25,10 @@ from tidemark.controller.client.errors import (
     UnreachableError,
 )
 
-__all__ = ["Transport"]
-
-FIRST_WAIT_SECONDS = 0.2
+_FIRST_WAIT_SECONDS = 0.2
 """Longest wait before the second attempt. It doubles with each attempt; the actual wait is a random part of it."""
 
-MAX_WAIT_SECONDS = 10.0
+_MAX_WAIT_SECONDS = 10.0
 """Longest wait between two attempts, even when ``Retry-After`` says more."""
 
 _UNAUTHORISED = frozenset({401, 403})
@@ -77,7 +75,7 @@ class Transport:
     ) -> None:
         self.url = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
         self.token_file = token_file
-        self.sleep = sleep
+        self._sleep = sleep
         self._token = token
         self._timeout_seconds = timeout_seconds
         self._attempts = attempts
@@ -93,7 +91,7 @@ class Transport:
         """Close the connections."""
         self._http.close()
 
-    def request(
+    def _send(
         self,
         method: str,
         path: str,
@@ -123,13 +121,13 @@ class Transport:
             stop=stop_after_attempt(self._attempts if idempotent or method in _IDEMPOTENT else 1),
             wait=_wait,
             retry=retry_if_exception_type(_RetryError),
-            sleep=self.sleep,
+            sleep=self._sleep,
             reraise=True,
         )
         given = {name: value for name, value in (params or {}).items() if value is not None}
         sent = {**self._authorization(), **(headers or {})}
 
-        def send() -> httpx.Response:
+        def attempt() -> httpx.Response:
             try:
                 answer = self._http.request(
                     method,
@@ -146,7 +144,7 @@ class Transport:
             return answer
 
         try:
-            return self._checked(retrying(send))
+            return self._checked(retrying(attempt))
         except _RetryError as last:
             if last.answer is not None:
                 return self._checked(last.answer)
@@ -197,7 +195,7 @@ class Transport:
             ) from None
 
 
-_backoff = wait_random_exponential(multiplier=FIRST_WAIT_SECONDS, max=MAX_WAIT_SECONDS)
+_backoff = wait_random_exponential(multiplier=_FIRST_WAIT_SECONDS, max=_MAX_WAIT_SECONDS)
 
 
 def _wait(state: RetryCallState) -> float:
@@ -206,7 +204,7 @@ def _wait(state: RetryCallState) -> float:
     answer = error.answer if isinstance(error, _RetryError) else None
     retry_after = "" if answer is None else answer.headers.get("retry-after", "")
     minimum = float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else 0.0
-    return min(max(_backoff(state), minimum), MAX_WAIT_SECONDS)
+    return min(max(_backoff(state), minimum), _MAX_WAIT_SECONDS)
 
 
 def _object_in(answer: httpx.Response) -> dict[str, Any]:

@@ -15,8 +15,6 @@ from contextlib import AbstractContextManager, closing
 
 from sqlalchemy import PoolProxiedConnection
 
-__all__ = ["MAX_PAGES", "Checkpoints"]
-
 _log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 2.0
@@ -25,10 +23,10 @@ EVERY_SECONDS = 2.0
 MAX_PAGES = 8_000
 """Length of the log, in pages of 4 KiB, from which on a commit moves it: when no thread does or can."""
 
-MAX_PASSES, SHORT_SECONDS = 4, 0.02
+_MAX_PASSES, _SHORT_SECONDS = 4, 0.02
 """Maximum number of passes beside the writers; they end when one is so short that little is left to move."""
 
-STOP_TIMEOUT_SECONDS = 10.0
+_STOP_TIMEOUT_SECONDS = 10.0
 """How long a shutdown waits for the checkpoint that is under way."""
 
 
@@ -57,7 +55,7 @@ class Checkpoints:
         """Wait for the checkpoint under way and take no more; the last connection that closes moves the rest."""
         self._stop.set()
         if self._thread.ident is not None:
-            self._thread.join(STOP_TIMEOUT_SECONDS)
+            self._thread.join(_STOP_TIMEOUT_SECONDS)
 
     def due(self) -> None:
         """Note that something was committed."""
@@ -71,10 +69,10 @@ class Checkpoints:
             Exception: what the driver raises when the disk does not take it.
         """
         with closing(self._connect()) as connection:
-            for _ in range(MAX_PASSES):
+            for _ in range(_MAX_PASSES):
                 began = time.perf_counter()
                 _move(connection)
-                if time.perf_counter() - began < SHORT_SECONDS:
+                if time.perf_counter() - began < _SHORT_SECONDS:
                     break
             with self._write_lock:
                 return _move(connection)

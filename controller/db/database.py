@@ -28,12 +28,10 @@ from tidemark.controller.errors import StoreUnusableError
 from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.report_counts import ReportCountsCache
 
-__all__ = ["Database"]
-
-BUSY_TIMEOUT_MS = 10_000
+_BUSY_TIMEOUT_MS = 10_000
 """How long SQLite waits for another process's write, in milliseconds; longer than any transaction here."""
 
-MIGRATION_LOCK = 0x7469_6465
+_MIGRATION_LOCK = 0x7469_6465
 """Key of the PostgreSQL advisory lock under which migrations run, so that two starting processes do not race."""
 
 _WRITES = "tidemark_writes"
@@ -140,7 +138,7 @@ class Database:
         try:
             with self._write_lock, self._writer.begin() as connection:
                 if self.dialect == "postgresql":
-                    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+                    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
                 command.upgrade(_migrations(connection), "head")
         except CommandError as error:
             raise StoreUnusableError(
@@ -198,7 +196,7 @@ def _tune_sqlite(engine: Engine) -> None:
         # The driver must not begin transactions by itself; _begin does.
         connection.isolation_level = None
         cursor = connection.cursor()
-        cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA foreign_keys=ON")

@@ -13,12 +13,10 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tidemark.controller.db.tables import Base
 
-__all__ = ["Excluded", "greater", "insert_into", "lesser", "upsert_many"]
-
 Excluded = Any
 """The row that was to be inserted, by column."""
 
-Changes = Callable[[Excluded], dict[str, ColumnElement[Any]]]
+_Changes = Callable[[Excluded], dict[str, ColumnElement[Any]]]
 """Returns new values by column, in terms of the table, the new row and named parameters."""
 
 
@@ -35,7 +33,7 @@ def upsert_many(
     same: Mapping[str, Any],
     replaced: tuple[str, ...] = (),
     added: tuple[str, ...] = (),
-    changes: Changes | None = None,
+    changes: _Changes | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> None:
     """Insert rows, or change the existing ones of the same key.
@@ -89,7 +87,7 @@ def _of_rows(
     names: tuple[str, ...],
     replaced: tuple[str, ...],
     added: tuple[str, ...],
-    changes: Changes | None,
+    changes: _Changes | None,
 ) -> tuple[str, tuple[str, ...], dict[str, Any]]:
     """Return the statement, its parameters in order, and the values of those that no row holds."""
     insert: Any = _insert("sqlite", table)
@@ -105,7 +103,7 @@ def _of_arrays(
     names: tuple[str, ...],
     replaced: tuple[str, ...],
     added: tuple[str, ...],
-    changes: Changes | None,
+    changes: _Changes | None,
 ) -> postgresql.Insert:
     # One statement with an array for each column: the server plans it once, and nothing is sent row by row.
     columns: Any = table.__table__.columns
@@ -120,7 +118,11 @@ def _of_arrays(
 
 
 def _on_conflict(
-    table: type[Base], insert: Any, replaced: tuple[str, ...], added: tuple[str, ...], changes: Changes | None
+    table: type[Base],
+    insert: Any,
+    replaced: tuple[str, ...],
+    added: tuple[str, ...],
+    changes: _Changes | None,
 ) -> dict[str, Any]:
     columns: Any = table.__table__.columns
     return {

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from tidemark.models.duration import format_about, format_duration
 
-__all__ = ["NO_CEILING", "Room"]
-
 NO_CEILING = "the job's call has no ceiling="
 """Why a job cannot run in Live."""
 

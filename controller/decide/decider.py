@@ -31,8 +31,6 @@ from tidemark.controller.rollout.rules import RolloutRules, rules_of
 from tidemark.controller.rollout.store import open_rollout
 from tidemark.controller.streams.store import lock_stream
 
-__all__ = ["Decider"]
-
 
 class Decider:
     """Decides streams, and remembers which versions are decided already. Safe to call from several threads.

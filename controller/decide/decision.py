@@ -13,8 +13,6 @@ from tidemark.models.recommend.steps import Recommendation
 from tidemark.models.slo import Policy
 from tidemark.models.transition import Transition, transition_to
 
-__all__ = ["StreamDecision", "decide", "propose_without_data"]
-
 
 @dataclass(frozen=True, slots=True)
 class StreamDecision:

@@ -33,20 +33,6 @@ from tidemark.models.progress import PartitionTimes, Progress, progress_of
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.transition import CutBucket, Situation
 
-__all__ = [
-    "HorizonEvidence",
-    "Loaded",
-    "Version",
-    "evidence_over",
-    "in_use_bound_ms",
-    "is_current",
-    "load",
-    "progress_in",
-    "share_below",
-    "situation_in",
-    "version_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class HorizonEvidence:

@@ -8,8 +8,6 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import RecentBoundRow
 from tidemark.models.defaults import NARROW_STABILISATION_MS
 
-__all__ = ["keep_bound", "recent_bounds_ms"]
-
 _SPAN_US = NARROW_STABILISATION_MS * 1_000
 
 

@@ -10,8 +10,6 @@ from typing import Any
 from tidemark.controller.db.tables import RecommendationRow
 from tidemark.models.recommend.steps import Cap, Conflict, DecisionStep, StepKind
 
-__all__ = ["reason_of", "steps_json", "steps_of"]
-
 _CAPS: dict[StepKind, Cap] = {StepKind.LATENCY_CAP: "latency", StepKind.STATE_CAP: "state"}
 
 

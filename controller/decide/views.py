@@ -12,8 +12,6 @@ from tidemark.controller.db.tables import PublishedRow, RecommendationRow
 from tidemark.controller.decide.load import is_current
 from tidemark.controller.decide.stored_steps import steps_of
 
-__all__ = ["recommended_answer", "transition_answer"]
-
 
 def recommended_answer(
     session: Session, row: RecommendationRow | None, published: PublishedRow | None

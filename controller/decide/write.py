@@ -22,8 +22,6 @@ from tidemark.controller.rollout.store import newest_rollout, set_predicted
 from tidemark.controller.streams.store import add_event, lock_stream
 from tidemark.models.transition import Transition, cut_bucket, transition_to
 
-__all__ = ["write"]
-
 
 def write(session: Session, decision: StreamDecision, now_us: int, share_ppm: int) -> bool:
     """Write a decision and take the stream's rollout as far as it goes; return whether it was written.

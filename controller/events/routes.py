@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
 from tidemark.controller.access.authorize import ThePrincipal
-from tidemark.controller.api.cursors import Cursor, Limit, decode_number_cursor, encode_cursor
+from tidemark.controller.api.cursors import Paging, ThePaging, decode_number_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.reach import in_reach
 from tidemark.controller.api.schemas import EventPage
+from tidemark.controller.db.tables import EventRow, StreamRow
 from tidemark.controller.events.store import list_events
 from tidemark.controller.events.views import event_answer
 from tidemark.controller.streams.store import get_stream
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["events"])
-of_stream = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["events"])
+_of_stream = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["events"])
 
-OfKind = Annotated[
+_OfKind = Annotated[
     str | None,
     Query(
         max_length=40,
@@ -40,14 +40,10 @@ OfKind = Annotated[
     responses=answers("EventPage", 422, 503),
 )
 def list_all(
-    service: TheService,
-    principal: ThePrincipal,
-    kind: OfKind = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    service: TheService, principal: ThePrincipal, paging: ThePaging, kind: _OfKind = None
 ) -> EventPage:
     """List the events of every stream in reach, the newest first."""
-    before = decode_number_cursor(cursor)
+    before = decode_number_cursor(paging.cursor)
     with service.database.read() as session:
         pairs = in_reach(
             principal,
@@ -55,34 +51,31 @@ def list_all(
             job=lambda pair: pair[1].job,
             position=lambda pair: pair[0].id,
             after=before,
-            limit=limit + 1,
+            limit=paging.rows,
         )
-    page = pairs[:limit]
-    return EventPage(
-        events=[event_answer(event, stream) for event, stream in page],
-        next_cursor=encode_cursor(str(page[-1][0].id)) if len(pairs) > limit else None,
-    )
+    return _page(paging, pairs)
 
 
-@of_stream.get(
+@_of_stream.get(
     "/events",
     operation_id="listStreamEvents",
     summary="List a stream's events",
     responses=answers("EventPage", 404, 422, 503),
 )
 def list_of_stream(
-    which: WhichStream, service: TheService, kind: OfKind = None, limit: Limit = 100, cursor: Cursor = None
+    which: WhichStream, service: TheService, paging: ThePaging, kind: _OfKind = None
 ) -> EventPage:
     """List the stream's events, the newest first."""
-    before = decode_number_cursor(cursor)
+    before = decode_number_cursor(paging.cursor)
     with service.database.read() as session:
         stream = get_stream(session, which.job, which.stream)
-        pairs = list_events(session, before, limit + 1, stream_id=stream.id, kind=kind)
-    page = pairs[:limit]
-    return EventPage(
-        events=[event_answer(event, of) for event, of in page],
-        next_cursor=encode_cursor(str(page[-1][0].id)) if len(pairs) > limit else None,
-    )
+        pairs = list_events(session, before, paging.rows, stream_id=stream.id, kind=kind)
+    return _page(paging, pairs)
 
 
-router.include_router(of_stream)
+router.include_router(_of_stream)
+
+
+def _page(paging: Paging, pairs: Sequence[tuple[EventRow, StreamRow]]) -> EventPage:
+    page, next_cursor = paging.cut(pairs, lambda pair: (pair[0].id,))
+    return EventPage(events=[event_answer(event, stream) for event, stream in page], next_cursor=next_cursor)

@@ -9,8 +9,6 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import EventRow, StreamRow
 
-__all__ = ["history_of", "list_events"]
-
 
 def list_events(
     session: Session,

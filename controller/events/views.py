@@ -5,22 +5,13 @@ from __future__ import annotations
 from tidemark.controller.api import schemas
 from tidemark.controller.db.tables import EventRow, StreamRow
 
-__all__ = ["event_answer"]
-
 
 def event_answer(row: EventRow, stream: StreamRow) -> schemas.Event:
     """Return an event as the API answers it."""
-    return schemas.Event(
-        id=row.id,
+    return schemas.Event.of(
+        row,
         job=stream.job,
         stream=stream.stream,
-        at_us=row.at_us,
         last_us=row.at_us if row.last_us is None else row.last_us,
-        count=row.count,
-        kind=row.kind,
-        reason=row.reason,
-        by=row.by,
-        before=row.before,
-        after=row.after,
         evidence=schemas.EventEvidence(rows=row.rows, newest_report=row.report_id, rollout=row.rollout_id),
     )

@@ -20,17 +20,6 @@ from tidemark.controller.evidence.partition_sums import needs_in_slots
 from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us
 from tidemark.models.partition_needs import PartitionNeeds
 
-__all__ = [
-    "TEN_MINUTES_US",
-    "SlotCells",
-    "cells_of",
-    "forget_blocks",
-    "make_block",
-    "renew_block",
-    "stored_cells",
-    "undo_blocks",
-]
-
 TEN_MINUTES_US = 10 * SLOT_US
 """Width of the narrowest block in microseconds."""
 

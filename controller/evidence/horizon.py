@@ -28,22 +28,7 @@ from tidemark.models.horizon import (
 )
 from tidemark.models.late_base import effective_bound_ms, late_base_ms
 
-__all__ = [
-    "Horizon",
-    "base_before_ms",
-    "effective_bound_of",
-    "emissions",
-    "emissions_in",
-    "facts",
-    "horizon_of",
-    "max_before_us",
-    "max_up_to",
-    "newest_report_id",
-    "open_keys",
-    "with_gone",
-]
-
-WINDOW = "window"
+_WINDOW = "window"
 """``kind`` of the operator that has windows."""
 
 
@@ -72,10 +57,6 @@ class Horizon:
 def newest_report_id(session: Session, stream_id: int) -> int:
     """Return the id of the report stored last, 0 without any."""
     return session.scalars(select(func.max(ReportRow.id)).where(ReportRow.stream_id == stream_id)).one() or 0
-
-
-NEWEST_FIRST = (ReportRow.seen_us.desc(), ReportRow.batch_id.desc(), ReportRow.query_id.desc())
-"""The order of reports, the newest batch first."""
 
 
 def horizon_of(session: Session, stream_id: int, horizon_ms: int) -> Horizon | None:
@@ -189,7 +170,7 @@ def emissions_in(session: Session, span: Span, newest: ReportRow) -> Emissions |
 
     None for operators without windows.
     """
-    if newest.operator != WINDOW:
+    if newest.operator != _WINDOW:
         return None
     columns = (func.coalesce(getattr(ReportRow, name), UNKNOWN) for name in STEP_COLUMNS)
     # Thousands of rows: the session would wrap each.

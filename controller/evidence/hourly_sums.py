@@ -19,8 +19,6 @@ from tidemark.models.horizon import SUMMED
 from tidemark.models.late_base import Needs
 from tidemark.models.need_slots import HOUR_US, edge_us
 
-__all__ = ["Sums", "add_to_hours", "move_in_hours", "sums_in"]
-
 _ADDED = (*SUMMED, "future_rows")
 
 

@@ -18,12 +18,10 @@ from tidemark.models.horizon import bucket_keys_us
 from tidemark.models.ledger import Judgement, Tally, joined
 from tidemark.models.operators import Operator
 
-__all__ = ["Judged", "add_by_key", "add_by_partition"]
-
 Judged = tuple[Operator, Judgement]
 """The judgement of one report's rows, and the operator of their keys."""
 
-COUNTS = ("rows", "late_min", "late_max")
+_COUNTS = ("rows", "late_min", "late_max")
 
 
 def add_by_key(session: Session, stream_id: int, judged: Judged, from_us: int | None) -> None:
@@ -37,7 +35,7 @@ def add_by_key(session: Session, stream_id: int, judged: Judged, from_us: int | 
         LedgerKeyRow,
         {"key_us": list(tallies), **_counts(tallies.values())},
         same={"stream_id": stream_id},
-        added=COUNTS,
+        added=_COUNTS,
     )
 
 
@@ -57,7 +55,7 @@ def add_by_partition(session: Session, stream_id: int, judged: Sequence[Judged],
             **_counts([tallies[cell] for cell in cells]),
         },
         same={"stream_id": stream_id},
-        added=COUNTS,
+        added=_COUNTS,
     )
 
 
@@ -69,4 +67,4 @@ def _stored_keys(judged: Judged, from_us: int | None) -> Judgement:
 
 
 def _counts(tallies: Collection[Tally]) -> dict[str, list[int]]:
-    return {name: [getattr(tally, name) for tally in tallies] for name in COUNTS}
+    return {name: [getattr(tally, name) for tally in tallies] for name in _COUNTS}

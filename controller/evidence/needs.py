@@ -28,19 +28,6 @@ from tidemark.models.need_slots import Levels, merge_all
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.sketch import Sketch
 
-__all__ = [
-    "SketchCache",
-    "Span",
-    "add_by_partition",
-    "add_needs",
-    "levels_of",
-    "move_needs",
-    "needs_in",
-    "partition_needs",
-    "partition_sketches",
-    "rest_by_slot",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Span:

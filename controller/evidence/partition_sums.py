@@ -15,15 +15,6 @@ from tidemark.models.late_base import Needs
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.sketch import Sketch
 
-__all__ = [
-    "add_to_sums",
-    "move_in_sums",
-    "needs_in_slots",
-    "needs_of_slots",
-    "slide_sums",
-    "stored_sums",
-]
-
 
 def stored_sums(session: Session, stream_id: int) -> tuple[int, PartitionNeeds] | None:
     """Return where the sum begins, and the sum; None before the first."""

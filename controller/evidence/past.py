@@ -14,8 +14,6 @@ from tidemark.controller.evidence.needs import Span, levels_of, needs_in
 from tidemark.controller.reports.store import NEWEST_FIRST
 from tidemark.models.curve import Curve
 
-__all__ = ["Past", "past_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Past:

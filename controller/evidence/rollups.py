@@ -39,12 +39,10 @@ from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us, merge_
 from tidemark.models.retention import Retention
 from tidemark.models.sketch import Sketch
 
-__all__ = ["STEPS", "Step", "count_partitions", "locked_rollup", "move_horizon"]
-
-MAX_ROWS = 20_000
+_MAX_ROWS = 20_000
 """Rows of the ledger that one step deletes."""
 
-COUNTED_AFTER_US = 2 * SLOT_US
+_COUNTED_AFTER_US = 2 * SLOT_US
 """Time after which a report is normally counted by partition, in microseconds."""
 
 Step = Callable[[Session, RollupRow, int, Retention], bool]
@@ -94,22 +92,22 @@ def move_horizon(session: Session, rollup: RollupRow, newest_us: int, _: Retenti
     return slide_sums(session, rollup.stream_id, from_us)
 
 
-def make_blocks(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
+def _make_blocks(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
     """Make the next block, once its span is over and its reports are counted."""
     share_ppm = share_ppm_of(session, rollup.stream_id)
-    until_us = newest_us - COUNTED_AFTER_US
+    until_us = newest_us - _COUNTED_AFTER_US
     return any(
         make_block(session, rollup, width_us, until_us, share_ppm)
         for width_us in (TEN_MINUTES_US, HOUR_US, DAY_US)
     )
 
 
-def renew_blocks(session: Session, rollup: RollupRow, _: int, __: Retention) -> bool:
+def _renew_blocks(session: Session, rollup: RollupRow, _: int, __: Retention) -> bool:
     """Remake the next block whose share is not the current target."""
     return renew_block(session, rollup.stream_id, share_ppm_of(session, rollup.stream_id))
 
 
-def roll_hour(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
+def _roll_hour(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
     """Roll the next hour of minutes up into one slot, and sum its reports."""
     first_us: int | None = session.scalars(
         select(func.min(ReportRow.seen_us)).where(
@@ -140,7 +138,7 @@ def roll_hour(session: Session, rollup: RollupRow, newest_us: int, retention: Re
     return True
 
 
-def roll_day(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
+def _roll_day(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
     """Roll the next day of hours up into one slot."""
     first_us: int | None = session.scalars(
         select(func.min(NeedSlotRow.slot_us)).where(
@@ -160,7 +158,7 @@ def roll_day(session: Session, rollup: RollupRow, newest_us: int, retention: Ret
     return True
 
 
-def forget_bodies(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
+def _forget_bodies(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
     """Delete bodies of old reports, which are counted everywhere by then."""
     until_us = newest_us - retention.bodies_us
     ids = session.scalars(
@@ -183,7 +181,7 @@ def forget_bodies(session: Session, rollup: RollupRow, newest_us: int, retention
     return True
 
 
-def forget_reports(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
+def _forget_reports(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
     """Delete facts of old reports; later reports of that time are rejected, since they could be repeats."""
     until_us = min(newest_us - retention.reports_us, rollup.hours_until_us)
     rows = session.execute(
@@ -215,7 +213,7 @@ def forget_reports(session: Session, rollup: RollupRow, newest_us: int, retentio
     return True
 
 
-def forget_ledger(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
+def _forget_ledger(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
     """Delete keys of the ledger that no stored batch can still emit and that are past their retention."""
     oldest = session.scalars(
         select(ReportRow.watermark_ms)
@@ -227,7 +225,7 @@ def forget_ledger(session: Session, rollup: RollupRow, newest_us: int, retention
     old = (LedgerRow.stream_id == rollup.stream_id, LedgerRow.key_us < until_us)
     # Whole keys: with half of its partitions, a window would be wrong.
     last_us = session.scalars(
-        select(LedgerRow.key_us).where(*old).order_by(LedgerRow.key_us).offset(MAX_ROWS).limit(1)
+        select(LedgerRow.key_us).where(*old).order_by(LedgerRow.key_us).offset(_MAX_ROWS).limit(1)
     ).one_or_none()
     until_us = until_us if last_us is None else last_us + 1
     session.execute(
@@ -244,7 +242,7 @@ def forget_ledger(session: Session, rollup: RollupRow, newest_us: int, retention
     return True
 
 
-def forget_needs(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
+def _forget_needs(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
     """Delete needs and sums of the oldest days."""
     until_us = edge_us(newest_us - retention.days_us, DAY_US)
     until_us = min(until_us, rollup.days_until_us)
@@ -263,7 +261,7 @@ def forget_needs(session: Session, rollup: RollupRow, newest_us: int, retention:
     return True
 
 
-def forget_events(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
+def _forget_events(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
     """Delete old events."""
     ids = session.scalars(
         select(EventRow.id)
@@ -279,15 +277,15 @@ def forget_events(session: Session, rollup: RollupRow, newest_us: int, retention
 
 STEPS: tuple[Step, ...] = (
     move_horizon,
-    make_blocks,
-    roll_hour,
-    roll_day,
-    forget_bodies,
-    forget_reports,
-    forget_ledger,
-    forget_needs,
-    forget_events,
-    renew_blocks,
+    _make_blocks,
+    _roll_hour,
+    _roll_day,
+    _forget_bodies,
+    _forget_reports,
+    _forget_ledger,
+    _forget_needs,
+    _forget_events,
+    _renew_blocks,
 )
 """All steps, ordered so that each finds what the earlier ones prepare."""
 

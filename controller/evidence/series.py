@@ -17,11 +17,9 @@ from tidemark.controller.evidence.horizon import effective_bound_of
 from tidemark.controller.evidence.needs import Span, levels_of
 from tidemark.models.need_slots import HOUR_US, SLOT_US, Levels, edge_us
 
-__all__ = ["SeriesSums", "add_to_series", "forget_series", "series_in", "series_sums"]
+_WIDTHS = (SLOT_US, HOUR_US)
 
-WIDTHS = (SLOT_US, HOUR_US)
-
-ADDED = ("batches", "rows", "pairs", "late_min", "late_max", "unjudged_rows", "future_rows")
+_ADDED = ("batches", "rows", "pairs", "late_min", "late_max", "unjudged_rows", "future_rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ def add_to_series(session: Session, levels: Levels, reports: Sequence[ReportRow]
     """Count reports of a stream, which is locked."""
     slots: dict[tuple[int, int], list[ReportRow]] = {}
     for report in reports:
-        for width_us in WIDTHS:
+        for width_us in _WIDTHS:
             if width_us >= levels.width_us(report.seen_us) or width_us == HOUR_US:
                 slots.setdefault((width_us, edge_us(report.seen_us, width_us)), []).append(report)
     known: dict[int, int | None] = {}
@@ -100,7 +98,7 @@ def series_sums(session: Session, span: Span) -> SeriesSums | None:
     parts = [
         session.execute(
             select(
-                *(func.coalesce(func.sum(getattr(table, name)), 0) for name in ADDED[:-1]),
+                *(func.coalesce(func.sum(getattr(table, name)), 0) for name in _ADDED[:-1]),
                 func.coalesce(func.max(table.keys_per_row), 0),
             ).where(table.stream_id == span.stream_id, which)
         ).one()
@@ -181,7 +179,7 @@ def _summed(width_us: int, slot_us: int, reports: Sequence[ReportRow]) -> Series
         width_us=width_us,
         slot_us=slot_us,
         batches=len(reports),
-        **{name: sum(getattr(report, name) for report in reports) for name in ADDED[1:]},
+        **{name: sum(getattr(report, name) for report in reports) for name in _ADDED[1:]},
         keys_per_row=max(report.keys_per_row for report in reports),
         newest_us=last.seen_us,
         bound_ms=last.bound_ms,
@@ -191,7 +189,7 @@ def _summed(width_us: int, slot_us: int, reports: Sequence[ReportRow]) -> Series
 
 
 def _merge(row: SeriesRow, added: SeriesRow) -> None:
-    for name in ADDED:
+    for name in _ADDED:
         setattr(row, name, getattr(row, name) + getattr(added, name))
     row.keys_per_row = max(row.keys_per_row, added.keys_per_row)
     if added.newest_us >= row.newest_us:

@@ -13,14 +13,12 @@ from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.runtime.priority import Pause, no_pause
 from tidemark.models.retention import Retention
 
-__all__ = ["Upkeep"]
-
 _log = logging.getLogger(__name__)
 
-EVERY_US = 60_000_000
+_EVERY_US = 60_000_000
 """How often a stream's upkeep runs, in microseconds: once for each minute that can be rolled up."""
 
-MAX_STEPS = 200
+_MAX_STEPS = 200
 """Maximum steps in one tick; the rest comes first in the next one."""
 
 
@@ -45,7 +43,7 @@ class Upkeep:
         self._give_way = give_way
         self._done_us: dict[int, int] = {}
 
-    def tick(self, now_us: int, max_steps: int = MAX_STEPS) -> int:
+    def tick(self, now_us: int, max_steps: int = _MAX_STEPS) -> int:
         """Run the upkeep of every stream that is due; return how many steps were taken.
 
         Raises:
@@ -57,7 +55,7 @@ class Upkeep:
             stream_id
             for stream_id in stream_ids
             if self._leases.lease_of(stream_id) is not None
-            and now_us - self._done_us.get(stream_id, -EVERY_US) >= EVERY_US
+            and now_us - self._done_us.get(stream_id, -_EVERY_US) >= _EVERY_US
         ]
         steps = 0
         # The stream that waited longest comes first.
@@ -73,7 +71,7 @@ class Upkeep:
             self._done_us[stream_id] = now_us
         return steps
 
-    def run_upkeep(self, stream_id: int, max_steps: int = MAX_STEPS) -> tuple[int, bool]:
+    def run_upkeep(self, stream_id: int, max_steps: int = _MAX_STEPS) -> tuple[int, bool]:
         """Take the steps that are due for one stream; return how many, and whether none is left."""
         for taken in range(max_steps):
             if not self.step(stream_id):

@@ -12,8 +12,6 @@ from tidemark.models.slo import Slo
 from tidemark.models.target import PPM
 from tidemark.models.windows import WindowCounts, Windows
 
-__all__ = ["closed_windows", "windows_in"]
-
 
 def windows_in(session: Session, horizon: Horizon, slo: Slo) -> Windows | None:
     """Return the results of the horizon's windows; None when the SLO has no requirement on single windows."""

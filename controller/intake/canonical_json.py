@@ -15,8 +15,6 @@ from pydantic_core import SchemaSerializer
 
 from tidemark.models.wire import Acknowledgement, Report
 
-__all__ = ["canonical_json", "fingerprint"]
-
 
 def _sorted_fields(schema: Any) -> Any:
     if isinstance(schema, dict):

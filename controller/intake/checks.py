@@ -12,18 +12,16 @@ from tidemark.controller.errors import ErrorItem, InvalidBodyError
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.wire import Acknowledgement, Report
 
-__all__ = ["MAX_DURATION_MS", "MAX_TIME_US", "check_acknowledgement", "check_report"]
-
 MAX_TIME_US = 2**60
 """Maximum distance of a time from the epoch in microseconds, some 36,000 years; sums of a few still fit in 64 bits."""
 
 MAX_DURATION_MS = MAX_TIME_US // 1_000
 """Maximum duration in milliseconds."""
 
-MAX_ROWS = 2**40
+_MAX_ROWS = 2**40
 """Maximum number of rows in a batch: a million such batches can be summed in 64 bits."""
 
-MAX_CELLS = 2_000_000
+_MAX_CELLS = 2_000_000
 """Maximum number of (granule, window) cells in a report, which limits its cost in time and memory."""
 
 
@@ -111,8 +109,8 @@ def _sizes(report: Report) -> Iterator[ErrorItem]:
     yield from _times(ms, MAX_DURATION_MS, "milliseconds")
     if max(_operator_times(report.operator)) > MAX_TIME_US:
         yield ErrorItem("/operator", f"its times exceed the limit of {MAX_TIME_US} microseconds")
-    if report.rows > MAX_ROWS:
-        yield ErrorItem("/rows", f"{report.rows} rows in a batch are more than the limit of {MAX_ROWS}")
+    if report.rows > _MAX_ROWS:
+        yield ErrorItem("/rows", f"{report.rows} rows in a batch are more than the limit of {_MAX_ROWS}")
     if (report.min_event_time_us is None) != (report.max_event_time_us is None):
         yield ErrorItem(
             "/min_event_time_us", "the minimum and the maximum event time are both known or both null"
@@ -157,10 +155,10 @@ def _granules(report: Report) -> Iterator[ErrorItem]:
     operator = report.operator
     windows = -(-operator.size_us // operator.slide_us) if isinstance(operator, TimeWindow) else 1
     cells = windows * max(sum(len(part.granules) for part in report.partitions), 1)
-    if cells > MAX_CELLS:
+    if cells > _MAX_CELLS:
         yield ErrorItem(
             "/operator",
-            f"{cells} cells of granule and window are more than the {MAX_CELLS} that a report may have",
+            f"{cells} cells of granule and window are more than the {_MAX_CELLS} that a report may have",
         )
     for index, part in enumerate(report.partitions):
         edges = (part.granules[0], part.granules[-1] + 1) if part.granules else ()

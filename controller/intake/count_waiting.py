@@ -18,12 +18,10 @@ from tidemark.controller.evidence.series import add_to_series
 from tidemark.controller.intake.report_counts import ReportCounts, ReportCountsCache, counts_of
 from tidemark.controller.intake.stored_bodies import stored_report
 
-__all__ = ["MAX_REPORTS", "count_waiting"]
-
 MAX_REPORTS = 500
 """How many reports are counted at once; it takes some tenths of a second."""
 
-MAX_BODIES = 50
+_MAX_BODIES = 50
 """How many bodies are read at once; each may have megabytes."""
 
 
@@ -66,8 +64,8 @@ def _counted(session: Session, reports: Sequence[ReportRow], cache: ReportCounts
         if cached:
             found[report.id] = cached
     missing = {report.id: report for report in reports if report.id not in found}
-    for first in range(0, len(missing), MAX_BODIES):
-        some = list(missing)[first : first + MAX_BODIES]
+    for first in range(0, len(missing), _MAX_BODIES):
+        some = list(missing)[first : first + _MAX_BODIES]
         bodies = select(ReportBodyRow.report_id, ReportBodyRow.body).where(ReportBodyRow.report_id.in_(some))
         for report_id, body in session.execute(bodies):
             found[report_id] = counts_of(stored_report(body), missing[report_id].need_base_ms)

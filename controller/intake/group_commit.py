@@ -19,20 +19,18 @@ from tidemark.controller.metrics.process import IntakeCounters
 from tidemark.controller.runtime.clock import Clock
 from tidemark.models.wire import Report
 
-__all__ = ["ReportWriter"]
-
 _log = logging.getLogger(__name__)
 
-MAX_TOGETHER = 32
+_MAX_TOGETHER = 32
 """How many reports are committed together at most, which limits how long the last one waits."""
 
 MAX_WAY_SECONDS = 0.1
 """How long background work gives way to reports at most at one time."""
 
-STOP_TIMEOUT_SECONDS = 10.0
+_STOP_TIMEOUT_SECONDS = 10.0
 """How long a shutdown waits for the waiting reports."""
 
-Waiting = tuple[Report, "Future[StoredReceipt]", float]
+_Waiting = tuple[Report, "Future[StoredReceipt]", float]
 """A report, the future of its receipt, and since when it waits, by a steady clock in seconds."""
 
 
@@ -49,7 +47,7 @@ class ReportWriter:
         self._database = database
         self._clock = clock
         self._counters = counters
-        self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._idle = threading.Event()
         self._idle.set()
         self._gave_way = 0.0
@@ -70,7 +68,7 @@ class ReportWriter:
         """Store the waiting reports and stop."""
         self._queue.put(None)
         if self._thread.ident is not None:
-            self._thread.join(STOP_TIMEOUT_SECONDS)
+            self._thread.join(_STOP_TIMEOUT_SECONDS)
 
     def take(self, report: Report) -> Future[StoredReceipt]:
         """Queue a report; the future has its receipt once it is committed.
@@ -102,7 +100,7 @@ class ReportWriter:
                 # Whose caller is gone needs no acknowledgement.
                 if each[1].set_running_or_notify_cancel():
                     group.append(each)
-                if len(group) == MAX_TOGETHER or self._queue.empty():
+                if len(group) == _MAX_TOGETHER or self._queue.empty():
                     break
                 each = self._queue.get()
             last = each is None
@@ -111,7 +109,7 @@ class ReportWriter:
                 self._write(sorted(group, key=_order))
         self._idle.set()
 
-    def _write(self, waiting: list[Waiting]) -> None:
+    def _write(self, waiting: list[_Waiting]) -> None:
         try:
             with self._counters.commit_seconds.time():
                 receipts = self._together([report for report, _, _ in waiting])
@@ -141,6 +139,6 @@ class ReportWriter:
         return receipts
 
 
-def _order(each: Waiting) -> tuple[str, str, str, int]:
+def _order(each: _Waiting) -> tuple[str, str, str, int]:
     report = each[0]
     return report.job, report.stream, report.query_id, report.batch_id

@@ -11,14 +11,6 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import PartitionRow, StreamRow
 from tidemark.controller.errors import ErrorItem, TooManyPartitionsError, TooManyStreamsError
 
-__all__ = [
-    "NO_LIMITS",
-    "Limits",
-    "check_room_for_partitions",
-    "check_room_for_stream",
-    "count_of_partitions",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -17,9 +17,7 @@ from tidemark.models.operators import Operator
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.wire import Report
 
-__all__ = ["ReportCounts", "ReportCountsCache", "counts_of"]
-
-MAX_BYTES = 64 * 1024 * 1024
+_MAX_BYTES = 64 * 1024 * 1024
 """Size of the cache: some 3,000 reports of 64 partitions."""
 
 
@@ -58,7 +56,7 @@ class ReportCountsCache:
         max_bytes: its size; the oldest entries are dropped first.
     """
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._held: dict[int, tuple[str, ReportCounts]] = {}

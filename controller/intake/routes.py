@@ -22,20 +22,18 @@ from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import lock_stream
 from tidemark.models.wire import Acknowledgement, Report
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
 
 _REPORT = TypeAdapter(ReportBody)
 _ACKNOWLEDGEMENT = TypeAdapter(Acknowledgement)
 
 
-PARSED_AT_ONCE_BYTES = 256 * 1024
+_PARSED_AT_ONCE_BYTES = 256 * 1024
 """Bodies up to this size are parsed on the event loop, in some milliseconds; larger ones in a thread."""
 
 
 async def _report_of(which: WhichStream, body: JsonBody) -> Report:
-    if len(body) <= PARSED_AT_ONCE_BYTES:
+    if len(body) <= _PARSED_AT_ONCE_BYTES:
         return _checked_report(which, body)
     return await run_in_threadpool(_checked_report, which, body)
 

@@ -8,17 +8,15 @@ from pydantic import TypeAdapter
 
 from tidemark.models.wire import Report
 
-__all__ = ["packed", "stored_report"]
-
 _REPORT = TypeAdapter(Report)
 
-COMPRESSION = 1
+_COMPRESSION = 1
 """Level of zlib: the highest makes bodies a tenth smaller and takes three times as long."""
 
 
 def packed(content: bytes) -> bytes:
     """Compress canonical JSON for the store."""
-    return zlib.compress(content, COMPRESSION)
+    return zlib.compress(content, _COMPRESSION)
 
 
 def stored_report(body: bytes) -> Report:

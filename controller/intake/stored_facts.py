@@ -16,8 +16,6 @@ from tidemark.controller.intake.limits import count_of_partitions
 from tidemark.models.need_slots import Levels
 from tidemark.models.wire import Report
 
-__all__ = ["StoredFacts", "stored_facts"]
-
 
 @dataclass(frozen=True, slots=True)
 class StoredFacts:

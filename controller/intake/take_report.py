@@ -35,8 +35,6 @@ from tidemark.models.ledger import judge
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.wire import Report
 
-__all__ = ["StoredReceipt", "take_report"]
-
 
 @dataclass(frozen=True, slots=True)
 class StoredReceipt:

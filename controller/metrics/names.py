@@ -5,8 +5,6 @@ The label of a Spark job is ``spark_job``: Prometheus keeps ``job`` for what it 
 
 from __future__ import annotations
 
-__all__ = ["HELP", "LABELS", "OF_STREAMS", "PARTITION", "STREAM"]
-
 STREAM = ("spark_job", "stream")
 """Labels of what belongs to a stream."""
 

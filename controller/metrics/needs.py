@@ -11,9 +11,7 @@ from tidemark.controller.db.tables import NeedSlotRow, StreamRow
 from tidemark.models.need_slots import merge_all
 from tidemark.models.sketch import Sketch
 
-__all__ = ["load_needs"]
-
-NEED_SLOTS = 2
+_NEED_SLOTS = 2
 """How many of the newest slots are merged: the newest one alone may have begun with the newest batch."""
 
 
@@ -21,7 +19,7 @@ def load_needs(session: Session) -> dict[int, Sketch]:
     """Return by stream the needs of its newest slots; streams without any are left out."""
     slot = aliased(NeedSlotRow)
     of_stream = select(slot.slot_us).where(slot.stream_id == StreamRow.id).order_by(slot.slot_us.desc())
-    wanted = [of_stream.limit(1).offset(n).scalar_subquery() for n in range(NEED_SLOTS)]
+    wanted = [of_stream.limit(1).offset(n).scalar_subquery() for n in range(_NEED_SLOTS)]
     slots: defaultdict[int, list[Sketch]] = defaultdict(list)
     for stream_id, blob in session.execute(
         select(NeedSlotRow.stream_id, NeedSlotRow.sketch).join(

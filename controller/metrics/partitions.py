@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from tidemark.controller.metrics.names import HELP, PARTITION
 from tidemark.controller.stream_state.partition_summaries import PartitionSummary
 
-__all__ = ["partition_lines"]
-
 
 def _is(partition: PartitionSummary, state: str) -> int | None:
     return None if partition.state is None else int(partition.state == state)

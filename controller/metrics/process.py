@@ -8,10 +8,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tidemark.controller.metrics.names import HELP, LABELS
 
-__all__ = ["IntakeCounters", "LoopCounters", "NotifyCounters", "measure", "scrape_seconds"]
-
 # From a millisecond, for a small stream, to a day of minutes merged on a busy machine.
-DURATION_BUCKETS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+_DURATION_BUCKETS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
 
 def _counter(name: str, registry: CollectorRegistry) -> Counter:
@@ -19,7 +17,7 @@ def _counter(name: str, registry: CollectorRegistry) -> Counter:
 
 
 def _durations(name: str, registry: CollectorRegistry) -> Histogram:
-    return Histogram(name, HELP[name], buckets=DURATION_BUCKETS_SECONDS, registry=registry)
+    return Histogram(name, HELP[name], buckets=_DURATION_BUCKETS_SECONDS, registry=registry)
 
 
 class IntakeCounters:

@@ -24,8 +24,6 @@ from tidemark.controller.stream_state.partition_summaries import PartitionSummar
 from tidemark.controller.stream_state.state import StreamState
 from tidemark.models.sketch import Sketch
 
-__all__ = ["Scrape"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Read:

@@ -13,8 +13,6 @@ from tidemark.controller.stream_state.state import NewestBatch, StreamState
 from tidemark.models.sketch import Sketch
 from tidemark.models.target import PPM
 
-__all__ = ["QUANTILES", "stream_families"]
-
 QUANTILES = (0.5, 0.9, 0.99, 0.999, 1.0)
 """Shares of the rows whose needs are exposed."""
 

@@ -21,12 +21,10 @@ from starlette.types import Scope
 
 from tidemark.controller.api.etags import etag, is_current
 
-__all__ = ["DOCUMENT_PATH", "FILES_PATH", "HEADERS", "PageFile", "PageFiles", "install", "read_page"]
-
 FOLDER = Path(__file__).parent / "static"
 """The folder of the files."""
 
-DOCUMENT = "index.html"
+_DOCUMENT = "index.html"
 """The file that is served at ``/``."""
 
 DOCUMENT_PATH = "/"
@@ -35,7 +33,7 @@ DOCUMENT_PATH = "/"
 FILES_PATH = "/page/{version}/{name:path}"
 """Path of all other files."""
 
-VERSION_MARK = "@version"
+_VERSION_MARK = "@version"
 """Stands for the version in the document."""
 
 MEDIA_TYPES = {
@@ -46,8 +44,8 @@ MEDIA_TYPES = {
 }
 """Media types by suffix. Files with other suffixes, such as licences and notes, are not served."""
 
-FOR_GOOD = "public, max-age=31536000, immutable"
-ASK_AGAIN = "no-cache"
+_FOR_GOOD = "public, max-age=31536000, immutable"
+_ASK_AGAIN = "no-cache"
 
 HEADERS = MappingProxyType(
     {
@@ -99,9 +97,9 @@ def read_page(folder: Path = FOLDER) -> PageFiles:
         version.update(f"{name}\0{len(content)}\0".encode())
         version.update(content)
     named = version.hexdigest()[:16]
-    document = contents.pop(DOCUMENT).replace(VERSION_MARK.encode(), named.encode())
+    document = contents.pop(_DOCUMENT).replace(_VERSION_MARK.encode(), named.encode())
     return PageFiles(
-        named, _file(DOCUMENT, document), {name: _file(name, contents[name]) for name in contents}
+        named, _file(_DOCUMENT, document), {name: _file(name, contents[name]) for name in contents}
     )
 
 
@@ -110,7 +108,7 @@ def install(app: FastAPI) -> None:
     page = read_page()
 
     async def document(request: Request) -> Response:
-        return _answer(request, page.document, ASK_AGAIN)
+        return _answer(request, page.document, _ASK_AGAIN)
 
     async def file(request: Request) -> Response:
         found = page.files.get(request.path_params["name"])
@@ -118,7 +116,7 @@ def install(app: FastAPI) -> None:
             raise HTTPException(404)
         # During an upgrade, the file may be asked of another release: browsers must not keep that answer.
         known = request.path_params["version"] == page.version
-        return _answer(request, found, FOR_GOOD if known else ASK_AGAIN)
+        return _answer(request, found, _FOR_GOOD if known else _ASK_AGAIN)
 
     app.router.routes.append(_NamedRoute(DOCUMENT_PATH, document))
     app.router.routes.append(_NamedRoute(FILES_PATH, file))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tidemark.controller.api.cursors import Cursor, Limit, decode_cursor, encode_cursor
+from tidemark.controller.api.cursors import ThePaging, decode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
@@ -18,8 +18,6 @@ from tidemark.controller.stream_state.snapshots import PartitionSnapshot, take_s
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.skew import skew_text
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
 
@@ -29,17 +27,15 @@ router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
     summary="List partitions",
     responses=answers("PartitionPage", 404, 422, 503),
 )
-def list_all(
-    which: WhichStream, service: TheService, limit: Limit = 100, cursor: Cursor = None
-) -> PartitionPage:
+def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> PartitionPage:
     """List the stream's partitions by name, each with its effect on the bound."""
-    position = decode_cursor(cursor, 1)
+    position = decode_cursor(paging.cursor, 1)
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
         state = load_state(session, stream_id)
         horizon = state.horizon
-        rows = list_partitions(session, stream_id, None if position is None else position[0], limit + 1)
-        page = rows[:limit]
+        rows = list_partitions(session, stream_id, None if position is None else position[0], paging.rows)
+        page, next_cursor = paging.cut(rows, lambda row: (row.partition,))
         snapshot = None
         if horizon is not None:
             snapshot = take_snapshot(
@@ -58,7 +54,7 @@ def list_all(
             ],
             share_ppm=DEFAULT_SHARE_PPM if state.slo is None else state.slo.value.target_ppm,
             bound_ms=None if snapshot is None else snapshot.bound_ms,
-            next_cursor=encode_cursor(page[-1].partition) if len(rows) > limit else None,
+            next_cursor=next_cursor,
         )
 
 
@@ -70,20 +66,14 @@ def _partition(row: PartitionRow, max_us: int | None, snapshot: PartitionSnapsho
     # Skewed is as of the newest snapshot, on which events and alerts rest; the figures are as of now.
     if row.skewed and costs_ms is not None and without_ms is not None:
         text = skew_text(row.partition, costs_ms, without_ms)
-    return Partition(
-        partition=row.partition,
-        rows=row.rows,
-        last_event_time_us=row.last_event_time_us,
+    return Partition.of(
+        row,
         behind_ms=0 if max_us is None else (max_us - row.last_event_time_us) // 1_000,
-        last_seen_us=row.last_seen_us,
         pairs=0 if snapshot is None else snapshot.pairs,
         need_ms=None if snapshot is None else snapshot.need_ms,
         skew_ms=None if row.behind_us is None else row.behind_us // 1_000,
-        future_rows=row.future_rows,
         future=snapshot is not None and snapshot.future,
         state="Gone" if snapshot is None else snapshot.state,
-        skewed=row.skewed,
-        skewed_us=row.skewed_us,
         without_bound_ms=without_ms,
         costs_ms=costs_ms,
         text=text,

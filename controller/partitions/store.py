@@ -18,19 +18,6 @@ from tidemark.models.granules import SPARK_TICK_US, granule_last_us
 from tidemark.models.progress import PartitionTimes
 from tidemark.models.wire import Report
 
-__all__ = [
-    "Arrived",
-    "FutureRows",
-    "Skew",
-    "add_partitions",
-    "arrived_in",
-    "base_after_us",
-    "future_rows_in",
-    "last_event_time_us",
-    "list_partitions",
-    "skew_in",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Skew:

@@ -26,8 +26,6 @@ from tidemark.controller.rollout.republish import republish
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import add_event, lock_stream
 
-__all__ = ["existing_pin", "publish_missing_pins", "remove_pin", "set_pin"]
-
 
 def existing_pin(session: Session, scope: PinScope) -> StoredPin:
     """Return the pin on exactly this scope.

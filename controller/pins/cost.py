@@ -19,8 +19,6 @@ from tidemark.models.curve import Curve, CurvePoint
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.target import PPM
 
-__all__ = ["NO_REPORTS", "PinCost", "cost_of", "cost_text"]
-
 NO_REPORTS = "not known: no reports"
 """The cost of a pin for a stream without reports."""
 

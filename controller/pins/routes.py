@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.access.principal import Principal
 from tidemark.controller.api.bodies import PinBody, parse_body
-from tidemark.controller.api.cursors import Cursor, Limit, decode_cursor, encode_cursor
+from tidemark.controller.api.cursors import ThePaging, decode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.names import MAX_LENGTH, check_names
@@ -28,8 +28,6 @@ from tidemark.controller.pins.cost import PinCost, cost_of
 from tidemark.controller.pins.store import PinScope, StoredPin, list_pins, streams_in
 from tidemark.controller.service import Service
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["pins"])
 
 _PIN = TypeAdapter(PinBody)
@@ -37,12 +35,12 @@ _PIN = TypeAdapter(PinBody)
 COST_SECONDS = 5.0
 """How long an answer may take to compute what a pin costs: figures must not delay a kill switch."""
 
-DRY_RUN_SECONDS = 1.0
+_DRY_RUN_SECONDS = 1.0
 """The same for a dry run, which holds its streams locked meanwhile."""
 
 _ABSENT = {404: "pin-not-set"}
 
-PARAMETERS = frozenset({"job", "stream", "dryRun", "reason"})
+_PARAMETERS = frozenset({"job", "stream", "dryRun", "reason"})
 """Query parameters of a pin."""
 
 
@@ -67,8 +65,8 @@ async def _scope(
 ) -> PinScope:
     """Return what a pin is on. A misspelt parameter must never widen it to the whole fleet."""
     for name in request.query_params:
-        if name not in PARAMETERS:
-            raise _invalid(name, f"unknown here; a pin takes {', '.join(sorted(PARAMETERS))}")
+        if name not in _PARAMETERS:
+            raise _invalid(name, f"unknown here; a pin takes {', '.join(sorted(_PARAMETERS))}")
         if len(request.query_params.getlist(name)) > 1:
             raise _invalid(name, "it is given more than once")
     if stream is not None and job is None:
@@ -77,41 +75,25 @@ async def _scope(
     return PinScope(job, stream)
 
 
-TheScope = Annotated[PinScope, Depends(_scope)]
+_TheScope = Annotated[PinScope, Depends(_scope)]
 """What the query says that the pin is on."""
 
 
 @router.get("/v1/pins", operation_id="listPins", summary="List pins", responses=answers("PinPage", 422, 503))
-def list_all(
-    service: TheService, principal: ThePrincipal, limit: Limit = 100, cursor: Cursor = None
-) -> PinPage:
+def list_all(service: TheService, principal: ThePrincipal, paging: ThePaging) -> PinPage:
     """List the pins in reach: the fleet's, then by job and stream."""
-    position = decode_cursor(cursor, 2)
+    position = decode_cursor(paging.cursor, 2)
     with service.database.read() as session:
         pins = in_reach(
             principal,
             lambda after, limit: list_pins(session, after, limit),
             job=lambda pin: pin.scope.job,
-            position=lambda pin: (pin.scope.job or "", pin.scope.stream or ""),
+            position=_place,
             after=None if position is None else (position[0], position[1]),
-            limit=limit + 1,
+            limit=paging.rows,
         )
-    page = pins[:limit]
-    last = page[-1].scope if len(pins) > limit else None
-    return PinPage(
-        pins=[
-            PinSummary(
-                scope=pin.scope.kind,
-                job=pin.scope.job,
-                stream=pin.scope.stream,
-                to=pin.to,
-                reason=pin.reason,
-                since_us=pin.since_us,
-            )
-            for pin in page
-        ],
-        next_cursor=None if last is None else encode_cursor(last.job or "", last.stream or ""),
-    )
+    page, next_cursor = paging.cut(pins, _place)
+    return PinPage(pins=[_summary(pin) for pin in page], next_cursor=next_cursor)
 
 
 @router.get(
@@ -120,7 +102,7 @@ def list_all(
     summary="Read a pin",
     responses=answers("PinAnswer", 404, 422, 503, kinds=_ABSENT),
 )
-def read(scope: TheScope, service: TheService, principal: ThePrincipal) -> PinAnswer:
+def read(scope: _TheScope, service: TheService, principal: ThePrincipal) -> PinAnswer:
     """Return the pin on just this scope, and what it does to each stream in reach.
 
     Without `job` it is the fleet's pin. The status of a stream has the pin in force.
@@ -137,7 +119,7 @@ def read(scope: TheScope, service: TheService, principal: ThePrincipal) -> PinAn
     openapi_extra=takes("PinBody"),
 )
 def write(
-    scope: TheScope, body: JsonBody, service: TheService, principal: ThePrincipal, dry_run: DryRun
+    scope: _TheScope, body: JsonBody, service: TheService, principal: ThePrincipal, dry_run: DryRun
 ) -> PinAnswer:
     """Hold a stream, all streams of a job, or without `job` the whole fleet; the answer says what it costs.
 
@@ -161,7 +143,7 @@ def write(
     responses=answers("PinAnswer", 404, 422, 503, kinds=_ABSENT),
 )
 def delete(
-    scope: TheScope, service: TheService, principal: ThePrincipal, dry_run: DryRun, reason: Reason
+    scope: _TheScope, service: TheService, principal: ThePrincipal, dry_run: DryRun, reason: Reason
 ) -> PinAnswer:
     """Take a pin away; return it, and what that does to each stream. The next wider pin, if any, holds them then."""
     with service.database.write(keep=not dry_run) as session:
@@ -175,6 +157,14 @@ def _invalid(parameter: str, reason: str) -> InvalidParameterError:
     return InvalidParameterError(f"{parameter}: {reason}", errors=(ErrorItem(parameter, reason),))
 
 
+def _place(pin: StoredPin) -> tuple[str, str]:
+    return pin.scope.job or "", pin.scope.stream or ""
+
+
+def _summary(pin: StoredPin) -> PinSummary:
+    return PinSummary.of(pin, scope=pin.scope.kind, job=pin.scope.job, stream=pin.scope.stream)
+
+
 def _written(service: Service, pin: StoredPin, principal: Principal) -> PinAnswer:
     """Return the answer after a write; the pin is in force by now, however long the figures take."""
     service.database.answers_changed()
@@ -185,7 +175,7 @@ def _written(service: Service, pin: StoredPin, principal: Principal) -> PinAnswe
 def _answer(
     service: Service, session: Session, pin: StoredPin, principal: Principal, *, dry_run: bool = False
 ) -> PinAnswer:
-    until = time.monotonic() + (DRY_RUN_SECONDS if dry_run else COST_SECONDS)
+    until = time.monotonic() + (_DRY_RUN_SECONDS if dry_run else COST_SECONDS)
     session.flush()
     found: list[PinnedStream] = []
     rows = [row for row in streams_in(session, pin.scope, lock=False) if principal.sees(row.job)]
@@ -193,27 +183,16 @@ def _answer(
         if found and time.monotonic() > until:
             break
         found.append(_stream(row, cost_of(session, service.decider, row, pin.scope)))
-    return PinAnswer(
-        scope=pin.scope.kind,
-        job=pin.scope.job,
-        stream=pin.scope.stream,
-        to=pin.to,
-        reason=pin.reason,
-        since_us=pin.since_us,
-        streams=found,
-        more_streams=len(rows) - len(found),
-        dry_run=dry_run,
-    )
+    more = len(rows) - len(found)
+    return PinAnswer(**dict(_summary(pin)), streams=found, more_streams=more, dry_run=dry_run)
 
 
 def _stream(row: StreamRow, cost: PinCost) -> PinnedStream:
     wall_us = cost.latency_wall_us
-    return PinnedStream(
+    return PinnedStream.of(
+        cost,
         job=row.job,
         stream=row.stream,
-        bound_ms=cost.bound_ms,
-        in_use_bound_ms=cost.in_use_bound_ms,
-        completeness_ppm=cost.completeness_ppm,
         latency_wall_ms=None if wall_us is None else milliseconds(round(wall_us)),
         text=f"{row.job}/{row.stream}: {cost.text}",
     )

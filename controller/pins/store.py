@@ -13,20 +13,7 @@ from tidemark.controller.db.tables import PinRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.models.wire import Pin, ScopeKind
 
-__all__ = [
-    "FLEET",
-    "PinScope",
-    "StoredPin",
-    "delete_pin",
-    "get_pin",
-    "list_pins",
-    "pin_in_force",
-    "pins_in_force",
-    "put_pin",
-    "streams_in",
-]
-
-ALL = ""
+_ALL = ""
 """Means every job or stream in the table; no name is empty."""
 
 
@@ -133,7 +120,7 @@ def list_pins(session: Session, after: tuple[str, str] | None, limit: int) -> Se
 def pin_in_force(session: Session, job: str, stream: str) -> StoredPin | None:
     """Return the most specific pin that holds a stream, which need not be known; None without one."""
     found = session.scalars(
-        select(PinRow).where(PinRow.job.in_([job, ALL]), PinRow.stream.in_([stream, ALL]))
+        select(PinRow).where(PinRow.job.in_([job, _ALL]), PinRow.stream.in_([stream, _ALL]))
     )
     return _most_specific({(row.job, row.stream): row for row in found}, job, stream)
 
@@ -159,7 +146,7 @@ def streams_in(session: Session, scope: PinScope, *, lock: bool) -> Sequence[Str
 
 
 def _most_specific(rows: dict[tuple[str, str], PinRow], job: str, stream: str) -> StoredPin | None:
-    for key in ((job, stream), (job, ALL), (ALL, ALL)):
+    for key in ((job, stream), (job, _ALL), (_ALL, _ALL)):
         if key in rows:
             return _pin(rows[key])
     return None
@@ -170,7 +157,7 @@ def _changed(session: Session) -> None:
 
 
 def _key(scope: PinScope) -> tuple[str, str]:
-    return scope.job or ALL, scope.stream or ALL
+    return scope.job or _ALL, scope.stream or _ALL
 
 
 def _pin(row: PinRow) -> StoredPin:

@@ -5,11 +5,7 @@ from __future__ import annotations
 from tidemark.controller.api import schemas
 from tidemark.controller.pins.store import StoredPin
 
-__all__ = ["pin_answer"]
-
 
 def pin_answer(pin: StoredPin | None) -> schemas.PinInForce | None:
     """Return the pin in force as the status has it; None for none."""
-    if pin is None:
-        return None
-    return schemas.PinInForce(to=pin.to, scope=pin.scope.kind, reason=pin.reason, since_us=pin.since_us)
+    return None if pin is None else schemas.PinInForce.of(pin, scope=pin.scope.kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 from sqlalchemy import ColumnElement, and_, false, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -11,13 +12,15 @@ from tidemark.controller.db.tables import PredictionRow, PublishedRow, ReportRow
 from tidemark.models.prediction import Judged, score
 from tidemark.models.transition import Transition
 
-__all__ = ["keep_prediction", "list_predictions", "newest_prediction", "score_predictions"]
-
 
 def keep_prediction(
     session: Session, stream_id: int, published: PublishedRow, transition: Transition, now_us: int
 ) -> None:
     """Store the prediction for a published bound, once a generation."""
+    columns = PredictionRow.__table__.columns
+    same = {
+        field.name: getattr(transition, field.name) for field in fields(transition) if field.name in columns
+    }
     session.add(
         PredictionRow(
             stream_id=stream_id,
@@ -25,19 +28,7 @@ def keep_prediction(
             bound_ms=transition.bound_us // 1_000,
             from_bound_ms=transition.from_bound_us // 1_000,
             made_us=now_us,
-            rows=transition.rows,
-            late=transition.late,
-            min_ppm=transition.min_ppm,
-            max_ppm=transition.max_ppm,
-            latency_base_us=transition.latency_base_us,
-            latency_wall_us=transition.latency_wall_us,
-            stands_still_us=transition.stands_still_us,
-            effective_us=transition.effective_us,
-            windows_closing=transition.windows_closing,
-            rows_closing=transition.rows_closing,
-            state_rows=transition.state_rows,
-            state_bytes=transition.state_bytes,
-            text=transition.text,
+            **same,
         )
     )
 

@@ -18,14 +18,12 @@ from tidemark.controller.db.database import Database
 from tidemark.controller.replicas import lease_store as store
 from tidemark.controller.replicas.lease_store import Lease, Shard
 
-__all__ = ["LeaseKeeper", "Moves", "share_out"]
-
 _log = logging.getLogger(__name__)
 
-BEATS_A_LEASE = 3
+_BEATS_A_LEASE = 3
 """Heartbeats in the length of a lease: two may fail."""
 
-STOP_TIMEOUT_SECONDS = 5.0
+_STOP_TIMEOUT_SECONDS = 5.0
 """How long a shutdown waits for the heartbeat under way."""
 
 
@@ -104,7 +102,7 @@ class LeaseKeeper:
         with self._lock:
             if self._stop.is_set():
                 return
-            pause = self._lease_seconds / BEATS_A_LEASE / 2
+            pause = self._lease_seconds / _BEATS_A_LEASE / 2
             if not now and self._kept is not None and self._steady() - self._kept < pause:
                 return
             self._keep()
@@ -118,7 +116,7 @@ class LeaseKeeper:
         """Give all leases back, so that another process can take them at once."""
         self._stop.set()
         if self._thread.ident is not None:
-            self._thread.join(STOP_TIMEOUT_SECONDS)
+            self._thread.join(_STOP_TIMEOUT_SECONDS)
         with self._lock:
             try:
                 with self._database.write() as session:
@@ -167,7 +165,7 @@ class LeaseKeeper:
         }
 
     def _run(self) -> None:
-        while not self._stop.wait(self._lease_seconds / BEATS_A_LEASE):
+        while not self._stop.wait(self._lease_seconds / _BEATS_A_LEASE):
             try:
                 self.keep()
             except Exception:  # noqa: BLE001 - the store may be back at the next heartbeat

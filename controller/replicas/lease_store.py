@@ -18,21 +18,6 @@ from tidemark.controller.db.tables import LeaseRow, RecommendationRow, ReplicaRo
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import LeaseLostError
 
-__all__ = [
-    "SHARDS",
-    "Lease",
-    "Shard",
-    "beat",
-    "beats",
-    "confirm",
-    "forget_replica",
-    "give_back",
-    "make_shards",
-    "shard_of",
-    "shards",
-    "take",
-]
-
 SHARDS = 64
 """Number of shards: several for each of more replicas than one store can serve."""
 

@@ -7,20 +7,17 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from tidemark.controller.api import schemas
-from tidemark.controller.api.cursors import Cursor, Limit, decode_numbers_cursor, encode_cursor
+from tidemark.controller.api.cursors import ThePaging, decode_numbers_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
-from tidemark.controller.db.tables import ReportRow
 from tidemark.controller.reports.store import body_of, get_report, list_reports
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.wire import PartitionCounts, Report
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
-QueryId = Annotated[
+_QueryId = Annotated[
     str,
     Path(
         description="Spark's persistent id of the query, percent-encoded; no slash.",
@@ -29,7 +26,7 @@ QueryId = Annotated[
         pattern=r"^[^\x00]+$",
     ),
 ]
-BatchId = Annotated[int, Path(description="Spark's batch id.", examples=[17], ge=0, le=2**63 - 1)]
+_BatchId = Annotated[int, Path(description="Spark's batch id.", examples=[17], ge=0, le=2**63 - 1)]
 
 
 @router.get(
@@ -38,20 +35,16 @@ BatchId = Annotated[int, Path(description="Spark's batch id.", examples=[17], ge
     summary="List reports",
     responses=answers("ReportPage", 404, 422, 503),
 )
-def list_all(
-    which: WhichStream, service: TheService, limit: Limit = 100, cursor: Cursor = None
-) -> schemas.ReportPage:
+def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> schemas.ReportPage:
     """List the facts of each reported batch that is kept, the newest first."""
-    position = decode_numbers_cursor(cursor, 2)
+    position = decode_numbers_cursor(paging.cursor, 2)
     before = None if position is None else (position[0], position[1])
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
-        rows = list_reports(session, stream_id, before, limit + 1)
-    page = rows[:limit]
-    last = page[-1] if len(rows) > limit else None
+        rows = list_reports(session, stream_id, before, paging.rows)
+    page, next_cursor = paging.cut(rows, lambda row: (row.seen_us, row.id))
     return schemas.ReportPage(
-        reports=[_facts(row) for row in page],
-        next_cursor=None if last is None else encode_cursor(str(last.seen_us), str(last.id)),
+        reports=[schemas.ReportSummary.of(row) for row in page], next_cursor=next_cursor
     )
 
 
@@ -62,21 +55,17 @@ def list_all(
     responses=answers("ReportDetail", 404, 422, 503, kinds={404: "report-not-found"}),
 )
 def read(
-    which: WhichStream, query_id: QueryId, batch_id: BatchId, service: TheService
+    which: WhichStream, query_id: _QueryId, batch_id: _BatchId, service: TheService
 ) -> schemas.ReportDetail:
     """Return the facts of one reported batch, and its partitions."""
     with service.database.read() as session:
         row = get_report(session, get_stream(session, which.job, which.stream), query_id, batch_id)
         sent = body_of(session, row)
-    return schemas.ReportDetail(
-        **dict(_facts(row)),
+    return schemas.ReportDetail.of(
+        row,
         granule_us=None if sent is None else sent.granule_us,
         partitions=None if sent is None else [_partition(sent, part) for part in sent.partitions],
     )
-
-
-def _facts(row: ReportRow) -> schemas.ReportSummary:
-    return schemas.ReportSummary(**{name: getattr(row, name) for name in schemas.ReportSummary.model_fields})
 
 
 def _partition(report: Report, part: PartitionCounts) -> schemas.ReportedPartition:

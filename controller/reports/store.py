@@ -13,8 +13,6 @@ from tidemark.controller.errors import ReportNotFoundError
 from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.models.wire import Report
 
-__all__ = ["NEWEST_FIRST", "body_of", "get_report", "list_reports", "newest_report", "newest_report_query"]
-
 
 def _newest_first(report: type[ReportRow]) -> tuple[ColumnElement[Any], ...]:
     return report.seen_us.desc(), report.batch_id.desc(), report.query_id.desc()

@@ -18,8 +18,6 @@ from tidemark.models.rollout.facts import Move
 from tidemark.models.rollout.machine import allowed
 from tidemark.models.rollout.states import Act, State
 
-__all__ = ["approve", "discard", "get_rollout", "roll_back"]
-
 _COMMANDS: dict[Act, str] = {"approve": ":approve", "discard": ":discard", "rollback": ":rollback"}
 
 

@@ -17,8 +17,6 @@ from tidemark.models.rollout.facts import Move
 from tidemark.models.rollout.machine import advance, restores_previous
 from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, State
 
-__all__ = ["advance_rollout", "apply_move", "is_due"]
-
 
 def advance_rollout(session: Session, stream_id: int, rules: RolloutRules, now_us: int) -> RolloutRow | None:
     """Take the stream's open rollout as far as it can go now; return it, None without one. The stream is locked.

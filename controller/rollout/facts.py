@@ -39,8 +39,6 @@ from tidemark.models.rollout.gate import DAY_US
 from tidemark.models.rollout.states import CANDIDATE
 from tidemark.models.rollout.verification import needed_event_us
 
-__all__ = ["count_at_risk", "facts_of"]
-
 _Under = tuple[ColumnElement[bool], ...]
 """Conditions that pick the batches in which a rollout was in effect; empty while there are none."""
 

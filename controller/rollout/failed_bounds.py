@@ -12,8 +12,6 @@ from tidemark.models.defaults import FAILED_LONGEST_MS, FAILED_MS
 from tidemark.models.rollout.facts import Failure, FailureKind
 from tidemark.models.slo import Direction
 
-__all__ = ["carry_failures", "envelope_failed", "failures_of", "keep_failure"]
-
 
 def keep_failure(
     session: Session,

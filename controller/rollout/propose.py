@@ -23,8 +23,6 @@ from tidemark.models.rollout.proposal import direction_of, revise
 from tidemark.models.rollout.states import CANDIDATE
 from tidemark.models.slo import Policy
 
-__all__ = ["changes_published", "propose"]
-
 
 def propose(
     session: Session, stream_id: int, rules: RolloutRules, proposal: Proposal | None, now_us: int

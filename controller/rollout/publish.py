@@ -38,15 +38,13 @@ from tidemark.models.rollout.states import UNDER_WAY
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Envelope
 
-__all__ = ["current_answer", "publish_previous", "publish_rollout", "republish_under"]
-
-NO_SLO = "no SLO is set"
+_NO_SLO = "no SLO is set"
 """Why nothing is recommended for a stream without an SLO."""
 
-NOT_DECIDED = "no report has been weighed against the SLO"
+_NOT_DECIDED = "no report has been weighed against the SLO"
 """Why nothing is recommended for a stream whose SLO is newer than its evidence."""
 
-ENDED_BY_WRITE = "the published bound was changed by request"
+_ENDED_BY_WRITE = "the published bound was changed by request"
 """Why a rollout is superseded by a write."""
 
 
@@ -70,7 +68,7 @@ def republish_under(
         ceiling_ms = None if applied is None else applied.ceiling_ms
         return publish(session, stream_id, pinned_answer(policy, pin, ceiling_ms, answer.envelope), now_us)
     if row is not None and row.state in UNDER_WAY and not _publishes(row, answer):
-        end_rollout(session, row, "Superseded", ENDED_BY_WRITE, now_us)
+        end_rollout(session, row, "Superseded", _ENDED_BY_WRITE, now_us)
         row = None
     generation = publish(session, stream_id, answer, now_us)
     if row is not None and row.state in UNDER_WAY and row.generation != generation:
@@ -137,7 +135,7 @@ def _why_none(session: Session, stream_id: int, slo: Spec[Slo] | None) -> str:
         return row.reason
     recommended = session.get(RecommendationRow, stream_id)
     if recommended is None:
-        return NO_SLO if slo is None else NOT_DECIDED
+        return _NO_SLO if slo is None else _NOT_DECIDED
     return reason_of(recommended)
 
 

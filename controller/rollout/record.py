@@ -19,8 +19,6 @@ from tidemark.models.slo import Direction
 from tidemark.models.transition import Transition
 from tidemark.models.wire import Envelope
 
-__all__ = ["Proposal", "RolloutChange", "add_rollout_event", "end_rollout", "new_rollout", "open_rollout_row"]
-
 
 @dataclass(frozen=True, slots=True)
 class Proposal:

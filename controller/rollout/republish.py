@@ -20,8 +20,6 @@ from tidemark.controller.specs.store import get_policy, get_slo
 from tidemark.models.slo import Policy
 from tidemark.models.transition import Transition
 
-__all__ = ["republish"]
-
 
 def republish(session: Session, stream_id: int, policy: Policy, now_us: int) -> int:
     """Publish what follows from ``policy``, the SLO and the pin; return the generation. The stream is locked.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import TypeAdapter
@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.api.bodies import ReasonBody, parse_body
-from tidemark.controller.api.cursors import Cursor, Limit, decode_number_cursor, encode_cursor
+from tidemark.controller.api.cursors import Paging, ThePaging, decode_number_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import etag
@@ -33,21 +33,25 @@ from tidemark.controller.specs.views import policy_answer
 from tidemark.controller.streams.store import get_stream, lock_stream
 from tidemark.models.rollout.states import State
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["rollouts"])
-of_stream = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["rollouts"])
+_of_stream = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["rollouts"])
 
 _REASON = TypeAdapter(ReasonBody)
 
 _ABSENT = {404: "rollout-not-found", 409: "rollout-state"}
 
-HISTORY = 100
+_ACTION: dict[str, Any] = {
+    "responses": answers("RolloutAnswer", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
+    "openapi_extra": takes("ReasonBody"),
+}
+"""What the actions on one rollout say of themselves."""
+
+_HISTORY = 100
 """Maximum number of events shown of one rollout."""
 
-RolloutId = Annotated[int, Path(ge=1, le=2**53, description="Number of the rollout.", examples=[12])]
+_RolloutId = Annotated[int, Path(ge=1, le=2**53, description="Number of the rollout.", examples=[12])]
 
-InState = Annotated[
+_InState = Annotated[
     list[State], Query(max_length=10, description="Only rollouts in one of these states; by default all.")
 ]
 
@@ -67,12 +71,11 @@ class _Act(Protocol):
 def list_all(
     service: TheService,
     principal: ThePrincipal,
-    state: InState = [],  # noqa: B006 - never changed
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    paging: ThePaging,
+    state: _InState = [],  # noqa: B006 - never changed
 ) -> RolloutPage:
     """List the rollouts of every stream that the caller may see, the newest first."""
-    before = decode_number_cursor(cursor)
+    before = decode_number_cursor(paging.cursor)
     with service.database.read() as session:
 
         def fetch(position: int | None, count: int) -> Sequence[tuple[RolloutRow, StreamRow]]:
@@ -85,12 +88,12 @@ def list_all(
             job=lambda pair: pair[1].job,
             position=lambda pair: pair[0].id,
             after=before,
-            limit=limit + 1,
+            limit=paging.rows,
         )
-        return _page(found, limit)
+        return _page(paging, found)
 
 
-@of_stream.get(
+@_of_stream.get(
     "/rollouts",
     operation_id="listStreamRollouts",
     summary="List a stream's rollouts",
@@ -99,78 +102,74 @@ def list_all(
 def list_of_stream(
     which: WhichStream,
     service: TheService,
-    state: InState = [],  # noqa: B006 - never changed
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    paging: ThePaging,
+    state: _InState = [],  # noqa: B006 - never changed
 ) -> RolloutPage:
     """List the stream's rollouts, the newest first."""
-    before = decode_number_cursor(cursor)
+    before = decode_number_cursor(paging.cursor)
     with service.database.read() as session:
         stream = get_stream(session, which.job, which.stream)
-        rows = list_rollouts(session, limit=limit + 1, stream_id=stream.id, states=state, before_id=before)
-        return _page([(row, stream) for row in rows], limit)
+        rows = list_rollouts(session, limit=paging.rows, stream_id=stream.id, states=state, before_id=before)
+        return _page(paging, [(row, stream) for row in rows])
 
 
-@of_stream.get(
+@_of_stream.get(
     "/rollouts/{rollout_id:int}",
     operation_id="getRollout",
     summary="Read a rollout",
     responses=answers("RolloutDetail", 404, 422, 503, kinds=_ABSENT),
 )
-def read(which: WhichStream, rollout_id: RolloutId, service: TheService) -> RolloutDetail:
+def read(which: WhichStream, rollout_id: _RolloutId, service: TheService) -> RolloutDetail:
     """Return a rollout and its history."""
     with service.database.read() as session:
         stream = get_stream(session, which.job, which.stream)
         row = get_rollout(session, stream.id, rollout_id)
-        history = history_of(session, stream.id, row.id, HISTORY)
+        history = history_of(session, stream.id, row.id, _HISTORY)
         return RolloutDetail(
             **dict(rollout_answer(row, stream)), history=[event_answer(event, stream) for event in history]
         )
 
 
-@of_stream.post(
+@_of_stream.post(
     "/rollouts/{rollout_id:int}:approve",
     operation_id="approveRollout",
     summary="Approve a rollout",
-    responses=answers("RolloutAnswer", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
-    openapi_extra=takes("ReasonBody"),
+    **_ACTION,
 )
 def approve_one(
-    which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
+    which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
 ) -> RolloutAnswer:
     """Approve a rollout; it is published as soon as no other gate holds it. Approving it again changes nothing."""
     return _act(service, which, rollout_id, body, approve, dry_run=dry_run)
 
 
-@of_stream.post(
+@_of_stream.post(
     "/rollouts/{rollout_id:int}:discard",
     operation_id="discardRollout",
     summary="Discard a rollout",
-    responses=answers("RolloutAnswer", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
-    openapi_extra=takes("ReasonBody"),
+    **_ACTION,
 )
 def discard_one(
-    which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
+    which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
 ) -> RolloutAnswer:
     """Discard a rollout before it is published; neither it nor a further change is proposed again for a while."""
     return _act(service, which, rollout_id, body, discard, dry_run=dry_run)
 
 
-@of_stream.post(
+@_of_stream.post(
     "/rollouts/{rollout_id:int}:rollback",
     operation_id="rollBackRollout",
     summary="Roll back a rollout",
-    responses=answers("RolloutAnswer", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
-    openapi_extra=takes("ReasonBody"),
+    **_ACTION,
 )
 def roll_one_back(
-    which: WhichStream, rollout_id: RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
+    which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
 ) -> RolloutAnswer:
     """Publish again what was published before a rollout, verified or not; it is not tried again for a while."""
     return _act(service, which, rollout_id, body, roll_back, dry_run=dry_run)
 
 
-@of_stream.post(
+@_of_stream.post(
     ":pause",
     operation_id="pauseStream",
     summary="Pause rollouts of a stream",
@@ -184,7 +183,7 @@ def pause(
     return _set_paused(service, which, body, response, paused=True, dry_run=dry_run)
 
 
-@of_stream.post(
+@_of_stream.post(
     ":resume",
     operation_id="resumeStream",
     summary="Resume rollouts of a stream",
@@ -198,14 +197,13 @@ def resume(
     return _set_paused(service, which, body, response, paused=False, dry_run=dry_run)
 
 
-router.include_router(of_stream)
+router.include_router(_of_stream)
 
 
-def _page(pairs: Sequence[tuple[RolloutRow, StreamRow]], limit: int) -> RolloutPage:
-    page = pairs[:limit]
+def _page(paging: Paging, pairs: Sequence[tuple[RolloutRow, StreamRow]]) -> RolloutPage:
+    page, next_cursor = paging.cut(pairs, lambda pair: (pair[0].id,))
     return RolloutPage(
-        rollouts=[rollout_answer(row, stream) for row, stream in page],
-        next_cursor=encode_cursor(str(page[-1][0].id)) if len(pairs) > limit else None,
+        rollouts=[rollout_answer(row, stream) for row, stream in page], next_cursor=next_cursor
     )
 
 

@@ -11,8 +11,6 @@ from tidemark.controller.pins.store import StoredPin, pin_in_force
 from tidemark.controller.specs.store import Spec, get_policy, get_slo
 from tidemark.models.slo import Policy, Slo
 
-__all__ = ["RolloutRules", "rules_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class RolloutRules:

@@ -18,26 +18,7 @@ from tidemark.models.slo import Direction
 from tidemark.models.transition import Transition
 from tidemark.models.wire import Envelope, Mode
 
-__all__ = [
-    "envelope_json",
-    "envelope_of",
-    "find_rollout",
-    "fleet_share",
-    "list_rollouts",
-    "missed_rollout_query",
-    "model_of",
-    "narrowed_us",
-    "newest_rollout",
-    "newest_rollout_query",
-    "open_rollout",
-    "published_before",
-    "rollout_in_force",
-    "set_predicted",
-    "unanswered_us",
-    "verified_narrowing",
-]
-
-FLEET_LOCK = 0x7469_6466
+_FLEET_LOCK = 0x7469_6466
 """Key of the PostgreSQL advisory lock under which the fleet's share is counted and used."""
 
 
@@ -236,7 +217,7 @@ def fleet_share(session: Session, stream_id: int, share_ppm: int, *, lock: bool)
         lock: whether this transaction uses the share, so that no other may count meanwhile.
     """
     if lock and session.get_bind().dialect.name == "postgresql":
-        session.execute(select(func.pg_advisory_xact_lock(FLEET_LOCK)))
+        session.execute(select(func.pg_advisory_xact_lock(_FLEET_LOCK)))
     controlled = session.scalars(
         select(func.count()).select_from(PolicyRow).where(PolicyRow.mode != "Off")
     ).one()

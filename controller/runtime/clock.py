@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["Clock", "SteadyClock", "system_clock"]
-
 Clock = Callable[[], int]
 """Returns the wall time in microseconds since the epoch."""
 

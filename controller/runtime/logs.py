@@ -17,12 +17,10 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from tidemark.controller.access.token_format import TOKEN
 from tidemark.controller.settings import LogFormat, LogLevel
 
-__all__ = ["HIDDEN", "configure_logs", "handler_for", "without_secrets"]
-
 HIDDEN = "[hidden]"
 """Replaces a secret."""
 
-FIELDS = frozenset({"method", "route", "status", "duration_ms"})
+_FIELDS = frozenset({"method", "route", "status", "duration_ms"})
 """Fields of a line beside its text and its context."""
 
 _CREDENTIALS = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]+")
@@ -52,7 +50,7 @@ def handler_for(form: LogFormat, stream: TextIO) -> logging.Handler:
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
-        structlog.stdlib.ExtraAdder(allow=FIELDS),
+        structlog.stdlib.ExtraAdder(allow=_FIELDS),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     handler = logging.StreamHandler(stream)

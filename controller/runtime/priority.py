@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["Pause", "no_pause"]
-
 Pause = Callable[[], None]
 """Waits a short time while more urgent work waits, then returns."""
 

@@ -16,12 +16,10 @@ from sqlalchemy.exc import ArgumentError
 
 from tidemark.controller.settings import SECRETS, Settings
 
-__all__ = ["CONFIG_VARIABLE", "Configuration", "ConfigurationError", "Source", "load_settings"]
-
 CONFIG_VARIABLE = "TIDEMARK_CONFIG"
 """Environment variable that names the file."""
 
-MASK = "***"
+_MASK = "***"
 """Replaces a value that is not shown."""
 
 _PREFIX = "TIDEMARK_"
@@ -109,7 +107,7 @@ def _problem(error: ValidationError, sources: Mapping[str, Source], path: Path |
         return detail
     name = str(found["loc"][0])
     where = f"settings file {path}: {name}" if sources.get(name) == "file" else _PREFIX + name.upper()
-    value = MASK if name in SECRETS else repr(found["input"])
+    value = _MASK if name in SECRETS else repr(found["input"])
     return f"{where} is {value}: {detail}"
 
 
@@ -119,9 +117,9 @@ def _shown(name: str, value: object) -> str:
     if name not in SECRETS:
         return str(value)
     if name != "database_url":
-        return MASK
+        return _MASK
     try:
         return make_url(str(value)).render_as_string(hide_password=True)
     except ArgumentError:
         # A URL that cannot be parsed may hold a password anywhere.
-        return MASK
+        return _MASK

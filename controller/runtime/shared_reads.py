@@ -12,8 +12,6 @@ from typing import Any, TypeVar, cast
 
 from fastapi.concurrency import run_in_threadpool
 
-__all__ = ["SharedReads"]
-
 V = TypeVar("V")
 
 

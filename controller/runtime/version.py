@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-__all__ = ["distribution_version"]
-
 
 def distribution_version() -> str:
     """Return the version of the installed distribution; ``"unknown"`` when run from a folder not installed."""

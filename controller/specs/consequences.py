@@ -14,8 +14,6 @@ from tidemark.controller.decide.views import recommended_answer, transition_answ
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.service import Service
 
-__all__ = ["consequences", "decide_now"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -14,16 +14,14 @@ from typing import Any
 from tidemark.controller.api.schemas import SloAnswer
 from tidemark.models.target import PPM
 
-__all__ = ["openslo_documents", "openslo_text"]
-
-API_VERSION = "openslo/v1"
-MAX_NAME_LENGTH = 63
-DIGEST_CHARACTERS = 8
+_API_VERSION = "openslo/v1"
+_MAX_NAME_LENGTH = 63
+_DIGEST_CHARACTERS = 8
 
 _MINUTE_MS = 60_000
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (_MINUTE_MS, "m"))
 
-SLICE_LENGTH = "1m"
+_SLICE_LENGTH = "1m"
 """OpenSLO requires a fixed length of a time slice; here the windows of the job are judged."""
 
 
@@ -49,7 +47,7 @@ def openslo_text(slos: Iterable[tuple[str, str, SloAnswer]]) -> str:
 
 def _document(kind: str, name: str, shown: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {
-        "apiVersion": API_VERSION,
+        "apiVersion": _API_VERSION,
         "kind": kind,
         "metadata": {"name": name, "displayName": shown},
         "spec": spec,
@@ -84,7 +82,7 @@ def _objective(job: str, stream: str, slo: SloAnswer) -> dict[str, Any]:
             # OpenSLO allows no target of 1.
             "target": min(slo.good_windows_ppm, PPM - 1) / PPM,
             "timeSliceTarget": slo.target_ppm / PPM,
-            "timeSliceWindow": SLICE_LENGTH,
+            "timeSliceWindow": _SLICE_LENGTH,
         }
         description = "Share of the windows that reach the target; a time slice is a window of the job."
     return {
@@ -107,10 +105,10 @@ def _name(*names: str) -> str:
     plain = "-".join(names)
     name = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")
     # A dash in the first name would make the joined name ambiguous.
-    if name == plain and len(name) <= MAX_NAME_LENGTH and not any("-" in each for each in names[:-1]):
+    if name == plain and len(name) <= _MAX_NAME_LENGTH and not any("-" in each for each in names[:-1]):
         return name
-    digest = hashlib.sha256("\0".join(names).encode()).hexdigest()[:DIGEST_CHARACTERS]
-    room = MAX_NAME_LENGTH - DIGEST_CHARACTERS - 1
+    digest = hashlib.sha256("\0".join(names).encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    room = _MAX_NAME_LENGTH - _DIGEST_CHARACTERS - 1
     return f"{name[:room].strip('-')}-{digest}".strip("-")
 
 

@@ -32,8 +32,6 @@ from tidemark.controller.streams.store import get_stream, lock_stream
 from tidemark.models.duration import format_duration
 from tidemark.models.slo import Policy, Slo
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["specifications"])
 
 _SLO = TypeAdapter(Slo)

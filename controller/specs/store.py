@@ -18,26 +18,6 @@ from tidemark.controller.rollout.failed_bounds import carry_failures
 from tidemark.controller.streams.store import add_event
 from tidemark.models.slo import Policy, Slo
 
-__all__ = [
-    "DEFAULT_CONFIDENCE_PPM",
-    "DEFAULT_HORIZON_MS",
-    "DEFAULT_SHARE_PPM",
-    "Precondition",
-    "Spec",
-    "fields_of",
-    "get_policy",
-    "get_slo",
-    "horizon_ms_of",
-    "policy_of",
-    "policy_values",
-    "put_policy",
-    "put_slo",
-    "set_paused",
-    "share_ppm_of",
-    "slo_of",
-    "slo_values",
-]
-
 T = TypeVar("T")
 
 DEFAULT_HORIZON_MS = Slo(target_ppm=1).horizon_ms
@@ -49,7 +29,7 @@ DEFAULT_CONFIDENCE_PPM = Slo(target_ppm=1).confidence_ppm
 DEFAULT_SHARE_PPM = 990_000
 """The share of rows that a stream without an SLO is judged by, in parts per million."""
 
-SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 1
 """Version of the stored JSON: it grows when a field changes its meaning; a new field with a default needs no other."""
 
 _SLO, _POLICY = TypeAdapter(Slo), TypeAdapter(Policy)
@@ -200,15 +180,15 @@ def _policy_row(
 
 
 def _stored(value: Slo | Policy) -> str:
-    return json.dumps({"schema_version": SCHEMA_VERSION, **asdict(value)})
+    return json.dumps({"schema_version": _SCHEMA_VERSION, **asdict(value)})
 
 
 def _loaded(adapter: TypeAdapter[T], text: str) -> T:
     document = json.loads(text)
     version = document.pop("schema_version")
-    if version != SCHEMA_VERSION:
+    if version != _SCHEMA_VERSION:
         raise ValueError(
-            f"the store holds a specification of version {version}; this release reads {SCHEMA_VERSION}: upgrade it"
+            f"the store holds a specification of version {version}; this release reads {_SCHEMA_VERSION}: upgrade it"
         )
     # JSON has no tuples: strictness is for requests. A field of a newer release is none of ours.
     return adapter.validate_python(document, strict=False, extra="ignore")

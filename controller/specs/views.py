@@ -6,8 +6,6 @@ from tidemark.controller.api import schemas
 from tidemark.controller.specs.store import Spec, fields_of
 from tidemark.models.slo import Policy, Slo
 
-__all__ = ["policy_answer", "slo_answer"]
-
 
 def slo_answer(slo: Spec[Slo]) -> schemas.SloAnswer:
     """Return an SLO as it is answered."""

@@ -14,8 +14,6 @@ from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.slo import Slo
 from tidemark.models.target import PPM
 
-__all__ = ["Spent", "budget_of", "spent_in"]
-
 
 @dataclass(frozen=True, slots=True)
 class Spent:
@@ -75,17 +73,11 @@ def budget_of(session: Session, stream_id: int, slo: Slo) -> Budget | None:
         return None
     known = facts(session, horizon)
     spent = spent_in(session, horizon, slo)
-    return Budget(
+    return Budget.of(
+        spent,
         objective=slo.objective,
         window_ms=slo.window_ms,
         from_us=known.from_us,
-        counted=spent.counted,
-        bad_min=spent.bad_min,
-        bad_max=spent.bad_max,
-        min_ppm=spent.min_ppm,
-        max_ppm=spent.max_ppm,
-        allowed=spent.allowed,
-        remaining_ppm=spent.remaining_ppm,
         missing_batches=known.missing_batches,
         provisional=open_keys(session, horizon.newest),
     )

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from tidemark.controller.api.schemas import Condition, ConditionSummary, ConditionType, Severity
 
-__all__ = ["CONDITION_TYPES", "ConditionKind", "condition", "place_of", "summary_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class ConditionKind:

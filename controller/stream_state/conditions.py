@@ -19,9 +19,7 @@ from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, State, rollout_text
 from tidemark.models.target import PPM
 
-__all__ = ["conditions_of"]
-
-NAMES_SHOWN = 10
+_NAMES_SHOWN = 10
 """How many partitions a condition names; the list of partitions has all of them."""
 
 
@@ -140,8 +138,8 @@ def _skewed(skewed: Sequence[SkewCost]) -> Iterator[Condition]:
 def _named(partitions: Sequence[str]) -> str:
     if not partitions:
         return "partitions that are not known any more"
-    names = ", ".join(map(repr, partitions[:NAMES_SHOWN]))
-    more = len(partitions) - NAMES_SHOWN
+    names = ", ".join(map(repr, partitions[:_NAMES_SHOWN]))
+    more = len(partitions) - _NAMES_SHOWN
     which = "partition" if len(partitions) == 1 else "partitions"
     return f"{which} {names}" + (f" and {more:,} more" if more > 0 else "")
 

@@ -14,12 +14,10 @@ from tidemark.controller.evidence.horizon import effective_bound_of
 from tidemark.controller.reports.store import newest_report_query
 from tidemark.models.wire import AppendDelay, LiveState, Pin, Report
 
-__all__ = ["KeptLive", "NewestState", "keep_live", "newest_state", "state_in", "working_bound_ms"]
-
-NAMES_KEPT = 100
+_NAMES_KEPT = 100
 """How many names of partitions are kept in each list, the first ones by name; all are counted."""
 
-REASON_CHARACTERS = 1_000
+_REASON_CHARACTERS = 1_000
 """How much of the fast policy's reason is kept."""
 
 
@@ -99,10 +97,10 @@ def _kept(live: LiveState) -> KeptLive:
     return KeptLive(
         ceiling_ms=live.ceiling_ms,
         control_ms=live.control_ms,
-        reason=live.reason[:REASON_CHARACTERS],
-        behind=tuple(sorted(live.behind)[:NAMES_KEPT]),
+        reason=live.reason[:_REASON_CHARACTERS],
+        behind=tuple(sorted(live.behind)[:_NAMES_KEPT]),
         behind_partitions=len(live.behind),
-        idle=tuple(sorted(live.idle)[:NAMES_KEPT]),
+        idle=tuple(sorted(live.idle)[:_NAMES_KEPT]),
         idle_partitions=len(live.idle),
         ceiling_used_ppm=live.ceiling_used_ppm,
         last_contact_us=live.last_contact_us,

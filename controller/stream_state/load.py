@@ -40,8 +40,6 @@ from tidemark.controller.stream_state.state import HorizonState, NewestBatch, Sk
 from tidemark.models.defaults import RECENT_BATCHES
 from tidemark.models.late_base import late_base_ms
 
-__all__ = ["load_horizon", "load_room", "load_state", "load_states", "skewed_in"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Row:

@@ -28,17 +28,6 @@ from tidemark.controller.streams.store import add_event
 from tidemark.models.skew import skew_text
 from tidemark.models.target import PPM
 
-__all__ = [
-    "NOW_US",
-    "FleetRow",
-    "NewestCompleteness",
-    "fleet_page",
-    "newest_completeness",
-    "versions_of",
-    "worst_by_job",
-    "write_snapshots",
-]
-
 NOW_US = 600_000_000
 """How far back from the newest batch "now" reaches, in microseconds: ten minutes, or one batch."""
 

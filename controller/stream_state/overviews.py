@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -35,8 +36,6 @@ from tidemark.controller.streams.store import lock_stream
 from tidemark.models.retention import Retention
 from tidemark.models.skew import SkewRule
 
-__all__ = ["Overviews"]
-
 _log = logging.getLogger(__name__)
 
 SOON_US = 15_000_000
@@ -45,7 +44,7 @@ SOON_US = 15_000_000
 QUIET_US = 60_000_000
 """Time between two snapshots of a stream with nothing new, in microseconds."""
 
-MAX_SECONDS = 2.0
+_MAX_SECONDS = 2.0
 """How long one tick takes snapshots; streams that are left over come first in the next one."""
 
 
@@ -86,7 +85,7 @@ class Overviews:
         self._give_way = give_way
         self._done: dict[int, tuple[int, tuple[object, ...]]] = {}
 
-    def tick(self, now_us: int, max_seconds: float = MAX_SECONDS) -> int:
+    def tick(self, now_us: int, max_seconds: float = _MAX_SECONDS) -> int:
         """Take a snapshot of every stream that is due, first of those that waited longest; return how many were taken.
 
         Raises:
@@ -163,7 +162,6 @@ class Overviews:
             rule=self.rule,
         )
         found = replace(found, skewed=_skewed(snapshot))
-        overview = _overview(stream_id, now_us, conditions_of(state, found))
         recent = newest_completeness(session, horizon)
         worst = snapshot.worst
         present = [partition for partition in snapshot.partitions.values() if partition.state != "Gone"]
@@ -172,28 +170,30 @@ class Overviews:
             window = horizon_of(session, stream_id, slo.window_ms)
             assert window is not None, "there is a newest batch"
             spent = spent_in(session, window, slo)
-        for name, value in {
-            "report_id": newest.report.id,
-            "last_batch_us": newest.report.started_us,
-            "in_use_bound_ms": newest.report.bound_ms,
-            "effective_bound_ms": newest.effective_bound_ms,
-            "bound_ms": snapshot.bound_ms,
-            "now_min_ppm": recent.min_ppm,
-            "now_max_ppm": recent.max_ppm,
-            "window_min_ppm": None if spent is None else spent.min_ppm,
-            "window_max_ppm": None if spent is None else spent.max_ppm,
-            "remaining_ppm": None if spent is None else spent.remaining_ppm,
-            "provisional": open_keys(session, newest.report),
-            "partitions": len(present),
-            "idle": snapshot.count("Idle"),
-            "behind": snapshot.count("Behind"),
-            "skewed": sum(partition.skewed for partition in present),
-            "future": sum(partition.future for partition in present),
-            "skewed_partition": None if worst is None else worst[0],
-            "skewed_without_ms": None if worst is None else worst[1].without_ms,
-            "skewed_costs_ms": None if worst is None else worst[1].costs_ms,
-        }.items():
-            setattr(overview, name, value)
+        overview = _overview(
+            stream_id,
+            now_us,
+            conditions_of(state, found),
+            report_id=newest.report.id,
+            last_batch_us=newest.report.started_us,
+            in_use_bound_ms=newest.report.bound_ms,
+            effective_bound_ms=newest.effective_bound_ms,
+            bound_ms=snapshot.bound_ms,
+            now_min_ppm=recent.min_ppm,
+            now_max_ppm=recent.max_ppm,
+            window_min_ppm=None if spent is None else spent.min_ppm,
+            window_max_ppm=None if spent is None else spent.max_ppm,
+            remaining_ppm=None if spent is None else spent.remaining_ppm,
+            provisional=open_keys(session, newest.report),
+            partitions=len(present),
+            idle=snapshot.count("Idle"),
+            behind=snapshot.count("Behind"),
+            skewed=sum(partition.skewed for partition in present),
+            future=sum(partition.future for partition in present),
+            skewed_partition=None if worst is None else worst[0],
+            skewed_without_ms=None if worst is None else worst[1].without_ms,
+            skewed_costs_ms=None if worst is None else worst[1].costs_ms,
+        )
         return _Snapshot(overview, snapshot)
 
 
@@ -206,29 +206,14 @@ def _skewed(snapshot: StreamSnapshot) -> list[SkewCost]:
     return sorted(found, key=lambda skewed: (-skewed.costs_ms, skewed.partition))
 
 
-def _overview(stream_id: int, now_us: int, conditions: list[Condition]) -> OverviewRow:
-    return OverviewRow(
-        stream_id=stream_id,
-        seen_us=now_us,
-        report_id=0,
-        last_batch_us=None,
-        in_use_bound_ms=None,
-        effective_bound_ms=None,
-        bound_ms=None,
-        now_min_ppm=None,
-        now_max_ppm=None,
-        window_min_ppm=None,
-        window_max_ppm=None,
-        remaining_ppm=None,
-        provisional=False,
-        conditions=json.dumps([[condition.type, condition.detail] for condition in conditions]),
-        worst=conditions[0].type if conditions else None,
-        partitions=0,
-        idle=0,
-        behind=0,
-        skewed=0,
-        future=0,
-        skewed_partition=None,
-        skewed_without_ms=None,
-        skewed_costs_ms=None,
-    )
+def _overview(stream_id: int, now_us: int, conditions: list[Condition], **known: Any) -> OverviewRow:
+    """Return a snapshot with what is known; it replaces an earlier one whole, so all else is set to nothing."""
+    nothing = {column.name: None if column.nullable else 0 for column in OverviewRow.__table__.columns}
+    named: dict[str, Any] = {
+        "stream_id": stream_id,
+        "seen_us": now_us,
+        "provisional": False,
+        "conditions": json.dumps([[condition.type, condition.detail] for condition in conditions]),
+        "worst": conditions[0].type if conditions else None,
+    }
+    return OverviewRow(**{**nothing, **named, **known})

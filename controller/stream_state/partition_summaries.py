@@ -11,9 +11,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import PartitionRow
 
-__all__ = ["PartitionSummary", "load_partitions"]
-
-GONE = "Gone"
+_GONE = "Gone"
 """``PartitionRow.state`` of a partition without a row within the horizon."""
 
 
@@ -51,7 +49,7 @@ def load_partitions(session: Session) -> Mapping[int, list[PartitionSummary]]:
             PartitionRow.costs_ms,
             PartitionRow.future_rows,
         )
-        .where(or_(PartitionRow.state.is_(None), PartitionRow.state != GONE))
+        .where(or_(PartitionRow.state.is_(None), PartitionRow.state != _GONE))
         .order_by(PartitionRow.stream_id, PartitionRow.partition)
     ):
         found[stream_id].append(PartitionSummary(name, state, skewed, costs_ms, future_rows))

@@ -13,12 +13,10 @@ from tidemark.controller.db.tables import ReportRow, RollupRow, SeriesRow, Strea
 from tidemark.controller.reports.store import newest_report_query
 from tidemark.models.need_slots import HOUR_US, SLOT_US, edge_us
 
-__all__ = ["NO_RECENT_ROWS", "QUARTER_US", "JudgedRows", "RecentRows", "load_recent_rows"]
-
 QUARTER_US = 900_000_000
 """A quarter of an hour, in microseconds."""
 
-LONGEST_BY_MINUTE_S = 21_600
+_LONGEST_BY_MINUTE_S = 21_600
 """Maximum length of a window that is added up from minutes, in seconds; longer ones are added up from hours."""
 
 
@@ -63,8 +61,8 @@ def load_recent_rows(session: Session, windows_s: Iterable[int], now_us: int) ->
     """
     windows = sorted(set(windows_s))
     sums: defaultdict[int, dict[int, list[int]]] = defaultdict(lambda: {window: [0, 0] for window in windows})
-    short = [window for window in windows if window <= LONGEST_BY_MINUTE_S]
-    long = [window for window in windows if window > LONGEST_BY_MINUTE_S]
+    short = [window for window in windows if window <= _LONGEST_BY_MINUTE_S]
+    long = [window for window in windows if window > _LONGEST_BY_MINUTE_S]
     for some, width_us in ((short, SLOT_US), (long, HOUR_US)):
         _add_series(session, sums, some, width_us, now_us)
     _add_waiting(session, sums, windows, now_us)

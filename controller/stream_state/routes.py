@@ -11,8 +11,6 @@ from tidemark.controller.api.schemas import StreamStatus
 from tidemark.controller.stream_state.views import stream_status
 from tidemark.controller.streams.store import get_stream
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
 

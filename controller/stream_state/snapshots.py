@@ -19,8 +19,6 @@ from tidemark.models.skew import Effect, SkewRule, effects_of, is_skewed
 from tidemark.models.slo import Slo
 from tidemark.models.wire import PartitionState
 
-__all__ = ["PartitionSnapshot", "StreamSnapshot", "state_of", "take_snapshot"]
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:

@@ -35,8 +35,6 @@ from tidemark.models.skew import skew_text
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Mode
 
-__all__ = ["HorizonState", "NewestBatch", "SkewCost", "StreamState"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewestBatch:

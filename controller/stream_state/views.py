@@ -14,7 +14,7 @@ from tidemark.controller.rollout.views import rollout_answer
 from tidemark.controller.specs.views import slo_answer
 from tidemark.controller.stream_state.budget import budget_of
 from tidemark.controller.stream_state.conditions import conditions_of
-from tidemark.controller.stream_state.live import KeptLive, NewestState
+from tidemark.controller.stream_state.live import NewestState
 from tidemark.controller.stream_state.load import load_horizon, load_state
 from tidemark.controller.stream_state.state import HorizonState, StreamState
 from tidemark.models.coverage import Coverage
@@ -22,9 +22,7 @@ from tidemark.models.quantile import min_samples
 from tidemark.models.target import PPM
 from tidemark.models.wire import AppendDelay
 
-__all__ = ["stream_status"]
-
-MAX_RANGES = 100
+_MAX_RANGES = 100
 """How many ranges of missing batches are listed for a query, the newest ones."""
 
 
@@ -47,7 +45,7 @@ def stream_status(session: Session, stream_id: int, now_us: int) -> schemas.Stre
         in_use_bound_ms=None if newest is None else newest.report.bound_ms,
         effective_bound_ms=None if newest is None else newest.effective_bound_ms,
         pin=pin_answer(state.pin),
-        live=_live(driver.live),
+        live=None if driver.live is None else schemas.Live.of(driver.live),
         append_delay=_append_delay(driver.append_delay),
         evidence=_evidence(state, found),
         coverage=[] if found is None else [_query(*each) for each in found.facts.coverage.items()],
@@ -58,32 +56,11 @@ def stream_status(session: Session, stream_id: int, now_us: int) -> schemas.Stre
     )
 
 
-def _live(live: KeptLive | None) -> schemas.Live | None:
-    if live is None:
-        return None
-    return schemas.Live(
-        control_ms=live.control_ms,
-        ceiling_ms=live.ceiling_ms,
-        ceiling_used_ppm=live.ceiling_used_ppm,
-        behind=list(live.behind),
-        behind_partitions=live.behind_partitions,
-        idle=list(live.idle),
-        idle_partitions=live.idle_partitions,
-        reason=live.reason,
-        last_contact_us=live.last_contact_us,
-        pin=live.pin,
-    )
-
-
 def _append_delay(delay: AppendDelay | None) -> schemas.AppendDelaySeen | None:
     if delay is None:
         return None
-    return schemas.AppendDelaySeen(
-        rows=delay.rows,
-        min_ms=delay.min_us // 1_000,
-        mean_ms=delay.mean_us // 1_000,
-        max_ms=delay.max_us // 1_000,
-        by_broker=delay.by_broker,
+    return schemas.AppendDelaySeen.of(
+        delay, min_ms=delay.min_us // 1_000, mean_ms=delay.mean_us // 1_000, max_ms=delay.max_us // 1_000
     )
 
 
@@ -106,15 +83,8 @@ def _evidence(state: StreamState, found: HorizonState | None) -> schemas.Evidenc
 
 
 def _query(query_id: str, coverage: Coverage) -> schemas.QueryCoverage:
-    return schemas.QueryCoverage(
-        query_id=query_id,
-        first=coverage.first,
-        last=coverage.last,
-        missing_batches=coverage.missing_batches,
-        missing=[
-            schemas.MissingRange(first=first, last=last) for first, last in coverage.missing[-MAX_RANGES:]
-        ],
-    )
+    ranges = [schemas.MissingRange(first=first, last=last) for first, last in coverage.missing[-_MAX_RANGES:]]
+    return schemas.QueryCoverage.of(coverage, query_id=query_id, missing=ranges)
 
 
 def _completeness(session: Session, horizon: HorizonState | None) -> schemas.Completeness:
@@ -132,14 +102,9 @@ def _completeness(session: Session, horizon: HorizonState | None) -> schemas.Com
         )
     found = horizon.facts.completeness
     every = found.rows + found.unjudged_rows
-    return schemas.Completeness(
-        rows=found.rows,
-        late_min=found.late_min,
-        late_max=found.late_max,
-        unjudged_rows=found.unjudged_rows,
-        missing_batches=found.missing_batches,
+    return schemas.Completeness.of(
+        found,
         min_ppm=share_ppm(found.rows - found.late_max, every),
         max_ppm=share_ppm(every - found.late_min, every),
-        exact=found.exact,
         provisional=open_keys(session, horizon.horizon.newest),
     )

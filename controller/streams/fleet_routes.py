@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.access.principal import Principal
 from tidemark.controller.api import schemas
-from tidemark.controller.api.cursors import Cursor, Limit, decode_cursor, encode_cursor
+from tidemark.controller.api.cursors import ThePaging, decode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import OfJob
@@ -28,8 +28,6 @@ from tidemark.models.rollout.facts import Gate
 from tidemark.models.rollout.states import State
 from tidemark.models.skew import skew_text
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["streams"])
 
 _UNKNOWN = ""
@@ -43,14 +41,10 @@ _UNKNOWN = ""
     responses=answers("FleetPage", 422, 503),
 )
 def list_all(
-    service: TheService,
-    principal: ThePrincipal,
-    job: OfJob = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    service: TheService, principal: ThePrincipal, paging: ThePaging, job: OfJob = None
 ) -> schemas.FleetPage:
     """List the streams in reach with what matters most about each, those with the smallest budget left first."""
-    after = _position(cursor)
+    after = _position(paging.cursor)
     with service.database.read() as session:
         rows = in_reach(
             principal,
@@ -58,15 +52,15 @@ def list_all(
             job=lambda row: row.job,
             position=_place,
             after=after,
-            limit=limit + 1,
+            limit=paging.rows,
         )
-        page = rows[:limit]
+        page, next_cursor = paging.cut(rows, _in_cursor)
         worst = worst_by_job(session)
         states = {state.id: state for state in load_states(session, [row.stream_id for row in page])}
     return schemas.FleetPage(
         streams=[_stream(states[row.stream_id]) for row in page],
         totals=_totals(principal, [found for found in worst if job is None or found[0] == job]),
-        next_cursor=_cursor(page[-1]) if len(rows) > limit else None,
+        next_cursor=next_cursor,
     )
 
 
@@ -89,9 +83,9 @@ def _place(row: FleetRow) -> tuple[int | None, str, str]:
     return row.remaining_ppm, row.job, row.stream
 
 
-def _cursor(row: FleetRow) -> str:
+def _in_cursor(row: FleetRow) -> tuple[int | str, str, str]:
     remaining, job, stream = _place(row)
-    return encode_cursor(_UNKNOWN if remaining is None else str(remaining), job, stream)
+    return _UNKNOWN if remaining is None else remaining, job, stream
 
 
 def _totals(principal: Principal, worst: list[tuple[str, ConditionType | None, int]]) -> schemas.FleetTotals:

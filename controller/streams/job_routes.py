@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.api import schemas
-from tidemark.controller.api.cursors import Cursor, decode_cursor, encode_cursor
+from tidemark.controller.api.cursors import Cursor, Paging, decode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichJob
@@ -20,17 +20,15 @@ from tidemark.controller.pins.views import pin_answer
 from tidemark.controller.stream_state.condition_types import place_of, summary_of
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.load import load_horizon, load_states
-from tidemark.controller.streams.jobs import list_jobs, streams_of_job
+from tidemark.controller.streams.store import list_jobs, streams_of_job
 from tidemark.models.wire import Mode
-
-__all__ = ["router"]
 
 router = APIRouter(tags=["jobs"])
 
-MAX_CONDITIONS = 100
+_MAX_CONDITIONS = 100
 """How many conditions of a job are listed."""
 
-Limit = Annotated[
+_Limit = Annotated[
     int,
     Query(
         ge=1,
@@ -42,10 +40,10 @@ Limit = Annotated[
 
 @router.get("/v1/jobs", operation_id="listJobs", summary="List jobs", responses=answers("JobPage", 422, 503))
 def list_all(
-    service: TheService, principal: ThePrincipal, limit: Limit = 20, cursor: Cursor = None
+    service: TheService, principal: ThePrincipal, limit: _Limit = 20, cursor: Cursor = None
 ) -> schemas.JobPage:
     """List the known jobs in reach by name, each with the worst condition of its streams."""
-    position = decode_cursor(cursor, 1)
+    paging, position = Paging(limit, cursor), decode_cursor(cursor, 1)
     now_us = service.clock()
     with service.database.read() as session:
         names = in_reach(
@@ -54,12 +52,11 @@ def list_all(
             job=lambda name: name,
             position=lambda name: name,
             after=None if position is None else position[0],
-            limit=limit + 1,
+            limit=paging.rows,
         )
-        page = names[:limit]
+        page, next_cursor = paging.cut(names, lambda name: (name,))
         return schemas.JobPage(
-            jobs=[_summary(session, job, now_us)[0] for job in page],
-            next_cursor=encode_cursor(page[-1]) if len(names) > limit else None,
+            jobs=[_summary(session, job, now_us)[0] for job in page], next_cursor=next_cursor
         )
 
 
@@ -78,8 +75,8 @@ def read(job: WhichJob, service: TheService) -> schemas.JobStatus:
     return schemas.JobStatus(
         **dict(summary),
         pin=pin_answer(pin),
-        conditions=found[:MAX_CONDITIONS],
-        more_conditions=max(len(found) - MAX_CONDITIONS, 0),
+        conditions=found[:_MAX_CONDITIONS],
+        more_conditions=max(len(found) - _MAX_CONDITIONS, 0),
     )
 
 

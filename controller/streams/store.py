@@ -1,7 +1,8 @@
-"""Streams: finding, creating and locking them, and writing down events."""
+"""Streams: finding, creating and locking them, and writing down events. A job is known by its streams alone."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import bindparam, select
@@ -10,10 +11,8 @@ from sqlalchemy.orm import Session
 from tidemark.controller.access.actor import current_actor
 from tidemark.controller.db.tables import EventRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
-from tidemark.controller.errors import StreamNotFoundError
+from tidemark.controller.errors import JobNotFoundError, StreamNotFoundError
 from tidemark.controller.intake.limits import NO_LIMITS, Limits, check_room_for_stream
-
-__all__ = ["EventBasis", "add_event", "find_stream", "get_stream", "lock_stream"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +46,28 @@ def get_stream(session: Session, job: str, stream: str) -> StreamRow:
             f"nothing is known of stream {stream!r} of job {job!r}: no report came, no SLO or policy was set"
         )
     return row
+
+
+def list_jobs(session: Session, after: str | None, limit: int) -> Sequence[str]:
+    """Return up to ``limit`` names of jobs in their order, those after ``after``."""
+    wanted = select(StreamRow.job).distinct().order_by(StreamRow.job).limit(limit)
+    if after is not None:
+        wanted = wanted.where(StreamRow.job > after)
+    return session.scalars(wanted).all()
+
+
+def streams_of_job(session: Session, job: str) -> Sequence[StreamRow]:
+    """Return the streams of a job by name.
+
+    Raises:
+        JobNotFoundError: when none is known.
+    """
+    rows = session.scalars(select(StreamRow).where(StreamRow.job == job).order_by(StreamRow.stream)).all()
+    if not rows:
+        raise JobNotFoundError(
+            f"nothing is known of job {job!r}: no report came, no SLO or policy was set; GET /v1/jobs lists the jobs"
+        )
+    return rows
 
 
 # Built once: that takes longer than running it.

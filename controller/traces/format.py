@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from tidemark.controller.runtime.whole_file import whole_file
 from tidemark.models.operators import Int64s
 
-__all__ = ["COLUMNS", "MAX_TIME_US", "Trace", "TraceError", "open_trace", "read_trace", "write_trace"]
-
 COLUMNS = {
     "seq": pa.int64(),
     "event_time_us": pa.int64(),

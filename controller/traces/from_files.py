@@ -22,8 +22,6 @@ import pyarrow.parquet as pq
 from tidemark.controller.traces.format import Trace, TraceError, index_of_names, one_line
 from tidemark.controller.traces.times import Unit, times_us
 
-__all__ = ["Columns", "Format", "TraceOfFiles", "Unit", "find_files", "trace_of_files"]
-
 Format = Literal["parquet", "json", "csv"]
 
 _SUFFIXES: dict[str, Format] = {

@@ -26,8 +26,6 @@ from confluent_kafka import Message as KafkaMessage
 from tidemark.controller.traces.format import TraceError, one_line
 from tidemark.controller.traces.messages import Message, TimestampType
 
-__all__ = ["Topic", "TopicReader", "read_client_settings"]
-
 _REQUEST_SECONDS = 15
 _SILENT_SECONDS = 60
 """Time without a message, although there are more, after which the reading fails."""

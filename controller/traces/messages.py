@@ -21,8 +21,6 @@ from tidemark.controller.traces.format import Trace, TraceError, index_of_names
 from tidemark.controller.traces.times import Unit, UnitMissingError, times_us
 from tidemark.models.operators import Int64s
 
-__all__ = ["EventTimeFrom", "Message", "TimeSources", "TimestampType", "TopicTrace", "TopicTraceBuilder"]
-
 EventTimeFrom = Literal["value", "header", "timestamp"]
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from tidemark.controller.traces.format import MAX_TIME_US, TraceError, one_line
 from tidemark.models.operators import Int64s
 
-__all__ = ["Times", "Unit", "UnitMissingError", "times_us"]
-
 Unit = Literal["s", "ms", "us", "ns"]
 
 _PER_SECOND: dict[str, int] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

@@ -21,17 +21,6 @@ from tidemark.models.backtest.distinct import sum_distinct
 from tidemark.models.operators import Int64s, Operator, SessionWindow, TimeWindow
 from tidemark.models.policies.setup import Setup
 
-__all__ = [
-    "MINUTE_US",
-    "ArrivalRows",
-    "Arrivals",
-    "Int32s",
-    "Maxima",
-    "ShownCounts",
-    "gap_us",
-    "tap_counts",
-]
-
 Int32s = NDArray[np.int32]
 
 MINUTE_US = 60_000_000

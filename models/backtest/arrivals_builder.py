@@ -15,8 +15,6 @@ from tidemark.models.operators import Int64s, TimeWindow
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.policies.setup import Setup
 
-__all__ = ["ArrivalsBuilder"]
-
 _SCORED_PERCENT = 98
 """Windows that end after this percentile of the event times are not scored: the trace ends before they are complete."""
 

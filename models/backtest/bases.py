@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US
 
-__all__ = ["min_of_partitions", "min_seen", "running_max", "shifted"]
-
 _CELLS = 1 << 21
 """Steps x partitions held at a time: tens of megabytes."""
 

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from tidemark.models.operators import Int64s
 
-__all__ = ["count_distinct", "numbered", "sum_distinct", "sums"]
-
 
 def sums(index: NDArray[np.integer], count: Int64s, size: int) -> Int64s:
     """Return the sum of the counts of each index below ``size``, shape (size,)."""

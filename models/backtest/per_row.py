@@ -22,8 +22,6 @@ from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US, BoundPolicy, Observation
 from tidemark.models.policies.setup import Setup
 
-__all__ = ["Ticks", "first_rows", "native_row_bases", "native_ticks", "policy_ticks"]
-
 
 @dataclass(frozen=True, slots=True)
 class Ticks:

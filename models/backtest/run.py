@@ -12,7 +12,6 @@ from tidemark.models.backtest.bases import shifted
 from tidemark.models.backtest.distinct import sums
 from tidemark.models.backtest.per_row import Ticks, first_rows, native_ticks, policy_ticks
 from tidemark.models.backtest.spark import (
-    NO_BOUND_US,
     Batches,
     live_batches,
     native_batches,
@@ -22,8 +21,6 @@ from tidemark.models.backtest.spark import (
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US, BoundPolicy
 from tidemark.models.policies.setup import Setup
-
-__all__ = ["NO_BOUND_US", "BacktestRun", "run", "run_native"]
 
 _ROWS = 1 << 20
 """Rows of a per-row engine that are judged at a time."""

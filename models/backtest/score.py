@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark.models.backtest.arrivals import Arrivals
-from tidemark.models.backtest.run import NO_BOUND_US, BacktestRun
+from tidemark.models.backtest.run import BacktestRun
+from tidemark.models.backtest.spark import NO_BOUND_US
 from tidemark.models.operators import Int64s, TimeWindow
 from tidemark.models.policies.setup import Setup
 from tidemark.models.target import PPM
-
-__all__ = ["BacktestScore", "late_budget", "meets", "score", "weights"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,18 +29,6 @@ from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US, BoundPolicy, Decision, Observation
 from tidemark.models.policies.setup import Setup
 
-__all__ = [
-    "NO_BOUND_US",
-    "Batches",
-    "DecisionInForce",
-    "NativeBases",
-    "live_batches",
-    "native_bases",
-    "native_batches",
-    "plan_bound_us",
-    "restart_batches",
-]
-
 NO_BOUND_US = -(2**63)
 """The bound where none is in force."""
 

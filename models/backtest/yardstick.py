@@ -26,8 +26,6 @@ from tidemark.models.operators import Int64s
 from tidemark.models.policies.setup import Setup
 from tidemark.models.target import PPM
 
-__all__ = ["clairvoyant", "fixed_hindsight"]
-
 _ROUNDING = 1e-12
 """Relative error well above that of the sums below; the clairvoyant is reduced by it."""
 

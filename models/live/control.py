@@ -14,8 +14,6 @@ from typing import Literal
 from tidemark.models.live.open_keys import OpenKeys
 from tidemark.models.policies.policy import NO_BASE_US
 
-__all__ = ["Control", "StreamTarget", "WatermarkPolicy"]
-
 WatermarkPolicy = Literal["min", "max"]
 """How Spark makes one watermark of those of a query's inputs (``multipleWatermarkPolicy``)."""
 

@@ -27,9 +27,6 @@ from tidemark.models.policies.tidemark import Tidemark
 from tidemark.models.target import format_target
 from tidemark.models.wire import Pin, Report
 
-__all__ = ["FastPolicy", "Follow", "Order", "WatermarkTarget"]
-
-
 _RESTORED_STEP_US = 1_000_000
 _MAX_RESTORED = 10_000
 

@@ -7,8 +7,6 @@ import numpy as np
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US
 
-__all__ = ["OpenKeys"]
-
 _MAX_KEYS = 1_000_000
 
 

@@ -19,8 +19,6 @@ from tidemark.models.live_defaults import (
 )
 from tidemark.models.policies.policy import NO_BASE_US
 
-__all__ = ["Activity", "Partitions"]
-
 
 @dataclass(frozen=True, slots=True)
 class Activity:

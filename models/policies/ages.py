@@ -11,8 +11,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BUCKETS", "CLOSE_AFTER", "WAIT", "WIDE", "ZERO", "Float64s", "bucket_of"]
-
 Float64s = NDArray[np.float64]
 
 _WIDTH = 0.25

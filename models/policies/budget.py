@@ -30,8 +30,6 @@ from tidemark.models.live_defaults import (
 from tidemark.models.policies.ages import Float64s
 from tidemark.models.policies.rules import FAMILIES
 
-__all__ = ["Account", "RuleChoice", "RuleChooser"]
-
 
 @dataclass(frozen=True, slots=True)
 class Account:

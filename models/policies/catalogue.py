@@ -15,8 +15,6 @@ from tidemark.models.policies.tidemark import Tidemark
 from tidemark.models.policies.tracking import Tracking
 from tidemark.models.target import parse_target
 
-__all__ = ["FIXED_HINDSIGHT", "make_policy", "policy_forms", "policy_names"]
-
 FIXED_HINDSIGHT = "fixed-hindsight"
 """The smallest constant bound that meets the target over the whole trace; the caller resolves it."""
 

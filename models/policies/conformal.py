@@ -19,8 +19,6 @@ from tidemark.models.policies.rows import LastRows
 from tidemark.models.policies.setup import Scope
 from tidemark.models.target import PPM
 
-__all__ = ["GAMMA", "AdaptiveConformal"]
-
 GAMMA = 0.05
 """Step of the level for a whole tick missed (S1): after a fivefold step of delays it is back in line in 10 s (S4)."""
 _BEYOND = Fraction(3, 2)

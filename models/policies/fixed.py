@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tidemark.models.policies.policy import Decision, Observation
 
-__all__ = ["Fixed"]
-
 
 class Fixed:
     """One bound for ever.

@@ -7,8 +7,6 @@ import numpy as np
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.ages import Float64s
 
-__all__ = ["GoodWindows"]
-
 _MAX_WINDOWS = 512
 """Newest windows whose rows are still counted; the outcome of older ones is final."""
 

@@ -18,8 +18,6 @@ from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
 from tidemark.models.policies.setup import Scope
 
-__all__ = ["Scores", "decision_of", "scores_of"]
-
 _KNOWN_ABOVE_US = NO_BASE_US // 2
 """A need below it was computed without a base and says nothing of lateness. Half of it is 63,000 years away."""
 

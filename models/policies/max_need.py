@@ -13,8 +13,6 @@ from tidemark.models.policies.groups import decision_of, scores_of
 from tidemark.models.policies.policy import Decision, Observation
 from tidemark.models.policies.setup import Scope
 
-__all__ = ["DEFAULT_SPAN_US", "MaxNeed"]
-
 DEFAULT_SPAN_US = 60_000_000
 """60 s of wall time, as in literature S1."""
 

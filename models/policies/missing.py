@@ -22,8 +22,6 @@ from tidemark.models.live_defaults import (
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.ages import BUCKETS, WIDE, Float64s, bucket_of
 
-__all__ = ["Missing"]
-
 _STREAM = 0
 """Row and column of the whole stream; partition p is p + 1."""
 

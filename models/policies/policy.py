@@ -14,8 +14,6 @@ import numpy as np
 from tidemark.models.operators import Int64s
 from tidemark.models.recommend.steps import DecisionStep
 
-__all__ = ["NO_BASE_US", "BoundPolicy", "Decision", "Explains", "Observation"]
-
 NO_BASE_US = -4 * 10**18
 """Base (or watermark) before any row: no bound makes a row late against it. A whole number of milliseconds."""
 

@@ -24,8 +24,6 @@ from tidemark.models.recommend.recent_bounds import RecentBounds
 from tidemark.models.recommend.steps import Recommendation
 from tidemark.models.slo import Policy, Slo
 
-__all__ = ["RecommendedPolicy"]
-
 _KNOWN_ABOVE_US = NO_BASE_US // 2
 """A need below it was computed without a base: no bound could have made the row late, so it is ignored."""
 

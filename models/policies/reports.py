@@ -12,9 +12,7 @@ from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US, Observation
 from tidemark.models.wire import Report
 
-__all__ = ["PartitionBases", "observation_of"]
-
-NATIVE_DELAY = 2
+_NATIVE_DELAY = 2
 """Without Live the late filter of batch n, W(n-1), covers the rows of batches up to n-2."""
 
 
@@ -25,7 +23,7 @@ class PartitionBases:
         delay: by how many batches the newest base that a batch's late filter can use precedes the batch.
     """
 
-    def __init__(self, delay: int = NATIVE_DELAY) -> None:
+    def __init__(self, delay: int = _NATIVE_DELAY) -> None:
         self._numbers: dict[str, int] = {}
         self._base_us: Int64s = np.empty(0, np.int64)
         self._known = deque([self._base_us] * delay, delay)

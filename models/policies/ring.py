@@ -17,8 +17,6 @@ from tidemark.models.policies.setup import Scope
 from tidemark.models.quantile import certified_rank
 from tidemark.models.target import PPM
 
-__all__ = ["FLOOR_US", "MIN_RECORDS", "RING_SIZE", "Ring"]
-
 RING_SIZE = 4_096
 """Rows in DataSQRL's ring."""
 MIN_RECORDS = 250

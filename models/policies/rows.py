@@ -7,8 +7,6 @@ import numpy as np
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.groups import Scores
 
-__all__ = ["LastRows"]
-
 _GOLDEN = (5**0.5 - 1) / 2
 
 

@@ -36,9 +36,7 @@ from tidemark.models.policies.ages import CLOSE_AFTER, WAIT, ZERO, Float64s
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.policies.stragglers import Stragglers
 
-__all__ = ["FAMILIES", "Outlook", "RuleSet"]
-
-Bools = NDArray[np.bool_]
+_Bools = NDArray[np.bool_]
 
 _KINDS = 2  # keys whether or not rows of theirs were missing: without the hold, and with it
 FAMILIES = len(MEMORIES) * _KINDS
@@ -104,9 +102,9 @@ class RuleSet:
         # Open keys: those that some rule has not closed yet.
         self.key_us: Int64s = np.empty(0, np.int64)
         """Keys that some rule has not closed, ascending, shape (keys,)."""
-        self._closed: Bools = np.zeros((0, self.rules), bool)
-        self._missed: Bools = np.zeros(0, bool)
-        self._has_rows: Bools = np.zeros(0, bool)
+        self._closed: _Bools = np.zeros((0, self.rules), bool)
+        self._missed: _Bools = np.zeros(0, bool)
+        self._has_rows: _Bools = np.zeros(0, bool)
         self._recent = np.zeros((0, RECENT_TRIGGERS), np.float32)
         self.done_us = NO_BASE_US
         """Keys up to this one are closed under every rule."""

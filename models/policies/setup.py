@@ -11,8 +11,6 @@ from tidemark.models.operators import Operator, TimeWindow
 from tidemark.models.replay import Engine
 from tidemark.models.slo import Objective
 
-__all__ = ["BacktestMode", "Objective", "Scope", "Setup"]
-
 Scope = Literal["global", "partition"]
 BacktestMode = Literal["live", "restart"]
 

@@ -10,13 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidemark.models.policies.ages import BUCKETS, CLOSE_AFTER, Float64s, bucket_of
-
-__all__ = ["Stragglers"]
-
-Float32s = NDArray[np.float32]
 
 
 class Stragglers:

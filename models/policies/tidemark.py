@@ -26,8 +26,6 @@ from tidemark.models.policies.setup import Setup
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 from tidemark.models.target import PPM, format_target
 
-__all__ = ["Tidemark"]
-
 _IDLE_STEPS = 200
 """Maximum number of steps to catch up with an idle time; they grow, so that a night takes no longer than an hour."""
 

@@ -37,9 +37,7 @@ from tidemark.models.policies.setup import Setup
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 from tidemark.models.target import PPM
 
-__all__ = ["Tracking"]
-
-Float64s = NDArray[np.float64]
+_Float64s = NDArray[np.float64]
 
 _GROWTH = 1.04
 _MIN_NEED = 1e-3
@@ -61,7 +59,7 @@ class _Needs:
         self.late = np.zeros(0, np.int64)
         self.bound = np.zeros(0)
 
-    def add(self, group: Int64s, need: Float64s, count: Int64s) -> None:
+    def add(self, group: Int64s, need: _Float64s, count: Int64s) -> None:
         """Count rows, and those of them that their group's bound missed."""
         self._know(int(group.max()) + 1)
         groups = len(self.rows)
@@ -77,18 +75,18 @@ class _Needs:
         decay = np.where(rows > 0, 0.5 ** (1 / STRETCH_TRIGGERS), 1.0)[:, None]
         self._newest = (self._newest * decay + new).astype(np.float32)
 
-    def quantile(self, share: Float64s) -> Float64s:
+    def quantile(self, share: _Float64s) -> _Float64s:
         """Return the ``share`` quantile of each group in triggers."""
         return _quantile(self._remembered, share)
 
-    def stretch(self) -> Float64s:
+    def stretch(self) -> _Float64s:
         """Return the bulk of the newest needs over the remembered bulk, at least 1."""
         before = np.maximum(self._remembered - self._newest, 0)
         enough = np.minimum(self._newest.sum(axis=1), before.sum(axis=1)) >= STRETCH_ROWS
         usual = _quantile(before, BULK_SHARE)
         # A bulk that was on time is not stretched: there is no measure for it.
         ratio = _quantile(self._newest, BULK_SHARE) / np.where(usual > 0, usual, np.inf)
-        stretch: Float64s = np.where(enough & (ratio > STRETCH_MIN), ratio, 1.0)
+        stretch: _Float64s = np.where(enough & (ratio > STRETCH_MIN), ratio, 1.0)
         return stretch
 
     def _know(self, groups: int) -> None:
@@ -102,14 +100,14 @@ class _Needs:
             self.bound = np.append(self.bound, np.zeros(new))
 
 
-def _quantile(counts: NDArray[np.float32], share: Float64s | float) -> Float64s:
+def _quantile(counts: NDArray[np.float32], share: _Float64s | float) -> _Float64s:
     """Return the ``share`` quantile of each row in triggers, interpolated within its bucket; 0 in the first one."""
     below = np.cumsum(counts, axis=1, dtype=np.float64)
     rank = share * below[:, -1]
     at = np.argmax(below >= rank[:, None], axis=1)
     row = np.arange(len(counts))
     inside = (rank - below[row, np.maximum(at - 1, 0)]) / np.maximum(counts[row, at], 1e-9)
-    quantile: Float64s = np.where(at == 0, 0.0, _MIN_NEED * _GROWTH ** (at - 1 + np.minimum(inside, 1.0)))
+    quantile: _Float64s = np.where(at == 0, 0.0, _MIN_NEED * _GROWTH ** (at - 1 + np.minimum(inside, 1.0)))
     return quantile
 
 

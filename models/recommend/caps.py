@@ -16,8 +16,6 @@ from tidemark.models.recommend.steps import Cap, Conflict, DecisionStep, StepKin
 from tidemark.models.slo import OnConflict
 from tidemark.models.transition import state_at
 
-__all__ = ["cap_exceeded", "latency_cap", "state_cap"]
-
 _KIND: dict[Cap, StepKind] = {"latency": StepKind.LATENCY_CAP, "state": StepKind.STATE_CAP}
 _EXCEED: dict[Cap, OnConflict] = {"latency": "exceed_latency_cap", "state": "exceed_state_cap"}
 

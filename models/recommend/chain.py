@@ -26,8 +26,6 @@ from tidemark.models.recommend.steps import DecisionStep, Recommendation, StepKi
 from tidemark.models.recommend.window_goals import timeslices, worst_window
 from tidemark.models.target import PPM, format_share, format_target
 
-__all__ = ["recommend"]
-
 _Link = Callable[[Inputs, int], DecisionStep]
 
 

@@ -14,8 +14,6 @@ from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 from tidemark.models.target import PPM
 
-__all__ = ["catching_up", "narrow_late", "no_data", "not_narrowed", "silent_partitions", "unknown_rows"]
-
 
 def not_narrowed(kind: StepKind, inputs: Inputs, bound_ms: int, why: str) -> DecisionStep:
     """Return the step of a guard rail that forbids narrowing, because of ``why``; a widening passes."""

@@ -11,8 +11,6 @@ from tidemark.models.slo import Policy, Slo
 from tidemark.models.transition import Situation
 from tidemark.models.windows import Windows
 
-__all__ = ["Inputs"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:

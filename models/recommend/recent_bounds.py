@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.models.defaults import NARROW_STABILISATION_MS
 from tidemark.models.recommend.steps import Recommendation
 
-__all__ = ["RecentBounds"]
-
 _SPAN_US = NARROW_STABILISATION_MS * 1_000
 
 

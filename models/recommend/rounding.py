@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tidemark.models.defaults import BOUND_DIGITS
 
-__all__ = ["rounded_up"]
-
 
 def rounded_up(bound_ms: int) -> int:
     """Return a bound rounded up to ``BOUND_DIGITS`` digits, in milliseconds."""

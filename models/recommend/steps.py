@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-__all__ = ["Cap", "Conflict", "DecisionStep", "Recommendation", "StepKind"]
-
 Cap = Literal["latency", "state"]
 
 

@@ -16,8 +16,6 @@ from tidemark.models.recommend.rounding import rounded_up
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 from tidemark.models.target import PPM, format_share, format_target
 
-__all__ = ["timeslices", "worst_window"]
-
 
 def timeslices(inputs: Inputs, bound_ms: int) -> DecisionStep:
     """Reach the share of good windows."""

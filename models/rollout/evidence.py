@@ -16,12 +16,10 @@ from tidemark.models.operators import Int64s
 from tidemark.models.slo import Policy
 from tidemark.models.target import PPM
 
-__all__ = ["EvidenceSpan", "covered_us", "evidence_span"]
-
-SLOT_US = 60_000_000
+_SLOT_US = 60_000_000
 """Shortest step in which both clocks are compared, in microseconds: from batch to batch the base moves unevenly."""
 
-SLOT_GAPS = 10
+_SLOT_GAPS = 10
 """The same in typical gaps between batches, for streams with rare batches."""
 
 
@@ -75,7 +73,7 @@ def covered_us(seen_us: Int64s, base_us: Int64s) -> int:
     """
     if len(seen_us) < 2:
         return 0
-    slot_us = max(SLOT_US, SLOT_GAPS * int(np.median(np.diff(seen_us))))
+    slot_us = max(_SLOT_US, _SLOT_GAPS * int(np.median(np.diff(seen_us))))
     # The last batch of each slot, and the very first.
     slots = (seen_us - seen_us[0]) // slot_us
     last = np.flatnonzero(np.diff(slots, append=slots[-1] + 1))

@@ -13,8 +13,6 @@ from tidemark.models.wire import Mode
 if TYPE_CHECKING:
     from tidemark.models.rollout.evidence import EvidenceSpan
 
-__all__ = ["Cause", "Failure", "FailureKind", "Gate", "Move", "Rollout", "RolloutFacts"]
-
 Cause = Literal["Decision", "NoData", "Operator"]
 """Why there is a rollout: a decision recommended it, the policy for the time without data required it, or a person
 changed the goal of a live job."""

@@ -6,13 +6,11 @@ from typing import get_args
 
 from tidemark.models.slo import MINUTES_OF_DAY, Day, FreezeWindow
 
-__all__ = ["frozen_until_us"]
-
 _DAYS: tuple[Day, ...] = get_args(Day)
 _MINUTE_US = 60_000_000
 _DAY_US = MINUTES_OF_DAY * _MINUTE_US
 
-EPOCH_DAY = 3
+_EPOCH_DAY = 3
 """1970-01-01 was a Thursday, the fourth of the days."""
 
 
@@ -31,7 +29,7 @@ def frozen_until_us(windows: tuple[FreezeWindow, ...], now_us: int) -> int | Non
 
 def _end_us(windows: tuple[FreezeWindow, ...], at_us: int) -> int | None:
     day, in_day_us = divmod(at_us, _DAY_US)
-    name = _DAYS[(day + EPOCH_DAY) % 7]
+    name = _DAYS[(day + _EPOCH_DAY) % 7]
     ends = [
         window.to_minute * _MINUTE_US
         for window in windows

@@ -15,8 +15,6 @@ from tidemark.models.duration import format_about, format_duration
 from tidemark.models.rollout.facts import Failure, Move, Rollout, RolloutFacts
 from tidemark.models.rollout.freeze import frozen_until_us
 
-__all__ = ["DAY_US", "at_gate", "needs_approval", "when"]
-
 DAY_US = 86_400_000_000
 
 

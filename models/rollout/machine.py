@@ -9,8 +9,6 @@ from tidemark.models.rollout.gate import at_gate, needs_approval, when
 from tidemark.models.rollout.states import CANDIDATE, TRANSITIONS, UNDER_WAY, Act, State
 from tidemark.models.rollout.verification import judge_on, verify
 
-__all__ = ["advance", "allowed", "restores_previous"]
-
 _ACTS: dict[Act, frozenset[State]] = {
     "approve": CANDIDATE,
     "discard": CANDIDATE,

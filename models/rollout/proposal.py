@@ -8,9 +8,7 @@ from tidemark.models.rollout.facts import Rollout
 from tidemark.models.slo import Direction
 from tidemark.models.wire import Envelope
 
-__all__ = ["direction_of", "envelope_direction", "revise"]
-
-Revision = Literal["keep", "update", "replace"]
+_Revision = Literal["keep", "update", "replace"]
 
 
 def direction_of(from_ms: int | None, to_ms: int | None) -> Direction:
@@ -18,7 +16,7 @@ def direction_of(from_ms: int | None, to_ms: int | None) -> Direction:
     return "Narrow" if from_ms is not None and to_ms is not None and to_ms < from_ms else "Widen"
 
 
-def revise(rollout: Rollout, to_ms: int | None, direction: Direction) -> Revision:
+def revise(rollout: Rollout, to_ms: int | None, direction: Direction) -> _Revision:
     """Return what to do with a candidate when a change to ``to_ms`` in ``direction`` is recommended now.
 
     A proposal that waits for approval does not change while a person looks at it: it stays while it is as wide as what

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-__all__ = ["CANDIDATE", "ENDED", "OPEN", "TRANSITIONS", "UNDER_WAY", "Act", "State", "rollout_text"]
-
 State = Literal[
     "Recommended",
     "AwaitingApproval",

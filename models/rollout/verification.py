@@ -19,8 +19,6 @@ from tidemark.models.prediction import Judged
 from tidemark.models.rollout.facts import Move, Rollout, RolloutFacts
 from tidemark.models.target import PPM, format_target
 
-__all__ = ["judge_on", "needed_event_us", "needed_rows", "verify"]
-
 
 def needed_rows(target_ppm: int, batch_rows: int) -> int:
     """Return how many pairs must be at risk until a bound is verified.

@@ -12,8 +12,6 @@ from typing import Any
 
 import httpx
 
-__all__ = ["ControllerProcess", "DemoError"]
-
 _START_SECONDS = 180
 _ANSWER_SECONDS = 60
 _STOP_SECONDS = 60

@@ -10,8 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark.spark_jobs.demo.plan import Plan
 from tidemark.spark_jobs.trace_source import register_trace_source
 
-__all__ = ["Feed", "TraceFeed"]
-
 
 class Feed(Protocol):
     """The way from the trace to the job."""

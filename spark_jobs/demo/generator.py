@@ -12,8 +12,6 @@ import numpy as np
 
 from tidemark.models.operators import Int64s
 
-__all__ = ["PARTITIONS", "SLOW_PARTITION", "GeneratedRows", "generate"]
-
 PARTITIONS = 16
 SLOW_PARTITION = 7
 _OFFLINE_PARTITIONS = (3, 11)

@@ -16,8 +16,6 @@ import signal
 import subprocess
 import sys
 
-__all__ = ["main"]
-
 _CHECK_SECONDS = 0.5
 _END_SECONDS = 10
 

@@ -28,8 +28,6 @@ from tidemark.spark_jobs.demo import guard
 from tidemark.spark_jobs.demo.kafka_jars import broker_jars
 from tidemark.spark_jobs.java import find_java
 
-__all__ = ["BrokerError", "KafkaBroker", "TimestampType"]
-
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 """What a message's timestamp is: the producer's clock at sending, or the broker's clock at appending."""
 

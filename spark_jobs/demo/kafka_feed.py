@@ -17,8 +17,6 @@ from tidemark.spark_jobs.demo.kafka_jars import JarsNotFound
 from tidemark.spark_jobs.demo.kafka_replayer import ReplayError, replay_into_topic
 from tidemark.spark_jobs.demo.plan import Plan
 
-__all__ = ["KafkaFeed", "running_kafka_feed"]
-
 _TOPIC = "fleet"
 _SLOT_SECONDS = 0.6
 """Wall time of a slot: what a small batch takes on two busy cores."""

@@ -34,8 +34,6 @@ from pyspark.sql import SparkSession
 
 from tidemark.spark_jobs.java import JavaNotFound, find_java
 
-__all__ = ["KAFKA_VERSION", "JarsNotFound", "broker_jars", "connector_jars", "jars_folder", "with_kafka"]
-
 KAFKA_VERSION = "4.2.0"
 """The broker's version. It runs on Java 17 to 25, and Spark's older client speaks with it."""
 

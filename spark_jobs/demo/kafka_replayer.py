@@ -25,8 +25,6 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tidemark.spark_jobs.trace_source import TRACE_COLUMNS, read_arrivals
 
-__all__ = ["ReplayError", "Replayed", "kafka_partitions", "replay_into_topic"]
-
 _ASK_SECONDS = 15
 _DELIVERY_SECONDS = 60
 _BATCH_ROWS = 16_384

@@ -21,8 +21,6 @@ from tidemark.spark_jobs.demo.plan import Plan
 from tidemark.spark_jobs.demo.replaying import Run, replay
 from tidemark.spark_jobs.demo.view import View, comparison
 
-__all__ = ["JOB", "STREAM", "Loop"]
-
 JOB, STREAM = "demo", "fleet"
 _RECOMMENDATION_SECONDS = 180
 _FLUSH_SECONDS = 180

@@ -12,8 +12,6 @@ import pyarrow.dataset as ds
 from tidemark.models.operators import Int64s, TimeWindow
 from tidemark.spark_jobs.demo.plan import Plan
 
-__all__ = ["BatchFacts", "Outcome", "SinkWindow", "outcome_of", "read_sink"]
-
 
 @dataclass(frozen=True, slots=True)
 class BatchFacts:

@@ -13,17 +13,6 @@ from tidemark.models.operators import Int64s
 from tidemark.spark_jobs.demo.generator import GeneratedRows
 from tidemark.spark_jobs.trace_source import TRACE_COLUMNS, read_arrivals
 
-__all__ = [
-    "DEFAULT_BATCHES",
-    "MAX_BATCHES",
-    "Plan",
-    "nice_duration_us",
-    "plan_of",
-    "read_trace",
-    "slots_used",
-    "write_trace",
-]
-
 MAX_BATCHES = 150
 """A demonstration has at most this many batches."""
 DEFAULT_BATCHES = 120

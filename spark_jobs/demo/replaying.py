@@ -18,8 +18,6 @@ from tidemark.spark_jobs.demo.feed import Feed
 from tidemark.spark_jobs.demo.outcome import BatchFacts
 from tidemark.spark_jobs.listener import watermark_ms_of
 
-__all__ = ["Run", "replay"]
-
 _POLL_SECONDS = 0.25
 
 

@@ -14,8 +14,6 @@ from tidemark.models.duration import format_about, format_duration
 from tidemark.models.plural import plural
 from tidemark.spark_jobs.demo.outcome import Outcome
 
-__all__ = ["View", "comparison"]
-
 _SLOWEST = 3
 
 

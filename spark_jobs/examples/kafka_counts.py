@@ -22,8 +22,6 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from tidemark.spark_jobs import adaptive_watermark, run_and_exit, tumbling
 
-__all__ = ["counts", "main", "read_topic"]
-
 _FROM_NUMBER = {"s": F.timestamp_seconds, "ms": F.timestamp_millis, "us": F.timestamp_micros}
 
 

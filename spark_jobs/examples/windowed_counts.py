@@ -21,8 +21,6 @@ from tidemark.models.duration import parse_duration
 from tidemark.spark_jobs import adaptive_watermark, run_and_exit, tumbling
 from tidemark.spark_jobs.trace_source import register_trace_source
 
-__all__ = ["counts", "main", "read_files", "read_trace"]
-
 
 def read_files(spark: SparkSession, folder: str) -> DataFrame:
     """Return the stream of JSON files in ``folder``, with ``event_time`` and ``partition``."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-__all__ = ["Offsets", "rows_behind"]
-
 _MAX_DIGITS = 10  # of a 32-bit number
 
 Offsets = str | Mapping[str, object] | None

@@ -12,8 +12,6 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from tidemark.spark_jobs.kafka.backlog import rows_behind
 from tidemark.spark_jobs.live.control_source import Offset
 
-__all__ = ["backlog_of", "control_offsets_of"]
-
 
 def control_offsets_of(progress: StreamingQueryProgress) -> list[Offset]:
     """Return where the batch read its control streams to."""

@@ -18,16 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ControlChannel"]
-
-Offset = dict[str, Any]
+_Offset = dict[str, Any]
 _log = logging.getLogger("tidemark.spark")
 _LONGEST_PATH = 100
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
-    answer: Callable[[str, Offset], Offset]
+    answer: Callable[[str, _Offset], _Offset]
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - socketserver's signature
         """Log it: a source that hung up asks again, over a new connection."""
@@ -58,7 +56,7 @@ class ControlChannel:
             is.
     """
 
-    def __init__(self, answer: Callable[[str, Offset], Offset]) -> None:
+    def __init__(self, answer: Callable[[str, _Offset], _Offset]) -> None:
         folder = tempfile.mkdtemp(prefix="tidemark-")
         if len(folder) > _LONGEST_PATH:  # more than a socket's address can hold
             Path(folder).rmdir()

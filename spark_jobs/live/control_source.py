@@ -24,8 +24,6 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-__all__ = ["CONTROL_COLUMN", "ControlReader", "ControlSource", "Offset"]
-
 CONTROL_COLUMN = "watermark_ms"
 """The one column of the control stream: the required watermark, in milliseconds since the epoch."""
 

@@ -22,15 +22,13 @@ from tidemark.models.duration import parse_duration
 from tidemark.models.operators import Closed
 from tidemark.spark_jobs.tap import FARTHEST_US, SET_ASIDE, SET_BACK, TAKEN, quoted
 
-__all__ = ["AHEAD", "FutureRowRule", "Treatment", "future_rows"]
-
 Treatment = Literal["clamp", "aside"]
 """What becomes of a future-dated row: its event time is set back to the clock, or it is taken out of the stream."""
 
 AHEAD = "__tidemark_ahead"
 """Column with what became of a row, from the quarantine to the tap: ``TAKEN``, ``SET_BACK`` or ``SET_ASIDE``."""
 
-LOG_APPEND = 1
+_LOG_APPEND = 1
 """Kafka's ``timestampType`` where the timestamp is the broker's: LogAppendTime."""
 
 
@@ -65,7 +63,7 @@ class FutureRowRule:
         if self.treatment == "aside":
             # Judged by the row alone, so that the query of the rows set aside finds exactly these.
             return df.withColumn(AHEAD, F.when(self.beyond_arrival(), SET_ASIDE).otherwise(TAKEN))
-        by_broker = F.col(quoted(str(self.arrival_type))) == LOG_APPEND
+        by_broker = F.col(quoted(str(self.arrival_type))) == _LOG_APPEND
         time, arrival = F.col(quoted(self.event_time)), F.col(quoted(str(self.arrival_time)))
         found = F.when(by_broker & self.beyond_arrival(), SET_BACK).otherwise(TAKEN)
         set_back = F.when(F.col(AHEAD) == TAKEN, time).otherwise(arrival.cast("timestamp"))

@@ -10,9 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["MODE_CHANGES", "ModeChange", "why_rejected"]
-
-Verdict = Literal["works", "new checkpoint"]
+_Verdict = Literal["works", "new checkpoint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +21,7 @@ class ModeChange:
     """What the checkpoint was written by."""
     after: str
     """What is to go on from it."""
-    verdict: Verdict
+    verdict: _Verdict
     """Whether that works."""
     note: str
     """What to know of it."""

@@ -9,8 +9,6 @@ from tidemark.models.live.fast import Order
 from tidemark.models.wire import BoundAnswer, Mode, Pin
 from tidemark.spark_jobs.watch import BoundWatch
 
-__all__ = ["Orders", "mode_of", "order_of"]
-
 
 def mode_of(answer: BoundAnswer | None, own: Mode) -> Mode:
     """Return the mode: the controller's once it has published anything, else the job's own."""

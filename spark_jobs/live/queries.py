@@ -25,8 +25,6 @@ from tidemark.models.wire import LiveState, Report
 from tidemark.spark_jobs.live.control_source import Offset
 from tidemark.spark_jobs.live.orders import Orders
 
-__all__ = ["LiveQueries", "LiveStream"]
-
 _log = logging.getLogger("tidemark.spark")
 
 _PILED_UP_TRIGGERS = 2

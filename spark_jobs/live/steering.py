@@ -30,8 +30,6 @@ from pyspark.sql.types import (
 from tidemark.spark_jobs.live.control_source import CONTROL_COLUMN, ControlSource
 from tidemark.spark_jobs.python_source import register_source
 
-__all__ = ["steered"]
-
 _EVOLUTION_KEY = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 """Where it is on, Spark requires a name for every source."""
 

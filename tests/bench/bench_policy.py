@@ -37,7 +37,8 @@ from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.duration import parse_duration
 from tidemark.models.operators import Int64s, RowLevel, TimeWindow
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
-from tidemark.models.policies.setup import Objective, Scope, Setup
+from tidemark.models.policies.setup import Scope, Setup
+from tidemark.models.slo import Objective
 
 from support.streams import SECOND
 from support.synthetic import KINDS, START_US, Trace, s3_stalls, s4_step, synthetic

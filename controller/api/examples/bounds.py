@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tidemark.controller.api.examples.common import JOB, MEASURED, QUERY_RUN, STARTED_US, Example, page
 
-__all__ = ["EXAMPLES", "FIGURES", "PUBLISHED", "RECOMMENDED", "STATUS_TRANSITION", "TRANSITION_TEXT"]
-
 TRANSITION_TEXT = (
     "widening from 5 min to 10 min stops the watermark for 5 min 1 s after a restart; 99.62 % of the rows "
     "will be admitted at a mean latency of 10 min 5 s; about 9,387 rows of state, now 5,120 (estimated in "

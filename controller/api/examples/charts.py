@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.controller.api.examples.bounds import FIGURES, TRANSITION_TEXT
 from tidemark.controller.api.examples.common import JOB, MEASURED, STARTED_US, Example
 
-__all__ = ["EXAMPLES", "SKEW", "SKEW_TEXT"]
-
 SKEW_TEXT = "partition '7' costs 8 min of latency: without it the bound would be 2 min"
 
 SKEW = {"partition": "7", "without_bound_ms": 120_000, "costs_ms": 480_000, "text": SKEW_TEXT}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["JOB", "MEASURED", "QUERY", "QUERY_RUN", "STARTED_US", "Example", "page"]
-
 Example = dict[str, Any]
 """An example of a body or an answer."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tidemark.controller.api.examples.common import JOB, STARTED_US, Example, page
 
-__all__ = ["EXAMPLES"]
-
 _BODY = {"to": "Ceiling", "reason": "INC-1042: a clock is wrong upstream"}
 _PIN = {"scope": "stream", **JOB, **_BODY, "since_us": STARTED_US}
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from tidemark.controller.api.examples.common import QUERY, Example
 
-__all__ = ["KIND_EXAMPLES", "PROBLEM_EXAMPLES"]
-
 
 def _problem(status: int, kind: str, title: str, detail: str, **more: Any) -> Example:
     return {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tidemark.controller.api.examples.common import JOB, QUERY_RUN, STARTED_US, Example, page
 
-__all__ = ["EXAMPLES"]
-
 _BATCH = {
     **QUERY_RUN,
     "batch_id": 17,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tidemark.controller.api.examples.common import JOB, STARTED_US, Example, page
 
-__all__ = ["EXAMPLES", "ROLLOUT"]
-
 ROLLOUT = {
     "id": 12,
     **JOB,

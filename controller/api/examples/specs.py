@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.controller.api.examples.bounds import PUBLISHED, RECOMMENDED, STATUS_TRANSITION
 from tidemark.controller.api.examples.common import STARTED_US, Example
 
-__all__ = ["EXAMPLES"]
-
 _SLO = {
     "target_ppm": 995_000,
     "latency_cap_ms": 900_000,

@@ -8,8 +8,6 @@ from tidemark.controller.api.examples.common import JOB, QUERY, QUERY_RUN, START
 from tidemark.controller.api.examples.rollouts import ROLLOUT
 from tidemark.controller.api.examples.specs import EXAMPLES as SPECS
 
-__all__ = ["EXAMPLES"]
-
 _GAP = {"type": "CoverageGap", "severity": "warning", "title": "Batches missing"}
 _SKEWED = {"type": "PartitionSkewed", "severity": "warning", "title": "Skewed partition"}
 _CONDITION = {**_GAP, "detail": "2 batches were never reported: completeness is unknown there"}

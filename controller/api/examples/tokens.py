@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tidemark.controller.api.examples.common import STARTED_US, Example, page
 
-__all__ = ["EXAMPLES"]
-
 _TOKEN = {
     "id": 7,
     "name": "orders-job",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any, Self
 
-__all__ = ["Answer"]
+from pydantic import BaseModel, ConfigDict
 
 
 class Answer(BaseModel):
     """Base of all answers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True)
+
+    @classmethod
+    def of(cls, source: object, **given: Any) -> Self:
+        """Return the answer with the fields ``given``, and all others from the attributes of ``source``."""
+        return cls(**{name: getattr(source, name) for name in cls.model_fields if name not in given}, **given)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.models.wire import Envelope, Mode, Pin
 
-__all__ = ["BoundPage", "Published", "PublishedBound"]
-
 
 class Published(Answer):
     """What is published to a job."""

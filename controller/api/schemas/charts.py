@@ -6,8 +6,6 @@ from tidemark.controller.api.schemas.answer import Answer
 from tidemark.models.rollout.states import State
 from tidemark.models.wire import PartitionState
 
-__all__ = ["Heatmap", "HeatmapCell", "HeatmapPartition", "History", "HistoryRollout", "HistorySlot"]
-
 
 class HistorySlot(Answer):
     """One slot of a series. Without a batch everything but the published bound is null: a gap, not a zero."""

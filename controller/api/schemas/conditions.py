@@ -6,9 +6,6 @@ from typing import Literal
 
 from tidemark.controller.api.schemas.answer import Answer
 
-__all__ = ["Condition", "ConditionSummary", "ConditionType", "Severity"]
-
-
 ConditionType = Literal[
     "NoReportYet",
     "NoRecentReport",

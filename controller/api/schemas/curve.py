@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.models.wire import LatencyUnknown
 
-__all__ = ["CurveAnswer", "CurveBasis", "CurvePointAnswer", "Operating"]
-
 
 class CurvePointAnswer(Answer):
     """What one bound would have done."""

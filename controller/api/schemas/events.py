@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
 
-__all__ = ["Event", "EventEvidence", "EventPage"]
-
 
 class EventEvidence(Answer):
     """What a change rests on; null where there is nothing."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.models.slo import Objective
 
-__all__ = ["Budget", "Completeness", "Evidence", "MissingRange", "QueryCoverage"]
-
 
 class Evidence(Answer):
     """What is known of the stream over the horizon."""

@@ -9,16 +9,6 @@ from tidemark.models.rollout.facts import Gate
 from tidemark.models.rollout.states import State
 from tidemark.models.wire import Mode
 
-__all__ = [
-    "FleetPage",
-    "FleetPartitions",
-    "FleetRollout",
-    "FleetStream",
-    "FleetTotals",
-    "SkewedPartition",
-    "WorstCount",
-]
-
 
 class FleetRollout(Answer):
     """The newest rollout of a stream, in a list."""

@@ -6,8 +6,6 @@ from typing import Literal
 
 from tidemark.controller.api.schemas.answer import Answer
 
-__all__ = ["Health", "HealthCheck"]
-
 
 class HealthCheck(Answer):
     """One check."""

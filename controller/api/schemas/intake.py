@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.models.wire import BoundSource, Mode
 
-__all__ = ["AcknowledgementFacts", "AcknowledgementPage", "Applied", "Receipt"]
-
 
 class Receipt(Answer):
     """Confirms that a report or an acknowledgement is stored."""

@@ -7,8 +7,6 @@ from tidemark.controller.api.schemas.conditions import Condition, ConditionSumma
 from tidemark.controller.api.schemas.pins import PinInForce
 from tidemark.models.wire import Mode
 
-__all__ = ["JobCondition", "JobPage", "JobStatus", "JobSummary", "JobWorst", "ModeCount"]
-
 
 class JobCondition(Condition):
     """A condition of one of a job's streams."""

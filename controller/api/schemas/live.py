@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.models.wire import Pin
 
-__all__ = ["AppendDelaySeen", "Live"]
-
 
 class Live(Answer):
     """What the fast policy in the driver did, as of the newest batch."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.models.wire import PartitionState
 
-__all__ = ["Partition", "PartitionPage"]
-
 
 class Partition(Answer):
     """One partition of a stream."""

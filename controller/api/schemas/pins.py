@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.models.wire import Pin, ScopeKind
 
-__all__ = ["PinAnswer", "PinInForce", "PinPage", "PinSummary", "PinnedStream"]
-
 
 class PinInForce(Answer):
     """The pin that holds a stream: of several, the most specific."""

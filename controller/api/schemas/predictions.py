@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.models.wire import ChangeKind, LatencyUnknown
 
-__all__ = ["Expected", "Prediction", "PredictionPage", "Realised", "TransitionAnswer"]
-
 
 class Expected(Answer):
     """What is expected of a change of the bound; null is unknown."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.models.wire import LatencyUnknown
 
-__all__ = ["Preview"]
-
 
 class Preview(Answer):
     """What a bound would do, by the reports over the SLO's horizon. Nulls are unknown."""

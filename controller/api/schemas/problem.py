@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
 
-__all__ = ["Problem", "ProblemItem"]
-
 
 class ProblemItem(Answer):
     """One error in a request."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.models.recommend.steps import StepKind
 
-__all__ = ["RecommendationAnswer", "StepAnswer"]
-
 
 class StepAnswer(Answer):
     """One step of the reasons chain."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
 
-__all__ = ["ReportDetail", "ReportPage", "ReportSummary", "ReportedPartition"]
-
 
 class ReportSummary(Answer):
     """What is known of one reported batch. Late rows are judged by Spark's own rule."""

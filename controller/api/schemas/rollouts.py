@@ -9,8 +9,6 @@ from tidemark.models.rollout.states import Act, State
 from tidemark.models.slo import Direction
 from tidemark.models.wire import Envelope, Mode
 
-__all__ = ["Approved", "Promise", "Proof", "RolloutAnswer", "RolloutDetail", "RolloutPage"]
-
 
 class Approved(Answer):
     """Who approved a rollout."""

@@ -11,9 +11,7 @@ from tidemark.controller.api.schemas.recommended import RecommendationAnswer
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import STRICT
 
-__all__ = ["Consequences", "PolicyAnswer", "PolicySet", "SloAnswer", "SloSet"]
-
-ANSWERED: dict[str, Any] = {**STRICT, "json_schema_serialization_defaults_required": True}
+_ANSWERED: dict[str, Any] = {**STRICT, "json_schema_serialization_defaults_required": True}
 """How the document describes these classes: an answer has every field."""
 
 
@@ -21,7 +19,7 @@ ANSWERED: dict[str, Any] = {**STRICT, "json_schema_serialization_defaults_requir
 class SloAnswer(Slo):
     """The stream's SLO."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
+    __pydantic_config__: ClassVar[dict[str, Any]] = _ANSWERED
 
     generation: int
     """How often the SLO was changed; also its ETag."""
@@ -33,7 +31,7 @@ class SloAnswer(Slo):
 class PolicyAnswer(Policy):
     """The stream's policy."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
+    __pydantic_config__: ClassVar[dict[str, Any]] = _ANSWERED
 
     generation: int
     """How often the policy was changed, 0 for the default; also its ETag."""
@@ -45,7 +43,7 @@ class PolicyAnswer(Policy):
 class Consequences:
     """What a write changes for the job."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
+    __pydantic_config__: ClassVar[dict[str, Any]] = _ANSWERED
 
     dry_run: bool
     """Whether it was a dry run: then nothing was changed, and this is what would follow."""
@@ -61,11 +59,11 @@ class Consequences:
 class SloSet(SloAnswer, Consequences):
     """The SLO as it was set, and what follows."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
+    __pydantic_config__: ClassVar[dict[str, Any]] = _ANSWERED
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySet(PolicyAnswer, Consequences):
     """The policy as it was set, and what follows."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
+    __pydantic_config__: ClassVar[dict[str, Any]] = _ANSWERED

@@ -15,8 +15,6 @@ from tidemark.controller.api.schemas.rollouts import RolloutAnswer
 from tidemark.controller.api.schemas.specs import SloAnswer
 from tidemark.models.wire import Mode
 
-__all__ = ["StreamStatus"]
-
 
 class StreamStatus(Answer):
     """All that is known of one stream."""

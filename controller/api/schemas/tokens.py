@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidemark.controller.access.roles import Role
 from tidemark.controller.api.schemas.answer import Answer
 
-__all__ = ["TokenAnswer", "TokenMade", "TokenPage"]
-
 
 class TokenAnswer(Answer):
     """Metadata of a token, without its text."""

@@ -7,8 +7,6 @@ from sqlalchemy.orm import Mapped
 
 from tidemark.controller.db.tables.columns import Base, Id, Identifier, Long, Name, Whole, Word
 
-__all__ = ["TokenRow"]
-
 
 class TokenRow(Base):
     """A bearer token; only its digest is stored, not its text."""

@@ -18,8 +18,6 @@ from tidemark.controller.db.tables.columns import (
     Word,
 )
 
-__all__ = ["AcknowledgementRow", "PredictionRow", "PublishedRow", "RecentBoundRow", "RecommendationRow"]
-
 
 class RecommendationRow(Base):
     """The newest recommendation for a stream."""

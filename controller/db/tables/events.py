@@ -7,8 +7,6 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from tidemark.controller.db.tables.columns import Base, Id, Kind, Long, Name, Stream, Whole
 
-__all__ = ["EventRow"]
-
 
 class EventRow(Base):
     """One change and its reason."""

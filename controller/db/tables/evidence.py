@@ -17,18 +17,6 @@ from tidemark.controller.db.tables.columns import (
     Whole,
 )
 
-__all__ = [
-    "LedgerKeyRow",
-    "LedgerRow",
-    "NeedBlockRow",
-    "NeedSketchRow",
-    "NeedSlotRow",
-    "PartitionSumsRow",
-    "ReportHourRow",
-    "RollupRow",
-    "SeriesRow",
-]
-
 
 class LedgerKeyRow(Base):
     """The ledger by key: rows admitted and late, over all partitions and batches."""

@@ -6,8 +6,6 @@ from sqlalchemy.orm import Mapped
 
 from tidemark.controller.db.tables.columns import Base, Counter, Identifier, KeyIdentifier, KeyNumber
 
-__all__ = ["LeaseRow", "ReplicaRow"]
-
 
 class ReplicaRow(Base):
     """A process that may decide, and its heartbeat."""

@@ -7,8 +7,6 @@ from sqlalchemy.orm import Mapped
 
 from tidemark.controller.db.tables.columns import Base, Counter, Id, Kind, Long, Name, Stream, Whole, Word
 
-__all__ = ["FailedBoundRow", "RolloutRow"]
-
 
 class RolloutRow(Base):
     """One change of the published bound (or envelope), from proposal to end; see ``tidemark.models.rollout``."""

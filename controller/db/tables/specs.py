@@ -7,8 +7,6 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from tidemark.controller.db.tables.columns import Base, KeyName, Long, OfStream, Whole, Word
 
-__all__ = ["PinRow", "PolicyRow", "SloRow"]
-
 
 class SloRow(Base):
     """The SLO of a stream."""

@@ -23,8 +23,6 @@ from tidemark.controller.db.tables.columns import (
     Word,
 )
 
-__all__ = ["LiveRow", "OverviewRow", "PartitionRow", "QueryRow", "ReportBodyRow", "ReportRow", "StreamRow"]
-
 
 class StreamRow(Base):
     """One event-time input of one job, and its totals since it was first seen."""

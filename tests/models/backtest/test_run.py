@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.run import NO_BOUND_US, BacktestRun, run, run_native
+from tidemark.models.backtest.run import BacktestRun, run, run_native
+from tidemark.models.backtest.spark import NO_BOUND_US
 from tidemark.models.curve import Curve
 from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation

@@ -17,8 +17,9 @@ from tidemark.models.live_defaults import LONGEST_HOLD_MARGIN, LONGEST_HOLD_SPAN
 from tidemark.models.operators import Int64s, RowLevel, TimeWindow, session, sliding, tumbling
 from tidemark.models.policies.catalogue import make_policy
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
-from tidemark.models.policies.setup import Objective, Setup
+from tidemark.models.policies.setup import Setup
 from tidemark.models.policies.tidemark import Tidemark
+from tidemark.models.slo import Objective
 
 from support.seen import drawn_batches
 from support.synthetic import KINDS, Trace, synthetic
