@@ -11,7 +11,15 @@ from sqlalchemy import create_engine, make_url, text
 
 from tidemark.controller.db.database import Database
 
-__all__ = ["bare_postgres", "new_postgres", "put_sqlite"]
+__all__ = ["bare_postgres", "is_migrated", "new_postgres", "put_sqlite"]
+
+_migrated: set[str] = set()
+"""URLs of the stores that were made here with all their tables."""
+
+
+def is_migrated(url: str) -> bool:
+    """Return whether the store at ``url`` is a copy of what the migrations make."""
+    return url in _migrated
 
 
 def put_sqlite(url: str) -> None:
@@ -19,11 +27,14 @@ def put_sqlite(url: str) -> None:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite" and parsed.database and not Path(parsed.database).exists():
         Path(parsed.database).write_bytes(_empty_sqlite())
+        _migrated.add(url)
 
 
 def new_postgres(server_url: str) -> str:
     """Make an empty store on the PostgreSQL at ``server_url`` and return its URL."""
-    return bare_postgres(server_url, f" TEMPLATE {_empty_postgres(server_url)}")
+    url = bare_postgres(server_url, f" TEMPLATE {_empty_postgres(server_url)}")
+    _migrated.add(url)
+    return url
 
 
 def bare_postgres(server_url: str, options: str = "") -> str:
