@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, make_url, text
 
 from tidemark.controller.db.database import Database
 
-__all__ = ["bare_postgres", "is_migrated", "new_postgres", "put_sqlite"]
+__all__ = ["bare_postgres", "copy_postgres", "is_migrated", "new_postgres", "open_empty", "put_sqlite"]
 
 _migrated: set[str] = set()
 """URLs of the stores that were made here with all their tables."""
@@ -22,17 +22,34 @@ def is_migrated(url: str) -> bool:
     return url in _migrated
 
 
-def put_sqlite(url: str) -> None:
-    """Put an empty store where ``url`` names a SQLite file that is not there yet; leave any other database alone."""
+def put_sqlite(url: str, content: bytes | None = None) -> None:
+    """Put a store where ``url`` names a SQLite file that is not there yet; leave any other database alone.
+
+    Args:
+        url: URL of any database.
+        content: the file of a store with all its tables; an empty store when None.
+    """
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite" and parsed.database and not Path(parsed.database).exists():
-        Path(parsed.database).write_bytes(_empty_sqlite())
+        Path(parsed.database).write_bytes(_empty_sqlite() if content is None else content)
         _migrated.add(url)
+
+
+def open_empty(url: str) -> Database:
+    """Open an empty store: a SQLite file that is not there yet, or a PostgreSQL that ``new_postgres`` made."""
+    put_sqlite(url)
+    assert is_migrated(url), url
+    return Database(url)
 
 
 def new_postgres(server_url: str) -> str:
     """Make an empty store on the PostgreSQL at ``server_url`` and return its URL."""
-    url = bare_postgres(server_url, f" TEMPLATE {_empty_postgres(server_url)}")
+    return copy_postgres(server_url, _empty_postgres(server_url))
+
+
+def copy_postgres(server_url: str, template_url: str) -> str:
+    """Copy a store with all its tables, which nobody uses now, and return the copy's URL."""
+    url = bare_postgres(server_url, f" TEMPLATE {make_url(template_url).database}")
     _migrated.add(url)
     return url
 
@@ -59,9 +76,7 @@ def _empty_sqlite() -> bytes:
 def _empty_postgres(server_url: str) -> str:
     url = bare_postgres(server_url)
     _migrate(url)
-    name = make_url(url).database
-    assert name is not None
-    return name
+    return url
 
 
 def _migrate(url: str) -> None:
