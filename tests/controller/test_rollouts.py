@@ -486,8 +486,8 @@ def live_job(controller: Controller) -> RolledJob:
     job.put("slo", STRICT)
     job.run(3, 30.0, tick=False)
     job.put("policy", at_once("Live"))
-    for _ in range(9):
-        job.run(9, 30.0, tick=False)
+    for _ in range(24):
+        job.run(3, 30.0, tick=False)
         job.run(1, 30.0)
     assert states(job)[0] == "Verified"
     return job

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from sqlalchemy import text
+from sqlalchemy import make_url
 
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 
@@ -20,8 +22,10 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def folder(tmp_path: Path, shown: Shown) -> Path:
     """Return a folder with a copy of the store of a job that has reported."""
-    with shown.controller.service.database.connect() as connection:
-        connection.execute(text("VACUUM INTO :path"), {"path": str(tmp_path / "tidemark.db")})
+    store = make_url(shown.controller.service.database.name).database
+    assert store is not None
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute("VACUUM INTO ?", [str(tmp_path / "tidemark.db")])
     return tmp_path
 
 
