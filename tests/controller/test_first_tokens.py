@@ -141,13 +141,13 @@ def test_a_file_that_holds_no_token_is_named_and_not_shown(tmp_path: Path, conte
 
 
 @pytest.mark.parametrize("name", ["a b", "a" * 65, "a:b"])
-def test_a_file_whose_name_no_holder_can_have_is_told(tmp_path: Path, name: str) -> None:
+def test_a_file_whose_name_no_holder_can_have_is_an_error(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(make_token("admin", bytes(SECRET_BYTES)))
     with pytest.raises(FirstTokensError, match="its name becomes the token's"):
         read_first_tokens(tmp_path)
 
 
-def test_an_empty_or_missing_folder_is_told_with_the_way_out(tmp_path: Path) -> None:
+def test_an_empty_or_missing_folder_is_an_error_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(FirstTokensError, match=r"holds no file; add one for each token.*tidemark token mint"):
         read_first_tokens(tmp_path)
     with pytest.raises(FirstTokensError, match="gone cannot be read: No such file"):
