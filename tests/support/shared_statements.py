@@ -26,7 +26,7 @@ _first: dict[str, Engine] = {}
 @functools.cache
 def share_statements() -> None:
     """Let all stores that are opened from now on share what they have compiled."""
-    database.create_engine = _shared_engine  # type: ignore[assignment]  # it is imported there
+    database.create_engine = _shared_engine  # type: ignore[assignment, attr-defined]
 
 
 def _shared_engine(url: URL, **options: Any) -> Engine:
