@@ -182,6 +182,12 @@ def test_a_job_that_runs_a_generation_with_another_bound_scores_nothing(controll
     assert of(controller, body)["realised"]["rows"] == 0
 
 
+def test_a_job_that_runs_a_generation_without_a_prediction_scores_nothing(controller: Controller) -> None:
+    body = publish(controller, LEARNT)
+    run_with(controller, {**body, "generation": body["generation"] + 1}, BATCHES[40:60], LEARNT)
+    assert of(controller, body)["realised"]["rows"] == 0
+
+
 def test_a_job_that_starts_from_a_new_checkpoint_is_scored_too(controller: Controller) -> None:
     body = publish(controller, LEARNT)
     fresh = query_reports(
