@@ -36,10 +36,11 @@ _MIGRATION_LOCK = 0x7469_6465
 
 _WRITES = "tidemark_writes"
 
-# A process that stops in the middle of a transaction blocks others for at most this long.
+# A process that stops in the middle of a transaction blocks others for at most this long. Compiling the alerts' query
+# to machine code, which PostgreSQL does where it overrates a query, takes seconds, and running it milliseconds.
 _POSTGRES: dict[str, Any] = {
     "pool_pre_ping": True,
-    "connect_args": {"options": "-c idle_in_transaction_session_timeout=15s"},
+    "connect_args": {"options": "-c idle_in_transaction_session_timeout=15s -c jit=off"},
 }
 
 

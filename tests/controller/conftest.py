@@ -11,6 +11,9 @@ import pytest
 from support.controller_app import Controller
 from support.empty_store import bare_postgres, new_postgres
 from support.postgres import find_postgres, running_postgres
+from support.shared_statements import share_statements
+
+share_statements()
 
 
 @pytest.fixture(scope="session")

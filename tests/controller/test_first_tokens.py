@@ -21,6 +21,7 @@ from tidemark.controller.db.database import Database
 from tidemark.controller.errors import TokenConflictError
 
 from support.controller_app import Controller
+from support.empty_store import open_empty
 from support.tokens import bearer
 
 NOW_US = 1_767_225_600_000_000
@@ -111,8 +112,7 @@ def test_of_replicas_that_start_together_one_takes_the_files(url: str, tmp_path:
 
 def test_without_an_admins_token_nothing_is_taken(url: str, tmp_path: Path) -> None:
     files(tmp_path / "t", prometheus="viewer")
-    database = Database(url)
-    database.migrate()
+    database = open_empty(url)
     with pytest.raises(TokenConflictError, match="the first token must be an admin's"):
         take_first_tokens(database, tmp_path / "t", NOW_US)
     assert names(database) == []
@@ -120,8 +120,7 @@ def test_without_an_admins_token_nothing_is_taken(url: str, tmp_path: Path) -> N
 
 
 def test_without_a_folder_nothing_is_done(url: str) -> None:
-    database = Database(url)
-    database.migrate()
+    database = open_empty(url)
     assert take_first_tokens(database, None, NOW_US) == 0
     manage_tokens.make(database, NewToken("root", Grant("admin", ("*",))), "kim", NOW_US)
     database.close()
@@ -142,13 +141,13 @@ def test_a_file_that_holds_no_token_is_named_and_not_shown(tmp_path: Path, conte
 
 
 @pytest.mark.parametrize("name", ["a b", "a" * 65, "a:b"])
-def test_a_file_whose_name_no_holder_can_have_is_told(tmp_path: Path, name: str) -> None:
+def test_a_file_whose_name_no_holder_can_have_is_an_error(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(make_token("admin", bytes(SECRET_BYTES)))
     with pytest.raises(FirstTokensError, match="its name becomes the token's"):
         read_first_tokens(tmp_path)
 
 
-def test_an_empty_or_missing_folder_is_told_with_the_way_out(tmp_path: Path) -> None:
+def test_an_empty_or_missing_folder_is_an_error_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(FirstTokensError, match=r"holds no file; add one for each token.*tidemark token mint"):
         read_first_tokens(tmp_path)
     with pytest.raises(FirstTokensError, match="gone cannot be read: No such file"):

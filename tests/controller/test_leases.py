@@ -35,6 +35,7 @@ from tidemark.controller.replicas.lease_store import (
 )
 
 from support.controller_app import STREAM, Controller
+from support.empty_store import open_empty
 from support.patience import PATIENCE_S, until
 from support.reports import exponential_batches, query_reports
 
@@ -62,8 +63,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def database(url: str) -> Iterator[Database]:
-    opened = Database(url)
-    opened.migrate()
+    opened = open_empty(url)
     yield opened
     opened.close()
 
@@ -263,8 +263,7 @@ def _waiting_for_locks(database: Database) -> int:
 
 @pytest.mark.slow
 def test_nobody_takes_a_shard_between_a_confirmation_and_its_commit(new_postgres_url: str) -> None:
-    database = Database(new_postgres_url)
-    database.migrate()
+    database = open_empty(new_postgres_url)
     one, steady = keeper(database, "a", Steady()), Steady()
     one.keep(now=True)
     heir = keeper(database, "b", steady)

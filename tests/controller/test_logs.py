@@ -12,7 +12,6 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from tidemark.controller.runtime.logs import HIDDEN, configure_logs, handler_for
 from tidemark.controller.settings import LogFormat
 
 from support.controller_app import STREAM, Controller
+from support.in_process import TestClient
 from support.reports import exponential_batches, query_reports
 from support.tokens import bearer, make_token
 

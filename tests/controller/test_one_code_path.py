@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,6 @@ import numpy as np
 import pytest
 import uvicorn
 
-from tidemark.controller.app import create_app
 from tidemark.controller.loop import Tick, run_once
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
@@ -28,7 +28,7 @@ from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Report, to_json_object
 
 from support.backtests import arrivals_of, random_rows
-from support.controller_app import STREAM, ManualClock
+from support.controller_app import STREAM, ManualClock, make_app
 from support.patience import PATIENCE_S, until
 from support.reports import exponential_batches, query_reports
 from support.stream_evidence import StreamEvidence
@@ -71,7 +71,7 @@ def serving(folder: Path) -> Iterator[Server]:
     """The real application under uvicorn on a free port of loopback, on SQLite."""
     clock = ManualClock()
     settings = Settings(database_url=f"sqlite:///{folder / 'tidemark.db'}", tick_seconds=3_600)
-    app = create_app(settings, clock)
+    app = make_app(settings, clock)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -148,13 +148,20 @@ SLOS = (
 )
 
 
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        pytest.param(list(zip(STREAMS.values(), itertools.cycle(SLOS), strict=False)), id="in turn"),
+        pytest.param(list(itertools.product(STREAMS.values(), SLOS)), id="all", marks=pytest.mark.soak),
+    ],
+)
 def test_the_same_reports_are_decided_alike_by_the_running_server_and_without_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, pairs: list[tuple[Callable[[], list[Report]], Slo]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is replayed offline must be what the service would have done, to the last word of its reasons."""
     decisions = bounds = steps = 0
     names: set[str] = set()
-    for number, (make, slo) in enumerate((make, slo) for make in STREAMS.values() for slo in SLOS):
+    for number, (make, slo) in enumerate(pairs):
         (tmp_path / str(number)).mkdir()
         reports, policy = make(), Policy(min_bound_ms=100, max_bound_ms=120_000)
         with serving(tmp_path / str(number)) as server:
@@ -216,7 +223,11 @@ class Listening:
         return decision
 
 
-@pytest.mark.parametrize("operator", [tumbling("10 s"), sliding("20 s", "10 s"), row_level()], ids=str)
+@pytest.mark.parametrize(
+    "operator",
+    [tumbling("10 s"), pytest.param(sliding("20 s", "10 s"), marks=pytest.mark.soak), row_level()],
+    ids=str,
+)
 def test_the_backtest_decides_what_the_running_server_decides(
     tmp_path: Path, operator: Operator, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,6 +30,7 @@ from tidemark.controller.metrics.process import IntakeCounters
 from tidemark.models.operators import Operator, row_level, sliding, tumbling
 from tidemark.models.wire import Report
 
+from support.empty_store import open_empty
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import report_of
 from support.waiting import count_by_partition
@@ -39,9 +40,7 @@ COUNTED = (LedgerRow, NeedSketchRow, PartitionSumsRow, SeriesRow)
 
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[tuple[Database, Database]]:
-    made = [Database(f"sqlite:///{tmp_path / name}") for name in ("keeps.db", "forgets.db")]
-    for database in made:
-        database.migrate()
+    made = [open_empty(f"sqlite:///{tmp_path / name}") for name in ("keeps.db", "forgets.db")]
     yield made[0], made[1]
     for database in made:
         database.close()

@@ -116,7 +116,7 @@ class Rollouts(RuleBasedStateMachine):
     # -- what holds all the time -----------------------------------------------------------------------------------
 
     @invariant()
-    def what_the_job_is_told_is_the_newest_generation_and_no_generation_goes_back(self) -> None:
+    def what_the_job_finds_published_is_the_newest_generation_and_no_generation_goes_back(self) -> None:
         body = self.job.published()
         assert body["generation"] >= self.generation
         self.generation = body["generation"]
@@ -249,18 +249,16 @@ def run(machine: type[Rollouts], examples: int, steps: int) -> None:
 
 
 @pytest.mark.slow
-def test_rollouts_keep_their_invariants_on_sqlite() -> None:
+@pytest.mark.parametrize(("examples", "steps"), [(8, 20), pytest.param(60, 30, marks=pytest.mark.soak)])
+def test_rollouts_keep_their_invariants_on_sqlite(examples: int, steps: int) -> None:
     with tempfile.TemporaryDirectory() as folder, machine_on(f"sqlite:///{Path(folder) / 'x.db'}") as machine:
-        run(machine, examples=15, steps=25)
+        run(machine, examples=examples, steps=steps)
 
 
 @pytest.mark.slow
-def test_rollouts_keep_their_invariants_on_postgresql(new_postgres_url: str) -> None:
+@pytest.mark.parametrize(("examples", "steps"), [(3, 20), pytest.param(20, 30, marks=pytest.mark.soak)])
+def test_rollouts_keep_their_invariants_on_postgresql(
+    new_postgres_url: str, examples: int, steps: int
+) -> None:
     with machine_on(new_postgres_url) as machine:
-        run(machine, examples=5, steps=20)
-
-
-@pytest.mark.slow
-def test_a_short_way_through_every_kind_of_happening_keeps_its_promises(tmp_path: Path) -> None:
-    with machine_on(f"sqlite:///{tmp_path / 'x.db'}") as machine:
-        run(machine, examples=2, steps=12)
+        run(machine, examples=examples, steps=steps)

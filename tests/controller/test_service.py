@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import TypeAdapter
 from sqlalchemy.exc import OperationalError
@@ -30,6 +29,7 @@ from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 
 from support.controller_app import STREAM, Controller
+from support.in_process import TestClient
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 

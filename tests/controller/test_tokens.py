@@ -382,7 +382,7 @@ def test_tokens_are_known_for_a_while_when_the_store_is_gone_and_then_it_is_503(
 def test_without_a_token_only_this_machine_is_let_in_and_only_where_others_cannot_come(
     database_url: str, host: str, peer: str, status: int
 ) -> None:
-    from fastapi.testclient import TestClient
+    from support.in_process import TestClient
 
     with Controller(database_url, host=host) as controller:
         client = TestClient(controller.app, client=(peer, 50_000))
@@ -399,7 +399,7 @@ PROXY = {
 
 
 def through_proxy(controller: Controller, peer: str, **headers: str) -> httpx.Response:
-    from fastapi.testclient import TestClient
+    from support.in_process import TestClient
 
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     answer: httpx.Response = TestClient(controller.app, client=(peer, 50_000)).get("/v1/fleet", headers=named)

@@ -134,7 +134,7 @@ def test_links_between_dashboards_lead_somewhere() -> None:
     assert set(re.findall(r"/d/([\w-]+)", text)) <= {board["uid"] for board in BOARDS.values()}
 
 
-def test_grafana_is_told_where_the_dashboards_and_the_source_are() -> None:
+def test_grafana_is_given_where_the_dashboards_and_the_source_are() -> None:
     (provider,) = yaml.safe_load((GRAFANA / "provisioning/dashboards/tidemark.yaml").read_text())["providers"]
     assert provider["type"] == "file"
     (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yaml").read_text())[

@@ -76,7 +76,7 @@ def _bursts(path: Path, seconds: int, rate: int = 100) -> None:
     )
 
 
-class _Told:
+class _Kept:
     """Keeps the reports, and sends them on."""
 
     dropped = 0
@@ -111,7 +111,7 @@ def _start(
     topic: str,
     folder: Path,
     url: str,
-    body: _Told,
+    body: _Kept,
     trigger_us: int,
 ) -> StreamingQuery:
     events = (
@@ -207,7 +207,7 @@ class _Compared:
 
 def _compared(spark: SparkSession, kafka: KafkaBroker, folder: Path, trigger_us: int) -> _Compared:
     folder.mkdir()
-    topic, body = new_topic(kafka, PARTITIONS), _Told()
+    topic, body = new_topic(kafka, PARTITIONS), _Kept()
     _bursts(folder / "trace.parquet", 130)
     with _controller(folder / "controller") as controller:
         query = _start(spark, kafka, topic, folder, controller.url, body, trigger_us)

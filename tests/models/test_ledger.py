@@ -239,7 +239,7 @@ def test_repeats_change_nothing_and_order_does_not_matter(
     assert once.coverage() == often.coverage()
 
 
-def test_a_repeat_is_told_from_a_new_report_by_query_and_batch() -> None:
+def test_a_repeat_is_distinguished_from_a_new_report_by_query_and_batch() -> None:
     """The run id does not count: a batch that is run again after a crash is the same batch."""
     ledger = Ledger()
     first = report_of([("p", 5)], RowLevel(), late_watermark_ms=0)

@@ -57,7 +57,7 @@ def exact_bound_ms(values: Sequence[int], target_ppm: int = TARGET_PPM) -> int |
 MANY = {str(number): usual(1_000, number) for number in range(8)}
 
 
-def test_the_planted_partition_is_told_with_what_it_costs() -> None:
+def test_the_planted_partition_is_found_with_what_it_costs() -> None:
     needs = {**MANY, "7": usual(1_000, 7, late_s=18)}
     assert skewed(needs) == {"7"}
     effect = effects(needs)["7"]
@@ -77,7 +77,7 @@ def test_the_planted_partition_is_told_with_what_it_costs() -> None:
     late_s=st.integers(20, 3_600),
     where=st.randoms(use_true_random=False),
 )
-def test_a_partition_far_later_than_all_others_is_always_told_and_alone(
+def test_a_partition_far_later_than_all_others_is_always_found_and_alone(
     partitions: int, rows: int, late_s: int, where: random.Random
 ) -> None:
     planted = str(where.randrange(partitions))
@@ -90,27 +90,27 @@ def test_a_partition_far_later_than_all_others_is_always_told_and_alone(
 @pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(3, 50), st.lists(st.integers(-(10**8), 10**9), min_size=30, max_size=400))
-def test_of_equal_partitions_none_is_ever_told(partitions: int, needs: list[int]) -> None:
+def test_of_equal_partitions_none_is_ever_found(partitions: int, needs: list[int]) -> None:
     assert skewed({str(number): needs for number in range(partitions)}) == set()
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 1_000), st.integers(3, 20))
-def test_of_partitions_that_are_alike_by_chance_alone_none_is_told(seed: int, partitions: int) -> None:
+def test_of_partitions_that_are_alike_by_chance_alone_none_is_found(seed: int, partitions: int) -> None:
     needs = {str(number): usual(2_000, 1_000 * seed + number) for number in range(partitions)}
     assert skewed(needs) == set()
 
 
 @settings(max_examples=30, deadline=None)
 @given(late_s=st.integers(10, 10_000), partitions=st.integers(3, 20))
-def test_of_a_whole_fleet_that_is_late_none_is_told(late_s: int, partitions: int) -> None:
+def test_of_a_whole_fleet_that_is_late_none_is_found(late_s: int, partitions: int) -> None:
     needs = {str(number): usual(1_000, number, late_s=late_s) for number in range(partitions)}
     assert skewed(needs) == set()
 
 
 @settings(deadline=None)
 @given(st.integers(1, 100_000), st.integers(1, 3_000))
-def test_of_two_partitions_or_one_none_is_ever_told(late_s: int, rows: int) -> None:
+def test_of_two_partitions_or_one_none_is_ever_found(late_s: int, rows: int) -> None:
     two = {"a": usual(rows, 1), "b": usual(rows, 2, late_s=late_s)}
     assert skewed(two) == set()
     assert skewed({"b": two["b"]}) == set()
@@ -119,19 +119,19 @@ def test_of_two_partitions_or_one_none_is_ever_told(late_s: int, rows: int) -> N
 @pytest.mark.parametrize("target_ppm", [500_000, 900_000, 990_000, 999_000])
 @settings(max_examples=25, deadline=None)
 @given(late_s=st.integers(1, 10**6), others=st.integers(10, 3_000))
-def test_a_partition_of_ten_rows_is_never_told(target_ppm: int, late_s: int, others: int) -> None:
+def test_a_partition_of_ten_rows_is_never_found(target_ppm: int, late_s: int, others: int) -> None:
     needs = {"tiny": usual(10, 5, late_s=late_s), "a": usual(others, 1), "b": usual(others, 2)}
     assert "tiny" not in skewed(needs, target_ppm)
 
 
-def test_a_partition_that_could_not_certify_the_target_alone_is_not_told() -> None:
+def test_a_partition_that_could_not_certify_the_target_alone_is_not_found() -> None:
     enough = min_samples(0.99, 0.95)
     for rows, body in ((enough - 1, set()), (enough, {"late"})):
         needs = {**{name: usual(900, 1) for name in "abc"}, "late": usual(rows, 5, late_s=60)}
         assert skewed(needs) == body
 
 
-def test_a_partition_with_a_handful_of_late_rows_is_not_told() -> None:
+def test_a_partition_with_a_handful_of_late_rows_is_not_found() -> None:
     rows = usual(3_000, 5)
     for late, body in ((MIN_BEYOND - 1, set()), (MIN_BEYOND, {"c"})):
         some = [*rows[late:], *(120 * SECOND for _ in range(late))]
@@ -177,14 +177,14 @@ def test_it_is_what_counting_one_by_one_gives_within_the_error_of_the_sketch(
     everything = exact_bound_ms([value for values in columns for value in values], target_ppm)
     for name, effect in found.items():
         others = [value for other, values in needs.items() if other != name for value in values]
-        for told_ms, exact_ms in (
+        for found_ms, exact_ms in (
             (effect.bound_ms, everything),
             (effect.without_ms, exact_bound_ms(others, target_ppm)),
         ):
-            assert (told_ms is None) == (exact_ms is None)
-            if told_ms is not None and exact_ms is not None:
+            assert (found_ms is None) == (exact_ms is None)
+            if found_ms is not None and exact_ms is not None:
                 # At the bucket's upper edge, and a millisecond is the narrowest bucket.
-                assert exact_ms <= told_ms <= exact_ms * 1.0101 + 1
+                assert exact_ms <= found_ms <= exact_ms * 1.0101 + 1
 
 
 def test_thousands_of_partitions_are_looked_at_a_part_at_a_time_with_the_same_result(
@@ -196,7 +196,7 @@ def test_thousands_of_partitions_are_looked_at_a_part_at_a_time_with_the_same_re
     assert effects(needs) == together
 
 
-def test_without_any_row_nothing_is_told() -> None:
+def test_without_any_row_nothing_is_found() -> None:
     assert effects_of(PartitionNeeds.merged([]), TARGET_PPM, CONFIDENCE_PPM) == []
 
 

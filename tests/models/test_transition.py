@@ -186,7 +186,7 @@ def test_what_the_sketch_rounds_away_is_expected_and_not_left_out() -> None:
     assert np.max(np.abs(errors)) < 100
 
 
-def test_a_clump_of_needs_in_the_bucket_that_the_bound_cuts_is_told_by_who_has_seen_it() -> None:
+def test_a_clump_of_needs_in_the_bucket_that_the_bound_cuts_is_shown_by_who_has_seen_it() -> None:
     """100 needs of 6.00 s and 900 of 1 s: a bound inside the bucket admits all of it or nothing, not a part."""
     sketch = Sketch()
     sketch.add([1.0 * SECOND] * 900 + [6.0 * SECOND] * 100)

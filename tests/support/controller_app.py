@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import warnings
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -20,14 +19,11 @@ from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
-from support.empty_store import put_sqlite
+from support.empty_store import is_migrated, migrate_if_old, put_sqlite
+from support.in_process import InProcessClient
 from support.patience import until
 from support.reports import START_US
-
-with warnings.catch_warnings():
-    # It would rather have another HTTP library than the one this project uses.
-    warnings.simplefilter("ignore")
-    from fastapi.testclient import TestClient
+from support.shared_statements import share_statements
 
 __all__ = ["STREAM", "Controller", "ManualClock", "make_app"]
 
@@ -42,8 +38,12 @@ def make_app(settings: Settings, clock: Clock = system_clock) -> FastAPI:
     what routes declare at the first request, which takes longer than most tests. They hold no state and know no
     settings.
     """
+    share_statements()
     put_sqlite(settings.database_url)
     app = create_app(settings, clock)
+    if is_migrated(settings.database_url):
+        database = app.state.service.database
+        database.migrate = functools.partial(migrate_if_old, database)
     app.router.routes[:] = _first_app().router.routes
     app.openapi = _first_app().openapi  # type: ignore[method-assign]  # FastAPI's documented way
     return app
@@ -78,7 +78,7 @@ class Controller:
             **settings,
         }
         self.app = make_app(Settings(database_url=database_url, **given), self.clock)
-        self.http = TestClient(self.app)
+        self.http = InProcessClient(self.app)
 
     def __enter__(self) -> Self:
         self.http.__enter__()

@@ -7,23 +7,68 @@ import tempfile
 from pathlib import Path
 from uuid import uuid4
 
+from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, make_url, text
 
 from tidemark.controller.db.database import Database
 
-__all__ = ["bare_postgres", "new_postgres", "put_sqlite"]
+__all__ = [
+    "bare_postgres",
+    "copy_postgres",
+    "is_migrated",
+    "migrate_if_old",
+    "new_postgres",
+    "open_empty",
+    "put_sqlite",
+]
+
+_migrated: set[str] = set()
+"""URLs of the stores that were made here with all their tables."""
 
 
-def put_sqlite(url: str) -> None:
-    """Put an empty store where ``url`` names a SQLite file that is not there yet; leave any other database alone."""
+def is_migrated(url: str) -> bool:
+    """Return whether the store at ``url`` was made here with all its tables; a test may have taken some away since."""
+    return url in _migrated
+
+
+def migrate_if_old(database: Database) -> None:
+    """Migrate a store that was made here, unless it has all its tables still: the migrations look longer for that."""
+    with database.connect() as connection:
+        found = MigrationContext.configure(connection).get_current_revision()
+    if found != _newest(database):
+        Database.migrate(database)
+
+
+def put_sqlite(url: str, content: bytes | None = None) -> None:
+    """Put a store where ``url`` names a SQLite file that is not there yet; leave any other database alone.
+
+    Args:
+        url: URL of any database.
+        content: the file of a store with all its tables; an empty store when None.
+    """
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite" and parsed.database and not Path(parsed.database).exists():
-        Path(parsed.database).write_bytes(_empty_sqlite())
+        Path(parsed.database).write_bytes(_empty_sqlite() if content is None else content)
+        _migrated.add(url)
+
+
+def open_empty(url: str) -> Database:
+    """Open an empty store: a SQLite file that is not there yet, or a PostgreSQL that ``new_postgres`` made."""
+    put_sqlite(url)
+    assert is_migrated(url), url
+    return Database(url)
 
 
 def new_postgres(server_url: str) -> str:
     """Make an empty store on the PostgreSQL at ``server_url`` and return its URL."""
-    return bare_postgres(server_url, f" TEMPLATE {_empty_postgres(server_url)}")
+    return copy_postgres(server_url, _empty_postgres(server_url))
+
+
+def copy_postgres(server_url: str, template_url: str) -> str:
+    """Copy a store with all its tables, which nobody uses now, and return the copy's URL."""
+    url = bare_postgres(server_url, f" TEMPLATE {make_url(template_url).database}")
+    _migrated.add(url)
+    return url
 
 
 def bare_postgres(server_url: str, options: str = "") -> str:
@@ -34,6 +79,16 @@ def bare_postgres(server_url: str, options: str = "") -> str:
         connection.execute(text(f"CREATE DATABASE {name}{options}"))
     engine.dispose()
     return make_url(server_url).set(database=name).render_as_string(hide_password=False)
+
+
+_newest_revision: list[str] = []
+
+
+def _newest(database: Database) -> str:
+    """Return this release's revision of the tables."""
+    if not _newest_revision:
+        _newest_revision.append(database.schema_versions()[1])
+    return _newest_revision[0]
 
 
 @functools.cache
@@ -48,9 +103,7 @@ def _empty_sqlite() -> bytes:
 def _empty_postgres(server_url: str) -> str:
     url = bare_postgres(server_url)
     _migrate(url)
-    name = make_url(url).database
-    assert name is not None
-    return name
+    return url
 
 
 def _migrate(url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tidemark.controller.client import Client
@@ -26,13 +27,17 @@ class HttpJob:
         controller: the controller, whose clock moves with the job's batches.
         client: the way to it.
         batches: how many batches there are, in all runs together.
+        sent: what another of these has sent before, which this one goes on with.
     """
 
-    def __init__(self, controller: Controller, client: Client, batches: int = 720) -> None:
+    def __init__(
+        self, controller: Controller, client: Client, batches: int = 720, *, sent: Sequence[Report] = ()
+    ) -> None:
         self._controller = controller
         self._client = client
         self._batches = exponential_batches(batches, ROWS, mean_delay_s=2.0, seed=11)
-        self._sent: list[Report] = []
+        self.sent = list(sent)
+        """Its reports."""
 
     def start(self, batches: int = 240) -> None:
         """Start with the bound that there is now and run for some batches; the decision loop ticks meanwhile."""
@@ -43,7 +48,7 @@ class HttpJob:
             "job": "shop",
             "stream": "clicks",
             "query_id": "5c9a6a52",
-            "run_id": f"from batch {len(self._sent)}",
+            "run_id": f"from batch {len(self.sent)}",
         }
         acknowledgement = Acknowledgement(
             query_id=names["query_id"],
@@ -55,14 +60,14 @@ class HttpJob:
             applied_us=self._controller.clock.now_us,
         )
         assert not self._client.acknowledge("shop", "clicks", acknowledgement).duplicate
-        rows = self._batches[len(self._sent) :][:batches]
-        if self._sent:
-            reports = restarted_reports(self._sent, rows, bound_ms=bound_ms, generation=generation, **names)
+        rows = self._batches[len(self.sent) :][:batches]
+        if self.sent:
+            reports = restarted_reports(self.sent, rows, bound_ms=bound_ms, generation=generation, **names)
         else:
             reports = query_reports(rows, bound_ms=bound_ms, **names)
         for report in reports:
             self._controller.clock.now_us = report.started_us + report.duration_ms * 1_000
             self._client.send_report(report)
-            self._sent.append(report)
+            self.sent.append(report)
             if report.batch_id % 5 == 4:
                 self._controller.tick()

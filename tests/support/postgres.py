@@ -55,6 +55,8 @@ def restartable_postgres(programs: Path) -> Iterator[Postgres]:
         data, port = folder / "data", _free_port()
         patience = ("-t", str(round(PATIENCE_S)))
         options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+        # Its workers would go from one of the tests' many databases to the next.
+        options += " -c autovacuum=off"
         run: list[list[str | Path]] = [
             [programs / "initdb", "-D", data, "-U", "tidemark", "-A", "trust", "--no-sync", "-E", "UTF8"],
             [programs / "pg_ctl", "-D", data, "-w", *patience, "-l", folder / "log", "-o", options, "start"],

@@ -11,7 +11,7 @@ __all__ = ["settings_schema"]
 _OF_THE_CHART = frozenset({"database_url", "first_tokens", "host", "port"})
 """Settings that the chart sets by itself."""
 
-_TOLD = ("type", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "pattern")
+_KEPT = ("type", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "pattern")
 
 
 def settings_schema() -> dict[str, Any]:
@@ -30,4 +30,4 @@ def _plain(field: dict[str, Any]) -> dict[str, Any]:
     # What may be none is left out of the values instead.
     either = [one for one in field.get("anyOf", [field]) if one.get("type") != "null"]
     (one,) = either
-    return {name: one[name] for name in _TOLD if name in one}
+    return {name: one[name] for name in _KEPT if name in one}

@@ -141,9 +141,9 @@ def report_of(
     """Return the report of a batch of ``rows``, of which the tap could not count those in ``uncounted``."""
     counted, lost = list(rows), list(uncounted)
     times = [time for _, time in counted + lost]
+    indexes = granule_index(np.array([time for _, time in counted], np.int64), granule_us, operator.closed)
     by_partition: dict[str, Counter[int]] = {}
-    for partition, time in counted:
-        (index,) = granule_index(np.array([time], np.int64), granule_us, operator.closed).tolist()
+    for (partition, _), index in zip(counted, indexes.tolist(), strict=True):
         by_partition.setdefault(partition, Counter())[index] += 1
     fields: Mapping[str, Any] = {
         "schema_version": 1,

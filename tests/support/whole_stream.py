@@ -12,6 +12,7 @@ from tidemark.models.wire import Acknowledgement, to_json_object
 from support.controller_app import Controller
 from support.policies import at_once
 from support.rolled_job import RolledJob
+from support.seeded import continued
 from support.streams import SECOND, Row
 
 __all__ = ["run_partitions", "whole_controller"]
@@ -42,23 +43,36 @@ def run_partitions(
     job.controller.tick()
 
 
+def _through_a_rollout(controller: Controller) -> RolledJob:
+    """Let a job go through a rollout."""
+    job = RolledJob(controller)
+    run_partitions(job, 2)
+    controller.put("/slo", {"target_ppm": 990_000})
+    controller.put("/policy", at_once(max_bound_ms=600_000))
+    run_partitions(job, 30, slow=3)
+    job.restart()
+    run_partitions(job, 40)
+    # Wider, so that there is a bound before the published one.
+    run_partitions(job, 20, slow=3, late_s=90)
+    controller.put("/policy", at_once(max_bound_ms=600_000, margin_ppm=100_000))
+    job.restart()
+    # As many rows as it takes to score a prediction.
+    run_partitions(job, 60, slow=3, late_s=90)
+    return job
+
+
 @contextmanager
 def whole_controller(database_url: str, **settings: Any) -> Iterator[Controller]:
-    """Run a controller with a job that has gone through a rollout, and one in Live."""
-    with Controller(database_url, **settings) as controller:
-        job = RolledJob(controller)
-        run_partitions(job, 2)
-        controller.put("/slo", {"target_ppm": 990_000})
-        controller.put("/policy", at_once(max_bound_ms=600_000))
-        run_partitions(job, 30, slow=3)
-        job.restart()
-        run_partitions(job, 40)
-        # Wider, so that there is a bound before the published one.
-        run_partitions(job, 20, slow=3, late_s=90)
-        controller.put("/policy", at_once(max_bound_ms=600_000, margin_ppm=100_000))
-        job.restart()
-        # As many rows as it takes to score a prediction.
-        run_partitions(job, 60, slow=3, late_s=90)
+    """Run a controller with a job that has gone through a rollout, and one in Live.
+
+    Args:
+        database_url: a SQLite file that is not there yet, or the PostgreSQL that tests share.
+        settings: the controller's.
+    """
+    with continued(database_url, _through_a_rollout, **settings) as job:
+        controller = job.controller
+        # What this process has counted is there too.
+        run_partitions(job, 1, slow=3, late_s=90)
         live = RolledJob(controller, job="live", live=True)
         live.at_us = job.at_us
         run_partitions(live, 5)

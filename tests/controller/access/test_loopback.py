@@ -22,7 +22,7 @@ from tidemark.controller.access.addresses import is_foreign_name
         "host:1",
     ],
 )
-def test_requests_for_this_machine_are_told_by_their_host(header: str | None) -> None:
+def test_requests_for_this_machine_are_known_by_their_host(header: str | None) -> None:
     assert not is_foreign_name(header)
 
 

@@ -137,7 +137,7 @@ def test_reports_that_are_not_counted_yet_are_in_it(controller: Controller) -> N
     assert cells_of(again) == cells_of(heat)
 
 
-def test_the_bound_told_and_the_rollout_are_in_their_time(seen: Controller) -> None:
+def test_the_published_bound_and_the_rollout_are_in_their_time(seen: Controller) -> None:
     now_us = seen.clock()
     found = answer(seen, "/history", from_us=now_us - HOUR_US, to_us=now_us + HOUR_US, points=24)
     published = seen.status()["published"]["bound_ms"]
@@ -200,7 +200,7 @@ def test_every_pair_is_in_one_cell_whatever_the_width_of_slots(
     assert counted == known - early
 
 
-def test_only_as_many_partitions_as_are_asked_for_are_told_and_how_many_there_are(seen: Controller) -> None:
+def test_only_as_many_partitions_as_are_asked_for_are_listed_and_how_many_there_are(seen: Controller) -> None:
     heat = answer(seen, "/heatmap", limit=1)
     assert [row["partition"] for row in heat["partitions"]] == ["slow"]
     assert heat["total"] == 4
@@ -348,7 +348,7 @@ def test_a_stream_without_reports_has_slots_and_nothing_in_them(controller: Cont
 
 
 @pytest.mark.parametrize("path", ["/history", "/heatmap", "/preview?bound_ms=1"])
-def test_of_a_stream_that_nothing_is_known_of_nothing_is_told(controller: Controller, path: str) -> None:
+def test_of_a_stream_that_nothing_is_known_of_nothing_is_answered(controller: Controller, path: str) -> None:
     answer = controller.get(path)
     assert (answer.status_code, answer.json()["type"]) == (404, "urn:tidemark:problem:stream-not-found")
 

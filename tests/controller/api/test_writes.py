@@ -262,7 +262,7 @@ def test_an_unknown_kind_of_dry_run_is_refused_and_does_nothing(controller: Cont
         ("application/xml;q=1, */*;q=0", 406),
     ],
 )
-def test_who_takes_no_json_is_told_so_before_anything_is_done(
+def test_who_takes_no_json_is_refused_before_anything_is_done(
     controller: Controller, accept: str, status: int
 ) -> None:
     answer = put(controller, "/slo", TARGET, Accept=accept)

@@ -10,7 +10,9 @@ from support.tutorial import SERVE, TUTORIAL, run, running, steps
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_tutorial_print_what_stands_there(database_url: str) -> None:
+def test_the_commands_of_the_tutorial_print_what_stands_there_and_end_where_they_should(
+    database_url: str,
+) -> None:
     text = TUTORIAL.read_text(encoding="utf-8")
     script = steps(text)
     assert len(script) > 10
@@ -20,14 +22,6 @@ def test_the_commands_of_the_tutorial_print_what_stands_there(database_url: str)
             if line != SERVE:
                 # Lines may end elsewhere in the document.
                 assert body.split() == printed.split(), f"run `make docs`: {line}\n{body}"
-
-
-@pytest.mark.slow
-def test_the_path_ends_where_it_should(database_url: str) -> None:
-    text = TUTORIAL.read_text(encoding="utf-8")
-    with running(database_url) as (job, url):
-        for line, _ in steps(text):
-            run(line, job, url)
         with Client(url) as tidemark:
             (first,) = (body for body in tidemark.rollouts("shop", "clicks") if body.id == 1)
             events = [event for event in tidemark.events("shop", "clicks") if event.evidence.rollout == 1]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,19 +13,21 @@ from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli import app
 from tidemark.controller.client import Client
+from tidemark.models.wire import Report
 
 from support.controller_app import Controller
 from support.http_job import HttpJob
 from support.policies import at_once
 from support.reports import START_US
+from support.seeded import continued
 from support.served import served
 
 Tidemark = Callable[..., Result]
 
 
-@pytest.fixture
-def tidemark(controller: Controller) -> Iterator[Tidemark]:
-    """Run a command against the controller, behind a real socket."""
+@contextmanager
+def commands(controller: Controller) -> Iterator[Tidemark]:
+    """Run commands against a controller, behind a real socket."""
     with served(controller.app) as url:
 
         def run(*arguments: str) -> Result:
@@ -34,8 +38,14 @@ def tidemark(controller: Controller) -> Iterator[Tidemark]:
 
 
 @pytest.fixture
-def job(controller: Controller) -> Iterator[HttpJob]:
-    """A job that has run with its own bound and awaits approval of another."""
+def tidemark(controller: Controller) -> Iterator[Tidemark]:
+    """Run a command against the controller with the job."""
+    with commands(controller) as found:
+        yield found
+
+
+def awaiting_approval(controller: Controller) -> tuple[Controller, list[Report]]:
+    """Let a job run with its own bound until another one awaits approval; return what it has sent."""
     controller.clock.now_us = START_US
     path = "/v1/jobs/shop/streams/clicks"
     with served(controller.app) as url, Client(url, token="") as client:
@@ -43,7 +53,19 @@ def job(controller: Controller) -> Iterator[HttpJob]:
         controller.http.put(f"{path}/policy", json=at_once(approval="all"))
         made = HttpJob(controller, client)
         made.start()
-        yield made
+    return controller, made.sent
+
+
+@pytest.fixture
+def awaiting(database_url: str) -> Iterator[tuple[Controller, list[Report]]]:
+    """A controller with a job that awaits approval of a bound, and what the job has sent."""
+    with continued(database_url, awaiting_approval) as found:
+        yield found
+
+
+@pytest.fixture
+def controller(awaiting: tuple[Controller, list[Report]]) -> Controller:
+    return awaiting[0]
 
 
 def said(result: Result) -> list[str]:
@@ -68,8 +90,9 @@ def states(tidemark: Tidemark, *options: str) -> list[tuple[int, str]]:
 
 @pytest.mark.slow
 def test_a_rollout_is_listed_approved_and_rolled_back(
-    controller: Controller, tidemark: Tidemark, job: HttpJob
+    awaiting: tuple[Controller, list[Report]], tidemark: Tidemark
 ) -> None:
+    controller, sent = awaiting
     ((number, state),) = states(tidemark)
     assert state == "AwaitingApproval"
     lines = said(tidemark("recommendations"))
@@ -85,7 +108,8 @@ def test_a_rollout_is_listed_approved_and_rolled_back(
     assert lines[0].endswith(": now Published")
     # Again it changes nothing.
     assert document(tidemark("approve", str(number), "--reason", "again", "--json"))["state"] == "Published"
-    job.start()
+    with served(controller.app) as url, Client(url, token="") as client:
+        HttpJob(controller, client, sent=sent).start()
     assert states(tidemark, "shop", "clicks", "--all")[-1] == (number, "Verified")
     assert states(tidemark, "--state", "verified") == [(number, "Verified")]
     lines = said(tidemark("rollback", "shop", "clicks", "--reason", "not this week"))
@@ -104,9 +128,7 @@ def test_a_rollout_is_listed_approved_and_rolled_back(
     assert "not this week" in "\n".join(said(tidemark("events", "shop")))
 
 
-def test_a_dry_run_says_what_would_become_of_a_rollout_and_leaves_it_alone(
-    tidemark: Tidemark, job: HttpJob
-) -> None:
+def test_a_dry_run_says_what_would_become_of_a_rollout_and_leaves_it_alone(tidemark: Tidemark) -> None:
     ((number, _),) = states(tidemark)
 
     def tried(*command: str) -> str:
@@ -126,7 +148,7 @@ def test_a_dry_run_says_what_would_become_of_a_rollout_and_leaves_it_alone(
 
 
 @pytest.mark.slow
-def test_a_rollout_is_discarded_before_it_is_published(tidemark: Tidemark, job: HttpJob) -> None:
+def test_a_rollout_is_discarded_before_it_is_published(tidemark: Tidemark) -> None:
     ((number, _),) = states(tidemark, "shop", "clicks")
     lines = said(tidemark("discard", str(number), "--reason", "too narrow"))
     assert lines[0].endswith(": now Discarded")
@@ -138,7 +160,7 @@ def test_a_rollout_is_discarded_before_it_is_published(tidemark: Tidemark, job: 
 
 
 @pytest.mark.slow
-def test_a_stream_is_paused_and_resumed(tidemark: Tidemark, job: HttpJob) -> None:
+def test_a_stream_is_paused_and_resumed(tidemark: Tidemark) -> None:
     assert said(tidemark("pause", "shop", "clicks", "--reason", "migration")) == [
         "paused shop/clicks: no new rollout starts: migration"
     ]
@@ -148,9 +170,7 @@ def test_a_stream_is_paused_and_resumed(tidemark: Tidemark, job: HttpJob) -> Non
 
 
 @pytest.mark.slow
-def test_the_reasons_of_one_recommendation_are_all_shown(
-    controller: Controller, tidemark: Tidemark, job: HttpJob
-) -> None:
+def test_the_reasons_of_one_recommendation_are_all_shown(controller: Controller, tidemark: Tidemark) -> None:
     lines = said(tidemark("recommendations", "shop", "clicks"))
     assert lines[0] == "shop/clicks: 60 s in use"
     assert lines[1].startswith("  quantile: ")
@@ -159,7 +179,15 @@ def test_the_reasons_of_one_recommendation_are_all_shown(
     assert found == controller.http.get("/v1/jobs/shop/streams/clicks").json()
 
 
-def test_what_is_not_there_or_makes_no_sense_is_one_line(tidemark: Tidemark) -> None:
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[Tidemark]:
+    """Run a command against a controller that knows nothing."""
+    with Controller(f"sqlite:///{tmp_path / 'empty.db'}") as controller, commands(controller) as found:
+        yield found
+
+
+def test_what_is_not_there_or_makes_no_sense_is_one_line(empty: Tidemark) -> None:
+    tidemark = empty
     assert said(tidemark("rollouts")) == ["no rollout is open"]
     assert said(tidemark("rollouts", "--all")) == ["there are no such rollouts"]
     assert said(tidemark("events")) == ["nothing has happened yet"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from sqlalchemy import event, update
+from sqlalchemy import event, text, update
 
 from tidemark.controller.db.tables import PartitionRow
 from tidemark.controller.metrics.names import HELP, LABELS
@@ -55,8 +55,9 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
-@pytest.fixture
-def whole(url: str) -> Iterator[Controller]:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def whole(request: pytest.FixtureRequest) -> Iterator[Controller]:
+    url = request.getfixturevalue("database_url" if request.param == "sqlite" else "postgres_url")
     with whole_controller(url) as controller:
         yield controller
 
@@ -268,6 +269,12 @@ def test_uncounted_rows_are_counted_where_the_report_was_taken(controller: Contr
     samples = scraped(controller)
     assert value(samples, "tidemark_rows_uncounted_total") == 5
     assert value(samples, "tidemark_rows_unjudged_total") == 5
+
+
+def test_postgresql_compiles_no_query_to_machine_code(new_postgres_url: str) -> None:
+    """It takes seconds for the queries of a scrape, which then run for milliseconds."""
+    with Controller(new_postgres_url) as controller, controller.service.database.read() as session:
+        assert session.scalar(text("SHOW jit")) == "off"
 
 
 def test_each_step_is_timed(controller: Controller) -> None:

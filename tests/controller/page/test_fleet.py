@@ -8,6 +8,11 @@ from urllib.parse import quote, urlsplit
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tidemark.controller.db.tables import SloRow
+from tidemark.controller.specs.store import slo_values
+from tidemark.controller.streams.store import lock_stream
+from tidemark.models.slo import Slo
+
 from support.browser import NARROW, WIDE, watched_page
 from support.controller_app import Controller
 from support.served import served
@@ -92,10 +97,11 @@ def test_the_keyboard_alone_filters_finds_and_opens_a_stream(
 def test_five_hundred_streams_are_there_at_once(
     browser: Browser, controller: Controller, tmp_path: Path
 ) -> None:
-    for number in range(500):
-        controller.http.put(
-            f"/v1/jobs/job-{number // 10:02d}/streams/{number:03d}/slo", json={"target_ppm": 990_000}
-        )
+    slo = slo_values(Slo(target_ppm=990_000))
+    with controller.service.database.write() as session:
+        for number in range(500):
+            stream = lock_stream(session, f"job-{number // 10:02d}", f"{number:03d}")
+            session.add(SloRow(stream_id=stream.id, generation=1, updated_us=controller.clock(), **slo))
     with served(controller.app) as url, watched_page(browser, url) as watched:
         page, asked = watched.page, []
         page.on("request", lambda request: asked.append(urlsplit(request.url).path))

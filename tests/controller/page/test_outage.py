@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from sqlalchemy import make_url
 
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 
 from support.browser import watched_page
-from support.controller_app import Controller
-from support.shown import report_half_an_hour
+from support.shown import Shown
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Return a folder with the database of a job that has reported."""
-    with Controller(f"sqlite:///{tmp_path / 'tidemark.db'}") as controller:
-        report_half_an_hour(controller)
+def folder(tmp_path: Path, shown: Shown) -> Path:
+    """Return a folder with a copy of the store of a job that has reported."""
+    store = make_url(shown.controller.service.database.name).database
+    assert store is not None
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute("VACUUM INTO ?", [str(tmp_path / "tidemark.db")])
     return tmp_path
 
 
@@ -79,9 +83,9 @@ def test_a_killed_controller_gives_a_banner_and_after_its_restart_every_chart_is
 
 
 def test_a_page_that_is_opened_while_the_controller_is_away_shows_it_when_it_is_back(
-    browser: Browser, folder: Path, process: ControllerProcess
+    browser: Browser, shown: Shown
 ) -> None:
-    with watched_page(browser, process.url) as watched:
+    with watched_page(browser, shown.url) as watched:
         page = watched.page
         watched.open("/")
         page.context.set_offline(True)
@@ -93,8 +97,8 @@ def test_a_page_that_is_opened_while_the_controller_is_away_shows_it_when_it_is_
         expect(page.get_by_role("alert")).to_have_count(0)
 
 
-def test_a_hidden_tab_requests_nothing(browser: Browser, process: ControllerProcess) -> None:
-    with watched_page(browser, process.url) as watched:
+def test_a_hidden_tab_requests_nothing(browser: Browser, shown: Shown) -> None:
+    with watched_page(browser, shown.url) as watched:
         page = watched.page
         page.clock.install(time=0)
         page.clock.pause_at(1_000)

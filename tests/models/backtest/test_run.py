@@ -449,7 +449,7 @@ def test_spark_rounds_a_bound_up_to_whole_milliseconds_and_knows_none_below_0() 
     assert set(run_native(arrivals, setup, -5_000).bound_us.tolist()) == {0}
 
 
-def test_the_progress_of_a_run_is_told_batch_by_batch() -> None:
+def test_the_progress_of_a_run_is_reported_batch_by_batch() -> None:
     setup = setup_of()
     body: list[int] = []
     arrivals = arrivals_of([row_in_slot(slot, 5) for slot in (0, 3, 9)], setup, 1)

@@ -272,7 +272,7 @@ def _lived(history: list[_Batch], timeout_us: int | None, *, reverse: bool = Fal
 
 
 @given(histories, st.none() | st.integers(1, 500))
-def test_the_order_in_which_partitions_are_told_of_does_not_matter(
+def test_the_order_in_which_partitions_are_reported_does_not_matter(
     history: list[_Batch], timeout_us: int | None
 ) -> None:
     assert _lived(history, timeout_us) == _lived(history, timeout_us, reverse=True)

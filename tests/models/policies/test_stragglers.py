@@ -139,7 +139,7 @@ def test_after_a_half_life_a_row_weighs_half(half_life: float) -> None:
 
 
 @pytest.mark.parametrize("half_life", [3.0, 50.0, FOREVER])
-def test_a_stream_that_goes_on_as_it_did_is_told_alike_by_every_memory(half_life: float) -> None:
+def test_a_stream_that_goes_on_as_it_did_is_foreseen_alike_by_every_memory(half_life: float) -> None:
     found = Stragglers([half_life], 1, 1.0)
     for _ in range(300):
         found.advance(1, OLD)
@@ -176,7 +176,7 @@ def test_a_silence_counts_alike_in_one_step_or_in_several(steps: list[int], half
 
 
 @given(st.sampled_from([0.1, 0.25, 2.0, 16.0]))
-def test_what_is_told_is_a_key_whatever_the_number_of_keys_in_a_trigger(keys_per_trigger: float) -> None:
+def test_what_is_foreseen_is_a_key_whatever_the_number_of_keys_in_a_trigger(keys_per_trigger: float) -> None:
     found, same = Stragglers([9.0, FOREVER], 1, 1.0), Stragglers([9.0, FOREVER], 1, keys_per_trigger)
     for now in range(1, 30):
         for stragglers, rows in ((found, 8.0), (same, 8 * keys_per_trigger)):
