@@ -96,6 +96,8 @@ class Partitions:
         """
         self._trigger_us = trigger_us
         self._backlog = backlog
+        # A timeout may depend on what others have learned, so all are taken before any of them learns more.
+        timeouts_us = {name: self.timeout_us(name) for name in bases_us if name in self._partitions}
         for name, base_us in bases_us.items():
             known = self._partitions.get(name)
             if known is None:
@@ -103,7 +105,7 @@ class Partitions:
                 continue
             gap_us = now_us - known.last_us
             # The gap of an idle partition does not show how often an active one has rows.
-            if 0 < gap_us <= max(self.timeout_us(name), IDLE_UNLEARNED_TRIGGERS * trigger_us):
+            if 0 < gap_us <= max(timeouts_us[name], IDLE_UNLEARNED_TRIGGERS * trigger_us):
                 known.gaps_us.append(gap_us)
             known.base_us = max(known.base_us, base_us)
             known.last_us = max(known.last_us, now_us)

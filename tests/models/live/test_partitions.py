@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidemark.models.live.partitions import Activity, Partitions
@@ -272,6 +272,20 @@ def _lived(history: list[_Batch], timeout_us: int | None, *, reverse: bool = Fal
 
 
 @given(histories, st.none() | st.integers(1, 500))
+@example(
+    # A gap that both have learn from: as long as one that only the other has learned would allow.
+    [
+        _Batch(0, {"a": 0, "b": 0}, None),
+        _Batch(1, {"a": 0, "b": 0}, None),
+        _Batch(1, {"a": 0, "b": 0}, None),
+        _Batch(415, {"a": 0}, None),
+        _Batch(186, {"a": 0, "b": 0}, None),
+        _Batch(1, {"a": 0, "b": 0}, None),
+        _Batch(1, {"b": 0}, None),
+        _Batch(26, {}, {}),
+    ],
+    None,
+)
 def test_the_order_in_which_partitions_are_reported_does_not_matter(
     history: list[_Batch], timeout_us: int | None
 ) -> None:
