@@ -173,7 +173,7 @@ class Report:
     dropped_by_spark: _Count
     """Spark's numRowsDroppedByWatermark, which counts partial aggregates, not rows; for comparison only."""
     dropped_reports: _Count = 0
-    """Reports that this driver has dropped so far because it could not reach the controller."""
+    """Reports that this driver has dropped so far: its queue was full, or they were rejected."""
     append_delay: AppendDelay | None = None
     """How late rows were appended to the source; null when the job names no column for it."""
     live: LiveState | None = None

@@ -29,7 +29,7 @@ class ControllerUnavailable(Exception):
 
 
 class ControllerBroken(ControllerUnavailable):
-    """The controller failed on this very request (status 500): worth a few more tries, but not for ever."""
+    """The controller failed on this very request (status 500): perhaps it alone, so others should have their turn."""
 
 
 class TokenRejected(ControllerUnavailable):

@@ -1,7 +1,8 @@
 """The sender: a bounded queue and one daemon thread between the listener and the controller.
 
-It never blocks the query and never makes it fail. When the queue is full the oldest report is dropped, since the newest
-evidence is worth more, and counted; the gap in batch ids shows the controller exactly which ones are missing.
+It never blocks the query and never makes it fail. A report waits here through every failure of the controller. When the
+queue is full the oldest one is dropped, since the newest evidence is worth more; what is dropped is counted by reason,
+and the gap in batch ids shows the controller exactly which ones are missing.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 from tenacity.nap import sleep_using_event
@@ -34,7 +36,10 @@ _log = logging.getLogger("tidemark.spark")
 
 
 _TRIES_WHEN_BROKEN = 6
-"""Tries of a request that the controller itself fails on; with more, every later report would wait behind it."""
+"""Tries of a request that the controller itself fails on, before those behind it have their turn."""
+
+DropReason = Literal["queue full", "rejected", "not sent", "driver ended"]
+"""Why a report was dropped: *not sent* is an error of the driver itself."""
 
 
 class _StopWhenBroken(stop_base):
@@ -71,8 +76,7 @@ class Sender:
         self._changed = threading.Condition()
         self._in_flight = False
         self._stop = threading.Event()
-        self._dropped = 0
-        self._rejected = 0
+        self._drops: Counter[DropReason] = Counter()
         self._away = False
         self._thread = threading.Thread(target=self._run, name="tidemark-sender", daemon=True)
         self._thread.start()
@@ -80,13 +84,13 @@ class Sender:
 
     @property
     def dropped(self) -> int:
-        """Reports dropped because the queue was full or because the driver ended before they were sent."""
-        return self._dropped
+        """Reports that were dropped, for whatever reason."""
+        return self._drops.total()
 
     @property
-    def rejected(self) -> int:
-        """Reports that the controller rejected for good."""
-        return self._rejected
+    def drops(self) -> Mapping[DropReason, int]:
+        """Reports that were dropped, by reason; reasons without any are left out."""
+        return dict(self._drops)
 
     def report(self, report: Report) -> None:
         """Queue a report. Never blocks."""
@@ -113,7 +117,7 @@ class Sender:
         with self._changed:
             if not flushed:
                 lost = sum(item.is_report for item in self._items)
-                self._dropped += lost
+                self._drops["driver ended"] += lost
                 _log.warning("the driver ends with %d reports not sent to %s", lost, self._client.url)
             self._items.clear()
             self._changed.notify_all()
@@ -125,7 +129,7 @@ class Sender:
     def _put(self, item: _Item) -> None:
         with self._changed:
             if self._stop.is_set():
-                self._dropped += item.is_report
+                self._drop(item, "driver ended")
                 return
             if len(self._items) >= self._limit:
                 self._drop_oldest()
@@ -139,8 +143,12 @@ class Sender:
         position = next(reports, waiting.start if waiting else None)
         if position is not None:
             _log.debug("dropped: %s", self._items[position].what)
-            self._dropped += self._items[position].is_report
+            self._drop(self._items[position], "queue full")
             del self._items[position]
+
+    def _drop(self, item: _Item, reason: DropReason) -> None:
+        if item.is_report:
+            self._drops[reason] += 1
 
     def _run(self) -> None:
         while True:
@@ -149,14 +157,17 @@ class Sender:
                 if self._stop.is_set():
                     return
                 item, self._in_flight = self._items[0], True
-            self._deliver(item)
+            settled = self._deliver(item)
             with self._changed:
                 self._in_flight = False
                 if self._items and self._items[0] is item:
                     self._items.popleft()
+                    if not settled:
+                        self._items.append(item)
                 self._changed.notify_all()
 
-    def _deliver(self, item: _Item) -> None:
+    def _deliver(self, item: _Item) -> bool:
+        """Send an item; return whether that is settled, rather than to be tried again after the others."""
         retrying = Retrying(
             retry=retry_if_exception_type(ControllerUnavailable),
             wait=wait_random_exponential(_FIRST_WAIT_S, self._longest_wait_s),
@@ -167,17 +178,22 @@ class Sender:
         )
         try:
             retrying(item.send)
-        except (ControllerBroken, RequestRejected) as error:
-            self._rejected += item.is_report
+        except ControllerBroken as error:
+            _log.error("%s waits behind the others: %s", item.what, error)
+            return False
+        except RequestRejected as error:
+            self._drop(item, "rejected")
             _log.error("%s was rejected: %s", item.what, error)
         except ControllerUnavailable:
-            return  # the sender closes, and close() has counted it
+            return True  # the sender closes, and close() has counted it
         except Exception:  # noqa: BLE001 - no error may end the thread
-            self._rejected += item.is_report
+            self._drop(item, "not sent")
             _log.exception("%s could not be sent", item.what)
         if self._away:
             self._away = False
-            _log.warning("%s answers again; %d reports were dropped so far", self._client.url, self._dropped)
+            drops = ", ".join(f"{reason}: {number}" for reason, number in self._drops.items()) or "none"
+            _log.warning("%s answers again; reports dropped so far: %s", self._client.url, drops)
+        return True
 
     def _log_away(self, state: RetryCallState) -> None:
         if not self._away:

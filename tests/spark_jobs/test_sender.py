@@ -21,7 +21,7 @@ from tidemark.spark_jobs.client import (
 )
 from tidemark.spark_jobs.sender import Sender
 
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, until
 
 REPORT = Report(
     schema_version=1,
@@ -64,6 +64,8 @@ class Controller:
         self.batches: list[int] = []
         self.paths: list[str] = []
         self.status = 201
+        self.failing: set[int] = set()
+        """Batches whose reports it fails on."""
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         """Answer one request."""
@@ -72,7 +74,9 @@ class Controller:
             raise httpx.ConnectError("connection refused")
         self.paths.append(request.url.raw_path.decode())
         if request.url.path.endswith("reports"):
-            self.batches.append(json.loads(request.content)["batch_id"])
+            self.batches.append(batch := json.loads(request.content)["batch_id"])
+            if batch in self.failing:
+                return httpx.Response(500, json={"title": "t", "detail": "d"})
         return httpx.Response(self.status, json={"title": "t", "detail": "d", "errors": []})
 
 
@@ -125,7 +129,7 @@ def test_a_full_queue_gives_up_the_oldest_reports_and_counts_each(
     controller.up.set()
 
     assert sender.flush(PATIENCE_S)
-    assert sender.dropped == 40
+    assert sender.drops == {"queue full": 40}
     assert len(controller.batches) == 10
     assert controller.batches[-9:] == list(range(41, 50))
 
@@ -157,7 +161,8 @@ def test_a_rejected_report_is_dropped_at_once_and_the_next_one_is_sent(
     sender.report(_batch(2))
 
     assert sender.flush(PATIENCE_S)
-    assert sender.rejected == 2
+    assert sender.drops == {"rejected": 2}
+    assert sender.dropped == 2
     assert controller.batches == [1, 2]
     assert "was rejected" in caplog.text
 
@@ -173,7 +178,7 @@ def test_closing_gives_up_what_cannot_be_sent_and_says_how_much(
     sender.close(0.05)
     sender.report(_batch(9))
 
-    assert sender.dropped == 5
+    assert sender.drops == {"driver ended": 5}
     assert "4 reports not sent" in caplog.text
 
 
@@ -203,18 +208,40 @@ def test_acknowledgements_cannot_make_the_queue_grow(make: Callable[[int], Sende
     assert len(sender._items) <= 6
 
 
-def test_a_report_on_which_the_controller_fails_does_not_hold_up_the_others_for_ever(
+def test_a_report_on_which_the_controller_fails_waits_and_does_not_hold_up_the_others(
     controller: Controller, make: Callable[[int], Sender]
 ) -> None:
-    """A defect of the controller with one report must not mute the whole driver."""
+    """A defect of the controller with one report must not mute the whole driver, nor cost the report."""
     controller.up.set()
-    controller.status = 500
+    controller.failing = {1}
     sender = make(10)
-    sender.report(_batch(1))
+    for number in range(1, 4):
+        sender.report(_batch(number))
+    until(lambda: {2, 3} <= set(controller.batches), "the others")
+    assert not sender.flush(0)
+    controller.failing = set()
 
     assert sender.flush(PATIENCE_S)
-    assert sender.rejected == 1
-    assert 1 < len(controller.batches) < 20
+    assert controller.batches[-1] == 1
+    assert sender.dropped == 0
+
+
+def test_no_report_is_lost_while_every_request_fails(
+    controller: Controller, make: Callable[[int], Sender]
+) -> None:
+    """A store that cannot write may answer 500 for as long as somebody takes to notice."""
+    controller.up.set()
+    controller.failing = set(range(5))
+    sender = make(10)
+    for number in range(5):
+        sender.report(_batch(number))
+    until(lambda: len(controller.batches) > 60, "each of them twice at least")
+    controller.failing = set()
+    controller.batches.clear()
+
+    assert sender.flush(PATIENCE_S)
+    assert {*controller.batches} == {*range(5)}
+    assert sender.dropped == 0
 
 
 @pytest.mark.parametrize("status", [401, 404, 408, 429, 500, 503])
@@ -293,7 +320,7 @@ def test_a_rejected_token_is_waited_for(controller: Controller, make: Callable[[
     controller.status = 201
 
     assert sender.flush(PATIENCE_S)
-    assert sender.rejected == 0
+    assert sender.dropped == 0
 
 
 def test_the_token_may_come_from_the_environment_and_a_file_wins(
