@@ -101,6 +101,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     watch = Watch(database)
     database.when_answers_change(watch.wake)
     measure(registry, "tidemark_bounds_watched", lambda: watch.waiting)
+    measure(registry, "tidemark_store_writable", lambda: database.writable)
     measure(registry, "tidemark_leases_held", lambda: leases.held)
     measure(registry, "tidemark_reports_waiting", lambda: reports.waiting)
     measure(registry, "tidemark_last_tick_timestamp_seconds", lambda: ticker.progress_us / 1e6)

@@ -13,15 +13,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from tidemark.controller.alerts.lifecycle import Alarm, Key, Notification, advance, delivered
 from tidemark.controller.alerts.message import messages
 from tidemark.controller.alerts.receiver import NotDelivered, Receiver
 from tidemark.controller.alerts.rules import ActiveAlert, active_alerts
 from tidemark.controller.alerts.store import FIRING, RESOLVED, NotifiedAlert, notified_alerts, write_notified
 from tidemark.controller.alerts.table import ALERTS, Alert
-from tidemark.controller.db.database import Database
+from tidemark.controller.db.database import STORE_ERRORS, Database
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.metrics.process import NotifyCounters
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
@@ -205,7 +203,7 @@ class Notifier:
                 self._write(number, some, now_us)
             except LeaseLostError as error:
                 _log.warning("%s; what was notified here may be notified there again", error.detail)
-            except SQLAlchemyError:
+            except STORE_ERRORS:
                 _log.exception("the notifications on stream %d could not be written down", number)
 
     def _write(self, stream_id: int, some: Iterable[Notification], now_us: int) -> None:

@@ -228,12 +228,12 @@ ALERTS: tuple[Alert, ...] = (
         severity="page",
         hold_us=5 * _MINUTE_US,
         labels=(),
-        summary="The store of Tidemark does not answer",
+        summary="The store of Tidemark takes no writes",
         description=(
-            "No replica reaches the database. Reports are not taken and nothing is decided; alerts on streams "
-            "cannot fire."
+            "No replica can write to the database. Reports are not taken and nothing is decided; where the database "
+            "does not answer at all, alerts on streams cannot fire."
         ),
-        meaning="no replica has reached the database for five minutes",
+        meaning="no replica has been able to write to the database for five minutes",
         notified=False,
     ),
 )

@@ -6,12 +6,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, text_answer
 from tidemark.controller.api.schemas import Health, HealthCheck
-from tidemark.controller.errors import ErrorItem, NotAliveError, NotReadyError, TidemarkError
+from tidemark.controller.errors import (
+    ErrorItem,
+    NotAliveError,
+    NotReadyError,
+    StoreUnavailableError,
+    TidemarkError,
+)
 from tidemark.controller.service import Service
 
 router = APIRouter(tags=["health"])
@@ -35,12 +41,12 @@ def livez(service: TheService, verbose: _Verbose = None) -> Health:
     "/readyz", operation_id="getReadiness", summary="Readiness", responses=answers("Health", 422, 503)
 )
 def readyz(service: TheService, verbose: _Verbose = None) -> Health:
-    """Report whether requests can be served: the store has this release's schema, and the process is not stopping."""
+    """Report whether requests can be served: the store takes writes and has this release's schema, nothing stops."""
     stopping = HealthCheck(
         name="stopping", ok=False, detail="the controller is stopping; call another replica"
     )
     checks = [stopping] if service.watch.released else []
-    return _health([*checks, _schema(service)], NotReadyError, verbose)
+    return _health([*checks, _store(service)], NotReadyError, verbose)
 
 
 @router.get(
@@ -72,16 +78,17 @@ def _loop(service: Service) -> HealthCheck:
     return HealthCheck(name="loop", ok=not stuck, detail=detail)
 
 
-def _schema(service: Service) -> HealthCheck:
+def _store(service: Service) -> HealthCheck:
+    database = service.database
     try:
-        has, wants = service.database.schema_versions()
+        database.prove_writable()
+    except StoreUnavailableError as error:
+        return HealthCheck(name="store", ok=False, detail=error.detail)
+    except DBAPIError as error:
+        said = (str(error.orig).strip().splitlines() or [type(error.orig).__name__])[0]
+        return HealthCheck(name="store", ok=False, detail=f"the database takes no writes: {said}")
     except SQLAlchemyError as error:
-        return HealthCheck(
-            name="store", ok=False, detail=f"the database cannot be reached ({type(error).__name__})"
-        )
-    if has != wants:
-        detail = f"the schema is at migration {has}, this release wants {wants}"
+        detail = f"the database cannot be reached ({type(error).__name__})"
         return HealthCheck(name="store", ok=False, detail=detail)
-    return HealthCheck(
-        name="store", ok=True, detail=f"the database answers, its schema is at migration {has}"
-    )
+    detail = f"the database takes writes, its schema is at migration {database.release_version}"
+    return HealthCheck(name="store", ok=True, detail=detail)

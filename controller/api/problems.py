@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
@@ -35,8 +35,11 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(TidemarkError, _own_error)
     app.add_exception_handler(RequestValidationError, _invalid_parameter)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(OperationalError, _store_error)
+    app.add_exception_handler(DBAPIError, _store_error)
     app.add_exception_handler(PoolTimeout, _store_error)
+    # These are ours: a value that the store cannot hold, or one that is there already.
+    app.add_exception_handler(DataError, _defect)
+    app.add_exception_handler(IntegrityError, _defect)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -62,7 +65,10 @@ def _own_error(request: Request, error: Exception) -> Response:
         errors=items or None,
         known_versions=list(error.known) if isinstance(error, UnknownSchemaVersionError) else None,
     )
-    return _answer(request, problem, error.headers)
+    headers = dict(error.headers or {})
+    if isinstance(error, StoreUnavailableError):
+        headers["Retry-After"] = _RETRY_AFTER_SECONDS
+    return _answer(request, problem, headers)
 
 
 def _invalid_parameter(request: Request, error: Exception) -> Response:
@@ -117,11 +123,13 @@ def _methods_at(request: Request) -> list[str]:
 
 def _store_error(request: Request, error: Exception) -> Response:
     _log.error("the store did not answer %s %s", request.method, request.url.path, exc_info=error)
-    found = StoreUnavailableError(
-        "the store did not answer; nothing of this request was stored, send it again",
-        headers={"Retry-After": _RETRY_AFTER_SECONDS},
-    )
-    return _own_error(request, found)
+    detail = "the store did not answer; nothing of this request was stored, send it again"
+    return _own_error(request, StoreUnavailableError(detail))
+
+
+def _defect(request: Request, error: Exception) -> Response:
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _unexpected(request, error)
 
 
 def _unexpected(request: Request, _: Exception) -> Response:

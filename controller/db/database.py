@@ -6,6 +6,7 @@ it returns (``synchronous=FULL``), because an acknowledged report must survive a
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -14,17 +15,28 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import (
+    Connection,
+    Engine,
+    column,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    select,
+    table,
+    text,
+    update,
+)
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from tidemark.controller.db.checkpoints import MAX_PAGES, Checkpoints
-from tidemark.controller.errors import StoreUnusableError
+from tidemark.controller.errors import StoreUnavailableError, StoreUnusableError
 from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.report_counts import ReportCountsCache
 
@@ -33,6 +45,11 @@ _BUSY_TIMEOUT_MS = 10_000
 
 _MIGRATION_LOCK = 0x7469_6465
 """Key of the PostgreSQL advisory lock under which migrations run, so that two starting processes do not race."""
+
+STORE_ERRORS = (SQLAlchemyError, StoreUnavailableError)
+"""What reading and writing may raise when the store is at fault."""
+
+_VERSION = table("alembic_version", column("version_num"))
 
 _WRITES = "tidemark_writes"
 
@@ -102,6 +119,12 @@ class Database:
             Checkpoints(self._engine.raw_connection, self._write_lock) if self.dialect == "sqlite" else None
         )
         self._listeners: list[Callable[[], None]] = []
+        self._file = None if self.dialect == "postgresql" else Path(parsed.database or "")
+        self._file_identity: tuple[int, int] | None = None
+        self.release_version = _release_version()
+        """The schema revision of this release."""
+        self.writable = True
+        """Whether the last attempt to write did not fail on the store itself."""
 
     def when_answers_change(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` whenever this process has committed a change of what is published to a job."""
@@ -109,21 +132,79 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """Open a session that reads one snapshot."""
+        """Open a session that reads one snapshot.
+
+        Raises:
+            StoreUnavailableError: when the database's file is no longer the one that was opened.
+        """
+        self._check_file()
         with Session(self._reader) as session:
             yield session
 
     @contextmanager
     def write(self, *, keep: bool = True) -> Iterator[Session]:
-        """Open a session that commits at the end; it rolls back when the block raises, or without ``keep``."""
-        with self._write_lock, Session(self._writer) as session:
+        """Open a session that commits at the end; it rolls back when the block raises, or without ``keep``.
+
+        Raises:
+            StoreUnavailableError: when another release has migrated the database, or its file is no longer the one
+                that was opened; a write would count wrong, or be lost.
+        """
+        with self._write_lock, self._watched(), Session(self._writer) as session:
             with session.begin() as transaction:
+                self._check_schema(session)
                 yield session
                 if not keep:
                     transaction.rollback()
                     return
             if self.checkpoints is not None:
                 self.checkpoints.due()
+
+    def prove_writable(self) -> None:
+        """Write and commit something that changes nothing.
+
+        Raises:
+            sqlalchemy.exc.SQLAlchemyError: when the database cannot be reached, or takes no writes.
+            StoreUnavailableError: as ``write`` does.
+        """
+        with self.write() as session:
+            session.execute(update(_VERSION).values(version_num=_VERSION.c.version_num))
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Note whether the store takes a write; what is wrong with a value or a key is not the store's fault."""
+        try:
+            self._check_file()
+            yield
+        except (IntegrityError, DataError):
+            raise
+        except (DBAPIError, StoreUnavailableError):
+            self.writable = False
+            raise
+        self.writable = True
+
+    def _check_file(self) -> None:
+        """Check that SQLite's file is the one that was opened: a new connection would make an empty one."""
+        found = None if self._file is None else _identity(self._file)
+        self._file_identity = self._file_identity or found
+        if found != self._file_identity:
+            raise StoreUnavailableError(
+                f"the database file {self._file} was removed or replaced while the controller ran; "
+                "put it back, or restart the controller"
+            )
+
+    def _check_schema(self, session: Session) -> None:
+        """Check that the database has this release's schema, until the transaction ends.
+
+        On PostgreSQL the lock keeps a migration of another release waiting; on SQLite there is one writer.
+        """
+        has = session.scalars(
+            select(_VERSION.c.version_num).with_for_update(read=True, key_share=True)
+        ).one_or_none()
+        if has != self.release_version:
+            raise StoreUnavailableError(
+                f"the schema is at migration {has or 'none'}, this release wants {self.release_version}: another "
+                "release has migrated the database; update this controller"
+            )
 
     def answers_changed(self) -> None:
         """Call the callbacks; call it after the commit of whatever may change what is published to a job."""
@@ -140,6 +221,12 @@ class Database:
             with self._write_lock, self._writer.begin() as connection:
                 if self.dialect == "postgresql":
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+                version = select(_VERSION.c.version_num)
+                if inspect(connection).has_table(_VERSION.name):
+                    if connection.scalar(version) == self.release_version:
+                        return  # also on a standby, which takes no lock
+                    # Writes of other replicas end first; those that begin later see the new version.
+                    connection.execute(version.with_for_update())
                 command.upgrade(_migrations(connection), "head")
         except CommandError as error:
             raise StoreUnusableError(
@@ -152,17 +239,6 @@ class Database:
             ) from error
         except SQLAlchemyError as error:
             raise StoreUnusableError(f"database {self.name}: {error}") from error
-
-    def schema_versions(self) -> tuple[str, str]:
-        """Return the schema revision of the database and the one of this release.
-
-        Raises:
-            sqlalchemy.exc.SQLAlchemyError: when the database cannot be reached.
-        """
-        with self._reader.connect() as connection:
-            has = MigrationContext.configure(connection).get_current_revision()
-            wants = ScriptDirectory.from_config(_migrations(connection)).get_current_head()
-        return has or "none", wants or "none"
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
@@ -182,7 +258,21 @@ class Database:
         self._engine.dispose()
 
 
-def _migrations(connection: Connection) -> Config:
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one of its name; None without a file."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+@functools.cache
+def _release_version() -> str | None:
+    return ScriptDirectory.from_config(_migrations()).get_current_head()
+
+
+def _migrations(connection: Connection | None = None) -> Config:
     config = Config()
     # A percent sign in the path would be read as an interpolation.
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))

@@ -10,9 +10,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from sqlalchemy.exc import SQLAlchemyError
 
-from tidemark.controller.db.database import Database
+from tidemark.controller.db.database import STORE_ERRORS, Database
 from tidemark.controller.metrics.names import HELP
 from tidemark.controller.metrics.needs import load_needs
 from tidemark.controller.metrics.partitions import partition_lines
@@ -66,7 +65,7 @@ class Scrape:
     def _of_the_store(self) -> bytes:
         try:
             read = self._read()
-        except SQLAlchemyError:
+        except STORE_ERRORS:
             return generate_latest(_Families([_one("tidemark_store_up", 0)]))
         exposed, left_out = _most_notable(read, self._max_partitions)
         families = [

@@ -27,6 +27,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.path, self.log = path, path.with_name(path.name + "-wal")
         self.database = Database(f"sqlite:///{path}")
+        self.database.migrate()
         with self.database.write() as session:
             session.execute(text("CREATE TABLE filled (content BLOB)"))
 

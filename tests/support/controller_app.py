@@ -19,7 +19,7 @@ from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
-from support.empty_store import is_migrated, migrate_if_old, put_sqlite
+from support.empty_store import put_sqlite
 from support.in_process import InProcessClient
 from support.patience import until
 from support.reports import START_US
@@ -41,9 +41,6 @@ def make_app(settings: Settings, clock: Clock = system_clock) -> FastAPI:
     share_statements()
     put_sqlite(settings.database_url)
     app = create_app(settings, clock)
-    if is_migrated(settings.database_url):
-        database = app.state.service.database
-        database.migrate = functools.partial(migrate_if_old, database)
     app.router.routes[:] = _first_app().router.routes
     app.openapi = _first_app().openapi  # type: ignore[method-assign]  # FastAPI's documented way
     return app

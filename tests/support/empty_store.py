@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 from uuid import uuid4
 
-from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, make_url, text
 
 from tidemark.controller.db.database import Database
@@ -15,8 +14,6 @@ from tidemark.controller.db.database import Database
 __all__ = [
     "bare_postgres",
     "copy_postgres",
-    "is_migrated",
-    "migrate_if_old",
     "new_postgres",
     "open_empty",
     "put_sqlite",
@@ -24,19 +21,6 @@ __all__ = [
 
 _migrated: set[str] = set()
 """URLs of the stores that were made here with all their tables."""
-
-
-def is_migrated(url: str) -> bool:
-    """Return whether the store at ``url`` was made here with all its tables; a test may have taken some away since."""
-    return url in _migrated
-
-
-def migrate_if_old(database: Database) -> None:
-    """Migrate a store that was made here, unless it has all its tables still: the migrations look longer for that."""
-    with database.connect() as connection:
-        found = MigrationContext.configure(connection).get_current_revision()
-    if found != _newest(database):
-        Database.migrate(database)
 
 
 def put_sqlite(url: str, content: bytes | None = None) -> None:
@@ -55,7 +39,7 @@ def put_sqlite(url: str, content: bytes | None = None) -> None:
 def open_empty(url: str) -> Database:
     """Open an empty store: a SQLite file that is not there yet, or a PostgreSQL that ``new_postgres`` made."""
     put_sqlite(url)
-    assert is_migrated(url), url
+    assert url in _migrated, url
     return Database(url)
 
 
@@ -79,16 +63,6 @@ def bare_postgres(server_url: str, options: str = "") -> str:
         connection.execute(text(f"CREATE DATABASE {name}{options}"))
     engine.dispose()
     return make_url(server_url).set(database=name).render_as_string(hide_password=False)
-
-
-_newest_revision: list[str] = []
-
-
-def _newest(database: Database) -> str:
-    """Return this release's revision of the tables."""
-    if not _newest_revision:
-        _newest_revision.append(database.schema_versions()[1])
-    return _newest_revision[0]
 
 
 @functools.cache

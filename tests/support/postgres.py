@@ -36,6 +36,8 @@ class Postgres:
     """Its URL."""
     restart: Callable[[], None]
     """Stop it as a crash would, without a goodbye to anybody, and start it again."""
+    promote: Callable[[], None]
+    """Make a standby take writes."""
 
 
 @contextmanager
@@ -46,8 +48,8 @@ def running_postgres(programs: Path) -> Iterator[str]:
 
 
 @contextmanager
-def restartable_postgres(programs: Path) -> Iterator[Postgres]:
-    """Start an empty server; it ends with the context."""
+def restartable_postgres(programs: Path, primary: Postgres | None = None) -> Iterator[Postgres]:
+    """Start an empty server, or a standby of ``primary``; it ends with the context."""
     # Not pytest's folder: PostgreSQL refuses to run as root, and another user cannot enter that.
     folder = Path(tempfile.mkdtemp(prefix="tidemark-postgres-"))
     try:
@@ -57,8 +59,21 @@ def restartable_postgres(programs: Path) -> Iterator[Postgres]:
         options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
         # Its workers would go from one of the tests' many databases to the next.
         options += " -c autovacuum=off"
+        make: list[str | Path] = [
+            programs / "initdb",
+            "-U",
+            "tidemark",
+            "-A",
+            "trust",
+            "--no-sync",
+            "-E",
+            "UTF8",
+        ]
+        if primary is not None:
+            conninfo = primary.url.replace("+psycopg", "")
+            make = [programs / "pg_basebackup", "-d", conninfo, "-R", "--checkpoint=fast", "--no-sync"]
         run: list[list[str | Path]] = [
-            [programs / "initdb", "-D", data, "-U", "tidemark", "-A", "trust", "--no-sync", "-E", "UTF8"],
+            [*make, "-D", data],
             [programs / "pg_ctl", "-D", data, "-w", *patience, "-l", folder / "log", "-o", options, "start"],
         ]
         for command in run:
@@ -69,8 +84,11 @@ def restartable_postgres(programs: Path) -> Iterator[Postgres]:
             _run(become, stop)
             _run(become, run[1])
 
+        def promote() -> None:
+            _run(become, [programs / "pg_ctl", "-D", data, "-w", *patience, "promote"])
+
         try:
-            yield Postgres(f"postgresql+psycopg://tidemark@127.0.0.1:{port}/postgres", restart)
+            yield Postgres(f"postgresql+psycopg://tidemark@127.0.0.1:{port}/postgres", restart, promote)
         finally:
             _run(become, stop)
     finally:

@@ -228,10 +228,10 @@ def test_a_controller_that_cannot_be_asked_is_exit_code_2_with_a_next_step() -> 
 def test_a_store_that_is_not_there_is_exit_code_2(
     controller: Controller, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller.service.database, "schema_versions", lambda: ("0001", "0009"))
+    monkeypatch.setattr(controller.service.database, "release_version", "0099")
     result = doctor()
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "the schema is at migration 0001" in result.stderr
+    assert "this release wants 0099" in result.stderr
 
 
 def test_every_condition_has_a_next_step() -> None:
