@@ -82,6 +82,7 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "approveRollout": _OPERATE,
         "discardRollout": _OPERATE,
         "rollBackRollout": _OPERATE,
+        "liftVeto": _OPERATE,
         "pauseStream": _OPERATE,
         "resumeStream": _OPERATE,
         "listEvents": _LIST,

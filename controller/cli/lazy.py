@@ -49,6 +49,7 @@ COMMANDS = {
     "approve": Entry("rollouts", "Approve a rollout; it is published as soon as no gate holds it."),
     "discard": Entry("rollouts", "Discard a rollout that is not published yet."),
     "rollback": Entry("rollouts", "Publish again the bound from before the newest rollout of a stream."),
+    "lift": Entry("rollouts", "Lift the veto on a rollout that was discarded or rolled back by a person."),
     "pause": Entry("rollouts", "Start no new rollout for a stream; the one under way is still watched."),
     "resume": Entry("rollouts", "End a pause."),
     "events": Entry("events", "Show what changed, why and by whom, the newest first."),

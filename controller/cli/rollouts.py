@@ -1,4 +1,4 @@
-"""``tidemark rollouts``, ``approve``, ``discard``, ``rollback``, ``pause`` and ``resume``: rollouts by hand."""
+"""``tidemark rollouts``, ``approve``, ``discard``, ``rollback``, ``lift``, ``pause`` and ``resume``: by hand."""
 
 from __future__ import annotations
 
@@ -43,6 +43,12 @@ def register(app: typer.Typer) -> None:
     )
     _register_act(app, "discard", "discarded", "Discard a rollout that is not published yet.")
     _register_rollback(app)
+    _register_act(
+        app,
+        "lift",
+        "lifted the veto on",
+        "Lift the veto on a rollout that was discarded or rolled back by a person.",
+    )
     _register_pause(app)
 
 
@@ -58,13 +64,17 @@ def _register_list(app: typer.Typer) -> None:
             typer.Option(help="Only rollouts in this state; may be repeated. Default: those that are open."),
         ] = None,
         every: Annotated[bool, typer.Option("--all", help="Include rollouts that have ended.")] = False,
+        vetoed: Annotated[
+            bool,
+            typer.Option("--vetoed", help="Only those that a person vetoed; `tidemark lift` ends a veto."),
+        ] = False,
         limit: Annotated[int, typer.Option(min=1, help="Maximum number of rollouts.")] = 100,
         call: Call,
     ) -> None:
         """List rollouts, the newest first: open ones, those in some states, or all."""
         with call.open() as tidemark:
-            states = _states(state) if state else () if every else tuple(sorted(OPEN))
-            found = list(islice(tidemark.rollouts(job, stream, states=states), limit))
+            states = _states(state) if state else () if every or vetoed else tuple(sorted(OPEN))
+            found = list(islice(tidemark.rollouts(job, stream, states=states, vetoed=vetoed), limit))
         if call.json:
             return as_json(found, "rollouts")
         rows = [
@@ -79,10 +89,12 @@ def _register_list(app: typer.Typer) -> None:
             for row in found
         ]
         columns = ("id", "stream", "state", "change", "since", "why")
-        return table(columns, rows, "there are no such rollouts" if state or every else "no rollout is open")
+        return table(
+            columns, rows, "there are no such rollouts" if state or every or vetoed else "no rollout is open"
+        )
 
 
-def _register_act(app: typer.Typer, act: Literal["approve", "discard"], done: str, text: str) -> None:
+def _register_act(app: typer.Typer, act: Literal["approve", "discard", "lift"], done: str, text: str) -> None:
     @app.command(act, help=text)
     @calls_controller
     def act_on(
@@ -90,9 +102,10 @@ def _register_act(app: typer.Typer, act: Literal["approve", "discard"], done: st
     ) -> None:
         with call.open() as tidemark:
             found = _find(tidemark, rollout)
-            do = tidemark.approve if act == "approve" else tidemark.discard
+            do = {"approve": tidemark.approve, "discard": tidemark.discard, "lift": tidemark.lift}[act]
             result = do(found.job, found.stream, rollout, reason, dry_run=dry_run)
-        as_json(result) if call.json else _show(f"would {act}" if dry_run else done, result)
+        would = "would lift the veto on" if act == "lift" else f"would {act}"
+        as_json(result) if call.json else _show(would if dry_run else done, result)
 
 
 def _register_rollback(app: typer.Typer) -> None:

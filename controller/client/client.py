@@ -178,7 +178,12 @@ class Client(BaseClient):
     # -- rollouts ------------------------------------------------------------------------------------------------
 
     def rollouts(
-        self, job: str | None = None, stream: str | None = None, *, states: Sequence[State] = ()
+        self,
+        job: str | None = None,
+        stream: str | None = None,
+        *,
+        states: Sequence[State] = (),
+        vetoed: bool = False,
     ) -> Iterator[schemas.RolloutAnswer]:
         """Return the rollouts of a stream, of a job, or of the whole fleet, the newest first.
 
@@ -186,10 +191,10 @@ class Client(BaseClient):
             job: only of this job.
             stream: only of this stream of the job.
             states: only those in one of these states; all of them when it is empty.
+            vetoed: only those that a person vetoed.
         """
-        found = self._items(
-            _within(job, stream, "/rollouts"), "rollouts", schemas.RolloutAnswer, {"state": states}
-        )
+        query = {"state": states, "vetoed": vetoed or None}
+        found = self._items(_within(job, stream, "/rollouts"), "rollouts", schemas.RolloutAnswer, query)
         return (row for row in found if job is None or row.job == job)
 
     def rollout(self, job: str, stream: str, rollout_id: int) -> schemas.RolloutDetail:
@@ -215,6 +220,13 @@ class Client(BaseClient):
     ) -> schemas.RolloutAnswer:
         """Publish again what was published before a rollout. With ``dry_run`` nothing changes."""
         where = stream_path(job, stream, f"/rollouts/{rollout_id}:rollback")
+        return self._act(where, reason, schemas.RolloutAnswer, dry_run=dry_run)
+
+    def lift(
+        self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
+    ) -> schemas.RolloutAnswer:
+        """Lift the veto on a rollout that a person discarded or rolled back. With ``dry_run`` nothing changes."""
+        where = stream_path(job, stream, f"/rollouts/{rollout_id}:lift")
         return self._act(where, reason, schemas.RolloutAnswer, dry_run=dry_run)
 
     def pause(self, job: str, stream: str, reason: str, *, dry_run: bool = False) -> schemas.PolicyAnswer:

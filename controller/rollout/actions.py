@@ -1,4 +1,4 @@
-"""Operator actions on rollouts: approve, discard and roll back. Each is idempotent."""
+"""Operator actions on rollouts: approve, discard, roll back, lift a veto. Each is idempotent."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from tidemark.controller.rollout.store import find_rollout
 from tidemark.controller.streams.store import EventBasis, add_event
 from tidemark.models.rollout.facts import Move
 from tidemark.models.rollout.machine import allowed
-from tidemark.models.rollout.states import Act, State
-
-_COMMANDS: dict[Act, str] = {"approve": ":approve", "discard": ":discard", "rollback": ":rollback"}
+from tidemark.models.rollout.states import OPEN, Act, State
 
 
 def get_rollout(session: Session, stream_id: int, rollout_id: int) -> RolloutRow:
@@ -45,7 +43,7 @@ def approve(
         RolloutStateError: when it is past approval.
     """
     row = get_rollout(session, stream_id, rollout_id)
-    if row.approved_us is not None:
+    if row.approved_us is not None and row.state in OPEN | {"Verified"}:
         return row
     rules = _checked(session, row, "approve", share_ppm)
     row.approved_us, row.approved_by, row.approval_reason = now_us, current_actor(), reason
@@ -102,12 +100,36 @@ def roll_back(
     return row
 
 
+def lift(
+    session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, share_ppm: int
+) -> RolloutRow:
+    """Lift the veto of a person who discarded a rollout or rolled it back; the stream is locked.
+
+    Its bound may be recommended and published again, as the policy allows.
+
+    Raises:
+        RolloutNotFoundError: when the stream has none with this id.
+        RolloutStateError: when nobody discarded it or rolled it back.
+    """
+    row = get_rollout(session, stream_id, rollout_id)
+    if row.state in {"Discarded", "RolledBack"} and not row.vetoed:
+        return row
+    rules = _checked(session, row, "lift", share_ppm)
+    row.vetoed = False
+    add_event(
+        session, stream_id, now_us, kind="VetoLifted", reason=reason, evidence=EventBasis(rollout_id=row.id)
+    )
+    session.flush()
+    advance_rollout(session, stream_id, rules, now_us)
+    return row
+
+
 def _checked(session: Session, row: RolloutRow, act: Act, share_ppm: int) -> RolloutRules:
-    acts = allowed(cast("State", row.state))
+    acts = allowed(cast("State", row.state), vetoed=row.vetoed)
     rules = rules_of(session, row.stream_id, share_ppm)
     if act not in acts or rules is None:
-        applicable = " or ".join(_COMMANDS[other] for other in acts) or "nothing"
+        applicable = " or ".join(f":{other}" for other in acts) or "nothing"
         raise RolloutStateError(
-            f"rollout {row.id} is {row.state}, where {_COMMANDS[act]} does not apply; what does: {applicable}"
+            f"rollout {row.id} is {row.state}, where :{act} does not apply; what does: {applicable}"
         )
     return rules

@@ -1,16 +1,21 @@
-"""Bounds, and in Live envelopes, that failed: they are not tried again for a while."""
+"""Bounds, and in Live envelopes, that failed or that a person vetoed: they are not tried again for a while."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import FailedBoundRow, RolloutRow
+from tidemark.controller.rollout.store import list_rollouts
 from tidemark.models.defaults import FAILED_LONGEST_MS, FAILED_MS
 from tidemark.models.rollout.facts import Failure, FailureKind
 from tidemark.models.slo import Direction
+
+_VETOES = 1_000
+"""Maximum number of vetoes of a stream that count, the newest first."""
 
 
 def keep_failure(
@@ -25,9 +30,12 @@ def keep_failure(
 ) -> None:
     """Remember the bound of a rollout as failed, each time twice as long under the same SLO and policy.
 
-    What an operator discarded or rolled back is remembered for the maximum time at once. A rollout by an operator in
-    Live is remembered by its envelope, every other one by its bound.
+    What a person discarded or rolled back is vetoed: it stays so, under any SLO and policy, until a person lifts that.
+    A rollout by an operator in Live is remembered by its envelope, every other one by its bound.
     """
+    if kind in {"ByHand", "Discarded"}:
+        row.vetoed = True
+        return
     of_envelope = row.cause == "Operator"
     failures = session.scalars(
         select(func.count())
@@ -39,8 +47,7 @@ def keep_failure(
             FailedBoundRow.policy_generation == policy_generation,
         )
     ).one()
-    by_operator = kind in {"ByHand", "Discarded"}
-    held_ms = FAILED_LONGEST_MS if by_operator else min(FAILED_MS * 2 ** min(failures, 30), FAILED_LONGEST_MS)
+    held_ms = min(FAILED_MS * 2 ** min(failures, 30), FAILED_LONGEST_MS)
     session.add(
         FailedBoundRow(
             stream_id=row.stream_id,
@@ -59,17 +66,24 @@ def keep_failure(
 def failures_of(
     session: Session, stream_id: int, slo_generation: int, policy_generation: int, now_us: int
 ) -> tuple[Failure, ...]:
-    """Return the bounds that still count as failed under an SLO and a policy, the newest first."""
-    return tuple(
+    """Return the bounds that are vetoed, then those that still count as failed under an SLO and a policy."""
+    vetoes = [
         Failure(
-            direction=cast("Direction", row.direction),
-            bound_ms=row.bound_ms,
-            until_us=row.until_us,
-            why=row.why,
+            cast("Direction", row.direction),
+            row.to_bound_ms,
+            None,
+            f"rollout {row.id} was {row.reason}",
+            row.id,
         )
+        for row in _vetoed(session, stream_id)
+        if row.cause != "Operator"
+    ]
+    failed = [
+        Failure(cast("Direction", row.direction), row.bound_ms, row.until_us, row.why, row.rollout_id)
         for row in _in_force(session, stream_id, slo_generation, policy_generation, now_us)
         if row.bound_ms is not None
-    )
+    ]
+    return (*vetoes, *failed)
 
 
 def envelope_failed(
@@ -81,9 +95,10 @@ def envelope_failed(
     slo_generation: int,
     policy_generation: int,
 ) -> bool:
-    """Return whether an envelope, as it is stored, still counts as failed under an SLO and a policy."""
+    """Return whether an envelope, as it is stored, is vetoed or still counts as failed under an SLO and a policy."""
+    vetoed = (row.to_envelope for row in _vetoed(session, stream_id) if row.cause == "Operator")
     found = _in_force(session, stream_id, slo_generation, policy_generation, now_us)
-    return any(row.envelope == envelope for row in found)
+    return envelope in vetoed or any(row.envelope == envelope for row in found)
 
 
 def carry_failures(session: Session, stream_id: int, before: int, after: int) -> None:
@@ -93,6 +108,10 @@ def carry_failures(session: Session, stream_id: int, before: int, after: int) ->
         .where(FailedBoundRow.stream_id == stream_id, FailedBoundRow.policy_generation == before)
         .values(policy_generation=after)
     )
+
+
+def _vetoed(session: Session, stream_id: int) -> Sequence[RolloutRow]:
+    return list_rollouts(session, limit=_VETOES, stream_id=stream_id, vetoed=True)
 
 
 def _in_force(

@@ -23,7 +23,7 @@ from tidemark.controller.api.writes import DryRun
 from tidemark.controller.db.tables import RolloutRow, StreamRow
 from tidemark.controller.events.store import history_of
 from tidemark.controller.events.views import event_answer
-from tidemark.controller.rollout.actions import approve, discard, get_rollout, roll_back
+from tidemark.controller.rollout.actions import approve, discard, get_rollout, lift, roll_back
 from tidemark.controller.rollout.store import list_rollouts
 from tidemark.controller.rollout.views import rollout_answer
 from tidemark.controller.service import Service
@@ -55,6 +55,10 @@ _InState = Annotated[
     list[State], Query(max_length=10, description="Only rollouts in one of these states; by default all.")
 ]
 
+_Vetoed = Annotated[
+    bool, Query(description="Only rollouts that a person discarded or rolled back, while that veto holds.")
+]
+
 
 class _Act(Protocol):
     def __call__(
@@ -73,13 +77,15 @@ def list_all(
     principal: ThePrincipal,
     paging: ThePaging,
     state: _InState = [],  # noqa: B006 - never changed
+    *,
+    vetoed: _Vetoed = False,
 ) -> RolloutPage:
     """List the rollouts of every stream that the caller may see, the newest first."""
     before = decode_number_cursor(paging.cursor)
     with service.database.read() as session:
 
         def fetch(position: int | None, count: int) -> Sequence[tuple[RolloutRow, StreamRow]]:
-            rows = list_rollouts(session, limit=count, states=state, before_id=position)
+            rows = list_rollouts(session, limit=count, states=state, vetoed=vetoed, before_id=position)
             return [(row, session.get_one(StreamRow, row.stream_id)) for row in rows]
 
         found = in_reach(
@@ -104,12 +110,16 @@ def list_of_stream(
     service: TheService,
     paging: ThePaging,
     state: _InState = [],  # noqa: B006 - never changed
+    *,
+    vetoed: _Vetoed = False,
 ) -> RolloutPage:
     """List the stream's rollouts, the newest first."""
     before = decode_number_cursor(paging.cursor)
     with service.database.read() as session:
         stream = get_stream(session, which.job, which.stream)
-        rows = list_rollouts(session, limit=paging.rows, stream_id=stream.id, states=state, before_id=before)
+        rows = list_rollouts(
+            session, limit=paging.rows, stream_id=stream.id, states=state, vetoed=vetoed, before_id=before
+        )
         return _page(paging, [(row, stream) for row in rows])
 
 
@@ -152,7 +162,7 @@ def approve_one(
 def discard_one(
     which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
 ) -> RolloutAnswer:
-    """Discard a rollout before it is published; neither it nor a further change is proposed again for a while."""
+    """Discard a rollout before it is published: a veto on its bound and any further, until somebody lifts it."""
     return _act(service, which, rollout_id, body, discard, dry_run=dry_run)
 
 
@@ -165,8 +175,21 @@ def discard_one(
 def roll_one_back(
     which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
 ) -> RolloutAnswer:
-    """Publish again what was published before a rollout, verified or not; it is not tried again for a while."""
+    """Publish again what was published before a rollout, verified or not: a veto on its bound and any further."""
     return _act(service, which, rollout_id, body, roll_back, dry_run=dry_run)
+
+
+@_of_stream.post(
+    "/rollouts/{rollout_id:int}:lift",
+    operation_id="liftVeto",
+    summary="Lift the veto on a rollout",
+    **_ACTION,
+)
+def lift_one(
+    which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
+) -> RolloutAnswer:
+    """Allow again what was discarded or rolled back by a person; it is published only if it is recommended again."""
+    return _act(service, which, rollout_id, body, lift, dry_run=dry_run)
 
 
 @_of_stream.post(

@@ -143,6 +143,7 @@ def list_rollouts(
     limit: int,
     stream_id: int | None = None,
     states: Collection[State] = (),
+    vetoed: bool = False,
     before_id: int | None = None,
 ) -> Sequence[RolloutRow]:
     """Return up to ``limit`` rollouts, the newest first.
@@ -152,6 +153,7 @@ def list_rollouts(
         limit: how many.
         stream_id: only those of this stream; None for all.
         states: only those in one of these states; empty for all.
+        vetoed: only those whose veto holds.
         before_id: only those with a lower id; None for all.
     """
     found = select(RolloutRow).order_by(RolloutRow.id.desc()).limit(limit)
@@ -159,6 +161,8 @@ def list_rollouts(
         found = found.where(RolloutRow.stream_id == stream_id)
     if states:
         found = found.where(RolloutRow.state.in_(states))
+    if vetoed:
+        found = found.where(RolloutRow.vetoed)
     if before_id is not None:
         found = found.where(RolloutRow.id < before_id)
     return session.scalars(found).all()

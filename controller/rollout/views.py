@@ -27,7 +27,7 @@ def rollout_answer(row: RolloutRow, stream: StreamRow) -> schemas.RolloutAnswer:
             row, rows=row.judged_rows, late_min=row.judged_late_min, late_max=row.judged_late_max
         ),
         approved=_approved(row),
-        may=list(allowed(cast("State", row.state))),
+        may=list(allowed(cast("State", row.state), vetoed=row.vetoed)),
     )
 
 

@@ -21,6 +21,7 @@ Gate = Literal[
     "Pinned",
     "Paused",
     "NotListening",
+    "Vetoed",
     "FailedBefore",
     "Evidence",
     "Frozen",
@@ -71,18 +72,20 @@ class Rollout:
     """Lower end of the completeness that was predicted, in parts per million; None when nothing was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Failure:
-    """A bound that failed before, under the same SLO and policy."""
+    """A bound that failed under the same SLO and policy, or that a person rejected."""
 
     direction: Direction
     """Narrow: bounds that are as narrow or narrower fail too; Widen: bounds that are as wide or wider."""
-    bound_ms: int
-    """The bound that failed, in milliseconds."""
-    until_us: int
-    """Until when it is not tried again, in microseconds."""
+    bound_ms: int | None
+    """The bound that failed, in milliseconds; None: the job's own."""
+    until_us: int | None
+    """Until when it is not tried again, in microseconds; None for a veto, which holds until a person lifts it."""
     why: str
     """How it failed."""
+    rollout_id: int
+    """The rollout that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +103,7 @@ class RolloutFacts:
     unanswered_us: int | None = None
     """Since when the published bound has not been acknowledged, in microseconds; None when it is, or in OnRestart."""
     failures: tuple[Failure, ...] = ()
-    """Bounds that failed under this SLO and policy."""
+    """Bounds that failed under this SLO and policy, and vetoes under any."""
     evidence: EvidenceSpan | None = None
     """The evidence that a first narrowing rests on; None when none is required."""
     published_before: bool = False

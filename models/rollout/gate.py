@@ -23,19 +23,25 @@ def at_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move | None:
     return next(_holding(rollout, facts, now_us), None)
 
 
-def needs_approval(rollout: Rollout, facts: RolloutFacts) -> bool:
-    """Return whether the policy requires the approval of a person and nobody has given it."""
+def needs_approval(rollout: Rollout, facts: RolloutFacts) -> str | None:
+    """Return why a person has to approve the rollout; None when nobody has to, or somebody has.
+
+    Once a person has vetoed a bound, the next best one in its direction is not published behind their back.
+    """
     if rollout.approved or rollout.cause != "Decision":
-        return False
-    match facts.policy.approval:
-        case "none":
-            return False
-        case "first":
-            return not facts.published_before
-        case "narrow":
-            return rollout.direction == "Narrow"
-        case "all":
-            return True
+        return None
+    vetoed = (
+        veto for veto in facts.failures if veto.until_us is None and veto.direction == rollout.direction
+    )
+    if (veto := next(vetoed, None)) is not None:
+        return f"a person has to approve it: {veto.why}"
+    required = {
+        "none": False,
+        "first": not facts.published_before,
+        "narrow": rollout.direction == "Narrow",
+        "all": True,
+    }
+    return "a person has to approve it" if required[facts.policy.approval] else None
 
 
 def when(at_us: int) -> str:
@@ -51,17 +57,22 @@ def _holding(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Iterator[Mov
         return
     if policy.paused:
         yield Move("Recommended", "held: the policy is paused; resume it", "Paused")
+    failed = [failure for failure in facts.failures if _fails(failure, rollout, now_us)]
+    for veto in (failure for failure in failed if failure.until_us is None):
+        reason = f"held: {veto.why}; it is not tried again before a person lifts this veto (rollout {veto.rollout_id})"
+        yield Move("Recommended", reason, "Vetoed")
     if rollout.cause == "NoData":
         # It waits for the job to return, so the job need not be listening now.
         return
     yield from _not_listening(facts, now_us)
-    failed = next((failure for failure in facts.failures if _fails(failure, rollout, now_us)), None)
-    if failed is not None:
-        until = when(failed.until_us)
-        reason = (
-            f"held: {failed.why}; it is not tried again before {until} unless the SLO or the policy changes"
-        )
-        yield Move("Recommended", reason, "FailedBefore")
+    for failure in failed:
+        if failure.until_us is not None:
+            until = when(failure.until_us)
+            reason = (
+                f"held: {failure.why}; it is not tried again before {until} "
+                "unless the SLO or the policy changes"
+            )
+            yield Move("Recommended", reason, "FailedBefore")
     if rollout.direction == "Widen":
         return
     yield from _too_soon(facts)
@@ -124,7 +135,11 @@ def _slowed(facts: RolloutFacts, now_us: int) -> Iterator[Move]:
 
 
 def _fails(failure: Failure, rollout: Rollout, now_us: int) -> bool:
-    if now_us >= failure.until_us or failure.direction != rollout.direction or rollout.to_bound_ms is None:
+    if failure.until_us is not None and now_us >= failure.until_us:
         return False
+    if failure.direction != rollout.direction:
+        return False
+    if failure.bound_ms is None or rollout.to_bound_ms is None:
+        return failure.bound_ms == rollout.to_bound_ms
     narrow = failure.direction == "Narrow"
     return rollout.to_bound_ms <= failure.bound_ms if narrow else rollout.to_bound_ms >= failure.bound_ms

@@ -16,9 +16,10 @@ _ACTS: dict[Act, frozenset[State]] = {
 }
 
 
-def allowed(state: State) -> tuple[Act, ...]:
-    """Return what a person may do with a rollout in ``state``."""
-    return tuple(act for act, states in _ACTS.items() if state in states)
+def allowed(state: State, *, vetoed: bool) -> tuple[Act, ...]:
+    """Return what a person may do with a rollout in ``state``; a veto that holds can be lifted."""
+    acts = tuple(act for act, states in _ACTS.items() if state in states)
+    return (*acts, "lift") if vetoed else acts
 
 
 def restores_previous(before: State, move: Move, rollout: Rollout) -> bool:
@@ -65,13 +66,14 @@ def _at_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:
     if rollout.state == "AwaitingApproval" and waited_us > APPROVE_MS * 1_000 and not rollout.approved:
         return Move("Expired", f"nobody approved it within {format_duration(APPROVE_MS * 1_000)}")
     held = at_gate(rollout, facts, now_us)
-    if rollout.state == "AwaitingApproval" and not rollout.approved and needs_approval(rollout, facts):
+    why = needs_approval(rollout, facts)
+    if rollout.state == "AwaitingApproval" and why is not None:
         also = "" if held is None else f"; after that it is {held.reason}"
-        return Move("AwaitingApproval", f"a person has to approve it{also}", "Approval")
+        return Move("AwaitingApproval", f"{why}{also}", "Approval")
     if held is not None:
         return held
-    if needs_approval(rollout, facts):
-        return Move("AwaitingApproval", "a person has to approve it", "Approval")
+    if why is not None:
+        return Move("AwaitingApproval", why, "Approval")
     return Move("Published", "published: nothing holds it")
 
 

@@ -18,7 +18,7 @@ State = Literal[
     "Discarded",
 ]
 
-Act = Literal["approve", "discard", "rollback"]
+Act = Literal["approve", "discard", "rollback", "lift"]
 """What a person may do with a rollout."""
 
 TRANSITIONS: dict[State, frozenset[State]] = {

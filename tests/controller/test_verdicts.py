@@ -258,7 +258,8 @@ def test_narrowings_follow_each_other_by_the_cooldown_whatever_the_job_applied(
         job.run(6, 30.0)
     (published,) = job.rollouts()
     assert published["state"] == "Published"
-    job.act(f"/rollouts/{published['id']}:rollback")
+    for act in ("rollback", "lift"):
+        job.act(f"/rollouts/{published['id']}:{act}")
     job.put("slo", {"target_ppm": 700_000})
     again = job.rollout()
     assert (again["first"], again["state"], again["held_by"]) == (True, "Recommended", "Cooldown")

@@ -39,6 +39,7 @@ ROLLOUT = {
         "late_max": 4,
     },
     "approved": {"at_us": STARTED_US + 60_000_000, "by": "sre", "reason": "looked at the curve"},
+    "vetoed": False,
     "created_us": STARTED_US,
     "changed_us": STARTED_US + 420_000_000,
     "published_us": STARTED_US + 60_000_000,

@@ -100,6 +100,8 @@ class RolloutAnswer(Answer):
     """What came of it."""
     approved: Approved | None
     """Who approved it; null when nobody has."""
+    vetoed: bool
+    """Whether a person discarded it or rolled it back, and nobody has lifted that: its bound is not tried again."""
     created_us: int
     """When it was proposed, in microseconds since the epoch."""
     changed_us: int

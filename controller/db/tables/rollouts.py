@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Index
-from sqlalchemy.orm import Mapped
+from sqlalchemy import Index, false
+from sqlalchemy.orm import Mapped, mapped_column
 
 from tidemark.controller.db.tables.columns import Base, Counter, Id, Kind, Long, Name, Stream, Whole, Word
 
@@ -52,6 +52,8 @@ class RolloutRow(Base):
     approved_us: Mapped[Whole | None]
     approved_by: Mapped[Name | None]
     approval_reason: Mapped[Long | None]
+    vetoed: Mapped[bool] = mapped_column(server_default=false(), default=False)
+    """Whether a person discarded it or rolled it back, and nobody has lifted that veto."""
     published_us: Mapped[Whole | None]
     acknowledged_us: Mapped[Whole | None]
     effective_us: Mapped[Whole | None]
@@ -80,7 +82,7 @@ class RolloutRow(Base):
 
 
 class FailedBoundRow(Base):
-    """A bound or envelope that was rolled back or discarded, and until when it is not tried again."""
+    """A bound or envelope that was rolled back by itself, and until when it is not tried again."""
 
     __tablename__ = "failed_bounds"
     __table_args__ = (Index(None, "stream_id", "id"),)

@@ -22,14 +22,20 @@ const ROLLOUT_ACTIONS = {
     discard: {
         verb: "Discard",
         kind: "danger",
-        effect: "It is not published. For a while, neither this bound nor one further in its direction is proposed.",
+        effect: "It is not published. This vetoes the bound, and any further in its direction, until somebody lifts that.",
         done: "Discarded.",
     },
     rollback: {
         verb: "Roll back",
         kind: "danger",
-        effect: "What was published before it is published again. For a while, it is not tried again.",
+        effect: "What was published before it is published again. This vetoes the bound, and any further in its direction, until somebody lifts that.",
         done: "Rolled back.",
+    },
+    lift: {
+        verb: "Lift the veto",
+        kind: "primary",
+        effect: "If it is recommended again, it is published as the policy allows.",
+        done: "The veto is lifted.",
     },
 };
 
@@ -82,9 +88,9 @@ function confirmRollout(path, rollout, action, shell) {
     const back = action === "rollback";
     const from = boundText(back ? rollout.to_bound_ms : (rollout.from_bound_ms ?? rollout.in_use_bound_ms));
     const to = boundText(back ? rollout.from_bound_ms : rollout.to_bound_ms);
-    const takes = { approve: "will take", discard: "would take", rollback: "takes" }[action];
+    const takes = { approve: "will take", discard: "would take", rollback: "takes", lift: "was to take" }[action];
     confirm({
-        title: `${verb} rollout ${rollout.id}?`,
+        title: action === "lift" ? `Lift the veto on rollout ${rollout.id}?` : `${verb} rollout ${rollout.id}?`,
         texts: [
             `It ${takes} the bound ${back ? "back " : ""}from ${from} to ${to}.`,
             ...(back ? [] : predictionText(rollout)),

@@ -30,6 +30,7 @@ const GATES = {
     Pinned: "held by a pin",
     Paused: "held: paused",
     NotListening: "held: the job does not listen",
+    Vetoed: "held: vetoed",
     FailedBefore: "held: it failed before",
     Evidence: "held: not watched long enough",
     Frozen: "held: freeze",

@@ -119,8 +119,13 @@ def test_a_rollout_is_listed_approved_and_rolled_back(
     ]
     assert lines[0].startswith(f"rolled back rollout {number} of shop/clicks, own -> ")
     assert controller.http.get("/v1/jobs/shop/streams/clicks/bound").json()["bound_ms"] is None
+    assert states(tidemark, "--vetoed") == [(number, "RolledBack")]
+    lines = said(tidemark("lift", str(number), "--reason", "the week is over"))
+    assert lines[0].startswith(f"lifted the veto on rollout {number} of shop/clicks, own -> ")
+    assert said(tidemark("rollouts", "--vetoed")) == ["there are no such rollouts"]
     events = document(tidemark("events", "shop", "clicks", "--json"))["events"]
-    assert {"RolloutApproved", "RolloutVerified", "RolloutRolledBack"} <= {event["kind"] for event in events}
+    happened = {"RolloutApproved", "RolloutVerified", "RolloutRolledBack", "VetoLifted"}
+    assert happened <= {event["kind"] for event in events}
     (body,) = document(tidemark("events", "--kind", "RolloutApproved", "--json"))["events"]
     assert body["reason"] == "looks right"
     assert len(said(tidemark("events", "shop", "--limit", "3"))) >= 4

@@ -35,12 +35,9 @@ def test_a_rollout_that_no_gate_holds_is_published() -> None:
         ("NotListening", {"unanswered_us": NOW_US - LISTENING_MS * 1_000 - 1}),
         (
             "FailedBefore",
-            {
-                "failures": (
-                    Failure(direction="Narrow", bound_ms=20_000, until_us=NOW_US + 1, why="it lost rows"),
-                )
-            },
+            {"failures": (Failure("Narrow", 20_000, NOW_US + 1, "it lost rows", 7),)},
         ),
+        ("Vetoed", {"failures": (Failure("Narrow", 20_000, None, "rollout 7 was rolled back: INC-7", 7),)}),
         ("Evidence", {"evidence": EvidenceSpan(covered_us=1, needed_us=2, reached_us=NOW_US)}),
         ("Frozen", {"policy": policy(freeze_windows=(FreezeWindow(days=("Thu",)),))}),
         ("Cooldown", {"narrowed_us": (NOW_US - HOUR_US + 1,)}),
@@ -69,11 +66,7 @@ def test_each_gate_holds_a_narrowing_and_says_so(gate: str, changes: dict[str, A
         {"policy": policy(max_narrowings_a_day=1), "narrowed_us": (NOW_US - 2 * HOUR_US,)},
         {"fleet_narrowing": 9, "fleet_max": 1},
         {"policy": policy(approval="narrow")},
-        {
-            "failures": (
-                Failure(direction="Narrow", bound_ms=90_000, until_us=NOW_US + 1, why="it lost rows"),
-            )
-        },
+        {"failures": (Failure("Narrow", 90_000, NOW_US + 1, "it lost rows", 7),)},
     ],
 )
 def test_gates_that_slow_narrowing_never_hold_a_widening(changes: dict[str, Any]) -> None:
@@ -116,10 +109,30 @@ def test_the_evidence_gate_says_what_is_there_what_is_needed_and_when_it_is_reac
 def test_a_bound_that_failed_and_bounds_beyond_it_are_held_for_a_while(
     direction: Direction, to_ms: int, failed_ms: int, held: bool
 ) -> None:
-    failure = Failure(direction=direction, bound_ms=failed_ms, until_us=NOW_US + 5, why="it failed")
+    failure = Failure(direction, failed_ms, NOW_US + 5, "it failed", 7)
     one, known = rollout(direction=direction, to_bound_ms=to_ms), facts(failures=(failure,))
     assert (moved(one, known, NOW_US + 4).gate == "FailedBefore") == held
     assert moved(one, known, NOW_US + 5).state == "Published"
+
+
+def test_a_veto_of_what_is_published_without_data_holds_that_too() -> None:
+    """Else what a person took back would be published again at the next tick."""
+    own = Failure("Widen", None, None, "rollout 7 was rolled back: INC-7", 7)
+    one = rollout(cause="NoData", direction="Widen", to_bound_ms=None)
+    assert moved(one, facts(failures=(own,))).gate == "Vetoed"
+    assert (
+        moved(rollout(cause="NoData", direction="Widen", to_bound_ms=9), facts(failures=(own,))).gate is None
+    )
+
+
+def test_after_a_veto_a_person_approves_the_next_best_bound_in_its_direction() -> None:
+    """The bound recommended next is rarely the same to the millisecond."""
+    known = facts(failures=(Failure("Narrow", 20_000, None, "rollout 7 was rolled back: INC-7", 7),))
+    move = moved(rollout(to_bound_ms=20_001), known)
+    assert (move.state, move.gate) == ("AwaitingApproval", "Approval")
+    assert move.reason == "a person has to approve it: rollout 7 was rolled back: INC-7"
+    assert moved(rollout(to_bound_ms=20_001, approved=True), known).state == "Published"
+    assert moved(rollout(to_bound_ms=20_001, direction="Widen"), known).state == "Published"
 
 
 def test_the_cooldown_and_the_rate_limit_end_at_the_stated_time() -> None:
