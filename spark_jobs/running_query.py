@@ -7,6 +7,7 @@ is no public way to it, so this module (and ``between_batches``) reaches into Sp
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from typing import Any
@@ -21,6 +22,8 @@ from tidemark.spark_jobs.query_plan import QueryPlan, read_plan
 
 _log = logging.getLogger("tidemark.spark")
 _POLICY_KEY = "spark.sql.streaming.multipleWatermarkPolicy"
+_MAX_START_MS = 60_000
+"""How long a query that is to be stopped may take to begin, in milliseconds."""
 _OUTPUT_MODES: dict[str, OutputMode] = {"Append": "append", "Update": "update", "Complete": "complete"}
 
 
@@ -103,10 +106,17 @@ class RunningQuery:
             return ""
 
     def stop(self) -> None:
-        """Stop the query. It waits for the query's thread, so it must not be called on that."""
+        """Stop the query once it has begun. It waits for the query's thread, so it must not be called on that.
+
+        While that thread notifies the listeners of the start, an interruption would make Spark drop the listener that
+        it is notifying, for all queries of the session and for good (``ListenerBus.postToAll``).
+        """
+        if self._execution is None:
+            return
+        with contextlib.suppress(Py4JError):  # it has failed by itself meanwhile, or takes very long
+            self._execution.awaitInitialization(_MAX_START_MS)
         try:
-            if self._execution is not None:
-                self._execution.stop()
+            self._execution.stop()
         except Py4JError as error:
             _log.warning("the query cannot be stopped: %s", error)
 

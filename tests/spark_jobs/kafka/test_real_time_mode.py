@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from tidemark.spark_jobs import adaptive_watermark
 
 from support.kafka import new_topic
 from support.patience import until
+from support.spark_streams import Job, random_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,8 +24,20 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-def test_a_query_in_real_time_mode_is_stopped_with_the_reason(
-    kafka_spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+class _SlowToReturn(threading.Thread):
+    """A thread whose starter goes on a moment later, as on a busy machine."""
+
+    def start(self) -> None:
+        super().start()
+        self.join(1.0)
+
+
+def test_a_query_in_real_time_mode_is_stopped_with_the_reason_and_other_queries_are_still_reported(
+    kafka_spark: SparkSession,
+    kafka: KafkaBroker,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     servers = kafka.bootstrap_servers
     events = (
@@ -33,13 +47,14 @@ def test_a_query_in_real_time_mode_is_stopped_with_the_reason(
         .load()
         .transform(adaptive_watermark("timestamp", "10 seconds", tumbling("10 seconds")))
     )
-    with caplog.at_level(logging.ERROR, "tidemark.spark"):
+    with caplog.at_level(logging.ERROR, "tidemark.spark"), monkeypatch.context() as patched:
+        patched.setattr("tidemark.spark_jobs.listener.threading.Thread", _SlowToReturn)
         query = (
             events.selectExpr("value")
             .writeStream.format("kafka")
             .option("kafka.bootstrap.servers", servers)
             .option("topic", new_topic(kafka))
-            .option("checkpointLocation", str(tmp_path))
+            .option("checkpointLocation", str(tmp_path / "real-time"))
             .outputMode("update")
             .trigger(realTime="5 seconds")  # type: ignore[call-overload]  # not in the stubs of 4.2
             .start()
@@ -47,3 +62,7 @@ def test_a_query_in_real_time_mode_is_stopped_with_the_reason(
         until(lambda: not query.isActive, "the end of the query")
 
     assert "use a processing-time trigger" in caplog.text
+    job = Job(kafka_spark, tmp_path, tumbling("10 seconds"))
+    job.write(random_batches(1, 2))
+    job.run_available("10 seconds")
+    assert [report.batch_id for report in job.recorded.reports if report.rows] == [0, 1]
