@@ -71,13 +71,13 @@ demo: $(STAMP) ## run the whole loop on a real Spark stream (ARGS="--keep")
 
 # All tests that need Spark run in one process and share its session; other files stay whole, with their servers. They
 # run in the order in which tests/conftest.py puts them; left to itself, pytest-xdist would begin the longest last.
-# Three processes for two cores: much of a test's time is waiting for triggers and other programs.
-PYTEST := $(BIN)/pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
+# Four processes for two cores: much of a test's time is waiting for triggers and other programs.
+PYTEST := $(BIN)/pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder
 
-test: $(STAMP) ## run every test but the soak tests, in three processes
+test: $(STAMP) ## run every test but the soak tests, in four processes
 	@$(PYTEST) $(ARGS)
 
-test-fast: $(STAMP) ## run the tests that are not marked slow, in three processes
+test-fast: $(STAMP) ## run the tests that are not marked slow, in four processes
 	@$(PYTEST) -m "not slow" $(ARGS)
 
 soak: $(STAMP) ## run the long tests: chaos, Kafka end to end, repeats

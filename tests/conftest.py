@@ -70,6 +70,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
     return Lanes(config, log)
 
 
+_BEHIND = 10
+"""How far a process that does not run Spark's tests stands back from the one that does, which takes longest."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let the processes with other tests stand back while Spark's run."""
+    if (
+        hasattr(item.config, "workerinput")
+        and item.config.stash.setdefault(_FIRST, item.nodeid) == item.nodeid
+    ):
+        os.nice(0 if item.nodeid.startswith(SPARK_LANE) else _BEHIND)
+
+
+_FIRST = pytest.StashKey[str]()
+"""The first test of a process."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark as slow what starts another program, put long lanes first, and let JVMs start fast.
