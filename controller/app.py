@@ -13,6 +13,7 @@ from tidemark.controller.access.authorize import authorize
 from tidemark.controller.api import health, openapi, problems
 from tidemark.controller.api.accept import TakesJson
 from tidemark.controller.api.documented import problem
+from tidemark.controller.api.parameters import KnownParameters
 from tidemark.controller.api.request_log import RequestLog
 from tidemark.controller.bounds import bound_routes
 from tidemark.controller.bounds import history_routes as published_routes
@@ -109,8 +110,8 @@ def create_app(settings: Settings | None = None, clock: Clock = system_clock) ->
     app.add_middleware(RequestLog)
     app.state.service = service
     for module in _RESOURCES:
-        app.include_router(module.router, dependencies=[TakesJson], responses=problem(406))
-    app.include_router(health.router)
+        app.include_router(module.router, dependencies=[TakesJson, KnownParameters], responses=problem(406))
+    app.include_router(health.router, dependencies=[KnownParameters])
     page_server.install(app)
     problems.install(app)
     openapi.install(app)

@@ -17,7 +17,10 @@ from tidemark.models.wire import Acknowledgement
 def take_acknowledgement(
     session: Session, stream_id: int, acknowledgement: Acknowledgement, now_us: int
 ) -> StoredReceipt:
-    """Store an acknowledgement of a locked stream, once."""
+    """Store an acknowledgement of a locked stream, once.
+
+    Nothing was applied after it was said: a driver's clock that is ahead would outrank every later run.
+    """
     digest = fingerprint(canonical_json(acknowledgement))
     before = session.scalars(
         select(AcknowledgementRow.received_us).where(
@@ -26,11 +29,8 @@ def take_acknowledgement(
     ).one_or_none()
     if before is not None:
         return StoredReceipt(before, duplicate=True)
-    session.add(
-        AcknowledgementRow(
-            stream_id=stream_id, received_us=now_us, fingerprint=digest, **asdict(acknowledgement)
-        )
-    )
+    values = asdict(acknowledgement) | {"applied_us": min(acknowledgement.applied_us, now_us)}
+    session.add(AcknowledgementRow(stream_id=stream_id, received_us=now_us, fingerprint=digest, **values))
     return StoredReceipt(now_us, duplicate=False)
 
 

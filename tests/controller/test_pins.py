@@ -23,6 +23,7 @@ from support.controller_app import STREAM, Controller
 from support.oracles import replay_reports
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
+from support.streams import SECOND
 
 REPORTS = query_reports(exponential_batches(24, 50, slow=3))
 TARGET = {"target_ppm": 900_000}
@@ -131,6 +132,19 @@ def test_a_pin_to_ceiling_without_one_is_the_jobs_own_bound_until_it_acknowledge
     acknowledge(controller)
     body = bound(controller)
     assert (body["bound_ms"], body["generation"]) == (CEILING_MS, held["generation"] + 1)
+
+
+def test_a_driver_whose_clock_was_a_year_ahead_does_not_outrank_every_later_run(
+    controller: Controller,
+) -> None:
+    year_us = 365 * 86_400 * SECOND
+    recommended(controller)
+    acknowledge(controller, run_id="ahead", ceiling_ms=20_000, applied_us=START_US + year_us)
+    controller.clock.now_us += SECOND
+    acknowledge(controller, run_id="later", applied_us=controller.clock.now_us)
+    pin(controller, STREAM_PIN, CEILING)
+
+    assert bound(controller)["bound_ms"] == CEILING_MS
 
 
 def test_the_most_specific_pin_wins_and_the_next_one_holds_when_it_is_taken_away(either: Controller) -> None:
@@ -279,7 +293,7 @@ def test_a_pin_without_a_reason_or_a_bound_is_rejected(
         ("job=", "job", "a name has 1 to 200 characters, this one 0"),
         ("job=job&stream=", "stream", "a name has 1 to 200 characters, this one 0"),
         ("job=a%2Fb", "job", "a name cannot contain a slash"),
-        ("jobs=job", "jobs", "unknown here; a pin takes dryRun, job, reason, stream"),
+        ("jobs=job", "jobs", "there is no such parameter; did you mean job?"),
         ("job=job&job=other", "job", "it is given more than once"),
     ],
 )
