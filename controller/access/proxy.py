@@ -61,8 +61,8 @@ class Proxy:
             users: values of the user's header.
             groups: values of the groups' header.
         """
-        # With two values, one may be forged.
-        if len(users) != 1:
+        # With two headers of one name, one may be forged; a proxy sends all groups in one.
+        if len(users) != 1 or len(groups) > 1:
             return None
         user = users[0].strip()
         if not 1 <= len(user) <= _MAX_USER_LENGTH or not user.isprintable():

@@ -20,6 +20,7 @@ from tidemark.controller.cli.remote import (
     connect,
     streams_by_name,
 )
+from tidemark.controller.cli.show import say
 from tidemark.controller.client.address import TOKEN_VARIABLE
 from tidemark.controller.client.errors import (
     ControllerUnusableError,
@@ -92,8 +93,8 @@ def _check_stream(tidemark: Client, place: Place) -> list[Check]:
 def _show(job: str, found: Iterable[tuple[str | None, Check]]) -> None:
     for stream, checks in groupby(found, key=itemgetter(0)):
         if stream is not None:
-            typer.echo(f"{job}/{stream}")
+            say(f"{job}/{stream}")
         for _, check in checks:
-            typer.echo(f"  {'ok     ' if check.fine else 'missing'}  {check.text}")
+            say(f"  {'ok     ' if check.fine else 'missing'}  {check.text}")
             if check.step is not None:
-                typer.echo(f"           next: {check.step}")
+                say(f"           next: {check.step}")

@@ -6,6 +6,8 @@ from typing import NoReturn
 
 import typer
 
+from tidemark.controller.cli.show import plain
+
 _REQUEST_FAILED = 1
 """Exit code when the controller rejects the request or does not answer."""
 
@@ -24,5 +26,5 @@ def fail_request(message: str) -> NoReturn:
 
 
 def _end(message: str, code: int) -> NoReturn:
-    typer.echo(f"tidemark: {message}", err=True)
+    typer.echo(plain(f"tidemark: {message}"), err=True)
     raise typer.Exit(code)

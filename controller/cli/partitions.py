@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tidemark.controller.cli.remote import Call, JobArgument, StreamArgument, calls_controller
-from tidemark.controller.cli.show import as_json, duration, moment, table
+from tidemark.controller.cli.show import as_json, duration, moment, say, table
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import Partition
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
         table(columns, rows, f"no partition of {job}/{stream} is known yet")
         for row in found:
             if row.text is not None:
-                typer.echo(row.text)
+                say(row.text)
         return None
 
 

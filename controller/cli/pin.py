@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tidemark.controller.cli.remote import Call, DryRunOption, ReasonOption, calls_controller
-from tidemark.controller.cli.show import as_json, moment
+from tidemark.controller.cli.show import as_json, moment, say
 from tidemark.models.plural import plural
 from tidemark.models.wire import Pin
 
@@ -52,7 +52,7 @@ def register(app: typer.Typer) -> None:
         if call.json:
             return as_json(result)
         verb = "would pin" if dry_run else "pinned"
-        typer.echo(f"{verb} {_scope_text(result)} to {result.to}: {result.reason}")
+        say(f"{verb} {_scope_text(result)} to {result.to}: {result.reason}")
         return _show_streams(result)
 
     @app.command("unpin")
@@ -73,7 +73,7 @@ def register(app: typer.Typer) -> None:
         if call.json:
             return as_json(result)
         verb = "would unpin" if dry_run else "unpinned"
-        typer.echo(f"{verb} {_scope_text(result)}, which was pinned to {result.to}: {result.reason}")
+        say(f"{verb} {_scope_text(result)}, which was pinned to {result.to}: {result.reason}")
         return _show_streams(result)
 
     @app.command("pins")
@@ -85,9 +85,9 @@ def register(app: typer.Typer) -> None:
         if call.json:
             return as_json(found, "pins")
         for result in found:
-            typer.echo(f"{_scope_text(result)}: {result.to} since {moment(result.since_us)}: {result.reason}")
+            say(f"{_scope_text(result)}: {result.to} since {moment(result.since_us)}: {result.reason}")
         if not found:
-            typer.echo("there are no pins")
+            say("there are no pins")
         return None
 
 
@@ -114,8 +114,8 @@ def _scope_text(pin_summary: PinSummary) -> str:
 
 def _show_streams(pin_answer: PinAnswer) -> None:
     for stream in pin_answer.streams:
-        typer.echo(f"  {stream.text}")
+        say(f"  {stream.text}")
     if pin_answer.more_streams:
-        typer.echo(f"  and {plural(pin_answer.more_streams, 'more stream')}, whose cost was not computed")
+        say(f"  and {plural(pin_answer.more_streams, 'more stream')}, whose cost was not computed")
     if not pin_answer.streams:
-        typer.echo("  no stream of it is known yet")
+        say("  no stream of it is known yet")

@@ -18,7 +18,7 @@ from tidemark.controller.cli.remote import (
     StreamArgument,
     calls_controller,
 )
-from tidemark.controller.cli.show import as_json, duration, moment, share, show_consequences, show_facts
+from tidemark.controller.cli.show import as_json, duration, moment, say, share, show_consequences, show_facts
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import PolicyAnswer
@@ -136,7 +136,7 @@ def register(app: typer.Typer) -> None:
         if call.json:
             return as_json(found)
         verb = "would set" if dry_run else "set"
-        typer.echo(f"{verb} the policy of {job}/{stream}: mode {found.mode}, bounds {_range(found)}")
+        say(f"{verb} the policy of {job}/{stream}: mode {found.mode}, bounds {_range(found)}")
         return show_consequences(found)
 
     @policy.command("get")

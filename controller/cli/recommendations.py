@@ -14,7 +14,7 @@ from tidemark.controller.cli.remote import (
     calls_controller,
     streams_by_name,
 )
-from tidemark.controller.cli.show import as_json, bound, rollout_line, table
+from tidemark.controller.cli.show import as_json, bound, rollout_line, say, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,16 +63,16 @@ def _statuses(tidemark: Client, job: str | None, stream: str | None) -> Iterator
 
 
 def _show(status: StreamStatus) -> None:
-    typer.echo(f"{status.job}/{status.stream}: {bound(status.in_use_bound_ms)} in use")
+    say(f"{status.job}/{status.stream}: {bound(status.in_use_bound_ms)} in use")
     if status.recommended is None:
-        typer.echo(f"  {_next(status)}")
+        say(f"  {_next(status)}")
         return
     for step in status.recommended.steps:
-        typer.echo(f"  {step.name}: {bound(step.bound_ms)}; {step.reason}")
+        say(f"  {step.name}: {bound(step.bound_ms)}; {step.reason}")
     if status.transition is not None:
-        typer.echo(f"  expected effect: {status.transition.text}")
+        say(f"  expected effect: {status.transition.text}")
     if status.rollout is not None:
-        typer.echo(f"  rollout {rollout_line(status.rollout)}")
+        say(f"  rollout {rollout_line(status.rollout)}")
 
 
 def _next(status: StreamStatus) -> str:

@@ -17,7 +17,7 @@ from tidemark.controller.cli.remote import (
     StreamArgument,
     calls_controller,
 )
-from tidemark.controller.cli.show import as_json, bound, moment, table
+from tidemark.controller.cli.show import as_json, bound, moment, say, table
 from tidemark.models.rollout.states import CANDIDATE, OPEN, State
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _register_pause(app: typer.Typer) -> None:
         with call.open() as tidemark:
             found = tidemark.pause(job, stream, reason, dry_run=dry_run)
         verb = "would pause" if dry_run else "paused"
-        as_json(found) if call.json else typer.echo(f"{verb} {job}/{stream}: no new rollout starts: {reason}")
+        as_json(found) if call.json else say(f"{verb} {job}/{stream}: no new rollout starts: {reason}")
 
     @app.command("resume")
     @calls_controller
@@ -164,7 +164,7 @@ def _register_pause(app: typer.Typer) -> None:
         with call.open() as tidemark:
             found = tidemark.resume(job, stream, reason, dry_run=dry_run)
         verb = "would resume" if dry_run else "resumed"
-        as_json(found) if call.json else typer.echo(f"{verb} {job}/{stream}: {reason}")
+        as_json(found) if call.json else say(f"{verb} {job}/{stream}: {reason}")
 
 
 def _states(names: Sequence[str]) -> tuple[State, ...]:
@@ -202,7 +202,7 @@ def _change(row: RolloutAnswer) -> str:
 
 def _show(verb: str, rollout: RolloutAnswer) -> None:
     when = "then" if verb.startswith("would") else "now"
-    typer.echo(
+    say(
         f"{verb} rollout {rollout.id} of {rollout.job}/{rollout.stream}, {_change(rollout)}: {when} {rollout.state}"
     )
-    typer.echo(f"  {rollout.reason}")
+    say(f"  {rollout.reason}")

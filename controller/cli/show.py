@@ -25,12 +25,27 @@ _UNKNOWN = "-"
 """What stands for an unknown value."""
 
 
+def plain(text: str) -> str:
+    """Return a text in which what a terminal would obey is written out: a name may hold any character."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def say(text: str) -> None:
+    """Print a line."""
+    typer.echo(plain(text))
+
+
 def as_json(answer: object, name: str = "") -> None:
     """Print an answer as JSON, or a list under its ``name`` in the API."""
     from pydantic_core import to_jsonable_python  # noqa: PLC0415 - the other commands start fast without it
 
     document = to_jsonable_python({name: answer} if name else answer)
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    # JSON writes only some of what a terminal would obey as an escape.
+    shown = (each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
+    typer.echo("".join(shown))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:
@@ -42,9 +57,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> 
     for column in columns:
         found.add_column(column, overflow="fold")
     for row in rows:
-        found.add_row(*row)
+        found.add_row(*map(plain, row))
     if not found.row_count:
-        typer.echo(empty)
+        say(empty)
         return
     Console(highlight=False, markup=False).print(found)
 
@@ -53,7 +68,7 @@ def show_facts(facts: Mapping[str, str]) -> None:
     """Print facts, one per line, each after its name."""
     width = max(map(len, facts))
     for name, text in facts.items():
-        typer.echo(f"{name:<{width}}  {text}".rstrip())
+        say(f"{name:<{width}}  {text}".rstrip())
 
 
 def bound(bound_ms: int | None) -> str:
@@ -98,8 +113,8 @@ def show_consequences(answer: Consequences) -> None:
     """Print what is recommended and published after a write, and what applying the recommendation will do."""
     published, recommended = answer.published, answer.recommended
     if recommended is not None and recommended.bound_ms is not None:
-        typer.echo(f"  recommended: {bound(recommended.bound_ms)}; {recommended.steps[-1].reason}")
+        say(f"  recommended: {bound(recommended.bound_ms)}; {recommended.steps[-1].reason}")
     if answer.transition is not None:
-        typer.echo(f"  expected effect: {answer.transition.text}")
+        say(f"  expected effect: {answer.transition.text}")
     what = "the job keeps its own bound" if published.bound_ms is None else bound(published.bound_ms)
-    typer.echo(f"  published: {what} (generation {published.generation}); {published.reason}")
+    say(f"  published: {what} (generation {published.generation}); {published.reason}")

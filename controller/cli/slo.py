@@ -29,6 +29,7 @@ from tidemark.controller.cli.show import (
     duration,
     moment,
     percent,
+    say,
     share,
     show_consequences,
     show_facts,
@@ -136,7 +137,7 @@ def register(app: typer.Typer) -> None:
         if call.json:
             return as_json(found)
         verb = "would set" if dry_run else "set"
-        typer.echo(f"{verb} the SLO of {job}/{stream}: {slo_text(found)}")
+        say(f"{verb} the SLO of {job}/{stream}: {slo_text(found)}")
         return show_consequences(found)
 
     @slo.command("get")

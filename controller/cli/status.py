@@ -20,6 +20,7 @@ from tidemark.controller.cli.show import (
     moment,
     percent,
     rollout_line,
+    say,
     share,
     show_facts,
     table,
@@ -85,11 +86,11 @@ def _show_job(job: JobStatus, streams: Iterable[FleetStream]) -> None:
     ]
     table(("stream", "mode", "target", "recommended", "applied"), rows, "it has no streams")
     if job.pin is not None:
-        typer.echo(f"pinned to {job.pin.to} by the pin on the {job.pin.scope}: {job.pin.reason}")
+        say(f"pinned to {job.pin.to} by the pin on the {job.pin.scope}: {job.pin.reason}")
     for condition in job.conditions:
-        typer.echo(f"{condition.stream}: {condition.type}: {condition.detail}")
+        say(f"{condition.stream}: {condition.type}: {condition.detail}")
     if job.more_conditions:
-        typer.echo(f"and {plural(job.more_conditions, 'more condition')}")
+        say(f"and {plural(job.more_conditions, 'more condition')}")
 
 
 def _show_stream(found: StreamStatus) -> None:
@@ -114,7 +115,7 @@ def _show_stream(found: StreamStatus) -> None:
         facts["budget"] = _budget(found.budget)
     show_facts(facts)
     for condition in found.conditions:
-        typer.echo(f"{condition.type}: {condition.detail}")
+        say(f"{condition.type}: {condition.detail}")
 
 
 def _evidence(seen: Evidence) -> str:

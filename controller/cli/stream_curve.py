@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
-
 from tidemark.controller.cli.options import bounds_of
 from tidemark.controller.cli.remote import open_client
-from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, table
+from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, say, table
 from tidemark.models.granules import SPARK_TICK_US
 
 
@@ -46,6 +44,6 @@ def show_stream_curve(
     ]
     basis = found.basis
     if rows:
-        typer.echo(f"{job}/{stream}, batches of {moment(basis.from_us)} to {moment(basis.to_us)}")
+        say(f"{job}/{stream}, batches of {moment(basis.from_us)} to {moment(basis.to_us)}")
     columns = ("bound", "completeness", "late rows", "base - end", "wall - end", "windows")
     return table(columns, rows, f"no rows of {job}/{stream} are known yet")

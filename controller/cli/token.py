@@ -28,6 +28,7 @@ from tidemark.controller.cli.remote import (
     client_errors_in_one_line,
     open_client,
 )
+from tidemark.controller.cli.show import plain, say
 from tidemark.controller.client.address import DEFAULT_URL
 
 if TYPE_CHECKING:
@@ -167,9 +168,9 @@ def _list_tokens(
         typer.echo(json.dumps({"tokens": found}, indent=2))
         return
     for result in found:
-        typer.echo(_line(result))
+        say(_line(result))
     if not found:
-        typer.echo("there are no tokens")
+        say("there are no tokens")
 
 
 def _rotate(
@@ -213,10 +214,10 @@ def _revoke(
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
-    typer.echo(f"revoked token {found['id']} of {name}")
+    say(f"revoked token {found['id']} of {name}")
     for other in live:
         if other["id"] != found["id"]:
-            typer.echo(f"token {other['id']} of {name} is still valid")
+            say(f"token {other['id']} of {name} is still valid")
 
 
 @contextmanager
@@ -249,7 +250,7 @@ def _show_made(made: dict[str, Any], *, as_json: bool) -> None:
         typer.echo(json.dumps(made, indent=2))
         return
     typer.echo(made["token"])
-    typer.echo(f"token {_line(made)}; it is shown only once", err=True)
+    typer.echo(plain(f"token {_line(made)}; it is shown only once"), err=True)
 
 
 def _line(answer: dict[str, Any]) -> str:

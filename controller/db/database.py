@@ -36,6 +36,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from tidemark.controller.db.checkpoints import MAX_PAGES, Checkpoints
+from tidemark.controller.db.url import shown_url
 from tidemark.controller.errors import StoreUnavailableError, StoreUnusableError
 from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.report_counts import ReportCountsCache
@@ -79,7 +80,7 @@ class Database:
         """What the newest reports add by partition, until they are counted."""
         try:
             parsed = make_url(url)
-            self.name = parsed.render_as_string(hide_password=True)
+            self.name = shown_url(parsed)
             self.dialect = parsed.get_backend_name()
             if self.dialect not in {"sqlite", "postgresql"}:
                 raise StoreUnusableError(f"database {self.name}: only SQLite and PostgreSQL are supported")

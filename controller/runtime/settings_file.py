@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
+from tidemark.controller.db.url import shown_url
 from tidemark.controller.settings import SECRETS, Settings
 
 CONFIG_VARIABLE = "TIDEMARK_CONFIG"
@@ -119,7 +120,7 @@ def _shown(name: str, value: object) -> str:
     if name != "database_url":
         return _MASK
     try:
-        return make_url(str(value)).render_as_string(hide_password=True)
+        return shown_url(make_url(str(value)))
     except ArgumentError:
         # A URL that cannot be parsed may hold a password anywhere.
         return _MASK

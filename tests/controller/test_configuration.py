@@ -116,6 +116,14 @@ def test_the_settings_in_force_are_shown_with_their_source_and_without_passwords
     assert rows["port"].split() == ["8642", "default"]
 
 
+def test_passwords_in_the_query_of_a_url_are_masked_too() -> None:
+    """Drivers take them there."""
+    url = "postgresql+psycopg://kim@db/name?password=hunter2&sslmode=require&sslpassword=hunter3"
+    done = run("settings", TIDEMARK_DATABASE_URL=url)
+    assert "hunter" not in done.output
+    assert "postgresql+psycopg://kim@db/name?password=***&sslmode=require&sslpassword=***" in done.stdout
+
+
 def test_a_url_that_cannot_be_understood_is_masked_whole() -> None:
     done = run("settings", TIDEMARK_DATABASE_URL="nonsense with a secret")
     assert "secret" not in done.output

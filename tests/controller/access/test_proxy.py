@@ -36,11 +36,19 @@ def test_only_the_addresses_that_are_named_are_trusted(peer: str | None, trusted
 
 
 def test_the_groups_of_a_user_add_up_and_everybody_is_in_the_star() -> None:
-    user = PROXY.principal(["kim"], ["shop team, unknown", "sre"])
+    user = PROXY.principal(["kim"], ["shop team, unknown, sre"])
     assert user is not None
     assert user.name == "kim"
     assert user.grants == (Grant("operator"), Grant("operator", ("shop-*",)), Grant("viewer", ("public-*",)))
     assert user.role == "operator"
+
+
+def test_of_two_headers_of_one_name_one_may_be_forged_and_nobody_is_believed() -> None:
+    assert PROXY.principal(["kim", "root"], ["sre"]) is None
+    assert PROXY.principal(["kim"], ["shop team", "root"]) is None
+    user = PROXY.principal(["kim"], [])
+    assert user is not None
+    assert user.grants == (Grant("viewer", ("public-*",)),)
 
 
 def test_each_grant_holds_for_its_own_jobs_only() -> None:

@@ -1,0 +1,15 @@
+"""The database's URL as people may see it."""
+
+from __future__ import annotations
+
+from sqlalchemy import URL
+
+_SECRET = ("password", "passwd", "secret", "token")
+"""Parts of the names of query parameters whose values are secrets."""
+
+
+def shown_url(url: URL) -> str:
+    """Return a URL with its passwords masked: drivers take them in the query too."""
+    secrets = {name: "***" for name in url.query if any(part in name.lower() for part in _SECRET)}
+    shown = url.update_query_dict(secrets).render_as_string(hide_password=True)
+    return shown.replace("%2A%2A%2A", "***")

@@ -1,0 +1,47 @@
+"""What commands print holds nothing that a terminal would obey."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from tidemark.controller.cli import app
+from tidemark.controller.cli.show import as_json, plain
+
+from support.controller_app import Controller
+from support.served import served
+
+EVIL = "a\x1b]0;owned\x07\x9b31m\u202eb"
+
+
+def test_characters_that_a_terminal_would_obey_are_written_out() -> None:
+    assert plain(EVIL) == r"a\x1b]0;owned\x07\x9b31m\u202eb"
+    assert plain("Bestellungen ä 流") == "Bestellungen ä 流"
+
+
+def test_json_says_the_same_and_holds_none_of_them_either(capsys: pytest.CaptureFixture[str]) -> None:
+    as_json({"job": EVIL, "stream": "流"})
+    text = capsys.readouterr().out
+    assert json.loads(text) == {"job": EVIL, "stream": "流"}
+    assert "流" in text
+    assert all(each.isprintable() or each == "\n" for each in text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command", [("status", "shop"), ("status", "shop", "clicks"), ("events",), ("pins",)]
+)
+def test_no_reason_that_somebody_gave_can_write_to_the_terminal(
+    controller: Controller, command: tuple[str, ...]
+) -> None:
+    controller.http.put("/v1/jobs/shop/streams/clicks/slo", json={"target_ppm": 990_000})
+    for address in ("/v1/pin", "/v1/pin?job=shop"):
+        assert controller.http.put(address, json={"to": "Ceiling", "reason": EVIL}).is_success
+    assert controller.http.post("/v1/jobs/shop/streams/clicks:pause", json={"reason": EVIL}).is_success
+    with served(controller.app) as url:
+        done = CliRunner().invoke(app, [*command, "--url", url], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    assert "owned" in done.output
+    assert all(each.isprintable() or each == "\n" for each in done.output), repr(done.output)
