@@ -7,7 +7,9 @@ it returns (``synchronous=FULL``), because an acknowledged report must survive a
 from __future__ import annotations
 
 import functools
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -43,6 +45,9 @@ from tidemark.controller.intake.report_counts import ReportCountsCache
 
 _BUSY_TIMEOUT_MS = 10_000
 """How long SQLite waits for another process's write, in milliseconds; longer than any transaction here."""
+
+_PROOF_SECONDS = 5.0
+"""How long a write that succeeded proves that the store takes writes."""
 
 _MIGRATION_LOCK = 0x7469_6465
 """Key of the PostgreSQL advisory lock under which migrations run, so that two starting processes do not race."""
@@ -126,6 +131,8 @@ class Database:
         """The schema revision of this release."""
         self.writable = True
         """Whether the last attempt to write did not fail on the store itself."""
+        self._written_s = -math.inf
+        """When a write last succeeded, by a steady clock, in seconds."""
 
     def when_answers_change(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` whenever this process has committed a change of what is published to a job."""
@@ -161,12 +168,16 @@ class Database:
                 self.checkpoints.due()
 
     def prove_writable(self) -> None:
-        """Write and commit something that changes nothing.
+        """Write and commit something that changes nothing, unless a write has succeeded just before.
+
+        A probe must not wait behind the writes of a busy controller to find that it can write.
 
         Raises:
             sqlalchemy.exc.SQLAlchemyError: when the database cannot be reached, or takes no writes.
             StoreUnavailableError: as ``write`` does.
         """
+        if self.writable and time.monotonic() - self._written_s < _PROOF_SECONDS:
+            return
         with self.write() as session:
             session.execute(update(_VERSION).values(version_num=_VERSION.c.version_num))
 
@@ -181,7 +192,7 @@ class Database:
         except (DBAPIError, StoreUnavailableError):
             self.writable = False
             raise
-        self.writable = True
+        self.writable, self._written_s = True, time.monotonic()
 
     def _check_file(self) -> None:
         """Check that SQLite's file is the one that was opened: a new connection would make an empty one."""

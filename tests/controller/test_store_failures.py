@@ -80,6 +80,13 @@ def test_an_old_replica_writes_nothing_once_another_release_has_migrated_the_dat
         works(controller)
 
 
+def test_a_probe_does_not_wait_behind_the_writes_of_a_busy_controller(controller: Controller) -> None:
+    """SQLite has one writer, and what has just been written proves enough."""
+    controller.report_all(REPORTS[:1])
+    with controller.service.database.write():
+        assert controller.http.get("/readyz").status_code == 200
+
+
 def test_a_migration_waits_for_the_writes_that_have_begun(new_postgres_url: str) -> None:
     """Else a write could be half by the old schema and half by the new one."""
     with Controller(new_postgres_url) as controller:

@@ -229,6 +229,7 @@ def test_a_store_that_is_not_there_is_exit_code_2(
     controller: Controller, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller.service.database, "release_version", "0099")
+    assert controller.put("/slo", {"target_ppm": 900_000}).status_code == 503
     result = doctor()
     assert (result.exit_code, result.stdout) == (2, "")
     assert "this release wants 0099" in result.stderr
