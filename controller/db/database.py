@@ -130,7 +130,7 @@ class Database:
         self.release_version = _release_version()
         """The schema revision of this release."""
         self.writable = True
-        """Whether the last attempt to write did not fail on the store itself."""
+        """Whether no attempt to write has failed on the store itself since something was last written."""
         self._written_s = -math.inf
         """When a write last succeeded, by a steady clock, in seconds."""
 
@@ -160,10 +160,17 @@ class Database:
         with self._write_lock, self._watched(), Session(self._writer) as session:
             with session.begin() as transaction:
                 self._check_schema(session)
+                # On PostgreSQL the lock on the schema's version is a write already.
+                before = _changes(session) if self.dialect == "sqlite" else -1
                 yield session
                 if not keep:
                     transaction.rollback()
                     return
+                session.flush()
+                changed = before < 0 or _changes(session) > before
+            if changed:
+                # A transaction without changes succeeds on a full disk too, and proves nothing.
+                self.writable, self._written_s = True, time.monotonic()
             if self.checkpoints is not None:
                 self.checkpoints.due()
 
@@ -183,7 +190,7 @@ class Database:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Note whether the store takes a write; what is wrong with a value or a key is not the store's fault."""
+        """Note when the store takes no write; what is wrong with a value or a key is not the store's fault."""
         try:
             self._check_file()
             yield
@@ -192,7 +199,6 @@ class Database:
         except (DBAPIError, StoreUnavailableError):
             self.writable = False
             raise
-        self.writable, self._written_s = True, time.monotonic()
 
     def _check_file(self) -> None:
         """Check that SQLite's file is the one that was opened: a new connection would make an empty one."""
@@ -268,6 +274,12 @@ class Database:
         if self.checkpoints is not None:
             self.checkpoints.stop()
         self._engine.dispose()
+
+
+def _changes(session: Session) -> int:
+    """Return how many rows a connection to SQLite has changed so far."""
+    driver: Any = session.connection().connection.driver_connection
+    return int(driver.total_changes)
 
 
 def _identity(file: Path) -> tuple[int, int] | None:

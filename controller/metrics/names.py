@@ -27,7 +27,7 @@ _PROCESS: dict[str, str] = {
     "tidemark_bounds_watched": "Requests in this process that wait for a new bound.",
     "tidemark_scrape_duration_seconds": "Time that one scrape took, counted in the next one.",
     "tidemark_store_up": "Whether the store answered this scrape: 1 or 0. The metrics of streams are missing at 0.",
-    "tidemark_store_writable": "Whether the last write of this process did not fail on the store: 1 or 0.",
+    "tidemark_store_writable": "Whether the store took the last write of this process: 1 or 0.",
     "tidemark_streams": "Streams known, expected ones included.",
     "tidemark_partitions_not_exposed": "Partitions without series of their own (TIDEMARK_METRICS_PARTITIONS).",
     "tidemark_notifications_total": "Messages that the notifier of this process has delivered.",

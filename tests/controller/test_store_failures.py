@@ -121,6 +121,11 @@ def test_a_full_disk_costs_no_report_that_was_acknowledged(database_url: str) ->
                 number for number, report in enumerate(REPORTS) if not controller.report(report).is_success
             )
             assert controller.report(REPORTS[stored]).status_code == 503
+            # What changes nothing succeeds all the same, and proves nothing.
+            assert controller.put("/policy", {"mode": "Off"}, params={"dryRun": "All"}).status_code == 200
+            with controller.service.database.write():
+                pass
+            assert writable(controller) == 0
             assert controller.http.get("/readyz").status_code in {
                 200,
                 503,
