@@ -184,6 +184,7 @@ class Database:
             StoreUnavailableError: as ``write`` does.
         """
         if self.writable and time.monotonic() - self._written_s < _PROOF_SECONDS:
+            self._check_file()
             return
         with self.write() as session:
             session.execute(update(_VERSION).values(version_num=_VERSION.c.version_num))

@@ -160,6 +160,7 @@ def test_a_database_file_that_is_gone_is_said_and_nothing_is_written_to_what_nob
         if how == "replaced":
             sqlite3.connect(file).close()
             file.touch()
+        assert controller.http.get("/readyz").status_code == 503  # though a write has just succeeded
         fails(controller, f"the database file {file} was removed or replaced")
         file.unlink(missing_ok=True)
         file.with_suffix(".aside").rename(file)
