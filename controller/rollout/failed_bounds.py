@@ -1,4 +1,4 @@
-"""Bounds, and in Live envelopes, that failed or that a person vetoed: they are not tried again for a while."""
+"""Bounds, and in Live envelopes, that failed, for a while, or that a person vetoed, until that is lifted."""
 
 from __future__ import annotations
 

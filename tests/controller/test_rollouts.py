@@ -272,7 +272,7 @@ def test_paused_holds_everything_until_it_is_resumed_and_says_why(either_job: Ro
     )
 
 
-def test_the_dwell_lies_between_two_narrowings(job: RolledJob) -> None:
+def test_the_cooldown_lies_between_two_narrowings(job: RolledJob) -> None:
     job.put("slo", {"target_ppm": 850_000})
     job.restart()
     job.run(60, 30.0, tick=False)

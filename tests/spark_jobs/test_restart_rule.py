@@ -87,7 +87,7 @@ def test_a_wider_bound_is_due_at_once() -> None:
     assert RestartRule(COOLDOWN_S).first([WIDER], 10.0) == DueChange(WIDER, 0.0)
 
 
-def test_a_narrower_bound_has_to_be_wanted_for_a_whole_dwell() -> None:
+def test_a_narrower_bound_has_to_be_wanted_for_a_whole_cooldown() -> None:
     rule = RestartRule(COOLDOWN_S)
 
     assert rule.first([NARROWER], 10.0) == DueChange(NARROWER, COOLDOWN_S)
@@ -113,7 +113,7 @@ def test_of_several_narrower_bounds_the_newest_is_taken_when_the_first_has_waite
     assert rule.first([newest], COOLDOWN_S) == DueChange(newest, 0.0)
 
 
-def test_there_is_at_most_one_restart_in_a_dwell_whichever_way() -> None:
+def test_there_is_at_most_one_restart_in_a_cooldown_whichever_way() -> None:
     rule = RestartRule(COOLDOWN_S)
     rule.restarted(1_000.0)
 
@@ -140,7 +140,7 @@ def test_of_several_streams_the_one_that_is_due_first_decides() -> None:
     assert rule.first([NARROWER, other], 0.0) == DueChange(other, 0.0)
 
 
-def test_a_query_that_could_not_be_ended_is_left_alone_for_a_dwell() -> None:
+def test_a_query_that_could_not_be_ended_is_left_alone_for_a_cooldown() -> None:
     rule = RestartRule(COOLDOWN_S)
     rule.held(0.0)
 

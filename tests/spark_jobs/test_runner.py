@@ -200,7 +200,7 @@ def test_a_wider_bound_is_taken_at_once(world: World) -> None:
     assert world.starts_s[1] == pytest.approx(100, abs=2)
 
 
-def test_a_narrower_bound_is_taken_after_a_dwell(world: World) -> None:
+def test_a_narrower_bound_is_taken_after_a_cooldown(world: World) -> None:
     world.at(100, lambda: world.publish(2_000))
     world.run_until(1_000)
 
@@ -208,7 +208,7 @@ def test_a_narrower_bound_is_taken_after_a_dwell(world: World) -> None:
     assert world.starts_s[1] == pytest.approx(100 + COOLDOWN_S, abs=2)
 
 
-def test_several_changes_within_a_dwell_are_one_restart_and_the_newest_wins(world: World) -> None:
+def test_several_changes_within_a_cooldown_are_one_restart_and_the_newest_wins(world: World) -> None:
     for seconds, bound_ms in ((100, 9_000), (120, 10_000), (200, 12_000), (250, 11_000)):
         world.at(seconds, lambda bound_ms=bound_ms: world.publish(bound_ms))  # type: ignore[misc]  # its default is an int
     world.run_until(2_000)
@@ -291,7 +291,7 @@ def test_an_outage_of_the_controller_changes_nothing_and_stops_no_restart_that_w
     assert world.queries[1].chosen.source == "disk"
 
 
-def test_a_query_without_a_gap_between_its_batches_is_left_alone_for_a_dwell(
+def test_a_query_without_a_gap_between_its_batches_is_left_alone_for_a_cooldown(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.endable = False
@@ -438,7 +438,7 @@ def test_a_job_under_a_scheduler_exits_with_a_code_and_a_marker(world: World) ->
     }
 
 
-def test_a_job_under_a_scheduler_runs_for_a_dwell_at_least(world: World) -> None:
+def test_a_job_under_a_scheduler_runs_for_a_cooldown_at_least(world: World) -> None:
     """Its start may have been for a bound already."""
     world.at(10, lambda: world.publish(9_000))
     began_s = world.now_s
