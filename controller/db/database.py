@@ -166,8 +166,10 @@ class Database:
                 if not keep:
                     transaction.rollback()
                     return
-                session.flush()
-                changed = before < 0 or _changes(session) > before
+                changed = False
+                if transaction.is_active:  # the block may have rolled it back
+                    session.flush()
+                    changed = before < 0 or _changes(session) > before
             if changed:
                 # A transaction without changes succeeds on a full disk too, and proves nothing.
                 self.writable, self._written_s = True, time.monotonic()
