@@ -6,6 +6,7 @@ SHELL := /bin/sh
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+CLASSES := $(VENV)/spark.jsa
 LOCKS := deploy/requirements
 DIST  := dist
 NODE  := node_modules/.bin
@@ -16,7 +17,7 @@ PAGE  := 'controller/page/static/*.{js,css}' 'tests/controller/page/*.js' eslint
 PYTHON ?=
 # Debian keeps PostgreSQL's programs off PATH.
 INITDB ?= $(firstword $(shell command -v initdb) $(wildcard /usr/lib/postgresql/*/bin/initdb))
-CHROMIUM ?= $(shell command -v chromium)
+CHROMIUM ?= $(shell command -v chromium-headless-shell)
 PROMETHEUS   ?= $(and $(shell command -v prometheus),$(shell command -v promtool))
 NPM          ?= $(and $(shell command -v node),$(shell command -v npm))
 # Says whether what is installed is started.
@@ -72,16 +73,21 @@ demo: $(STAMP) ## run the whole loop on a real Spark stream (ARGS="--keep")
 # All tests that need Spark run in one process and share its session; other files stay whole, with their servers. They
 # run in the order in which tests/conftest.py puts them; left to itself, pytest-xdist would begin the longest last.
 # Four processes for two cores: much of a test's time is waiting for triggers and other programs.
-PYTEST := $(BIN)/pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder
+# Three for those that hardly wait: each process collects all tests first.
+PYTEST := $(BIN)/pytest --dist loadscope --no-loadscope-reorder
 
-test: $(STAMP) ## run every test but the soak tests, in four processes
-	@$(PYTEST) $(ARGS)
+# The tests' JVMs start in half the time with it, and without it where it cannot be made.
+$(CLASSES): $(STAMP)
+	@PYTHONPATH=tests $(BIN)/python -m support.class_archive $@ >/dev/null 2>&1 || true
 
-test-fast: $(STAMP) ## run the tests that are not marked slow, in four processes
-	@$(PYTEST) -m "not slow" $(ARGS)
+test: $(CLASSES) ## run every test but the soak tests, in four processes
+	@$(PYTEST) --numprocesses 4 $(ARGS)
 
-soak: $(STAMP) ## run the long tests: chaos, Kafka end to end, repeats
-	@$(PYTEST) -m soak $(ARGS)
+test-fast: $(STAMP) ## run the tests that are not marked slow, in three processes
+	@$(PYTEST) --numprocesses 3 -m "not slow" $(ARGS)
+
+soak: $(CLASSES) ## run the long tests: chaos, Kafka end to end, repeats
+	@$(PYTEST) --numprocesses 4 -m soak $(ARGS)
 
 # mypy sees the folders under the names users import, through links.
 lint: $(STAMP) lint-page ## ruff, format check and mypy (strict); the page's code too
@@ -156,7 +162,7 @@ services: ## install the system packages that tests need (Debian, as root)
 	packages=; \
 	"$$python" -P spark_jobs/java.py >/dev/null 2>&1 || packages="openjdk-17-jre-headless"; \
 	[ -n "$(INITDB)" ] || packages="$$packages postgresql"; \
-	[ -n "$(CHROMIUM)" ] || packages="$$packages chromium fonts-dejavu-core"; \
+	[ -n "$(CHROMIUM)" ] || packages="$$packages chromium-headless-shell fonts-dejavu-core"; \
 	[ -n "$(NPM)" ] || packages="$$packages nodejs npm"; \
 	[ -n "$(PROMETHEUS)" ] || packages="$$packages prometheus"; \
 	[ -n "$(ALERTMANAGER)" ] || packages="$$packages prometheus-alertmanager"; \

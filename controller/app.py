@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -19,6 +20,7 @@ from tidemark.controller.bounds import bound_routes
 from tidemark.controller.bounds import history_routes as published_routes
 from tidemark.controller.charts import curve_routes, heatmap_routes, history_routes, preview_routes
 from tidemark.controller.events import routes as event_routes
+from tidemark.controller.forgetting import routes as forget_routes
 from tidemark.controller.intake import routes as intake_routes
 from tidemark.controller.page import server as page_server
 from tidemark.controller.partitions import routes as partition_routes
@@ -26,7 +28,7 @@ from tidemark.controller.pins import routes as pin_routes
 from tidemark.controller.predictions import routes as prediction_routes
 from tidemark.controller.reports import routes as report_routes
 from tidemark.controller.rollout import routes as rollout_routes
-from tidemark.controller.runtime.clock import Clock, system_clock
+from tidemark.controller.runtime.clock import Clock, SteadyClock, system_clock
 from tidemark.controller.service import make_service
 from tidemark.controller.settings import Settings
 from tidemark.controller.specs import routes as spec_routes
@@ -34,13 +36,15 @@ from tidemark.controller.stream_state import routes as status_routes
 from tidemark.controller.streams import fleet_routes, job_routes
 
 _RESOURCES = (
+    # First, because routes are tried in order: what every job sends for every batch.
+    intake_routes,
+    bound_routes,
     fleet_routes,
     job_routes,
     status_routes,
+    forget_routes,
     spec_routes,
     pin_routes,
-    intake_routes,
-    bound_routes,
     curve_routes,
     preview_routes,
     history_routes,
@@ -62,17 +66,20 @@ _GZIP_LEVEL = 5
 """Higher levels hardly make answers smaller, and others wait meanwhile."""
 
 
-def create_app(settings: Settings | None = None, clock: Clock = system_clock) -> FastAPI:
+def create_app(
+    settings: Settings | None = None, clock: Clock = system_clock, steady: SteadyClock = time.monotonic
+) -> FastAPI:
     """Return the application; its store is opened and its loop started when it is served.
 
     Args:
         settings: the settings; read from the environment when None.
         clock: the wall time in microseconds.
+        steady: a clock that never jumps, in seconds.
 
     Raises:
         StoreUnusableError: when the database URL cannot be understood or its driver is not installed.
     """
-    service = make_service(settings if settings is not None else Settings(), clock)
+    service = make_service(settings if settings is not None else Settings(), clock, steady)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

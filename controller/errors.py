@@ -14,6 +14,10 @@ TYPE_PREFIX = "urn:tidemark:problem:"
 """Problem types are names, not addresses: there is no page behind them that could move."""
 
 
+MAX_ERRORS = 20
+"""How many errors of a body are listed: a wrong client makes the same one thousands of times."""
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorItem:
     """One thing that is wrong with a request."""
@@ -87,6 +91,10 @@ class SloNotSetError(TidemarkError, status=404, kind="slo-not-set", title="No SL
     """The stream has no SLO."""
 
 
+class PolicyNotSetError(TidemarkError, status=404, kind="policy-not-set", title="No policy is set"):
+    """The stream has the default policy, which nobody set."""
+
+
 class TokenNotFoundError(TidemarkError, status=404, kind="token-not-found", title="Unknown token"):
     """There is no token with this number."""
 
@@ -119,6 +127,12 @@ class RolloutStateError(
     """The rollout is in a state that does not allow the action."""
 
 
+class StreamReportsError(
+    TidemarkError, status=409, kind="stream-reports", title="The stream's job still reports"
+):
+    """The stream would begin anew as soon as it is deleted, because its job still reports."""
+
+
 class ReportConflictError(
     TidemarkError,
     status=409,
@@ -138,6 +152,12 @@ class PreconditionRequiredError(
     TidemarkError, status=428, kind="precondition-required", title="If-Match is needed"
 ):
     """The resource exists: the request has to name the version that it replaces."""
+
+
+class RequestTooSlowError(
+    TidemarkError, status=408, kind="request-too-slow", title="The request comes too slowly"
+):
+    """The body did not arrive in time."""
 
 
 class BodyTooLargeError(TidemarkError, status=413, kind="body-too-large", title="The body is too large"):

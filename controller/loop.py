@@ -7,18 +7,18 @@ import threading
 from dataclasses import dataclass
 from time import perf_counter
 
-from sqlalchemy import select
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import SloRow, StreamRow
 from tidemark.controller.decide.decider import Decider
+from tidemark.controller.decide.pace import Pace, versions_of
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.metrics.process import LoopCounters
 from tidemark.controller.pins.apply import publish_missing_pins
 from tidemark.controller.runtime.clock import Clock
 from tidemark.controller.runtime.priority import Pause, no_pause
+from tidemark.controller.runtime.watchdog import Watchdog
 from tidemark.controller.stream_state.overviews import Overviews
 
 _log = logging.getLogger(__name__)
@@ -34,35 +34,54 @@ class Tick:
     decided: int
     """Streams with a new decision."""
     unchanged: int
-    """Streams without anything new, or decided by another process."""
+    """Streams that are not due, without anything new, or decided by another process."""
     failed: int
     """Streams that could not be decided; they keep their last decision."""
 
 
 def run_once(
-    database: Database, decider: Decider, counters: LoopCounters, now_us: int, pause: Pause = no_pause
+    database: Database,
+    decider: Decider,
+    counters: LoopCounters,
+    now_us: int,
+    pause: Pause = no_pause,
+    *,
+    pace: Pace | None = None,
 ) -> Tick:
-    """Decide every stream that has an SLO and whose lease this process holds.
+    """Decide the streams that have an SLO, whose lease this process holds and that are due.
 
     Pins that are not published yet are published first. A stream that fails is logged and counted; the others go on.
+
+    Args:
+        database: the store.
+        decider: decides one stream.
+        counters: counts what the tick does.
+        now_us: the wall time in microseconds.
+        pause: called before each stream is decided.
+        pace: says which streams are due; by default, all are.
 
     Raises:
         sqlalchemy.exc.SQLAlchemyError: when the store cannot even list the streams.
     """
-    with database.read() as session:
-        streams = session.execute(
-            select(StreamRow.id, StreamRow.job, StreamRow.stream).join(SloRow).order_by(StreamRow.id)
-        ).all()
     decider.leases.keep()
+    with database.read() as session:
+        versions = versions_of(session)
     try:
         publish_missing_pins(database, now_us)
     except Exception:  # noqa: BLE001 - the next tick tries again
         _log.exception("pins could not be published to every stream")
         counters.failures.inc()
     decided = failed = 0
-    for stream_id, job, stream in streams:
+    pace = Pace(perf_counter) if pace is None else pace
+    for version in versions:
+        stream_id = version.stream_id
+        if decider.leases.lease_of(stream_id) is None:
+            pace.forget(stream_id)
+            continue
+        if not pace.is_due(version):
+            continue
         # Every line logged meanwhile names the stream.
-        bind_contextvars(job=job, stream=stream)
+        bind_contextvars(job=version.job, stream=version.stream)
         pause()
         begun = perf_counter()
         try:
@@ -76,12 +95,13 @@ def run_once(
             counters.failures.inc()
             failed += 1
             continue
+        pace.decided(version)
         if worked:
             decided += 1
             counters.decisions.inc()
             counters.seconds.observe(perf_counter() - begun)
     unbind_contextvars("job", "stream")
-    return Tick(decided, len(streams) - decided - failed, failed)
+    return Tick(decided, len(versions) - decided - failed, failed)
 
 
 class Ticker:
@@ -96,6 +116,8 @@ class Ticker:
         clock: the wall time in microseconds.
         tick_seconds: time between two ticks, in seconds.
         pause: called before each stream is decided.
+        pace: says which streams are due.
+        watchdog: watches the loop's progress.
     """
 
     def __init__(
@@ -109,6 +131,8 @@ class Ticker:
         clock: Clock,
         tick_seconds: float,
         pause: Pause,
+        pace: Pace,
+        watchdog: Watchdog,
     ) -> None:
         self._database = database
         self._decider = decider
@@ -118,12 +142,13 @@ class Ticker:
         self._clock = clock
         self._tick_seconds = tick_seconds
         self._pause = pause
+        self._pace = pace
+        self.watchdog = watchdog
+        """Watches the loop's progress."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tidemark-loop", daemon=True)
         self.ticks = 0
         """Ticks so far, failed ones included."""
-        self.progress_us = clock()
-        """When the last tick ended, in microseconds since the epoch; before the first, when the ticker was made."""
 
     @property
     def alive(self) -> bool:
@@ -132,6 +157,7 @@ class Ticker:
 
     def start(self) -> None:
         """Start ticking; the first tick comes at once."""
+        self.watchdog.progressed()
         self._thread.start()
 
     def stop(self) -> None:
@@ -143,7 +169,9 @@ class Ticker:
         while not self._stop.is_set():
             begun = perf_counter()
             try:
-                run_once(self._database, self._decider, self._counters, self._clock(), self._pause)
+                run_once(
+                    self._database, self._decider, self._counters, self._clock(), self._pause, pace=self._pace
+                )
                 with self._counters.upkeep_seconds.time():
                     self._upkeep.tick(self._clock())
                 self._overviews.tick(self._clock())
@@ -152,5 +180,5 @@ class Ticker:
                 self._counters.failures.inc()
             self._counters.tick_duration_seconds.observe(perf_counter() - begun)
             self.ticks += 1
-            self.progress_us = self._clock()
+            self.watchdog.progressed()
             self._stop.wait(self._tick_seconds)

@@ -15,6 +15,8 @@ from tidemark.controller.bounds.watch import Watch
 from tidemark.controller.charts.what_if import WhatIfCache
 from tidemark.controller.db.database import Database
 from tidemark.controller.decide.decider import Decider
+from tidemark.controller.decide.pace import Pace
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.intake.group_commit import ReportWriter
 from tidemark.controller.intake.limits import Limits
@@ -24,6 +26,7 @@ from tidemark.controller.metrics.scrape import Scrape
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.runtime.clock import Clock, SteadyClock
 from tidemark.controller.runtime.shared_reads import SharedReads
+from tidemark.controller.runtime.watchdog import Watchdog
 from tidemark.controller.settings import Settings
 from tidemark.controller.stream_state.overviews import Overviews
 from tidemark.models.skew import SkewRule
@@ -39,6 +42,8 @@ class Service:
     """The wall time in microseconds."""
     database: Database
     """The store."""
+    kept: EvidenceCache
+    """Keeps the evidence on streams."""
     decider: Decider
     """Decides one stream."""
     ticker: Ticker
@@ -78,16 +83,21 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     limits = Limits(settings.max_streams, settings.max_partitions)
     database = Database(settings.database_url, limits)
     leases = LeaseKeeper(database, settings.lease_seconds)
-    decider = Decider(database, leases, settings.rollout_share_ppm)
+    kept = EvidenceCache()
+    decider = Decider(database, leases, kept, settings.rollout_share_ppm)
     registry = CollectorRegistry()
     scrape = Scrape(database, registry, settings.metrics_partitions)
     intake, loop = IntakeCounters(registry), LoopCounters(registry)
     reports = ReportWriter(database, clock, intake)
-    upkeep = Upkeep(database, leases, settings.retention, reports.give_way)
+    watchdog = Watchdog(steady)
+
+    def step() -> None:
+        watchdog.progressed()
+        reports.give_way()
+
+    upkeep = Upkeep(database, leases, settings.retention, step)
     rule = SkewRule(settings.skew_share_ppm, settings.skew_amount_ms)
-    overviews = Overviews(
-        database, leases, settings.retention, rule, steady=steady, give_way=reports.give_way
-    )
+    overviews = Overviews(database, leases, kept, settings.retention, rule, steady=steady, give_way=step)
     ticker = Ticker(
         database,
         decider,
@@ -96,15 +106,17 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         counters=loop,
         clock=clock,
         tick_seconds=settings.tick_seconds,
-        pause=reports.give_way,
+        pause=step,
+        pace=Pace(steady),
+        watchdog=watchdog,
     )
-    watch = Watch(database)
+    watch = Watch(database, settings.max_open_polls)
     database.when_answers_change(watch.wake)
     measure(registry, "tidemark_bounds_watched", lambda: watch.waiting)
     measure(registry, "tidemark_store_writable", lambda: database.writable)
     measure(registry, "tidemark_leases_held", lambda: leases.held)
     measure(registry, "tidemark_reports_waiting", lambda: reports.waiting)
-    measure(registry, "tidemark_last_tick_timestamp_seconds", lambda: ticker.progress_us / 1e6)
+    measure(registry, "tidemark_loop_idle_seconds", lambda: watchdog.idle_seconds)
     measure(registry, "tidemark_tick_interval_seconds", lambda: settings.tick_seconds)
     authenticator = Authenticator(database, settings, clock, steady)
     rates = RateLimits(settings.reports_per_second, settings.requests_per_second, steady)
@@ -112,6 +124,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         settings,
         clock,
         database,
+        kept,
         decider,
         ticker,
         overviews,

@@ -62,7 +62,7 @@ class Settings(BaseSettings):
     max_partitions: int = Field(default=10_000, ge=1)
     """Maximum number of partitions of a stream."""
     max_open_polls: int = Field(default=2_000, ge=0)
-    """Maximum number of requests that wait for a new bound at once, in one process."""
+    """Maximum number of requests that wait for a new bound at once, in one process; half of them of one caller."""
     reports_per_second: float = Field(default=1_000.0, ge=0)
     """Requests of jobs (reports, acknowledgements, bounds) a second per token, address or user; 0 for no limit."""
     requests_per_second: float = Field(default=100.0, ge=0)
@@ -97,13 +97,16 @@ class Settings(BaseSettings):
     retention_days_days: int = Field(default=400, ge=40)
     """Days that needs, and hourly sums of reports, are kept, counted back from the stream's newest batch."""
     retention_reports_days: int = Field(default=35, ge=32)
-    """Days that the facts of each report are kept; older reports are rejected."""
+    """Days that the facts of each report are kept; reports of batches before them are rejected."""
     retention_bodies_days: int = Field(default=3, ge=1)
     """Days that reports are kept as they were sent."""
     retention_ledger_days: int = Field(default=35, ge=32)
     """Days that the ledger is kept."""
     retention_events_days: int = Field(default=400, ge=1)
     """Days that events are kept."""
+    retention_history_days: int = Field(default=90, ge=32)
+    """Days that acknowledgements, queries, published bounds, predictions, rollouts and failed bounds are kept; what the
+    present state follows from is kept longer."""
     log_level: LogLevel = "info"
     """Minimum severity that is logged."""
     log_format: LogFormat = "console"
@@ -118,6 +121,7 @@ class Settings(BaseSettings):
             bodies_days=self.retention_bodies_days,
             ledger_days=self.retention_ledger_days,
             events_days=self.retention_events_days,
+            history_days=self.retention_history_days,
         )
 
     @property

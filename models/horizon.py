@@ -7,15 +7,15 @@ counted over the same batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.models.cells import ReportCells
 from tidemark.models.coverage import Coverage, Range, coverage_of_ranges
 from tidemark.models.curve import Emissions, NeedDistribution
 from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.key_counts import KeyCounts
 from tidemark.models.late_base import Needs
 from tidemark.models.ledger import Judgement, LedgerCompleteness
 from tidemark.models.need_slots import HOUR_US, SLOT_US, edge_us
@@ -28,7 +28,7 @@ _KEY_BUCKET_US = 60_000_000
 LONGEST_BY_MINUTE_MS = 2 * 86_400_000
 """Longest horizon that begins on the edge of a minute, in milliseconds; a longer one begins on that of an hour."""
 
-_NO_BASE = -(2**62)
+NO_BASE = -(2**62)
 """Base before any row, in microseconds: it emits nothing."""
 
 
@@ -77,6 +77,8 @@ class ReportFacts:
     """Rows whose need is not known."""
     early_rows: int
     """Rows that arrived before the filter had a watermark: admitted under any bound, so without a need."""
+    future_rows: int
+    """Future-dated rows."""
 
 
 SUMMED = (
@@ -89,12 +91,13 @@ SUMMED = (
     "need_pairs",
     "need_unknown_rows",
     "early_rows",
+    "future_rows",
 )
 """Fields of ``ReportFacts`` that add up over a horizon."""
 
 
 def report_facts(
-    report: Report, cells: ReportCells, judgement: Judgement, needs: Needs, received_us: int
+    report: Report, pairs: KeyCounts, judgement: Judgement, needs: Needs, received_us: int
 ) -> ReportFacts:
     """Return what ``report`` adds, counted, judged and with its needs, received at ``received_us``."""
     total = judgement.total
@@ -103,7 +106,7 @@ def report_facts(
         keys_per_row=report.operator.max_keys,
         first_key_us=judgement.first_key_us,
         rows=report.rows,
-        uncounted_rows=cells.uncounted_rows,
+        uncounted_rows=pairs.uncounted_rows,
         pairs=total.rows,
         late_min=total.late_min,
         late_max=total.late_max,
@@ -111,6 +114,7 @@ def report_facts(
         need_pairs=needs.pairs,
         need_unknown_rows=needs.unknown_rows,
         early_rows=needs.early_rows,
+        future_rows=sum(part.future_rows for part in report.partitions),
     )
 
 
@@ -154,6 +158,8 @@ class HorizonFacts:
     """Rows admitted under any bound, because the filter had no watermark yet."""
     uncounted_rows: int
     """Rows that were not counted by granule."""
+    future_rows: int
+    """Future-dated rows."""
     partitions: int
     """Partitions seen."""
     completeness: LedgerCompleteness
@@ -211,6 +217,7 @@ def facts_of(
         unknown_rows=sums["need_unknown_rows"],
         early_rows=sums["early_rows"],
         uncounted_rows=sums["uncounted_rows"],
+        future_rows=sums["future_rows"],
         partitions=partitions,
         completeness=LedgerCompleteness(
             sums["pairs"],
@@ -226,6 +233,8 @@ def facts_of(
 
 STEP_COLUMNS = ("started_us", "duration_ms", "late_base_ms", "max_event_time_us", "first_key_us")
 """The columns of a batch that emission depends on, in this order; the store's rows of reports have them."""
+
+_STARTED, _DURATION, _REPORTED, _MAXIMUM, _FIRST_KEY = range(len(STEP_COLUMNS))
 
 UNKNOWN = -(2**62)
 """Represents an unknown value in a table of integers: further from 0 than any time or base."""
@@ -247,9 +256,9 @@ class EmissionSteps:
         """Windows that end later are not emitted by the last batch, under any bound."""
         return int(self.emit_base_us[-1])
 
-    def emissions(self, ends_us: Sequence[int]) -> Emissions:
+    def emissions(self, ends_us: Int64s) -> Emissions:
         """Return when the windows that end at ``ends_us``, ascending and in (after, until], would have been emitted."""
-        return Emissions(np.array(ends_us, np.int64), self.emit_base_us, self.wall_us)
+        return Emissions(ends_us, self.emit_base_us, self.wall_us)
 
 
 def emission_steps(batches: Int64s, before_us: int | None) -> EmissionSteps:
@@ -264,15 +273,75 @@ def emission_steps(batches: Int64s, before_us: int | None) -> EmissionSteps:
             shape (batches, 5), at least one.
         before_us: the base of the query's batches before the first, in microseconds; None when none is known.
     """
-    started_us, duration_ms, reported_ms, max_us, first_key_us = batches.T
-    reported_us = np.where(reported_ms == UNKNOWN, _NO_BASE, reported_ms * SPARK_TICK_US)
-    seen_us = np.where(max_us == UNKNOWN, _NO_BASE, max_us // SPARK_TICK_US * SPARK_TICK_US)
-    earlier_us = np.r_[_NO_BASE if before_us is None else before_us, seen_us[:-1]]
-    emit_base_us = np.maximum.accumulate(np.maximum(reported_us, earlier_us))
-    if before_us is None:
-        keys = first_key_us[first_key_us != UNKNOWN]
-        # Windows that ended before the query started are a backlog: no bound could have closed them sooner.
-        after_us = max(int(keys.min() if len(keys) else _NO_BASE) - 1, int(started_us[0]))
-    else:
-        after_us = before_us
-    return EmissionSteps(after_us, emit_base_us, started_us + duration_ms * 1_000)
+    base_us = step_bases_us(batches, NO_BASE)
+    return steps_of(base_us, wall_us_of(batches), before_us, QueryStart.of(batches))
+
+
+def step_bases_us(batches: Int64s, before_us: int) -> Int64s:
+    """Return the base that each batch of a query adds for its own emission, shape (batches,).
+
+    Args:
+        batches: as in ``emission_steps``.
+        before_us: the maximum event time of the batch before the first, in microseconds; ``NO_BASE`` for none.
+    """
+    reported_ms = batches[:, _REPORTED]
+    reported_us = np.where(reported_ms == UNKNOWN, NO_BASE, reported_ms * SPARK_TICK_US)
+    return np.maximum(reported_us, np.r_[before_us, seen_us_of(batches)[:-1]])
+
+
+def seen_us_of(batches: Int64s) -> Int64s:
+    """Return the maximum event time that each batch saw, as Spark knows it; ``NO_BASE`` without rows."""
+    max_us = batches[:, _MAXIMUM]
+    found: Int64s = np.where(max_us == UNKNOWN, NO_BASE, max_us // SPARK_TICK_US * SPARK_TICK_US)
+    return found
+
+
+def wall_us_of(batches: Int64s) -> Int64s:
+    """Return when each batch ended."""
+    return batches[:, _STARTED] + batches[:, _DURATION] * 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStart:
+    """Where the backlog of a query ends that started with the first of some batches.
+
+    Windows that ended before are a backlog: no bound could have closed them sooner.
+    """
+
+    started_us: int
+    """Trigger time of the first batch."""
+    first_key_us: int
+    """Lowest key of all batches; ``NO_BASE`` without any."""
+
+    @classmethod
+    def of(cls, batches: Int64s) -> QueryStart:
+        """Return it for batches as in ``emission_steps``."""
+        keys = batches[:, _FIRST_KEY]
+        known = keys[keys != UNKNOWN]
+        return cls(int(batches[0, _STARTED]), int(known.min()) if len(known) else NO_BASE)
+
+    def with_more(self, batches: Int64s) -> QueryStart:
+        """Return it with more batches after the first ones."""
+        keys = [key for key in (self.first_key_us, QueryStart.of(batches).first_key_us) if key != NO_BASE]
+        return QueryStart(self.started_us, min(keys, default=NO_BASE))
+
+    @property
+    def backlog_us(self) -> int:
+        """Windows that end at or before this are a backlog."""
+        return max(self.first_key_us - 1, self.started_us)
+
+
+def steps_of(base_us: Int64s, wall_us: Int64s, before_us: int | None, start: QueryStart) -> EmissionSteps:
+    """Return the steps of batches.
+
+    Args:
+        base_us: what ``step_bases_us`` returns, shape (batches,).
+        wall_us: when each batch ended, shape (batches,).
+        before_us: as in ``emission_steps``.
+        start: how the query started, which counts while ``before_us`` is None.
+    """
+    after_us = start.backlog_us if before_us is None else before_us
+    emit_base_us = np.maximum.accumulate(base_us)
+    if before_us is not None:
+        emit_base_us = np.maximum(emit_base_us, before_us)
+    return EmissionSteps(after_us, emit_base_us, wall_us)

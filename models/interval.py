@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from tidemark.models.target import PPM
 
@@ -22,6 +22,6 @@ def interval_ppm(late: int, rows: int, confidence_ppm: int) -> tuple[int | None,
         return None, None
     tail = (1 - confidence_ppm / PPM) / 2
     admitted = rows - late
-    lowest = float(beta.ppf(tail, admitted, late + 1)) if admitted else 0.0
-    highest = float(beta.ppf(1 - tail, admitted + 1, late)) if late else 1.0
+    lowest = float(betaincinv(admitted, late + 1, tail)) if admitted else 0.0
+    highest = float(betaincinv(admitted + 1, late, 1 - tail)) if late else 1.0
     return math.floor(lowest * PPM), math.ceil(highest * PPM)

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tidemark.models.cells import ReportCells, cells_of
 from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.needs import needs_of_report
+from tidemark.models.key_counts import KeyCounts, key_counts
+from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
 
@@ -37,7 +37,7 @@ class Needs:
     base_ms: int | None
     """The base they were counted against, in milliseconds; None when none is known."""
     need_us: Int64s = field(default_factory=_nothing)
-    """Need of each pair of a granule and a key in microseconds, shape (n,)."""
+    """Needs in microseconds, by partition after partition, shape (n,)."""
     counts: Int64s = field(default_factory=_nothing)
     """(Row, key) pairs that have it, shape (n,)."""
     parts: Int64s = field(default_factory=_nothing)
@@ -82,21 +82,26 @@ def late_base_ms(reported_ms: int | None, earlier_us: int | None) -> int | None:
     return max(known, default=None)
 
 
-def needs_against(report: Report, base_ms: int | None, cells: ReportCells | None = None) -> Needs:
+def needs_against(report: Report, base_ms: int | None, pairs: KeyCounts | None = None) -> Needs:
     """Return the needs of the report's rows against the base of its late filter; unknown if its plan contradicts it.
+
+    Where a granule's rows have different keys (row-level, sessions) the lowest one is taken, so that no need is too
+    small.
 
     Args:
         report: the report.
         base_ms: the base in milliseconds; None when it is not known.
-        cells: the report's counts if the caller has them.
+        pairs: the report's (row, key) pairs if the caller has them.
     """
     timed_rows = report.rows - report.null_rows
     if report.contradiction is not None:
         return Needs(None, unknown_rows=timed_rows)  # the keys of another operator would be wrong
     if base_ms is not None:
-        cells = cells_of(report) if cells is None else cells
-        counted = needs_of_report(report, base_ms, cells)
-        return Needs(base_ms, *counted, cells.partitions, unknown_rows=cells.uncounted_rows)
+        pairs = key_counts(report) if pairs is None else pairs
+        need_us = needs_us(pairs.first_us, base_ms * SPARK_TICK_US, SPARK_TICK_US)
+        return Needs(
+            base_ms, need_us, pairs.counts, pairs.parts, pairs.partitions, unknown_rows=pairs.uncounted_rows
+        )
     # Spark's watermark is 0 before it has read a row.
     if report.batch_id < _FIRST_JUDGED_BATCH or report.late_watermark_ms == 0:
         return Needs(None, early_rows=timed_rows)

@@ -9,20 +9,20 @@ watermark cuts (an interval), and every row of a query whose plan contradicts th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.models.cells import ReportCells, cells_of
-from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.key_counts import KeyCounts, key_counts
 from tidemark.models.operators import Int64s
+from tidemark.models.runs import sum_runs
 from tidemark.models.wire import Report
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of (row, key) pairs that share a partition and a key."""
+    """Counts of (row, key) pairs."""
 
     rows: int = 0
     """Pairs that arrived."""
@@ -38,19 +38,12 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The fate of the rows of one or more reports.
+    """The fate of the rows of a report."""
 
-    Arrays are int64, shape (cells,); a cell is a partition and a key, and several cells may share both.
-    """
-
-    partitions: tuple[str, ...]
-    """Names of partitions."""
-    parts: Int64s
-    """Position of each cell's partition in ``partitions``."""
     keys_us: Int64s
-    """Key of each in microseconds: for windows the window's end, else the latest key of the granule."""
+    """Keys in microseconds, ascending and distinct, shape (keys,): windows' ends, else a granule's highest key."""
     counts: Int64s
-    """(Row, key) pairs of each, shape (3, cells): that arrived, that were certainly late, that may have been late."""
+    """(Row, key) pairs of each, int64, shape (3, keys): that arrived, that were certainly late, that may have been."""
     unjudged_rows: int
     """Rows whose fate is unknown: not counted by granule, or judged by an unknown watermark."""
 
@@ -62,74 +55,34 @@ class Judgement:
     @property
     def first_key_us(self) -> int | None:
         """Lowest key in microseconds; None without any."""
-        return int(self.keys_us.min()) if len(self.keys_us) else None
+        return int(self.keys_us[0]) if len(self.keys_us) else None
 
     @property
-    def tallies(self) -> dict[tuple[str, int], Tally]:
-        """Sums by (partition, key in microseconds), in the order of the partitions and keys."""
-        summed = self.in_order(np.lexsort((self.keys_us, self.parts))).runs()
-        cells = zip(summed.parts.tolist(), summed.keys_us.tolist(), summed.counts.T.tolist(), strict=True)
-        return {(self.partitions[part], key_us): Tally(*counts) for part, key_us, counts in cells}
-
-    @property
-    def by_key(self) -> dict[int, Tally]:
-        """Sums over all partitions by key in microseconds, ascending."""
-        together = replace(self, parts=np.zeros_like(self.parts))
-        summed = together.in_order(np.argsort(self.keys_us, kind="stable")).runs()
-        cells = zip(summed.keys_us.tolist(), summed.counts.T.tolist(), strict=True)
-        return {key_us: Tally(*counts) for key_us, counts in cells}
-
-    def in_order(self, order: Int64s) -> Judgement:
-        """Return the cells in another order, or some of them."""
-        return replace(
-            self, parts=self.parts[order], keys_us=self.keys_us[order], counts=self.counts[:, order]
-        )
-
-    def runs(self) -> Judgement:
-        """Return the cells with neighbours of one partition and key added up."""
-        if not len(self.parts):
-            return self
-        changed = (np.diff(self.parts) != 0) | (np.diff(self.keys_us) != 0)
-        starts = np.flatnonzero(np.r_[True, changed])
-        counts = np.add.reduceat(self.counts, starts, axis=1)
-        return replace(self, parts=self.parts[starts], keys_us=self.keys_us[starts], counts=counts)
+    def tallies(self) -> dict[int, Tally]:
+        """The counts by key in microseconds, ascending."""
+        return {
+            key_us: Tally(*counts)
+            for key_us, counts in zip(self.keys_us.tolist(), self.counts.T.tolist(), strict=True)
+        }
 
 
-def joined(many: Sequence[Judgement]) -> Judgement:
-    """Return several judgements, at least one, as one."""
-    names = {name: None for each in many for name in each.partitions}
-    number = {name: index for index, name in enumerate(names)}
-    parts = [np.array([number[name] for name in each.partitions], np.int64)[each.parts] for each in many]
-    return Judgement(
-        tuple(names),
-        np.concatenate(parts),
-        np.concatenate([each.keys_us for each in many]),
-        np.concatenate([each.counts for each in many], axis=1),
-        sum(each.unjudged_rows for each in many),
-    )
-
-
-def judge(report: Report, cells: ReportCells | None = None) -> Judgement:
-    """Return what Spark did with the rows of ``report``; ``cells`` are its counts if the caller has them."""
+def judge(report: Report, pairs: KeyCounts | None = None) -> Judgement:
+    """Return what Spark did with the rows of ``report``; ``pairs`` are its (row, key) pairs if the caller has them."""
     complete_mode = report.output_mode == "complete"
-    cells = cells_of(report) if cells is None else cells
     unknown = report.late_watermark_ms is None and not complete_mode
     if unknown or report.contradiction is not None:
         nothing = np.empty(0, np.int64)
-        unjudged = report.rows - report.null_rows
-        return Judgement(cells.partitions, nothing, nothing, np.empty((3, 0), np.int64), unjudged)
-    row, last_key = report.operator.keys(granule_last_us(cells.granules, report.granule_us, report.closed))
-    pairs = cells.counts[row]
-    late_min = late_max = np.zeros_like(pairs)
+        return Judgement(nothing, np.empty((3, 0), np.int64), report.rows - report.null_rows)
+    pairs = key_counts(report) if pairs is None else pairs
+    late_min = late_max = np.zeros_like(pairs.counts)
     if not complete_mode:
-        _, first_key = report.operator.keys(
-            granule_first_us(cells.granules, report.granule_us, report.closed)
-        )
         late_us = (report.late_watermark_ms or 0) * SPARK_TICK_US
-        late_min, late_max = pairs * (last_key <= late_us), pairs * (first_key <= late_us)
-    # Granules ascend, so those of one key are mostly neighbours.
-    counts = np.stack([pairs, late_min, late_max])
-    return Judgement(cells.partitions, cells.parts[row], last_key, counts, cells.uncounted_rows).runs()
+        late_min, late_max = (
+            pairs.counts * (pairs.last_us <= late_us),
+            pairs.counts * (pairs.first_us <= late_us),
+        )
+    counts = np.stack([pairs.counts, late_min, late_max])
+    return Judgement(*sum_runs(pairs.last_us, counts), pairs.uncounted_rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,31 +9,13 @@ of the base would admit; it, and not the row's lateness, is the sample of which 
 
 from __future__ import annotations
 
-from tidemark.models.cells import ReportCells
-from tidemark.models.granules import SPARK_TICK_US, granule_first_us
+from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Int64s
-from tidemark.models.wire import Report
 
 
 def needs_us(key_us: Int64s, base_us: Int64s | int, tick_us: int) -> Int64s:
     """Return for each key the smallest multiple of ``tick_us`` that admits it against its base, shape (n,)."""
     return ((base_us - key_us) // tick_us + 1) * tick_us
-
-
-def needs_of_report(report: Report, late_base_ms: int, cells: ReportCells) -> tuple[Int64s, Int64s, Int64s]:
-    """Return ``(need_us, count, part)`` of all counted (row, key) pairs of a batch, shape (counts,) each.
-
-    Where a granule's rows have different keys (row-level, sessions) the earliest one is taken, so that no need is too
-    small.
-
-    Args:
-        report: the report.
-        late_base_ms: the base that the batch's late filter used, of the whole stream and over restarts.
-        cells: the report's counts.
-    """
-    row, key = report.operator.keys(granule_first_us(cells.granules, report.granule_us, report.closed))
-    need_us = needs_us(key, late_base_ms * SPARK_TICK_US, SPARK_TICK_US)
-    return need_us, cells.counts[row], cells.parts[row]
 
 
 class BaseTracker:

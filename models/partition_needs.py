@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.models.late_base import Needs
+from tidemark.models.runs import run_starts, sum_runs
 from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM, Sketch
 from tidemark.models.target import PPM
 
@@ -25,6 +26,9 @@ _CHECK = struct.Struct("<I")
 _SHIFT = 32
 _MIDDLE = 2**31
 """Added to a bucket so that it is not negative."""
+
+_MAX_MERGED = 500_000
+"""How many counts more than there are at the end are concatenated before they are added up."""
 
 _Int64s = NDArray[np.int64]
 
@@ -65,17 +69,21 @@ class PartitionNeeds:
         keys = _keys_of(moved[needs.parts], Sketch().buckets_of(needs.need_us))
         if not len(keys):
             return cls((), keys, keys)
-        # Times ascend within a partition, so that those of one bucket mostly are neighbours.
-        starts = np.flatnonzero(np.r_[True, np.diff(keys) != 0])
-        return _counted(names, keys[starts], np.add.reduceat(needs.counts, starts))
+        return _counted(names, keys, needs.counts)
 
     @classmethod
     def merged(cls, many: Iterable[PartitionNeeds]) -> PartitionNeeds:
-        """Return the counts of all of ``many``."""
-        parts = list(many)
-        if len(parts) == 1:
-            return parts[0]
-        return _summed([(part, 1) for part in parts])
+        """Return the counts of all of ``many``, of which few are in memory at once if it is an iterator."""
+        parts: list[PartitionNeeds] = []
+        size, limit = 0, _MAX_MERGED
+        for part in many:
+            parts.append(part)
+            size += len(part._keys)  # noqa: SLF001 - the same class
+            if size > limit:
+                parts = [_summed([(each, 1) for each in parts])]
+                size = len(parts[0]._keys)  # noqa: SLF001 - the same class
+                limit = 2 * size + _MAX_MERGED
+        return parts[0] if len(parts) == 1 else _summed([(part, 1) for part in parts])
 
     def minus(self, other: PartitionNeeds) -> PartitionNeeds:
         """Return the counts less those of ``other``.
@@ -104,8 +112,8 @@ class PartitionNeeds:
     @property
     def whole(self) -> Sketch:
         """The needs of all partitions as one sketch."""
-        buckets, where = np.unique(self._buckets, return_inverse=True)
-        return Sketch.of_counts(buckets, np.bincount(where, self._weights, len(buckets)).astype(np.float64))
+        buckets, weights = sum_runs(self._keys & (2**_SHIFT - 1), self._weights)
+        return Sketch.of_counts((buckets - _MIDDLE).astype(np.int32), weights.astype(np.float64))
 
     def sketch(self, name: str) -> Sketch:
         """Return the needs of one partition; an empty sketch when it has none."""
@@ -250,17 +258,17 @@ def _summed(parts: list[tuple[PartitionNeeds, int]]) -> PartitionNeeds:
 
 
 def _counted(names: list[str], keys: _Int64s, weights: _Int64s) -> PartitionNeeds:
-    found, where = np.unique(keys, return_inverse=True)
-    summed = np.bincount(where, weights, len(found)).astype(np.int64)
+    found, summed = sum_runs(keys, weights)
     there = summed != 0
     return _without_empty(names, found[there], summed[there])
 
 
 def _without_empty(names: list[str], keys: _Int64s, weights: _Int64s) -> PartitionNeeds:
-    used = np.unique(keys >> _SHIFT)
+    numbers = keys >> _SHIFT
+    used = numbers[run_starts(numbers)]
     if len(used) == len(names):
         return PartitionNeeds(names, keys, weights)
-    renumbered = np.searchsorted(used, keys >> _SHIFT)
+    renumbered = np.searchsorted(used, numbers)
     return PartitionNeeds(
         [names[number] for number in used.tolist()],
         (renumbered << _SHIFT) | (keys & (2**_SHIFT - 1)),

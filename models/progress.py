@@ -21,8 +21,12 @@ from tidemark.models.defaults import (
     SILENT_PARTITION_GAPS,
 )
 from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.horizon import UNKNOWN
 from tidemark.models.operators import Int64s
 from tidemark.models.target import PPM
+
+PACE_COLUMNS = ("started_us", "duration_ms", "late_base_ms", "max_event_time_us")
+"""The columns of a batch that progress follows from, in this order; see ``BatchTimes``."""
 
 
 class BatchTimes(Protocol):
@@ -126,8 +130,25 @@ def progress_of(
         partitions: all partitions that count.
         silent_us: time since the newest report was received, in microseconds; None without reports.
     """
+    rows = [
+        [UNKNOWN if value is None else value for value in (getattr(batch, name) for name in PACE_COLUMNS)]
+        for batch in batches
+    ]
+    return progress_of_table(np.array(rows, np.int64).reshape(-1, 4), partitions, silent_us=silent_us)
+
+
+def progress_of_table(
+    batches: Int64s, partitions: Iterable[PartitionTimes], *, silent_us: int | None = None
+) -> Progress:
+    """Return what ``progress_of`` returns.
+
+    Args:
+        batches: ``PACE_COLUMNS`` of the batches, ``UNKNOWN`` where something is not known, shape (batches, 4).
+        partitions: as there.
+        silent_us: as there.
+    """
     known = len(batches) >= MIN_BATCHES_OF_A_PACE
-    started = np.array([batch.started_us for batch in batches], np.int64)
+    started = batches[:, 0]
     gap_us = int(np.median(np.diff(started))) if known else None
     wall_us, base_us = _bases(batches)
     lag = wall_us - base_us
@@ -145,19 +166,13 @@ def progress_of(
     )
 
 
-def _bases(batches: Sequence[BatchTimes]) -> tuple[Int64s, Int64s]:
+def _bases(batches: Int64s) -> tuple[Int64s, Int64s]:
     """Return the end of each batch and the base after it, from the first that has a base, shapes (n,)."""
-    ends, bases = [], []
-    base_ms: int | None = None
-    for batch in batches:
-        known = [base_ms, batch.late_base_ms]
-        if batch.max_event_time_us is not None:
-            known.append(batch.max_event_time_us // SPARK_TICK_US)
-        base_ms = max((base for base in known if base is not None), default=None)
-        if base_ms is not None:
-            ends.append(batch.started_us + batch.duration_ms * 1_000)
-            bases.append(base_ms * SPARK_TICK_US)
-    return np.array(ends, np.int64), np.array(bases, np.int64)
+    started_us, duration_ms, late_ms, max_us = batches.T
+    seen_ms = np.where(max_us == UNKNOWN, UNKNOWN, max_us // SPARK_TICK_US)
+    base_ms = np.maximum.accumulate(np.maximum(late_ms, seen_ms))
+    known = base_ms > UNKNOWN
+    return (started_us + duration_ms * 1_000)[known], base_ms[known] * SPARK_TICK_US
 
 
 def _pace_ppm(wall_us: Int64s, base_us: Int64s) -> int | None:

@@ -11,7 +11,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 DEFAULT_CONFIDENCE = 0.95
 """Probability that the certified order statistic truly is at or above the quantile."""
@@ -30,7 +29,7 @@ def certified_rank(samples: int, share: float, confidence: float = DEFAULT_CONFI
         raise ValueError(f"samples must be at least 0, not {samples}")
     if samples == 0:
         return None
-    rank = int(binom.ppf(confidence, samples, share)) + 1
+    rank = int(_binomial_quantiles(np.asarray(samples), share, confidence)) + 1
     return rank if rank <= samples else None
 
 
@@ -47,7 +46,7 @@ def certified_ranks(
     different, where = np.unique(np.asarray(samples, np.int64), return_inverse=True)
     ranks = np.zeros(len(different), np.int64)
     some = different > 0
-    ranks[some] = np.asarray(binom.ppf(confidence, different[some], share)).astype(np.int64) + 1
+    ranks[some] = _binomial_quantiles(different[some], share, confidence) + 1
     ranks[ranks > different] = 0
     found: NDArray[np.int64] = ranks[where]
     return found
@@ -60,6 +59,13 @@ def min_samples(share: float, confidence: float = DEFAULT_CONFIDENCE) -> int:
     """
     _check(share, confidence)
     return math.ceil(round(math.log(1 - confidence) / math.log(share), 9))
+
+
+def _binomial_quantiles(samples: NDArray[np.int64], share: float, confidence: float) -> NDArray[np.int64]:
+    # Half a second of CPU time that a process which decides nothing need not spend.
+    from scipy.stats import binom  # noqa: PLC0415
+
+    return np.asarray(binom.ppf(confidence, samples, share)).astype(np.int64)
 
 
 def _check(share: float, confidence: float) -> None:

@@ -31,6 +31,8 @@ class Retention:
     """Admitted and late rows, by key and partition."""
     events_days: int = 400
     """Events of a stream, with their reasons."""
+    history_days: int = 90
+    """Acknowledgements, queries, published bounds, predictions, rollouts and failed bounds."""
 
     def __post_init__(self) -> None:
         """Reject settings that would make a horizon inexact."""
@@ -43,6 +45,8 @@ class Retention:
             "bodies_days": 1,
             "ledger_days": MIN_DAYS_BY_HOUR,
             "events_days": 1,
+            # A cooldown, which looks back at rollouts, may be as long as the longest horizon.
+            "history_days": MIN_DAYS_BY_HOUR,
         }
         for name, days in minimum.items():
             if getattr(self, name) < days:
@@ -84,3 +88,8 @@ class Retention:
     def events_us(self) -> int:
         """``events_days`` in microseconds."""
         return self.events_days * DAY_US
+
+    @property
+    def history_us(self) -> int:
+        """``history_days`` in microseconds."""
+        return self.history_days * DAY_US

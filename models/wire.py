@@ -183,10 +183,11 @@ class Report:
 
     def __post_init__(self) -> None:
         """Reject what cannot be judged: the ledger is exact only for what passes here."""
-        names = [part.partition for part in self.partitions]
-        if len(set(names)) != len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"partitions: {twice!r} is given more than once")
+        seen: set[str] = set()
+        for part in self.partitions:
+            if part.partition in seen:
+                raise ValueError(f"partitions: {part.partition!r} is given more than once")
+            seen.add(part.partition)
         if self.closed != self.operator.closed or not self.operator.granule_fits(self.granule_us):
             raise ValueError(
                 f"granule_us {self.granule_us}, closed {self.closed!r}: granules of a {self.operator} are closed on "

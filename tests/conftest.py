@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shutil
 import sys
@@ -16,6 +17,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from support import class_archive
 from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -30,24 +32,37 @@ STARTING = frozenset({"browser", "kafka", "kafka_spark", "postgres_url", "spark"
 SPARK_LANE = "tests/spark_jobs/"
 """Tests that run in one process, so that one JVM (and one broker) serves them all."""
 
+OWN_SPARK = frozenset(f"{SPARK_LANE}{name}.py" for name in ("test_restart_from_outside", "test_spark_submit"))
+"""Files among them whose tests have no session and start Spark in other processes: they need not wait for it."""
+
+PAGE_LANE = "tests/controller/page/"
+"""Tests that run in one process, so that one browser serves them all."""
+
 MEMORY = Path("/dev/shm")
 """Where Linux keeps files in memory: stores and checkpoints of tests need no disk to wait for."""
 
 MEMORY_BYTES = 4 * 2**30
 """Free space below which the tests' files stay on disk."""
 
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that ends after minutes: its second compiler and its collector's threads cost more than they give."""
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+"""For a JVM that ends after minutes: its second compiler and its collector's threads cost more than they give. Compiled
+code stays: what the first compiler alone is given fills up, and then methods are compiled again and again."""
 
 
 # Tests share the cores with each other, so how long an example takes says nothing; `timeout` ends what hangs.
-settings.register_profile("shared cores", deadline=None)
+# Each run draws other examples, so many runs see many; `--hypothesis-profile=thorough` searches in one.
+settings.register_profile("shared cores", deadline=None, max_examples=40)
+settings.register_profile("thorough", deadline=None, max_examples=1_000)
 settings.load_profile("shared cores")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the tests' files in memory where there is room."""
+    """Keep the tests' files in memory where there is room, and collect garbage rarely.
+
+    Modules, tests and their parameters are a million objects that stay; going through them took a tenth of the time.
+    """
+    gc.set_threshold(100_000, 50, 100)
     if "TMPDIR" in os.environ or config.option.basetemp is not None or hasattr(config, "workerinput"):
         return
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
@@ -57,12 +72,23 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of every later collection of garbage."""
+    gc.freeze()
+
+
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Keeps each file in one process, and all of Spark's files in the same one, where they share a session."""
+    """Keeps each file in one process, and all files of a lane in the same one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.split("::", 1)[0]
-        return SPARK_LANE if file.startswith(SPARK_LANE) else file
+        return _lane_of(nodeid)
+
+
+def _lane_of(nodeid: str) -> str:
+    file = nodeid.split("::", 1)[0]
+    if file in OWN_SPARK:
+        return file
+    return next((lane for lane in (SPARK_LANE, PAGE_LANE) if file.startswith(lane)), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
@@ -80,7 +106,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         hasattr(item.config, "workerinput")
         and item.config.stash.setdefault(_FIRST, item.nodeid) == item.nodeid
     ):
-        os.nice(0 if item.nodeid.startswith(SPARK_LANE) else _BEHIND)
+        os.nice(0 if _lane_of(item.nodeid) == SPARK_LANE else _BEHIND)
 
 
 _FIRST = pytest.StashKey[str]()
@@ -91,7 +117,7 @@ _FIRST = pytest.StashKey[str]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark as slow what starts another program, put long lanes first, and let JVMs start fast.
 
-    A long file that begins last would leave the other processes idle, so what starts other programs comes first.
+    A long file that begins last would leave the other processes idle, so files with a slow test come first.
     """
     if "soak" not in config.option.markexpr:
         soak = [item for item in items if item.get_closest_marker("soak")]
@@ -101,16 +127,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if _starts_another_program(item):
             item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("slow"):
             long.add(item.path)
     items.sort(
         key=lambda item: (
-            not item.nodeid.startswith(SPARK_LANE),
+            _lane_of(item.nodeid) != SPARK_LANE,
+            _lane_of(item.nodeid) != PAGE_LANE,
+            item.nodeid.split("::", 1)[0] not in OWN_SPARK,
             "e2e" not in item.path.parts,
             item.path not in long,
         )
     )
     if not any(item.get_closest_marker("bench") for item in items):
-        os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
+        os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED + class_archive.options())
 
 
 def _starts_another_program(item: pytest.Item) -> bool:
@@ -140,6 +169,8 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.driver.memory", "2g")
+        # A query that waits for rows asks its sources less often than a hundred times a second.
+        .config("spark.sql.streaming.pollingDelay", "50ms")
         .config("spark.tidemark.cache.dir", str(folder / "bounds"))
         # A controller that is only slow is not away.
         .config("spark.tidemark.timeout.ms", str(round(PATIENCE_S * 1_000)))

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
+
+_REMEMBERED = 1_024
+"""How many answers are remembered: the same few addresses send every report."""
 
 
+@lru_cache(_REMEMBERED)
 def is_loopback(host: str) -> bool:
     """Return whether ``host`` can be reached from this machine only."""
     try:
@@ -13,6 +18,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+@lru_cache(_REMEMBERED)
 def is_other_machine(peer: str | None) -> bool:
     """Return whether ``peer`` is the address of another machine; without an address it is a local socket."""
     try:

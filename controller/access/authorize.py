@@ -17,6 +17,9 @@ from tidemark.controller.access.roles import Need, need_of
 from tidemark.controller.errors import ForbiddenError, TooManyRequestsError, UnauthenticatedError
 from tidemark.controller.service import Service
 
+Caller = tuple[str, object]
+"""Whom limits apply to: a token, a user of the proxy, or an address without credentials."""
+
 
 async def authorize(request: Request) -> Principal | None:
     """Return who sends the request; None where everybody may call. The first dependency of every route.
@@ -82,13 +85,21 @@ def _credentials(service: Service, request: Request, peer: str | None) -> Creden
     )
 
 
-def _caller(principal: Principal, peer: str | None) -> tuple[str, object]:
+async def _caller_of(request: Request, principal: ThePrincipal) -> Caller:
+    return _caller(principal, request.client.host if request.client else None)
+
+
+TheCaller = Annotated[Caller, Depends(_caller_of)]
+"""Whose limits the request counts against."""
+
+
+def _caller(principal: Principal, peer: str | None) -> Caller:
     if principal.token_id is not None:
         return "token", principal.token_id
     return ("peer", peer) if principal.is_loopback else ("user", principal.name)
 
 
-def _count(limit: RateLimit, caller: tuple[str, object]) -> None:
+def _count(limit: RateLimit, caller: Caller) -> None:
     wait = limit.wait_seconds(caller)
     if wait:
         raise TooManyRequestsError(

@@ -11,7 +11,7 @@ from tidemark.controller.access import manage_tokens
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.access.manage_tokens import MadeToken, fields
 from tidemark.controller.access.token_store import get_token, list_tokens
-from tidemark.controller.api.bodies import TokenBody, parse_body
+from tidemark.controller.api.bodies import RotationBody, TokenBody, parse_body
 from tidemark.controller.api.cursors import ThePaging, decode_number_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
@@ -22,6 +22,7 @@ from tidemark.controller.service import Service
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 
 _TOKEN = TypeAdapter(TokenBody)
+_ROTATION = TypeAdapter(RotationBody)
 
 _ABSENT = {404: "token-not-found", 409: "token-conflict"}
 
@@ -46,7 +47,7 @@ def list_all(service: TheService, paging: ThePaging, name: _OfName = None) -> To
     operation_id="postToken",
     summary="Make a token",
     status_code=status.HTTP_201_CREATED,
-    responses=answers("TokenMade", 201, 400, 409, 413, 415, 422, 503, kinds=_ABSENT),
+    responses=answers("TokenMade", 201, 400, 408, 409, 413, 415, 422, 503, kinds=_ABSENT),
     openapi_extra=takes("TokenBody"),
 )
 def create(body: JsonBody, service: TheService, principal: ThePrincipal) -> TokenMade:
@@ -72,10 +73,12 @@ def read(token_id: _TokenId, service: TheService) -> TokenAnswer:
     operation_id="rotateToken",
     summary="Rotate a token",
     status_code=status.HTTP_201_CREATED,
-    responses=answers("TokenMade", 201, 404, 409, 422, 503, kinds=_ABSENT),
+    responses=answers("TokenMade", 201, 400, 404, 408, 409, 413, 415, 422, 503, kinds=_ABSENT),
+    openapi_extra=takes("RotationBody"),
 )
-def rotate(token_id: _TokenId, service: TheService, principal: ThePrincipal) -> TokenMade:
+def rotate(token_id: _TokenId, body: JsonBody, service: TheService, principal: ThePrincipal) -> TokenMade:
     """Make a second token of the same name, role, jobs and lifetime; both are valid until the first is revoked."""
+    parse_body(_ROTATION, body)
     return _shown(service, manage_tokens.rotate(service.database, token_id, principal.name, service.clock()))
 
 

@@ -10,8 +10,8 @@ from typing import Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import EventRow, StreamRow
-from tidemark.controller.streams.store import add_event, lock_stream
+from tidemark.controller.db.tables import EventRow
+from tidemark.controller.streams.store import add_event, lock_by_id
 
 FIRING: Literal["AlertFiring"] = "AlertFiring"
 RESOLVED: Literal["AlertResolved"] = "AlertResolved"
@@ -38,8 +38,7 @@ def write_notified(
     session: Session, notified: NotifiedAlert, *, kind: Literal["AlertFiring", "AlertResolved"], summary: str
 ) -> None:
     """Write down that an alert was notified, at ``notified.notified_us``."""
-    stream = session.get_one(StreamRow, notified.stream_id)
-    lock_stream(session, stream.job, stream.stream)
+    lock_by_id(session, notified.stream_id)
     add_event(
         session,
         notified.stream_id,

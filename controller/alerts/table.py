@@ -204,10 +204,10 @@ ALERTS: tuple[Alert, ...] = (
         labels=("instance", "job"),
         summary="The decision loop of a Tidemark controller stands still",
         description=(
-            "{instance} has finished no tick for {value}. The streams that it holds get no decisions; jobs keep the "
+            "{instance} has made no progress for {value}. The streams that it holds get no decisions; jobs keep the "
             "bounds that they have."
         ),
-        meaning="a replica's decision loop has finished no tick for a minute and three intervals",
+        meaning="a replica's decision loop has made no progress for a minute and three intervals",
         notified=False,
     ),
     Alert(

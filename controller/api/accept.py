@@ -27,11 +27,16 @@ def takes_json(accept: str) -> bool:
     return not accept.strip() or next((weights[name] > 0 for name in _RANGES if name in weights), False)
 
 
-async def _check(accept: Annotated[list[str] | None, Header(include_in_schema=False)] = None) -> None:
+async def check_accept(accept: Annotated[list[str] | None, Header(include_in_schema=False)] = None) -> None:
+    """Check the headers ``Accept`` of a request.
+
+    Raises:
+        NotAcceptableError: when they allow no JSON.
+    """
     found = ", ".join(accept or ())
     if not takes_json(found):
         raise NotAcceptableError(f"the answer is {_JSON}, and Accept is {found!r}; send {_JSON} or */*")
 
 
-TakesJson = Depends(_check)
+TakesJson = Depends(check_accept)
 """Rejects callers that accept no JSON."""

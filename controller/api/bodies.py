@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, FailFast, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from tidemark.controller.access.job_patterns import EVERY_JOB, MAX_PATTERN_LENGTH, pattern_problem
@@ -15,13 +15,14 @@ from tidemark.controller.access.roles import Role
 from tidemark.controller.access.token_format import NAME_PATTERN
 from tidemark.controller.access.token_store import NewToken
 from tidemark.controller.errors import (
+    MAX_ERRORS,
     ErrorItem,
     InvalidBodyError,
     MalformedBodyError,
     UnknownSchemaVersionError,
 )
 from tidemark.models.operators import Operator
-from tidemark.models.wire import REPORT_SCHEMA, STRICT, Pin, Report
+from tidemark.models.wire import REPORT_SCHEMA, STRICT, PartitionCounts, Pin, Report
 
 T = TypeVar("T")
 
@@ -47,6 +48,8 @@ class ReportBody(Report):
 
     schema_version: Annotated[Literal[1], BeforeValidator(_whole_number)]
     """Version of this schema."""
+    partitions: Annotated[tuple[PartitionCounts, ...], Field(max_length=100_000), FailFast()]
+    """Counts by partition and granule. Empty when they could not be counted exactly (rows still gives their number)."""
     operator: Annotated[Operator, Field(discriminator="kind")]
     """The stateful operator whose rows the bound is for; it decides what the watermark is compared with."""
 
@@ -113,6 +116,13 @@ class TokenBody:
         return NewToken(self.name, Grant(self.role, self.jobs), lifetime_us)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RotationBody:
+    """Nothing can be chosen; the body is there so that no page of another site can send the request."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+
 def parse_body(adapter: TypeAdapter[T], body: bytes) -> T:
     """Parse and validate a JSON body.
 
@@ -128,8 +138,8 @@ def parse_body(adapter: TypeAdapter[T], body: bytes) -> T:
     if found[0]["type"] == "json_invalid":
         raise MalformedBodyError(found[0]["msg"])
     _check_version(found)
-    errors = error_items(found, from_json(body))
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    errors = error_items(found[:MAX_ERRORS], from_json(body))
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     raise InvalidBodyError(f"{errors[0].pointer or 'the body'}: {errors[0].detail}{more}", errors=errors)
 
 

@@ -15,8 +15,11 @@ from tidemark.controller.errors import ErrorItem, InvalidParameterError
 
 Row = TypeVar("Row")
 
-Limit = Annotated[int, Query(ge=1, le=1_000, description="Maximum number of items on the page.")]
-"""The limit parameter."""
+MAX_PAGE = 1_000
+"""Maximum number of items on a page of any list."""
+
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Maximum number of items on the page.")]
+"""The limit parameter of every list."""
 
 Cursor = Annotated[
     str | None, Query(max_length=2_000, description="The next_cursor of the page before; opaque.")

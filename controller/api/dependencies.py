@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import Depends, Request
 
-from tidemark.controller.errors import TidemarkError
 from tidemark.controller.service import Service
 
 
@@ -18,15 +16,3 @@ async def _service(request: Request) -> Service:
 
 TheService = Annotated[Service, Depends(_service)]
 """The parts of the running controller."""
-
-
-async def _count_rejections(service: TheService) -> AsyncIterator[None]:
-    try:
-        yield
-    except TidemarkError as error:
-        service.intake.rejected.labels(error.kind).inc()
-        raise
-
-
-CountRejections = Depends(_count_rejections)
-"""Counts rejected reports by problem type."""

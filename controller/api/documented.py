@@ -26,6 +26,10 @@ _HEADERS = {
     "PolicyAnswer": _ETAG,
     "SloSet": _ETAG,
     "PolicySet": _ETAG,
+    "PinAnswer": _ETAG,
+    "StreamStatus": _ETAG,
+    "StreamDeleted": _ETAG,
+    "FleetPage": _ETAG,
     "BoundAnswer": {**_ETAG, **_APPLIED},
 }
 _DESCRIPTIONS = {
@@ -37,6 +41,7 @@ _DESCRIPTIONS = {
     403: "The caller is not allowed to do this.",
     404: "It is unknown here.",
     406: "The caller accepts none of the types that the answer has.",
+    408: "The body did not arrive in time; try again.",
     409: "It contradicts what is stored; nothing was changed.",
     412: "The version that If-Match names is not the current one.",
     413: "The body is larger than the controller reads.",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import hashlib
+from typing import Annotated, Any
 
-from fastapi import Header
+from fastapi import Header, Response, status
+from pydantic import TypeAdapter
 
 from tidemark.controller.errors import PreconditionFailedError, PreconditionRequiredError
 from tidemark.controller.specs.store import Precondition
+
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+"""Writes any answer as JSON."""
 
 IfMatch = Annotated[
     str | None,
@@ -30,6 +35,21 @@ def etag(version: int | str) -> str:
     return f'"{version}"'
 
 
+def answered(answer: object, if_none_match: str | None, version: int | str | None = None) -> Response:
+    """Return an answer with its ETag, or 304 without a body when the caller has it.
+
+    Args:
+        answer: the answer.
+        if_none_match: the If-None-Match header.
+        version: its version; None for that of its content.
+    """
+    body = _ANY.dump_json(answer)
+    current = etag(hashlib.sha256(body).hexdigest()[:32] if version is None else version)
+    if is_current(if_none_match, current):
+        return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers={"ETag": current})
+    return Response(body, media_type="application/json", headers={"ETag": current})
+
+
 def is_current(header: str | None, current: str) -> bool:
     """Return whether a conditional header names ``current``, alone or in a list, or any version by ``*``."""
     if header is None:
@@ -50,22 +70,41 @@ def precondition(if_match: str | None, *, default: bool = False) -> Precondition
     """
 
     def check(generation: int) -> None:
-        current = etag(generation)
-        if if_match is None:
-            if generation:
-                raise PreconditionRequiredError(
-                    f"this replaces generation {generation}: read it, and send If-Match: {current} to replace it",
-                    headers={"ETag": current},
-                )
-            return
-        # A weak tag never matches here (RFC 9110, 13.1.1), so W/ is not removed.
-        names = [name.strip() for name in if_match.split(",")]
-        if (generation or default) and ("*" in names or current in names):
-            return
-        has = f"generation {generation}" if generation else "no generation yet"
-        raise PreconditionFailedError(
-            f"If-Match is {if_match}, but the store has {has}; read it again and decide again",
-            headers={"ETag": current} if generation or default else None,
+        held = f"generation {generation}" if generation else "no generation yet"
+        check_match(
+            if_match,
+            etag(generation) if generation or default else None,
+            held,
+            required=generation > 0,
         )
 
     return check
+
+
+def check_match(if_match: str | None, current: str | None, held: str, *, required: bool) -> None:
+    """Check an If-Match header against what is stored.
+
+    Args:
+        if_match: the header; None when it was not sent.
+        current: the ETag of what is stored; None when nothing is.
+        held: what is stored, in words.
+        required: whether the header has to be sent.
+
+    Raises:
+        PreconditionFailedError: when the header names another version.
+        PreconditionRequiredError: when it is required and was not sent.
+    """
+    headers = None if current is None else {"ETag": current}
+    if if_match is None:
+        if required:
+            raise PreconditionRequiredError(
+                f"this replaces {held}: read it, and send If-Match: {current} to replace it", headers=headers
+            )
+        return
+    # A weak tag never matches here (RFC 9110, 13.1.1), so W/ is not removed.
+    names = [name.strip() for name in if_match.split(",")]
+    if current is None or not {"*", current} & set(names):
+        raise PreconditionFailedError(
+            f"If-Match is {if_match}, but the store has {held}; read it again and decide again",
+            headers=headers,
+        )

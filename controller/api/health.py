@@ -23,10 +23,10 @@ from tidemark.controller.service import Service
 router = APIRouter(tags=["health"])
 
 _STUCK_TICKS = 3
-"""How many ticks the loop may miss before it counts as stuck."""
+"""For how many intervals between two ticks the loop may make no progress before it counts as stuck."""
 
 _STUCK_SECONDS = 60
-"""Seconds that a tick may take beyond that: a slow tick is not a stuck one."""
+"""Seconds that one step may take beyond that. A tick over many streams has many steps."""
 
 _Verbose = Annotated[str | None, Query(description="List what was checked; any value will do.")]
 
@@ -61,6 +61,15 @@ def metrics(service: TheService) -> Response:
     return Response(service.scrape.text(), media_type=CONTENT_TYPE_LATEST)
 
 
+# Some load balancers and monitors probe with HEAD. The document has GET alone: HEAD is the same without the body.
+for _path, _endpoint, _operation in (
+    ("/livez", livez, "getLiveness"),
+    ("/readyz", readyz, "getReadiness"),
+    ("/metrics", metrics, "getMetrics"),
+):
+    router.add_api_route(_path, _endpoint, methods=["HEAD"], operation_id=_operation, include_in_schema=False)
+
+
 def _health(checks: list[HealthCheck], error: type[TidemarkError], verbose: str | None) -> Health:
     failed = [check for check in checks if not check.ok]
     if failed:
@@ -70,11 +79,11 @@ def _health(checks: list[HealthCheck], error: type[TidemarkError], verbose: str 
 
 def _loop(service: Service) -> HealthCheck:
     ticker = service.ticker
-    idle_seconds = (service.clock() - ticker.progress_us) / 1e6
+    idle_seconds = ticker.watchdog.idle_seconds
     stuck = idle_seconds > _STUCK_TICKS * service.settings.tick_seconds + _STUCK_SECONDS
     if not ticker.alive:
         return HealthCheck(name="loop", ok=False, detail="the decision loop does not run")
-    detail = f"{ticker.ticks} ticks, the last one ended {idle_seconds:.0f} s ago"
+    detail = f"{ticker.ticks} ticks, the last step ended {idle_seconds:.0f} s ago"
     return HealthCheck(name="loop", ok=not stuck, detail=detail)
 
 

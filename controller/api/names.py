@@ -81,7 +81,12 @@ async def _which_job(job: _JobName) -> str:
     return job
 
 
-async def _which_stream(request: Request, job: _JobName, stream: _StreamName) -> StreamPath:
+async def which_stream(request: Request, job: _JobName, stream: _StreamName) -> StreamPath:
+    """Return the stream that a path names.
+
+    Raises:
+        InvalidParameterError: when one of the names cannot be one.
+    """
     if stream.endswith(_ACTS) and request.url.path.endswith(_ACTS):
         # Another route has this path, for another method.
         raise HTTPException(status.HTTP_405_METHOD_NOT_ALLOWED)
@@ -92,5 +97,5 @@ async def _which_stream(request: Request, job: _JobName, stream: _StreamName) ->
 WhichJob = Annotated[str, Depends(_which_job)]
 """The job that the path names."""
 
-WhichStream = Annotated[StreamPath, Depends(_which_stream)]
+WhichStream = Annotated[StreamPath, Depends(which_stream)]
 """The stream that the path names."""

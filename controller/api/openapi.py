@@ -11,7 +11,8 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from tidemark.controller.api import schemas
-from tidemark.controller.api.bodies import PinBody, ReasonBody, ReportBody, TokenBody
+from tidemark.controller.api.bodies import PinBody, ReasonBody, ReportBody, RotationBody, TokenBody
+from tidemark.controller.api.examples import EXAMPLES
 from tidemark.controller.api.security import document_access
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Acknowledgement, BoundAnswer
@@ -27,6 +28,9 @@ Times are integer microseconds (`_us`) or milliseconds (`_ms`), shares are integ
 are no floats. `null` is unknown, never 0. Every error is a problem document (RFC 9457). Bodies
 may be sent with `Content-Encoding: gzip`."""
 
+_OF_THE_PAGE = frozenset({"getPreview", "getHistory", "getHeatmap"})
+"""Operations whose answers have the shape of a part of the page."""
+
 _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (ReportBody, "validation"),
     (Slo, "validation"),
@@ -41,6 +45,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.PolicySet, "serialization"),
     (schemas.Receipt, "serialization"),
     (schemas.StreamStatus, "serialization"),
+    (schemas.StreamDeleted, "serialization"),
     (schemas.JobPage, "serialization"),
     (schemas.JobStatus, "serialization"),
     (schemas.ReportPage, "serialization"),
@@ -57,6 +62,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.PinAnswer, "serialization"),
     (schemas.PinPage, "serialization"),
     (TokenBody, "validation"),
+    (RotationBody, "validation"),
     (schemas.TokenAnswer, "serialization"),
     (schemas.TokenMade, "serialization"),
     (schemas.TokenPage, "serialization"),
@@ -102,7 +108,29 @@ def _document(app: FastAPI) -> dict[str, Any]:
         _describe_inherited(kind, found[kind.__name__]["properties"])
     document["components"] = {"schemas": dict(sorted(found.items()))}
     document_access(document)
+    _mark_unstable(document)
+    _restore_examples(document)
     return document
+
+
+def _mark_unstable(document: dict[str, Any]) -> None:
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            if operation["operationId"] in _OF_THE_PAGE:
+                operation["x-unstable"] = True
+                operation["description"] += (
+                    "\n\nUnstable: it is made for the page and may change in any release."
+                )
+
+
+def _restore_examples(part: Any) -> None:
+    """Put the examples back as they are: FastAPI leaves the nulls out of them."""
+    if isinstance(part, dict):
+        name = part.get("schema", {}).get("$ref", "").rpartition("/")[2] if "example" in part else ""
+        if name in EXAMPLES:
+            part["example"] = EXAMPLES[name]
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _restore_examples(inner)
 
 
 def _describe_inherited(kind: type, properties: dict[str, Any]) -> None:

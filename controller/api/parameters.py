@@ -11,11 +11,17 @@ from fastapi.routing import APIRoute
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 
 
-async def _reject_unknown(request: Request) -> None:
+async def reject_unknown(request: Request) -> None:
+    """Check that a request has no query parameter that its route does not have.
+
+    Raises:
+        InvalidParameterError: when it has one.
+    """
     route = request.scope.get("route")
     if not isinstance(route, APIRoute) or not request.query_params:
         return
-    known = _known(request.app).get((route.path_format, request.method), frozenset())
+    method = "GET" if request.method == "HEAD" else request.method
+    known = _known(request.app).get((route.path_format, method), frozenset())
     for name in request.query_params:
         if name not in known:
             raise InvalidParameterError(
@@ -23,7 +29,7 @@ async def _reject_unknown(request: Request) -> None:
             )
 
 
-KnownParameters = Depends(_reject_unknown)
+KnownParameters = Depends(reject_unknown)
 """Rejects a request with a query parameter that its route does not have."""
 
 

@@ -6,16 +6,19 @@ import re
 from typing import Annotated
 
 from fastapi import Header
+from pydantic import WithJsonSchema
 
 MAX_WAIT_SECONDS = 60
 """How long an answer is held back at most: proxies often close a silent connection after a minute."""
 
 Prefer = Annotated[
     list[str] | None,
+    # Any text is taken, and lines that are repeated mean the same as one with commas (RFC 9110, 5.3).
+    WithJsonSchema({"type": "string"}),
     Header(
         description="wait=N holds the answer back until the ETag in If-None-Match is no longer current, for at most N "
         f"seconds (at most {MAX_WAIT_SECONDS}); then it is 304.",
-        examples=[["wait=30"]],
+        examples=["wait=30"],
     ),
 ]
 """The Prefer header, which may be repeated."""

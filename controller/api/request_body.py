@@ -6,34 +6,87 @@ that expands to gigabytes is rejected early.
 
 from __future__ import annotations
 
+import asyncio
 import zlib
+from collections.abc import Callable
 from email.message import Message
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
 
 from tidemark.controller.api.dependencies import TheService
-from tidemark.controller.errors import BodyTooLargeError, MalformedBodyError, UnsupportedMediaTypeError
+from tidemark.controller.errors import (
+    BodyTooLargeError,
+    MalformedBodyError,
+    RequestTooSlowError,
+    UnsupportedMediaTypeError,
+)
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 """Makes zlib expect a gzip header."""
 
 
-async def _json_body(request: Request, service: TheService) -> bytes:
-    limit = service.settings.max_body_bytes
+TIMEOUT_SECONDS = 30.0
+"""How long the body of a request may take to arrive."""
+
+_AT_ONCE_BYTES = 32 * 1024
+"""JSON up to this size is parsed on the event loop, in less than a millisecond; larger one in a thread."""
+
+_GUNZIP_AT_ONCE_BYTES = 4 * 1024
+"""Compressed bodies up to this size, which may expand a thousandfold, are decompressed on the event loop."""
+
+T = TypeVar("T")
+
+
+async def read_json(request: Request, limit: int) -> bytes:
+    """Return the JSON of a request's body, decompressed.
+
+    Args:
+        request: the request.
+        limit: how many bytes are read, and how many they may expand to.
+
+    Raises:
+        MalformedBodyError: when it is not compressed as its Content-Encoding says.
+        RequestTooSlowError: when it does not arrive in time.
+        BodyTooLargeError: when it is larger than the limit.
+        UnsupportedMediaTypeError: when it is no JSON, or has another encoding than gzip.
+    """
     encoding = _checked_encoding(request)
-    sent = bytearray()
     if _int_or_zero(request.headers.get("content-length")) > limit:
         raise _too_large(limit)
-    async for chunk in request.stream():
-        sent += chunk
-        if len(sent) > limit:
-            raise _too_large(limit)
-    return gunzip(bytes(sent), limit) if encoding == "gzip" else bytes(sent)
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            sent = await _received(request, limit)
+    except TimeoutError:
+        raise RequestTooSlowError(f"the body did not arrive within {TIMEOUT_SECONDS:g} seconds") from None
+    if encoding != "gzip":
+        return sent
+    if len(sent) <= _GUNZIP_AT_ONCE_BYTES:
+        return gunzip(sent, limit)
+    return await run_in_threadpool(gunzip, sent, limit)
+
+
+async def _json_body(request: Request, service: TheService) -> bytes:
+    return await read_json(request, service.settings.max_body_bytes)
 
 
 JsonBody = Annotated[bytes, Depends(_json_body)]
 """The body's JSON, decompressed."""
+
+
+async def parse_aside(parse: Callable[[bytes], T], body: bytes) -> T:
+    """Return what ``parse`` makes of a body; a large one is parsed in a thread, so that other requests go on."""
+    return parse(body) if len(body) <= _AT_ONCE_BYTES else await run_in_threadpool(parse, body)
+
+
+async def _received(request: Request, limit: int) -> bytes:
+    sent = bytearray()
+    async for chunk in request.stream():
+        sent += chunk
+        if len(sent) > limit:
+            raise _too_large(limit)
+    return bytes(sent)
 
 
 def _int_or_zero(text: str | None) -> int:

@@ -50,3 +50,23 @@ async def _reason(
 
 Reason = Annotated[str, Depends(_reason)]
 """The reason of the write."""
+
+
+async def _needed_reason(
+    reason: Annotated[
+        str,
+        Query(
+            max_length=_MAX_LENGTH,
+            description="Why, for the event of the write.",
+            examples=["the job is retired"],
+        ),
+    ],
+) -> str:
+    if not reason.strip():
+        problem = "it must not be blank"
+        raise InvalidParameterError(f"reason: {problem}", errors=(ErrorItem("reason", problem),))
+    return await _reason(reason)
+
+
+NeededReason = Annotated[str, Depends(_needed_reason)]
+"""The reason of a write that must have one."""

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.tables import AcknowledgementRow, ReportRow, StreamRow
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
-from tidemark.controller.intake.take_report import StoredReceipt
+from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.models.wire import Acknowledgement
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from fastapi import APIRouter, Response, status
 
+from tidemark.controller.access.authorize import Caller, TheCaller
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.etags import IfNoneMatch, etag, is_current
@@ -14,13 +15,9 @@ from tidemark.controller.api.names import StreamPath, WhichStream
 from tidemark.controller.api.prefer import Prefer, wait_seconds
 from tidemark.controller.bounds.publication import version_of
 from tidemark.controller.bounds.views import bound_answer
-from tidemark.controller.errors import TooManyPollsError
 from tidemark.controller.service import Service
 from tidemark.controller.streams.store import find_stream
 from tidemark.models.wire import BoundAnswer
-
-_RETRY_AFTER_SECONDS = "5"
-"""How long a client that cannot wait here should wait before it asks again."""
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
 
@@ -35,7 +32,9 @@ router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
 async def get_bound(
     which: WhichStream,
     service: TheService,
+    caller: TheCaller,
     response: Response,
+    *,
     if_none_match: IfNoneMatch = None,
     prefer: Prefer = None,
 ) -> BoundAnswer | Response:
@@ -45,7 +44,7 @@ async def get_bound(
     """
     wait = wait_seconds(prefer)
     headers = {} if wait is None else {"Preference-Applied": f"wait={wait}"}
-    answer, version = await _answer(service, which, if_none_match, wait or 0)
+    answer, version = await _answer(service, which, caller, if_none_match, wait or 0)
     if answer is None:
         return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers={"ETag": etag(version), **headers})
     response.headers.update({"ETag": etag(version), **headers})
@@ -53,7 +52,7 @@ async def get_bound(
 
 
 async def _answer(
-    service: Service, which: StreamPath, if_none_match: str | None, wait: int
+    service: Service, which: StreamPath, caller: Caller, if_none_match: str | None, wait: int
 ) -> tuple[BoundAnswer | None, str]:
     """Return the answer and its version; None when the caller still has it after ``wait`` seconds."""
     answer, version = await _shared(service, which)
@@ -62,13 +61,7 @@ async def _answer(
     clock = asyncio.get_running_loop().time
     until = clock() + wait
     if wait:
-        if service.watch.waiting >= service.settings.max_open_polls:
-            raise TooManyPollsError(
-                f"{service.settings.max_open_polls:,} requests already wait for a new bound; ask again later, or "
-                "without waiting (TIDEMARK_MAX_OPEN_POLLS)",
-                headers={"Retry-After": _RETRY_AFTER_SECONDS},
-            )
-        with service.watch.waiter(which.job, which.stream) as waiter:
+        with service.watch.waiter(which.job, which.stream, caller) as waiter:
             while clock() < until:
                 # The bound may have changed before the wait began, or have changed back to what the caller has.
                 waiter.forget()

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-from sqlalchemy import ScalarSelect, func, select, tuple_
+from sqlalchemy import ScalarSelect, bindparam, func, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.tables import PublishedRow, StreamRow
@@ -132,10 +132,17 @@ def last_published(session: Session, stream_id: int, *, pinned: bool = True) -> 
         stream_id: the stream.
         pinned: whether rows published under a pin count.
     """
-    query = select(PublishedRow).where(PublishedRow.stream_id == stream_id)
-    if not pinned:
-        query = query.where(PublishedRow.pin.is_(None))
-    return session.scalars(query.order_by(PublishedRow.generation.desc()).limit(1)).one_or_none()
+    return session.scalars(_LAST if pinned else _LAST_UNPINNED, {"stream": stream_id}).one_or_none()
+
+
+# Built once: a decision runs them ten times, and building one takes longer than running it.
+_LAST = (
+    select(PublishedRow)
+    .where(PublishedRow.stream_id == bindparam("stream"))
+    .order_by(PublishedRow.generation.desc())
+    .limit(1)
+)
+_LAST_UNPINNED = _LAST.where(PublishedRow.pin.is_(None))
 
 
 def newest_generation_query(*, pinned: bool = True) -> ScalarSelect[int | None]:

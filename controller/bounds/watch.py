@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 
 from tidemark.controller.bounds.publication import versions
 from tidemark.controller.db.database import Database
+from tidemark.controller.errors import TooManyPollsError
 
 _log = logging.getLogger(__name__)
 
@@ -22,6 +24,9 @@ _POLL_SECONDS = 1.0
 
 _MIN_PAUSE_SECONDS = 0.02
 """Minimum time between two reads: a tick that decides a thousand streams commits a thousand times."""
+
+_RETRY_AFTER_SECONDS = "5"
+"""How long a client that cannot wait here should wait before it asks again."""
 
 _Name = tuple[str, str]
 """Job and stream."""
@@ -70,11 +75,13 @@ class Watch:
 
     Args:
         database: the store.
+        max_waiting: how many requests may wait at once; half of them, rounded up, of one caller.
         poll_seconds: time between two reads while a request waits, in seconds.
     """
 
-    def __init__(self, database: Database, poll_seconds: float = _POLL_SECONDS) -> None:
+    def __init__(self, database: Database, max_waiting: int, poll_seconds: float = _POLL_SECONDS) -> None:
         self._database = database
+        self._max_waiting = max_waiting
         self._poll_seconds = poll_seconds
         self._waiters: dict[_Name, set[Waiter]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -82,6 +89,7 @@ class Watch:
         self._any_waiter = asyncio.Event()
         self._written = asyncio.Event()
         self._released = False
+        self._callers: Counter[Hashable] = Counter()
         self.polls = 0
         """Reads of the store so far."""
         self.waiting = 0
@@ -122,21 +130,42 @@ class Watch:
                 loop.call_soon_threadsafe(self._written.set)
 
     @contextmanager
-    def waiter(self, job: str, stream: str) -> Iterator[Waiter]:
-        """Open a wait for a stream's answer; no later change is missed."""
+    def waiter(self, job: str, stream: str, caller: Hashable) -> Iterator[Waiter]:
+        """Open a wait of ``caller`` for a stream's answer; no later change is missed.
+
+        Raises:
+            TooManyPollsError: when too many requests wait, or too many of this caller.
+        """
+        self._check_room(caller)
         name, waiter = (job, stream), Waiter()
         if self._released:
             waiter.release()
         self._waiters.setdefault(name, set()).add(waiter)
         self.waiting += 1
+        self._callers[caller] += 1
         self._any_waiter.set()
         try:
             yield waiter
         finally:
             self.waiting -= 1
+            self._callers[caller] -= 1
+            if not self._callers[caller]:
+                del self._callers[caller]
             self._waiters[name].discard(waiter)
             if not self._waiters[name]:
                 del self._waiters[name]
+
+    def _check_room(self, caller: Hashable) -> None:
+        for waiting, limit, whose in (
+            (self.waiting, self._max_waiting, ""),
+            (self._callers[caller], -(-self._max_waiting // 2), " of this caller"),
+        ):
+            if waiting >= limit:
+                raise TooManyPollsError(
+                    f"{waiting:,} requests{whose} already wait for a new bound; ask again later, or without waiting "
+                    "(TIDEMARK_MAX_OPEN_POLLS)",
+                    headers={"Retry-After": _RETRY_AFTER_SECONDS},
+                )
 
     async def _run(self) -> None:
         while True:

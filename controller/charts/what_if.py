@@ -106,7 +106,7 @@ class WhatIfCache:
         if basis is None or horizon is None:
             return WhatIf(slo, horizon_ms, None, None)
         confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
-        progress = progress_in(session, horizon, now_us)
+        progress = progress_in(session, horizon, now_us, self._decider.kept)
         situation = situation_in(session, horizon, basis.curve, progress, confidence_ppm)
         return WhatIf(slo, horizon_ms, basis, situation)
 

@@ -29,7 +29,7 @@ _DIRECTIONS = {"both": ["Widen", "Narrow"], "widen": ["Widen"], "narrow": ["Narr
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     policy = typer.Typer(
-        help="Set and show what the controller may do to a stream.",
+        help="Set, show and delete what the controller may do to a stream.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -148,6 +148,25 @@ def register(app: typer.Typer) -> None:
         if found is None:
             fail_request(f"the stream {job}/{stream} is unknown; `tidemark status` lists the jobs")
         return as_json(found) if call.json else show_facts(_facts(found))
+
+    @policy.command("delete")
+    @calls_controller
+    def delete_policy(
+        job: JobArgument,
+        stream: StreamArgument,
+        *,
+        reason: ReasonOption = None,
+        dry_run: DryRunOption = False,
+        call: Call,
+    ) -> None:
+        """Delete the policy of a stream; the default one holds from then on, whose mode is Off."""
+        with call.open() as tidemark:
+            found = tidemark.delete_policy(job, stream, reason=reason, dry_run=dry_run)
+        if call.json:
+            return as_json(found)
+        verb = "would delete" if dry_run else "deleted"
+        say(f"{verb} the policy of {job}/{stream}: mode {found.mode}, bounds {_range(found)}")
+        return show_consequences(found)
 
 
 def _freezes(texts: list[str]) -> list[dict[str, Any]]:

@@ -71,6 +71,7 @@ def _serve(settings: Settings) -> None:
     from tidemark.controller.app import create_app  # noqa: PLC0415
     from tidemark.controller.errors import StoreUnusableError, TokenConflictError  # noqa: PLC0415
     from tidemark.controller.runtime.logs import configure_logs  # noqa: PLC0415
+    from tidemark.controller.runtime.slow_requests import TimedProtocol  # noqa: PLC0415
 
     try:
         app = create_app(settings)
@@ -91,6 +92,7 @@ def _serve(settings: Settings) -> None:
     _warn_of_access(service)
     config = uvicorn.Config(
         app,
+        http=TimedProtocol,
         # The server logs through our configuration.
         log_config=None,
         access_log=False,

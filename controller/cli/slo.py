@@ -58,7 +58,9 @@ _OnConflictOption = Literal[
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    slo = typer.Typer(help="Set, show, list and export SLOs.", no_args_is_help=True, rich_markup_mode=None)
+    slo = typer.Typer(
+        help="Set, show, delete, list and export SLOs.", no_args_is_help=True, rich_markup_mode=None
+    )
     app.add_typer(slo, name="slo")
 
     @slo.command("set")
@@ -150,6 +152,25 @@ def register(app: typer.Typer) -> None:
             step = f"tidemark slo set {quote(job)} {quote(stream)} --target 0.99"
             fail_request(f"no SLO is set for {job}/{stream}; `{step}` sets one")
         return as_json(found) if call.json else show_facts(_facts(found))
+
+    @slo.command("delete")
+    @calls_controller
+    def delete_slo(
+        job: JobArgument,
+        stream: StreamArgument,
+        *,
+        reason: ReasonOption = None,
+        dry_run: DryRunOption = False,
+        call: Call,
+    ) -> None:
+        """Delete the SLO of a stream; nothing is recommended from then on."""
+        with call.open() as tidemark:
+            found = tidemark.delete_slo(job, stream, reason=reason, dry_run=dry_run)
+        if call.json:
+            return as_json(found)
+        verb = "would delete" if dry_run else "deleted"
+        say(f"{verb} the SLO of {job}/{stream}: {slo_text(found)}")
+        return show_consequences(found)
 
     @slo.command("list")
     @calls_controller

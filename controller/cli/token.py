@@ -88,7 +88,7 @@ class _RemoteTokens:
 
     def rotate(self, token_id: int) -> dict[str, Any]:
         """Create the successor of a token."""
-        return self.client.request("POST", f"/v1/tokens/{token_id}:rotate")
+        return self.client.request("POST", f"/v1/tokens/{token_id}:rotate", body={})
 
     def revoke(self, token_id: int) -> dict[str, Any]:
         """Revoke a token."""

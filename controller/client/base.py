@@ -114,6 +114,11 @@ class BaseClient(Transport):
             ) from error
         return checked(kind, answer.content)
 
+    def _delete_spec(self, path: str, kind: type[T], *, reason: str | None, dry_run: bool) -> T:
+        headers = {"If-Match": self._send("GET", path).headers.get("etag", "*")}
+        params = {"reason": reason, **dry_run_params(dry_run)}
+        return checked(kind, self._send("DELETE", path, params=params, headers=headers).content)
+
 
 def dry_run_params(dry_run: bool) -> dict[str, str]:
     """Return the query parameters of a dry run."""

@@ -22,6 +22,7 @@ import httpx
 from tidemark.controller.api import schemas
 from tidemark.controller.api.paths import pin_query, stream_path
 from tidemark.controller.client.base import BaseClient, checked, dry_run_params
+from tidemark.controller.client.errors import ChangedError
 from tidemark.models.rollout.states import State
 from tidemark.models.wire import Acknowledgement, BoundAnswer, Pin, Report, to_json_object
 
@@ -175,6 +176,52 @@ class Client(BaseClient):
         where = stream_path(job, stream, "/policy")
         return self._change(where, changes, schemas.PolicySet, reason=reason, dry_run=dry_run)
 
+    def delete_slo(
+        self, job: str, stream: str, *, reason: str | None = None, dry_run: bool = False
+    ) -> schemas.SloSet:
+        """Delete the SLO of a stream; the answer has it as it was, and the consequences.
+
+        Raises:
+            ChangedError: when somebody else changed it at the same time; then nothing is deleted.
+        """
+        where = stream_path(job, stream, "/slo")
+        return self._delete_spec(where, schemas.SloSet, reason=reason, dry_run=dry_run)
+
+    def delete_policy(
+        self, job: str, stream: str, *, reason: str | None = None, dry_run: bool = False
+    ) -> schemas.PolicySet:
+        """Delete the policy of a stream, so that the default one holds; the answer has it as it was.
+
+        Raises:
+            ChangedError: when somebody else changed it at the same time; then nothing is deleted.
+        """
+        where = stream_path(job, stream, "/policy")
+        return self._delete_spec(where, schemas.PolicySet, reason=reason, dry_run=dry_run)
+
+    def delete_stream(
+        self, job: str, stream: str, reason: str, *, while_reporting: bool = False, dry_run: bool = False
+    ) -> schemas.StreamDeleted:
+        """Delete a stream with all of its data; return how many rows were stored of it. It cannot be undone.
+
+        Args:
+            job: name of the job.
+            stream: name of the stream.
+            reason: why, recorded in the event.
+            while_reporting: delete it although its job still reports; it begins anew with the next report.
+            dry_run: delete nothing, only answer what would be deleted.
+
+        Raises:
+            RequestRejectedError: when the job still reports (``stream-reports``).
+            ChangedError: when somebody else changed it at the same time; then nothing is deleted.
+        """
+        where = stream_path(job, stream, "")
+        params = {"reason": reason, "whileReporting": "true" if while_reporting else None}
+        answer = self._send("DELETE", where, params={**params, **dry_run_params(dry_run=True)})
+        if not dry_run:
+            headers = {"If-Match": answer.headers.get("etag", "*")}
+            answer = self._send("DELETE", where, params=params, headers=headers)
+        return checked(schemas.StreamDeleted, answer.content)
+
     # -- rollouts ------------------------------------------------------------------------------------------------
 
     def rollouts(
@@ -268,14 +315,18 @@ class Client(BaseClient):
         fleet: bool = False,
         dry_run: bool = False,
     ) -> schemas.PinAnswer:
-        """Pin a stream, a job, or with ``fleet`` all streams; the answer says what it costs.
+        """Pin a stream, a job, or with ``fleet`` all streams, whatever they were pinned to; return what it costs.
 
         Raises:
             ValueError: when the arguments name no scope.
         """
         body = {"to": to, "reason": reason}
         params = {**pin_query(job, stream, fleet=fleet), **dry_run_params(dry_run)}
-        answer = self._send("PUT", "/v1/pin", body=body, params=params)
+        try:
+            answer = self._send("PUT", "/v1/pin", body=body, params=params)
+        except ChangedError:
+            # A kill switch replaces any other, and does not wait to read it.
+            answer = self._send("PUT", "/v1/pin", body=body, params=params, headers={"If-Match": "*"})
         return checked(schemas.PinAnswer, answer.content)
 
     def unpin(

@@ -17,7 +17,7 @@ Excluded = Any
 """The row that was to be inserted, by column."""
 
 _Changes = Callable[[Excluded], dict[str, ColumnElement[Any]]]
-"""Returns new values by column, in terms of the table, the new row and named parameters."""
+"""Returns new values by column, in terms of the table and the new row."""
 
 
 def insert_into(session: Session, table: type[Base]) -> sqlite.Insert | postgresql.Insert:
@@ -34,7 +34,6 @@ def upsert_many(
     replaced: tuple[str, ...] = (),
     added: tuple[str, ...] = (),
     changes: _Changes | None = None,
-    parameters: Mapping[str, Any] | None = None,
 ) -> None:
     """Insert rows, or change the existing ones of the same key.
 
@@ -46,19 +45,18 @@ def upsert_many(
         replaced: columns that take the new value.
         added: columns that the new value is added to.
         changes: new values of other columns; a module-level function.
-        parameters: values of the named parameters in ``changes``.
     """
     size = len(next(iter(columns.values())))
     if not size:
         return
-    names, given = (*columns, *same), parameters or {}
+    names = (*columns, *same)
     if session.get_bind().dialect.name == "postgresql":
         arrays = {**columns, **{name: [value] * size for name, value in same.items()}}
-        session.execute(_of_arrays(table, names, replaced, added, changes), {**arrays, **given})
+        session.execute(_of_arrays(table, names, replaced, added, changes), arrays)
     else:
         # Straight to the driver: thousands of rows cost too much otherwise.
         sql, order, literals = _of_rows(table, names, replaced, added, changes)
-        once = {**same, **literals, **given}
+        once = {**same, **literals}
         values = zip(*(columns.get(name) or repeat(once[name], size) for name in order), strict=True)
         session.connection().exec_driver_sql(sql, list(values))
 

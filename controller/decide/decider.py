@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.decide.decision import decide, propose_without_data
 from tidemark.controller.decide.load import (
     HorizonEvidence,
@@ -20,8 +17,8 @@ from tidemark.controller.decide.load import (
     version_of,
 )
 from tidemark.controller.decide.write import write
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.controller.evidence.needs import SketchCache
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.replicas.lease_store import confirm
 from tidemark.controller.rollout.advance import advance_rollout, is_due
@@ -29,7 +26,7 @@ from tidemark.controller.rollout.propose import changes_published, propose
 from tidemark.controller.rollout.record import Proposal
 from tidemark.controller.rollout.rules import RolloutRules, rules_of
 from tidemark.controller.rollout.store import open_rollout
-from tidemark.controller.streams.store import lock_stream
+from tidemark.controller.streams.store import lock_by_id
 
 
 class Decider:
@@ -38,23 +35,25 @@ class Decider:
     Args:
         database: the store.
         leases: which streams this process decides.
+        kept: the evidence on streams.
         rollout_share_ppm: share of the streams that may be narrowed at once, in parts per million.
     """
 
-    def __init__(self, database: Database, leases: LeaseKeeper, rollout_share_ppm: int = 100_000) -> None:
+    def __init__(
+        self, database: Database, leases: LeaseKeeper, kept: EvidenceCache, rollout_share_ppm: int = 100_000
+    ) -> None:
         self._database = database
         self.rollout_share_ppm = rollout_share_ppm
         """Share of the streams that may be narrowed at once, in parts per million."""
         self.leases = leases
         """Which streams this process decides."""
-        self._caches: dict[int, SketchCache] = {}
+        self.kept = kept
+        """The evidence on streams."""
         self._decided: dict[int, Version] = {}
-        self._lock = threading.Lock()
 
     def evidence(self, session: Session, stream_id: int, horizon_ms: int) -> HorizonEvidence | None:
         """Return the evidence on a stream over ``horizon_ms``; None without reports."""
-        with self._lock:
-            return evidence_over(session, stream_id, horizon_ms, self._cache(stream_id))
+        return evidence_over(session, stream_id, horizon_ms, self.kept)
 
     def decide(self, stream_id: int, now_us: int) -> bool:
         """Decide one stream; return False when nothing it depends on has changed, or another process decides it.
@@ -68,9 +67,9 @@ class Decider:
         if lease is None:
             return False
         with self._database.read() as session:
-            unchanged = self._decided.get(stream_id) == version_of(session, stream_id)
-            with self._lock:
-                loaded = None if unchanged else load(session, stream_id, now_us, self._cache(stream_id))
+            version = version_of(session, stream_id)
+            unchanged = self._decided.get(stream_id) == version
+            loaded = None if unchanged else load(session, stream_id, version, now_us, self.kept)
             if loaded is None and not self._is_due(session, stream_id, now_us):
                 return False
         decision = None if loaded is None else decide(loaded)
@@ -91,13 +90,14 @@ class Decider:
 
     def decide_within(self, session: Session, stream_id: int, now_us: int) -> None:
         """Decide one stream in a transaction that may be rolled back, so the decision is not remembered."""
-        with self._lock:
-            loaded = load(session, stream_id, now_us, self._cache(stream_id))
+        loaded = load(session, stream_id, version_of(session, stream_id), now_us, self.kept)
         if loaded is not None:
             write(session, decide(loaded), now_us, self.rollout_share_ppm)
 
-    def _cache(self, stream_id: int) -> SketchCache:
-        return self._caches.setdefault(stream_id, SketchCache())
+    def forget(self, stream_id: int) -> None:
+        """Drop what is remembered of a stream that was deleted."""
+        self.kept.forget(stream_id)
+        self._decided.pop(stream_id, None)
 
     def _is_due(self, session: Session, stream_id: int, now_us: int) -> bool:
         """Return whether time alone changes something: an open rollout, or the bound without data."""
@@ -107,36 +107,34 @@ class Decider:
         row = open_rollout(session, stream_id)
         if row is not None and is_due(session, row, rules, now_us):
             return True
-        proposal = _proposal_without_data(session, stream_id, rules, now_us)
+        proposal = self._proposal_without_data(session, stream_id, rules, now_us)
         return proposal is not None and changes_published(session, stream_id, rules, proposal, now_us)
 
     def _advance(self, session: Session, stream_id: int, now_us: int) -> None:
         """Write what time alone changes."""
-        stream = session.get_one(StreamRow, stream_id)
-        lock_stream(session, stream.job, stream.stream)
+        lock_by_id(session, stream_id)
         rules = rules_of(session, stream_id, self.rollout_share_ppm)
         if rules is None:
             return
         advance_rollout(session, stream_id, rules, now_us)
-        proposal = _proposal_without_data(session, stream_id, rules, now_us)
+        proposal = self._proposal_without_data(session, stream_id, rules, now_us)
         if proposal is not None:
             propose(session, stream_id, rules, proposal, now_us)
             advance_rollout(session, stream_id, rules, now_us)
+
+    def _proposal_without_data(
+        self, session: Session, stream_id: int, rules: RolloutRules, now_us: int
+    ) -> Proposal | None:
+        if rules.policy.value.on_no_data == "hold" or rules.policy.value.mode == "Off":
+            return None
+        horizon = horizon_of(session, stream_id, rules.slo.value.horizon_ms)
+        if horizon is None:
+            return None
+        progress = progress_in(session, horizon, now_us, self.kept)
+        used_ms = in_use_bound_ms(session, horizon)
+        return propose_without_data(rules.policy.value, progress, used_ms, horizon.newest.id)
 
 
 def _generation(session: Session, stream_id: int) -> int:
     published = last_published(session, stream_id)
     return 0 if published is None else published.generation
-
-
-def _proposal_without_data(
-    session: Session, stream_id: int, rules: RolloutRules, now_us: int
-) -> Proposal | None:
-    if rules.policy.value.on_no_data == "hold" or rules.policy.value.mode == "Off":
-        return None
-    horizon = horizon_of(session, stream_id, rules.slo.value.horizon_ms)
-    if horizon is None:
-        return None
-    progress = progress_in(session, horizon, now_us)
-    used_ms = in_use_bound_ms(session, horizon)
-    return propose_without_data(rules.policy.value, progress, used_ms, horizon.newest.id)

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import (
     LedgerKeyRow,
     PartitionRow,
+    PolicyRow,
     RecommendationRow,
     ReportBodyRow,
     ReportRow,
+    SloRow,
+    StreamRow,
 )
 from tidemark.controller.decide.recent_bounds import recent_bounds_ms
-from tidemark.controller.evidence.horizon import Horizon, emissions, facts, horizon_of, newest_report_id
-from tidemark.controller.evidence.needs import SketchCache
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.evidence.horizon import Horizon, horizon_of
 from tidemark.controller.evidence.windows import windows_in
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.controller.specs.store import get_policy, get_slo
+from tidemark.controller.specs.store import get_specs
 from tidemark.controller.stream_state.live import newest_state
 from tidemark.models.curve import Curve
-from tidemark.models.defaults import PACE_BATCHES, SAMPLED_BATCHES
+from tidemark.models.defaults import SAMPLED_BATCHES
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.horizon import HorizonFacts
 from tidemark.models.late_base import needs_against
-from tidemark.models.operators import TimeWindow
-from tidemark.models.progress import PartitionTimes, Progress, progress_of
+from tidemark.models.operators import Int64s, TimeWindow
+from tidemark.models.progress import PartitionTimes, Progress, progress_of_table
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.transition import CutBucket, Situation
 
@@ -69,23 +73,32 @@ class Loaded:
     """The stream after its newest batch."""
 
 
-def load(session: Session, stream_id: int, now_us: int, cache: SketchCache) -> Loaded | None:
-    """Return all that a decision is made from; None without an SLO or without reports."""
-    slo, policy = get_slo(session, stream_id), get_policy(session, stream_id)
+def load(
+    session: Session, stream_id: int, version: Version, now_us: int, cache: EvidenceCache
+) -> Loaded | None:
+    """Return all that a decision is made from; None without an SLO or without reports.
+
+    Args:
+        session: the session.
+        stream_id: the stream.
+        version: its versions now.
+        now_us: the wall time in microseconds.
+        cache: the evidence on streams.
+    """
+    slo, policy = get_specs(session, stream_id)
     if slo is None:
         return None
-    version = version_of(session, stream_id)
-    evidence = evidence_over(session, stream_id, slo.value.horizon_ms, cache)
-    if evidence is None:
+    horizon = horizon_of(session, stream_id, slo.value.horizon_ms)
+    if horizon is None:
         return None
-    horizon, curve = evidence.horizon, evidence.curve
-    progress = progress_in(session, horizon, now_us)
+    facts, curve, pace = cache.everything(session, horizon)
+    progress = progress_from(pace, _times(session, horizon), horizon, now_us)
     situation = situation_in(session, horizon, curve, progress, slo.value.confidence_ppm)
     inputs = Inputs(
         curve=curve,
         slo=slo.value,
         policy=policy.value,
-        evidence=evidence.facts.evidence(curve.needs),
+        evidence=facts.evidence(curve.needs),
         in_use_bound_ms=in_use_bound_ms(session, horizon),
         progress=progress,
         recent_bounds_ms=recent_bounds_ms(session, stream_id, slo.generation, horizon.newest.seen_us),
@@ -96,22 +109,36 @@ def load(session: Session, stream_id: int, now_us: int, cache: SketchCache) -> L
 
 
 def evidence_over(
-    session: Session, stream_id: int, horizon_ms: int, cache: SketchCache
+    session: Session, stream_id: int, horizon_ms: int, cache: EvidenceCache
 ) -> HorizonEvidence | None:
     """Return the evidence on a stream over ``horizon_ms``; None without reports."""
     horizon = horizon_of(session, stream_id, horizon_ms)
     if horizon is None:
         return None
-    needs = cache.merged(session, stream_id, horizon.from_us)
-    return HorizonEvidence(horizon, facts(session, horizon), Curve(needs, emissions(session, horizon)))
+    return HorizonEvidence(horizon, *cache.facts_and_curve(session, horizon))
 
 
 def version_of(session: Session, stream_id: int) -> Version:
     """Return what a recommendation for a stream depends on now."""
-    slo, policy = get_slo(session, stream_id), get_policy(session, stream_id)
-    return Version(
-        newest_report_id(session, stream_id), 0 if slo is None else slo.generation, policy.generation
+    found = session.execute(_VERSION, {"stream": stream_id}).one()
+    return Version(*(number or 0 for number in found))
+
+
+# Built once: that takes longer than running it.
+_VERSION = (
+    select(
+        select(func.max(ReportRow.id))
+        .where(ReportRow.stream_id == StreamRow.id)
+        .correlate(StreamRow)
+        .scalar_subquery(),
+        SloRow.generation,
+        PolicyRow.generation,
     )
+    .select_from(StreamRow)
+    .outerjoin(SloRow, SloRow.stream_id == StreamRow.id)
+    .outerjoin(PolicyRow, PolicyRow.stream_id == StreamRow.id)
+    .where(StreamRow.id == bindparam("stream"))
+)
 
 
 def is_current(session: Session, row: RecommendationRow) -> bool:
@@ -133,28 +160,36 @@ def in_use_bound_ms(session: Session, horizon: Horizon) -> int:
     return published.bound_ms
 
 
-def progress_in(session: Session, horizon: Horizon, now_us: int) -> Progress:
+def progress_in(session: Session, horizon: Horizon, now_us: int, cache: EvidenceCache) -> Progress:
     """Return the stream's progress, from the newest batches of its newest query."""
-    newest = horizon.newest
-    batches = session.execute(
-        select(
-            ReportRow.started_us, ReportRow.duration_ms, ReportRow.late_base_ms, ReportRow.max_event_time_us
-        )
-        .where(*horizon.batches, ReportRow.query_id == newest.query_id)
-        .order_by(ReportRow.batch_id.desc())
-        .limit(PACE_BATCHES)
-    ).all()
-    partitions = session.execute(
-        select(PartitionRow.first_seen_us, PartitionRow.last_seen_us, PartitionRow.batches).where(
-            PartitionRow.stream_id == horizon.stream_id, PartitionRow.last_seen_us >= horizon.from_us
-        )
-    )
-    return progress_of(
-        batches[::-1],
-        [PartitionTimes(*row) for row in partitions],
-        # By the controller's clock: a driver's may be wrong.
-        silent_us=now_us - newest.received_us,
-    )
+    return progress_from(cache.pace(session, horizon), _times(session, horizon), horizon, now_us)
+
+
+def progress_from(
+    pace: Int64s, partitions: Iterable[PartitionTimes], horizon: Horizon, now_us: int
+) -> Progress:
+    """Return the stream's progress.
+
+    Args:
+        pace: ``PACE_COLUMNS`` of the newest batches of its newest query.
+        partitions: the partitions with a row within the horizon.
+        horizon: the batches that count.
+        now_us: the wall time in microseconds.
+    """
+    # By the controller's clock: a driver's may be wrong.
+    return progress_of_table(pace, partitions, silent_us=now_us - horizon.newest.received_us)
+
+
+# Built once: building it takes longer than running it.
+_PARTITIONS = select(PartitionRow.first_seen_us, PartitionRow.last_seen_us, PartitionRow.batches).where(
+    PartitionRow.stream_id == bindparam("stream"), PartitionRow.last_seen_us >= bindparam("from")
+)
+
+
+def _times(session: Session, horizon: Horizon) -> list[PartitionTimes]:
+    """Return when each partition with a row within the horizon was seen."""
+    read = {"stream": horizon.stream_id, "from": horizon.from_us}
+    return [PartitionTimes(*row) for row in session.connection().execute(_PARTITIONS, read)]
 
 
 def situation_in(
@@ -162,16 +197,10 @@ def situation_in(
 ) -> Situation:
     """Return what a change of the stream's bound depends on, as of its newest batch."""
     newest = horizon.newest
-    operator = stored_report(session.get_one(ReportBodyRow, newest.id).body).operator
+    operator = stored_report(session.connection().execute(_BODY, {"report": newest.id}).scalar_one()).operator
+    open_keys = {"stream": horizon.stream_id, "after": newest.watermark_ms * SPARK_TICK_US}
     windows = (
-        session.execute(
-            select(LedgerKeyRow.key_us, LedgerKeyRow.rows - LedgerKeyRow.late_max)
-            .where(
-                LedgerKeyRow.stream_id == horizon.stream_id,
-                LedgerKeyRow.key_us > newest.watermark_ms * SPARK_TICK_US,
-            )
-            .order_by(LedgerKeyRow.key_us)
-        ).all()
+        session.connection().execute(_OPEN, open_keys).all()
         if isinstance(operator, TimeWindow) and newest.watermark_ms
         else []
     )
@@ -193,6 +222,15 @@ def situation_in(
         curve=curve,
         confidence_ppm=confidence_ppm,
     )
+
+
+# Built once: building them takes longer than running them.
+_BODY = select(ReportBodyRow.body).where(ReportBodyRow.report_id == bindparam("report"))
+_OPEN = (
+    select(LedgerKeyRow.key_us, LedgerKeyRow.rows - LedgerKeyRow.late_max)
+    .where(LedgerKeyRow.stream_id == bindparam("stream"), LedgerKeyRow.key_us > bindparam("after"))
+    .order_by(LedgerKeyRow.key_us)
+)
 
 
 def share_below(session: Session, horizon: Horizon, cut: CutBucket, bound_us: int) -> float | None:

@@ -8,18 +8,19 @@ from dataclasses import asdict
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.publication import last_published
-from tidemark.controller.db.tables import RecommendationRow, StreamRow
+from tidemark.controller.db.tables import RecommendationRow
 from tidemark.controller.decide.decision import StreamDecision
-from tidemark.controller.decide.load import share_below, version_of
+from tidemark.controller.decide.load import share_below
 from tidemark.controller.decide.recent_bounds import keep_bound
 from tidemark.controller.decide.stored_steps import steps_json
+from tidemark.controller.evidence.horizon import newest_report_id
 from tidemark.controller.predictions.store import keep_prediction, newest_prediction, score_predictions
 from tidemark.controller.rollout.advance import advance_rollout
 from tidemark.controller.rollout.propose import propose
 from tidemark.controller.rollout.publish import republish_under
-from tidemark.controller.rollout.rules import rules_of
+from tidemark.controller.rollout.rules import RolloutRules, rules_of
 from tidemark.controller.rollout.store import newest_rollout, set_predicted
-from tidemark.controller.streams.store import add_event, lock_stream
+from tidemark.controller.streams.store import add_event, lock_by_id
 from tidemark.models.transition import Transition, cut_bucket, transition_to
 
 
@@ -35,14 +36,13 @@ def write(session: Session, decision: StreamDecision, now_us: int, share_ppm: in
         now_us: the wall time in microseconds.
         share_ppm: share of the streams that may be narrowed at once, in parts per million.
     """
-    loaded = decision.loaded
-    stream_id, newest = loaded.horizon.stream_id, loaded.horizon.newest
-    stream = session.get_one(StreamRow, stream_id)
-    lock_stream(session, stream.job, stream.stream)
-    if _is_outdated(session, stream_id, decision):
-        return False
+    loaded, newest = decision.loaded, decision.loaded.horizon.newest
+    # While the row is held here, the session need not read it again.
+    stream = lock_by_id(session, loaded.horizon.stream_id)
+    stream_id = stream.id
     rules = rules_of(session, stream_id, share_ppm)
-    assert rules is not None, "a decision has an SLO"
+    if rules is None or _is_outdated(session, rules, decision):
+        return False
     _keep_recommendation(session, stream_id, decision, now_us)
     if decision.recommendation.required_ms is not None:
         keep_bound(
@@ -53,7 +53,7 @@ def write(session: Session, decision: StreamDecision, now_us: int, share_ppm: in
             decision.recommendation.required_ms,
         )
     session.flush()
-    republish_under(session, stream_id, rules.policy.value, rules.pin, now_us)
+    republish_under(session, stream_id, rules.policy.value, rules.slo, rules.pin, now_us=now_us)
     session.flush()
     _predict_published(session, decision, now_us)
     score_predictions(session, newest, loaded.inputs.slo.horizon_ms, now_us)
@@ -67,12 +67,13 @@ def write(session: Session, decision: StreamDecision, now_us: int, share_ppm: in
     return True
 
 
-def _is_outdated(session: Session, stream_id: int, decision: StreamDecision) -> bool:
-    before, now = decision.loaded.version, version_of(session, stream_id)
-    if (now.slo_generation, now.policy_generation) != (before.slo_generation, before.policy_generation):
+def _is_outdated(session: Session, rules: RolloutRules, decision: StreamDecision) -> bool:
+    before = decision.loaded.version
+    if (rules.slo.generation, rules.policy.generation) != (before.slo_generation, before.policy_generation):
         return True
     silent = decision.proposal is not None and decision.proposal.cause == "NoData"
-    return silent and now.newest_report_id != before.newest_report_id
+    stream_id = decision.loaded.horizon.stream_id
+    return silent and newest_report_id(session, stream_id) != before.newest_report_id
 
 
 def _keep_recommendation(session: Session, stream_id: int, decision: StreamDecision, now_us: int) -> None:

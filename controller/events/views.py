@@ -11,7 +11,7 @@ def event_answer(row: EventRow, stream: StreamRow) -> schemas.Event:
     return schemas.Event.of(
         row,
         job=stream.job,
-        stream=stream.stream,
+        stream=stream.shown_name,
         last_us=row.at_us if row.last_us is None else row.last_us,
         evidence=schemas.EventEvidence(rows=row.rows, newest_report=row.report_id, rollout=row.rollout_id),
     )

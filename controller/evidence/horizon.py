@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.tables import LedgerKeyRow, PartitionRow, QueryRow, ReportRow
-from tidemark.controller.evidence.hourly_sums import sums_in
+from tidemark.controller.evidence.hourly_sums import Sums
 from tidemark.controller.evidence.needs import Span
 from tidemark.controller.reports.store import newest_report
 from tidemark.models.curve import Emissions
@@ -27,8 +27,9 @@ from tidemark.models.horizon import (
     horizon_from_us,
 )
 from tidemark.models.late_base import effective_bound_ms, late_base_ms
+from tidemark.models.operators import Int64s
 
-_WINDOW = "window"
+WINDOW = "window"
 """``kind`` of the operator that has windows."""
 
 
@@ -38,10 +39,15 @@ class Horizon:
 
     stream_id: int
     """The stream."""
-    from_us: int
-    """Start, the edge of a slot, in microseconds."""
+    length_ms: int
+    """Its length, in milliseconds."""
     newest: ReportRow
     """The newest batch."""
+
+    @property
+    def from_us(self) -> int:
+        """Start, the edge of a slot, in microseconds."""
+        return horizon_from_us(self.newest.seen_us, self.length_ms)
 
     @property
     def span(self) -> Span:
@@ -64,24 +70,20 @@ def horizon_of(session: Session, stream_id: int, horizon_ms: int) -> Horizon | N
     newest = newest_report(session, stream_id)
     if newest is None:
         return None
-    return Horizon(stream_id, horizon_from_us(newest.seen_us, horizon_ms), newest)
+    return Horizon(stream_id, horizon_ms, newest)
 
 
-def facts(session: Session, horizon: Horizon) -> HorizonFacts:
-    """Return the sums over the horizon."""
-    found = sums_in(session, horizon.span)
-    assert found is not None, "a horizon holds its newest batch"
+def facts_from(session: Session, horizon: Horizon, found: Sums) -> HorizonFacts:
+    """Return the facts of a horizon from the sums of its reports."""
     return facts_of(
         found.sums,
         batches=found.batches,
         from_us=found.from_us,
         to_us=found.to_us,
         keys_per_row=found.keys_per_row,
-        partitions=session.scalars(
-            select(func.count())
-            .select_from(PartitionRow)
-            .where(PartitionRow.stream_id == horizon.stream_id, PartitionRow.last_seen_us >= horizon.from_us)
-        ).one(),
+        partitions=session.connection()
+        .execute(_PRESENT, {"stream": horizon.stream_id, "from": horizon.from_us})
+        .scalar_one(),
         batches_of=found.batches_of,
     )
 
@@ -95,18 +97,17 @@ def max_before_us(session: Session, stream_id: int, query_id: str, last_batch: i
     return with_gone(stored, *gone, last_batch)
 
 
-def max_up_to(last: str) -> ScalarSelect[int | None]:
-    """Return the SQL for the maximum event time of a query's stored batches up to a last one.
-
-    Its bind parameters are ``stream``, ``query``, and one for the last batch, which ``last`` names.
-    """
+def max_up_to(
+    stream_id: ColumnElement[int], query_id: ColumnElement[str], last_batch: ColumnElement[int]
+) -> ScalarSelect[int | None]:
+    """Return the SQL for the maximum event time of a query's stored batches up to a last one."""
     batch = aliased(ReportRow)
     return (
         select(batch.max_event_time_us)
         .where(
-            batch.stream_id == bindparam("stream"),
-            batch.query_id == bindparam("query"),
-            batch.batch_id <= bindparam(last),
+            batch.stream_id == stream_id,
+            batch.query_id == query_id,
+            batch.batch_id <= last_batch,
             batch.max_event_time_us.is_not(None),
         )
         .order_by(batch.max_event_time_us.desc())
@@ -115,7 +116,7 @@ def max_up_to(last: str) -> ScalarSelect[int | None]:
     )
 
 
-_MAX_EVENT_TIME = select(max_up_to("last"))
+_MAX_EVENT_TIME = select(max_up_to(bindparam("stream"), bindparam("query"), bindparam("last")))
 
 
 def with_gone(
@@ -148,21 +149,21 @@ def effective_bound_of(session: Session, report: ReportRow) -> int | None:
 def open_keys(session: Session, newest: ReportRow) -> bool:
     """Return whether the ledger has a key that the newest watermark has not passed, so that rows can still come."""
     watermark_us = newest.watermark_ms * SPARK_TICK_US
-    return session.scalars(
-        select(
-            select(LedgerKeyRow.key_us)
-            .where(LedgerKeyRow.stream_id == newest.stream_id, LedgerKeyRow.key_us > watermark_us)
-            .exists()
-        )
-    ).one()
+    read = {"stream": newest.stream_id, "after": watermark_us}
+    return bool(session.connection().execute(_OPEN_KEYS, read).scalar_one())
 
 
-def emissions(session: Session, horizon: Horizon) -> Emissions | None:
-    """Return when windows would have been emitted, over the batches of the newest query in the horizon.
-
-    None for operators without windows.
-    """
-    return emissions_in(session, horizon.span, horizon.newest)
+# Built once: building them takes longer than running them.
+_OPEN_KEYS = select(
+    select(LedgerKeyRow.key_us)
+    .where(LedgerKeyRow.stream_id == bindparam("stream"), LedgerKeyRow.key_us > bindparam("after"))
+    .exists()
+)
+_PRESENT = (
+    select(func.count())
+    .select_from(PartitionRow)
+    .where(PartitionRow.stream_id == bindparam("stream"), PartitionRow.last_seen_us >= bindparam("from"))
+)
 
 
 def emissions_in(session: Session, span: Span, newest: ReportRow) -> Emissions | None:
@@ -170,29 +171,44 @@ def emissions_in(session: Session, span: Span, newest: ReportRow) -> Emissions |
 
     None for operators without windows.
     """
-    if newest.operator != _WINDOW:
+    if newest.operator != WINDOW:
         return None
+    ids, _, batches = step_rows(session, span, newest.query_id)
+    reported_ms = int(batches[0, STEP_COLUMNS.index("late_base_ms")])
+    before_us = max_before_us(session, span.stream_id, newest.query_id, int(ids[0]) - 1)
+    before_ms = late_base_ms(None if reported_ms == UNKNOWN else reported_ms, before_us)
+    steps = emission_steps(batches, None if before_ms is None else before_ms * SPARK_TICK_US)
+    return steps.emissions(keys_in(session, span.stream_id, steps.after_us, steps.until_us))
+
+
+def step_rows(session: Session, span: Span, query_id: str) -> tuple[Int64s, Int64s, Int64s]:
+    """Return the ids of a query's batches in a span, in order, when they were seen, and their ``STEP_COLUMNS``."""
     columns = (func.coalesce(getattr(ReportRow, name), UNKNOWN) for name in STEP_COLUMNS)
     # Thousands of rows: the session would wrap each.
     rows = session.connection().execute(
-        select(ReportRow.batch_id, *columns)
-        .where(*span.reports, ReportRow.query_id == newest.query_id)
+        select(ReportRow.batch_id, ReportRow.seen_us, *columns)
+        .where(*span.reports, ReportRow.query_id == query_id)
         .order_by(ReportRow.batch_id)
     )
     # numpy would check each row for being an array.
-    flat = np.fromiter(chain.from_iterable(rows.fetchall()), np.int64)
-    batches = flat.reshape(-1, 1 + len(STEP_COLUMNS))
-    first, reported_ms = int(batches[0, 0]), int(batches[0, 1 + STEP_COLUMNS.index("late_base_ms")])
-    before_us = max_before_us(session, span.stream_id, newest.query_id, first - 1)
-    before_ms = late_base_ms(None if reported_ms == UNKNOWN else reported_ms, before_us)
-    steps = emission_steps(batches[:, 1:], None if before_ms is None else before_ms * SPARK_TICK_US)
-    return steps.emissions(_keys_in(session, span.stream_id, steps.after_us, steps.until_us))
+    flat = np.fromiter(chain.from_iterable(rows.fetchall()), np.int64).reshape(-1, 2 + len(STEP_COLUMNS))
+    return flat[:, 0], flat[:, 1], flat[:, 2:]
 
 
-def _keys_in(session: Session, stream_id: int, after_us: int, until_us: int) -> list[int]:
+def keys_in(session: Session, stream_id: int, after_us: int, until_us: int) -> Int64s:
     """Return the keys of the ledger in (``after_us``, ``until_us``], ascending."""
-    key_us = LedgerKeyRow.key_us
-    statement = select(key_us).where(
-        LedgerKeyRow.stream_id == stream_id, key_us > after_us, key_us <= until_us
+    span = {"stream": stream_id, "after": after_us, "until": until_us}
+    rows = session.connection().execute(_KEYS, span).fetchall()
+    return np.fromiter(chain.from_iterable(rows), np.int64)
+
+
+# Built once: building it takes longer than running it.
+_KEYS = (
+    select(LedgerKeyRow.key_us)
+    .where(
+        LedgerKeyRow.stream_id == bindparam("stream"),
+        LedgerKeyRow.key_us > bindparam("after"),
+        LedgerKeyRow.key_us <= bindparam("until"),
     )
-    return list(session.scalars(statement.order_by(key_us)))
+    .order_by(LedgerKeyRow.key_us)
+)

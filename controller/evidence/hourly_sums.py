@@ -19,8 +19,6 @@ from tidemark.models.horizon import SUMMED
 from tidemark.models.late_base import Needs
 from tidemark.models.need_slots import HOUR_US, edge_us
 
-_ADDED = (*SUMMED, "future_rows")
-
 
 @dataclass(frozen=True, slots=True)
 class Sums:
@@ -85,13 +83,13 @@ def add_to_hours(session: Session, reports: Iterable[ReportRow]) -> None:
                 from_us=report.seen_us,
                 to_us=report.seen_us,
                 keys_per_row=report.keys_per_row,
-                **dict.fromkeys(_ADDED, 0),
+                **dict.fromkeys(SUMMED, 0),
             )
             session.add(hour)
         hour.batches += 1
         hour.from_us, hour.to_us = min(hour.from_us, report.seen_us), max(hour.to_us, report.seen_us)
         hour.keys_per_row = max(hour.keys_per_row, report.keys_per_row)
-        for name in _ADDED:
+        for name in SUMMED:
             setattr(hour, name, getattr(hour, name) + getattr(report, name))
         ranges = [*_ranges(hour), (report.batch_id, report.batch_id)]
         hour.batch_ranges = json.dumps(merge_ranges(ranges))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from sqlalchemy import ColumnElement, Select, bindparam, select
+from sqlalchemy import ColumnElement, Select, bindparam, delete, select, tuple_
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import NeedSketchRow, NeedSlotRow, ReportBodyRow, ReportRow, RollupRow
@@ -58,37 +59,66 @@ def levels_of(row: RollupRow | None) -> Levels:
     return Levels() if row is None else Levels(row.hours_until_us, row.days_until_us)
 
 
+@dataclass(frozen=True, slots=True)
+class BatchSlot:
+    """Where the needs of a batch are counted."""
+
+    stream_id: int
+    """The stream."""
+    levels: Levels
+    """How far its slots have been rolled up."""
+    seen_us: int
+    """When the batch was seen, in microseconds."""
+
+    @property
+    def slot_us(self) -> int:
+        """Start of the slot, in microseconds."""
+        return self.levels.slot_us(self.seen_us)
+
+    @property
+    def width_us(self) -> int:
+        """Width of the slot, in microseconds."""
+        return self.levels.width_us(self.seen_us)
+
+
 # Built once: building it takes longer than running it.
-_SLOT = select(NeedSlotRow.version, NeedSlotRow.sketch).where(
-    NeedSlotRow.stream_id == bindparam("stream"), NeedSlotRow.slot_us == bindparam("slot")
+_SLOTS = select(NeedSlotRow.stream_id, NeedSlotRow.sketch).where(
+    tuple_(NeedSlotRow.stream_id, NeedSlotRow.slot_us).in_(bindparam("slots", expanding=True))
 )
 
 
-def add_needs(session: Session, stream_id: int, levels: Levels, seen_us: int, needs: PartitionNeeds) -> None:
-    """Merge one report's needs into the slot of the whole stream; the stream is locked."""
-    if needs.names:
-        _change(session, stream_id, levels, seen_us, lambda sketch: sketch.merge(needs.whole))
+def add_needs(session: Session, added: Sequence[tuple[BatchSlot, Sketch]]) -> None:
+    """Merge the needs of batches of different streams, which are locked, into the slots of the whole streams."""
+    _change(session, [(place, partial(_merge, needs)) for place, needs in added])
 
 
-def _change(
-    session: Session, stream_id: int, levels: Levels, seen_us: int, change: Callable[[Sketch], None]
-) -> None:
-    """Change the sketch of a slot of the whole stream, bypassing the session."""
-    slot_us = levels.slot_us(seen_us)
-    held = session.connection().execute(_SLOT, {"stream": stream_id, "slot": slot_us}).one_or_none()
-    sketch = Sketch() if held is None else Sketch.from_bytes(held.sketch)
-    change(sketch)
+def _merge(needs: Sketch, slot: Sketch) -> None:
+    slot.merge(needs)
+
+
+def _change(session: Session, changes: Sequence[tuple[BatchSlot, Callable[[Sketch], None]]]) -> None:
+    """Change the sketches of slots of whole streams, one of each stream, bypassing the session."""
+    if not changes:
+        return
+    which = [(place.stream_id, place.slot_us) for place, _ in changes]
+    held = {row.stream_id: row.sketch for row in session.connection().execute(_SLOTS, {"slots": which})}
+    sketches = []
+    for place, change in changes:
+        data = held.get(place.stream_id)
+        sketch = Sketch() if data is None else Sketch.from_bytes(data)
+        change(sketch)
+        sketches.append(sketch.to_bytes())
     upsert_many(
         session,
         NeedSlotRow,
-        {"sketch": [sketch.to_bytes()]},
-        same={
-            "stream_id": stream_id,
-            "slot_us": slot_us,
-            "version": 1 if held is None else held.version + 1,
-            "width_us": levels.width_us(seen_us),
+        {
+            "stream_id": [stream_id for stream_id, _ in which],
+            "slot_us": [slot_us for _, slot_us in which],
+            "width_us": [place.width_us for place, _ in changes],
+            "sketch": sketches,
         },
-        replaced=("sketch", "version"),
+        same={},
+        replaced=("sketch",),
     )
 
 
@@ -110,7 +140,7 @@ def move_needs(
         sketch.subtract(before.need_us, before.counts)
         sketch.add(after.need_us, after.counts)
 
-    _change(session, report.stream_id, levels, report.seen_us, moved)
+    _change(session, [(BatchSlot(report.stream_id, levels, report.seen_us), moved)])
     if not split:
         return
     slot_us = levels.slot_us(report.seen_us)
@@ -122,6 +152,23 @@ def move_needs(
     _write_partitions(session, report.stream_id, slot_us, levels.width_us(report.seen_us), held)
     move_in_sums(session, report.stream_id, slot_us, before, after)
     undo_blocks(session.get_one(RollupRow, report.stream_id), report.seen_us)
+
+
+def move_slots(session: Session, rollup: RollupRow, from_us: int, until_us: int, to_us: int) -> None:
+    """Merge the slots of a span into that of another time; the stream is locked, and its running sum is gone."""
+    stream_id, levels = rollup.stream_id, levels_of(rollup)
+    of = NeedSlotRow
+    whole = (of.stream_id == stream_id, of.slot_us >= from_us, of.slot_us < until_us)
+    added = merge_all(map(Sketch.from_bytes, session.scalars(select(of.sketch).where(*whole))))
+    session.execute(delete(of).where(*whole))
+    add_needs(session, [(BatchSlot(stream_id, levels, to_us), added)])
+    part, slot_us = NeedSketchRow, levels.slot_us(to_us)
+    parts = (part.stream_id == stream_id, part.slot_us >= from_us, part.slot_us < until_us)
+    held = _partition_rows(session, stream_id, slot_us)
+    for name, data in session.execute(select(part.partition, part.sketch).where(*parts)):
+        held.setdefault(name, Sketch()).merge(Sketch.from_bytes(data))
+    session.execute(delete(part).where(*parts))
+    _write_partitions(session, stream_id, slot_us, levels.width_us(to_us), held)
 
 
 def add_by_partition(session: Session, rollup: RollupRow, many: Sequence[tuple[int, PartitionNeeds]]) -> None:
@@ -140,31 +187,6 @@ def add_by_partition(session: Session, rollup: RollupRow, many: Sequence[tuple[i
                 sketch.merge(held[name])
         _write_partitions(session, stream_id, slot_us, levels.width_us(slot_us), changed)
     add_to_sums(session, stream_id, sums)
-
-
-class SketchCache:
-    """A cache of the slots of one stream: only slots that changed are read again."""
-
-    def __init__(self) -> None:
-        self._slots: dict[int, tuple[int, Sketch]] = {}
-
-    def merged(self, session: Session, stream_id: int, from_us: int) -> Sketch:
-        """Return the stream's needs in the slots from ``from_us`` on, as one sketch."""
-        of_span = Span(stream_id, from_us).slots
-        versions = dict(
-            session.execute(select(NeedSlotRow.slot_us, NeedSlotRow.version).where(*of_span)).all()
-        )
-        held = {slot: self._slots[slot] for slot in versions if slot in self._slots}
-        fresh = {slot for slot, version in versions.items() if slot not in held or held[slot][0] != version}
-        if fresh:
-            changed = select(NeedSlotRow.slot_us, NeedSlotRow.version, NeedSlotRow.sketch).where(
-                *of_span, NeedSlotRow.slot_us >= min(fresh)
-            )
-            for slot, version, sketch in session.execute(changed):
-                if slot in fresh:
-                    held[slot] = version, Sketch.from_bytes(sketch)
-        self._slots = held
-        return merge_all(sketch for _, (_, sketch) in sorted(held.items()))
 
 
 def needs_in(session: Session, span: Span) -> Sketch:
@@ -186,15 +208,6 @@ def partition_needs(session: Session, stream_id: int, from_us: int) -> Partition
         held = stored[1].minus(needs_in_slots(session, stream_id, slot >= stored[0], slot < from_us))
     rest = [needs for _, needs in rest_by_slot(session, stream_id, from_us)]
     return PartitionNeeds.merged([held, *rest])
-
-
-def partition_sketches(
-    session: Session, stream_id: int, from_us: int, partitions: list[str]
-) -> dict[str, Sketch]:
-    """Return the needs of each of ``partitions`` in the slots from ``from_us`` on, if it has any."""
-    needs = partition_needs(session, stream_id, from_us)
-    known = set(needs.names)
-    return {name: needs.sketch(name) for name in partitions if name in known}
 
 
 def rest_by_slot(

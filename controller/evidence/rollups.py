@@ -2,7 +2,7 @@
 
 A step moves counts together with the mark that says where they are. So it happens completely or not at all, and any
 process may take the next one. Ages are measured from the stream's newest batch, not the clock, so that a silent stream
-keeps its evidence.
+keeps its evidence; and since its time may be wrong, from ``RollupRow.aged_us``, which follows it by a day at most.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from tidemark.controller.db.tables import (
     EventRow,
     LedgerKeyRow,
-    LedgerRow,
     NeedSketchRow,
     NeedSlotRow,
     QueryRow,
@@ -30,7 +29,7 @@ from tidemark.controller.evidence.blocks import TEN_MINUTES_US, forget_blocks, m
 from tidemark.controller.evidence.hourly_sums import add_to_hours
 from tidemark.controller.evidence.partition_sums import slide_sums
 from tidemark.controller.evidence.series import forget_series
-from tidemark.controller.intake.count_waiting import MAX_REPORTS, count_waiting
+from tidemark.controller.intake.count_waiting import MANY_REPORTS, count_waiting
 from tidemark.controller.intake.report_counts import ReportCountsCache
 from tidemark.controller.specs.store import horizon_ms_of, share_ppm_of
 from tidemark.models.granules import SPARK_TICK_US
@@ -39,6 +38,9 @@ from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us, merge_
 from tidemark.models.retention import Retention
 from tidemark.models.sketch import Sketch
 
+_MAX_REPORTS = 500
+"""Reports and events that one step deletes."""
+
 _MAX_ROWS = 20_000
 """Rows of the ledger that one step deletes."""
 
@@ -46,7 +48,7 @@ _COUNTED_AFTER_US = 2 * SLOT_US
 """Time after which a report is normally counted by partition, in microseconds."""
 
 Step = Callable[[Session, RollupRow, int, Retention], bool]
-"""Takes one step for the stream of a locked roll-up, given the time of its newest batch; False: nothing to do."""
+"""Takes one step for the stream of a locked roll-up, given its time; False: nothing to do."""
 
 
 def locked_rollup(session: Session, stream_id: int) -> tuple[RollupRow, int] | None:
@@ -64,10 +66,13 @@ def locked_rollup(session: Session, stream_id: int) -> tuple[RollupRow, int] | N
             hours_until_us=0,
             days_until_us=0,
             split_report_id=0,
-            ledger_report_id=0,
             needs_from_us=0,
             reports_from_us=0,
             bodies_from_us=0,
+            # A day or more of reports before the first upkeep ages step by step too.
+            aged_us=session.scalars(
+                select(func.min(ReportRow.seen_us)).where(ReportRow.stream_id == stream_id)
+            ).one(),
         )
         session.add(rollup)
         session.flush()
@@ -81,7 +86,7 @@ def count_partitions(session: Session, rollup: RollupRow, newest_us: int, cache:
             ReportRow.stream_id == rollup.stream_id, ReportRow.id > rollup.split_report_id
         )
     ).one()
-    if not waiting[0] or (waiting[0] < MAX_REPORTS and waiting[1] >= edge_us(newest_us, SLOT_US) - SLOT_US):
+    if not waiting[0] or (waiting[0] < MANY_REPORTS and waiting[1] >= edge_us(newest_us, SLOT_US) - SLOT_US):
         return False
     return count_waiting(session, rollup, cache)
 
@@ -172,7 +177,7 @@ def _forget_bodies(session: Session, rollup: RollupRow, newest_us: int, retentio
             ReportRow.id <= rollup.split_report_id,
         )
         .order_by(ReportRow.seen_us)
-        .limit(MAX_REPORTS)
+        .limit(_MAX_REPORTS)
     ).all()
     if not ids:
         rollup.bodies_from_us = max(rollup.bodies_from_us, until_us)
@@ -194,7 +199,7 @@ def _forget_reports(session: Session, rollup: RollupRow, newest_us: int, retenti
             ReportRow.id <= rollup.split_report_id,
         )
         .order_by(ReportRow.seen_us)
-        .limit(MAX_REPORTS)
+        .limit(_MAX_REPORTS)
     ).all()
     if not rows:
         return False
@@ -222,19 +227,12 @@ def _forget_ledger(session: Session, rollup: RollupRow, newest_us: int, retentio
         .limit(1)
     ).one()
     until_us = min(newest_us - retention.ledger_us, oldest * SPARK_TICK_US)
-    old = (LedgerRow.stream_id == rollup.stream_id, LedgerRow.key_us < until_us)
-    # Whole keys: with half of its partitions, a window would be wrong.
+    key_us, of_stream = LedgerKeyRow.key_us, LedgerKeyRow.stream_id == rollup.stream_id
     last_us = session.scalars(
-        select(LedgerRow.key_us).where(*old).order_by(LedgerRow.key_us).offset(_MAX_ROWS).limit(1)
+        select(key_us).where(of_stream, key_us < until_us).order_by(key_us).offset(_MAX_ROWS).limit(1)
     ).one_or_none()
     until_us = until_us if last_us is None else last_us + 1
-    session.execute(
-        delete(LedgerRow).where(LedgerRow.stream_id == rollup.stream_id, LedgerRow.key_us < until_us)
-    )
-    deleted = session.execute(
-        delete(LedgerKeyRow).where(LedgerKeyRow.stream_id == rollup.stream_id, LedgerKeyRow.key_us < until_us)
-    )
-    if not _count(deleted):
+    if not _count(session.execute(delete(LedgerKeyRow).where(of_stream, key_us < until_us))):
         return False
     rollup.ledger_from_us = max(
         until_us, until_us if rollup.ledger_from_us is None else rollup.ledger_from_us
@@ -267,7 +265,7 @@ def _forget_events(session: Session, rollup: RollupRow, newest_us: int, retentio
         select(EventRow.id)
         .where(EventRow.stream_id == rollup.stream_id, EventRow.at_us < newest_us - retention.events_us)
         .order_by(EventRow.id)
-        .limit(MAX_REPORTS)
+        .limit(_MAX_REPORTS)
     ).all()
     if not ids:
         return False
@@ -275,9 +273,10 @@ def _forget_events(session: Session, rollup: RollupRow, newest_us: int, retentio
     return True
 
 
-STEPS: tuple[Step, ...] = (
-    move_horizon,
-    _make_blocks,
+SUMMING_STEPS: tuple[Step, ...] = (move_horizon, _make_blocks)
+"""The steps that sum up; they are given the time of the newest batch."""
+
+AGEING_STEPS: tuple[Step, ...] = (
     _roll_hour,
     _roll_day,
     _forget_bodies,
@@ -287,7 +286,7 @@ STEPS: tuple[Step, ...] = (
     _forget_events,
     _renew_blocks,
 )
-"""All steps, ordered so that each finds what the earlier ones prepare."""
+"""The steps after them, ordered so that each finds what the earlier ones prepare; they are given ``aged_us``."""
 
 
 def _widen(session: Session, stream_id: int, from_us: int, width_us: int) -> None:
@@ -301,8 +300,6 @@ def _widen(session: Session, stream_id: int, from_us: int, width_us: int) -> Non
     ).all()
     if slots:
         merged = merge_all(Sketch.from_bytes(slot.sketch) for slot in slots)
-        # Above every version of this slot that a reader may have cached.
-        version = max(slot.version for slot in slots) + 1
         for slot in slots:
             session.delete(slot)
         session.flush()
@@ -310,7 +307,6 @@ def _widen(session: Session, stream_id: int, from_us: int, width_us: int) -> Non
             NeedSlotRow(
                 stream_id=stream_id,
                 slot_us=from_us,
-                version=version,
                 sketch=merged.to_bytes(),
                 width_us=width_us,
             )

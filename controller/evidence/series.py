@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Select, delete, func, select
+from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportRow, RollupRow, SeriesRow
@@ -85,29 +85,19 @@ def series_sums(session: Session, span: Span) -> SeriesSums | None:
     rollup = session.get(RollupRow, span.stream_id)
     hour_us = -(-span.from_us // HOUR_US) * HOUR_US
     until_us = levels_of(rollup).hours_until_us
-    table = SeriesRow
     # Minutes up to the first whole hour, then hours: few rows for any span.
-    first = (
-        (table.width_us == SLOT_US)
-        & (table.slot_us >= max(span.from_us, until_us))
-        & (table.slot_us < hour_us)
+    from_hour_us = hour_us if span.from_us >= until_us else edge_us(span.from_us, HOUR_US)
+    slots = (
+        {"width": SLOT_US, "from": max(span.from_us, until_us), "until": hour_us},
+        {"width": HOUR_US, "from": from_hour_us, "until": 2**62},
     )
-    rest = (table.width_us == HOUR_US) & (
-        table.slot_us >= (hour_us if span.from_us >= until_us else edge_us(span.from_us, HOUR_US))
-    )
-    parts = [
-        session.execute(
-            select(
-                *(func.coalesce(func.sum(getattr(table, name)), 0) for name in _ADDED[:-1]),
-                func.coalesce(func.max(table.keys_per_row), 0),
-            ).where(table.stream_id == span.stream_id, which)
-        ).one()
-        for which in (first, rest)
-    ]
-    split_id = 0 if rollup is None else rollup.split_report_id
+    session.flush()
+    connection, stream = session.connection(), {"stream": span.stream_id}
+    parts = [connection.execute(_SUMS, {**stream, **which}).one() for which in slots]
     # PostgreSQL sums to exact decimals.
     counted = [[int(number) for number in part] for part in parts]
-    counted += [[1, *report] for report in session.execute(_waiting(span, split_id))]
+    new = {"from": span.from_us, "after": 0 if rollup is None else rollup.split_report_id}
+    counted += [[1, *report] for report in connection.execute(_WAITING, {**stream, **new})]
     batches, rows, pairs, late_min, late_max, unjudged, keys = zip(*counted, strict=True)
     if not sum(batches):
         return None
@@ -125,11 +115,28 @@ def forget_series(session: Session, stream_id: int, width_us: int, before_us: in
     )
 
 
-def _waiting(span: Span, split_id: int) -> Select[int, int, int, int, int, int]:
-    table = ReportRow
-    return select(
-        table.rows, table.pairs, table.late_min, table.late_max, table.unjudged_rows, table.keys_per_row
-    ).where(*span.reports, table.id > split_id)
+# Built once: building them takes longer than running them.
+_SUMS = select(
+    *(func.coalesce(func.sum(getattr(SeriesRow, name)), 0) for name in _ADDED[:-1]),
+    func.coalesce(func.max(SeriesRow.keys_per_row), 0),
+).where(
+    SeriesRow.stream_id == bindparam("stream"),
+    SeriesRow.width_us == bindparam("width"),
+    SeriesRow.slot_us >= bindparam("from"),
+    SeriesRow.slot_us < bindparam("until"),
+)
+_WAITING = select(
+    ReportRow.rows,
+    ReportRow.pairs,
+    ReportRow.late_min,
+    ReportRow.late_max,
+    ReportRow.unjudged_rows,
+    ReportRow.keys_per_row,
+).where(
+    ReportRow.stream_id == bindparam("stream"),
+    ReportRow.seen_us >= bindparam("from"),
+    ReportRow.id > bindparam("after"),
+)
 
 
 def _stored(

@@ -7,16 +7,32 @@ import logging
 from sqlalchemy import select
 
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import StreamRow
-from tidemark.controller.evidence.rollups import STEPS, count_partitions, locked_rollup
+from tidemark.controller.db.tables import RollupRow, StreamRow
+from tidemark.controller.evidence.rollups import (
+    AGEING_STEPS,
+    SUMMING_STEPS,
+    count_partitions,
+    locked_rollup,
+)
+from tidemark.controller.evidence.set_back import set_back
+from tidemark.controller.forgetting.delete_stream import empty_deleted
+from tidemark.controller.forgetting.history import HISTORY_STEPS
+from tidemark.controller.intake.count_believed import count_believed
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.runtime.priority import Pause, no_pause
+from tidemark.models.need_slots import DAY_US, HOUR_US
 from tidemark.models.retention import Retention
 
 _log = logging.getLogger(__name__)
 
 _EVERY_US = 60_000_000
 """How often a stream's upkeep runs, in microseconds: once for each minute that can be rolled up."""
+
+_DAY_EVERY_US = HOUR_US
+"""How often a stream may age by more than an hour, in microseconds."""
+
+_FORGET_EVERY_US = HOUR_US
+"""How often old rows of what was decided, and those of a deleted stream, are looked for, in microseconds."""
 
 _MAX_STEPS = 200
 """Maximum steps in one tick; the rest comes first in the next one."""
@@ -42,6 +58,9 @@ class Upkeep:
         self._retention = retention
         self._give_way = give_way
         self._done_us: dict[int, int] = {}
+        self._aged_us: dict[int, int] = {}
+        self._forgot_us: dict[int, int] = {}
+        self._emptied: set[int] = set()
 
     def tick(self, now_us: int, max_steps: int = _MAX_STEPS) -> int:
         """Run the upkeep of every stream that is due; return how many steps were taken.
@@ -50,18 +69,24 @@ class Upkeep:
             sqlalchemy.exc.SQLAlchemyError: when the store cannot list the streams.
         """
         with self._database.read() as session:
-            stream_ids = session.scalars(select(StreamRow.id).order_by(StreamRow.id)).all()
+            streams = session.execute(select(StreamRow.id, StreamRow.deleted_us).order_by(StreamRow.id)).all()
+        deleted = {stream_id for stream_id, deleted_us in streams if deleted_us is not None}
         due = [
             stream_id
-            for stream_id in stream_ids
+            for stream_id, _ in streams
             if self._leases.lease_of(stream_id) is not None
-            and now_us - self._done_us.get(stream_id, -_EVERY_US) >= _EVERY_US
+            and _passed(
+                self._done_us.get(stream_id),
+                now_us,
+                _FORGET_EVERY_US if stream_id in self._emptied else _EVERY_US,
+            )
         ]
         steps = 0
-        # The stream that waited longest comes first.
-        for stream_id in sorted(due, key=lambda stream_id: self._done_us.get(stream_id, 0)):
+        # The stream that waited longest comes first, and those that were deleted last, however much they hold.
+        for stream_id in sorted(due, key=lambda each: (each in deleted, self._done_us.get(each, 0))):
             try:
-                taken, finished = self.run_upkeep(stream_id, max_steps - steps)
+                run = self._empty if stream_id in deleted else self._run
+                taken, finished = run(stream_id, now_us, max_steps - steps)
             except Exception:  # noqa: BLE001 - the other streams go on
                 _log.exception("stream %d could not be rolled up; the next tick tries again", stream_id)
                 continue
@@ -72,9 +97,9 @@ class Upkeep:
         return steps
 
     def run_upkeep(self, stream_id: int, max_steps: int = _MAX_STEPS) -> tuple[int, bool]:
-        """Take the steps that are due for one stream; return how many, and whether none is left."""
+        """Take all steps that are due for one stream, however old; return how many, and whether none is left."""
         for taken in range(max_steps):
-            if not self.step(stream_id):
+            if not self.step(stream_id) and not self.forget(stream_id) and not self.age(stream_id):
                 return taken, True
         return max_steps, False
 
@@ -85,6 +110,89 @@ class Upkeep:
             found = locked_rollup(session, stream_id)
             if found is None:
                 return False
-            if count_partitions(session, *found, self._database.counted):
+            rollup, newest_us = found
+            if count_partitions(session, rollup, newest_us, self._database.counted):
                 return True
-            return any(step(session, *found, self._retention) for step in STEPS)
+            return any(step(session, rollup, newest_us, self._retention) for step in SUMMING_STEPS) or any(
+                step(session, rollup, rollup.aged_us, self._retention) for step in AGEING_STEPS
+            )
+
+    def forget(self, stream_id: int) -> bool:
+        """Delete the next old rows of what was decided for one stream; return False when there are none."""
+        self._give_way()
+        with self._database.write() as session:
+            found = locked_rollup(session, stream_id)
+            if found is None:
+                return False
+            rollup, _ = found
+            return any(step(session, rollup, rollup.aged_us, self._retention) for step in HISTORY_STEPS)
+
+    def empty(self, stream_id: int, now_us: int) -> bool:
+        """Delete the next rows of one deleted stream; return False when there are none."""
+        self._give_way()
+        with self._database.write() as session:
+            return empty_deleted(session, stream_id, now_us - self._retention.events_us)
+
+    def age(self, stream_id: int) -> bool:
+        """Let one stream age up to its newest batch, but by a day at most; return False when it has already."""
+        with self._database.write() as session:
+            found = locked_rollup(session, stream_id)
+            return found is not None and _age(*found, by_day=True) > 0
+
+    def _run(self, stream_id: int, now_us: int, max_steps: int) -> tuple[int, bool]:
+        """Take the steps that are due for one stream; it ages by more than an hour only once an hour, and by a day.
+
+        So a clock that is ahead deletes no more than a day's worth before somebody can see it.
+        """
+        by_day = _passed(self._aged_us.get(stream_id), now_us, _DAY_EVERY_US)
+        for taken in range(max_steps):
+            aged_us = self._recover(stream_id, now_us, by_day=by_day)
+            if aged_us is None:
+                continue
+            if aged_us > HOUR_US:
+                self._aged_us[stream_id] = now_us
+            forgets = _passed(self._forgot_us.get(stream_id), now_us, _FORGET_EVERY_US)
+            for more in range(max_steps - taken):
+                if not self.step(stream_id) and not (forgets and self.forget(stream_id)):
+                    if forgets:
+                        self._forgot_us[stream_id] = now_us
+                    return taken + more, True
+            break
+        return max_steps, False
+
+    def _empty(self, stream_id: int, now_us: int, max_steps: int) -> tuple[int, bool]:
+        """Delete the rows of a deleted stream."""
+        for taken in range(max_steps):
+            if not self.empty(stream_id, now_us):
+                self._emptied.add(stream_id)
+                return taken, True
+        return max_steps, False
+
+    def _recover(self, stream_id: int, now_us: int, *, by_day: bool) -> int | None:
+        """Take the next step after a wrong clock and return None; without any, return by how much the stream aged."""
+        with self._database.write() as session:
+            found = locked_rollup(session, stream_id)
+            if count_believed(session, stream_id, now_us, self._database.limits):
+                return None
+            if found is None:
+                return 0
+            return None if set_back(session, found[0], now_us) else _age(*found, by_day=by_day)
+
+
+def _age(rollup: RollupRow, newest_us: int, *, by_day: bool) -> int:
+    """Move the time that ages are measured from, and return by how much, in microseconds.
+
+    Args:
+        rollup: the stream's roll-up.
+        newest_us: when its newest batch was seen.
+        by_day: whether it may move by more than an hour, and by a day then.
+    """
+    behind_us = newest_us - rollup.aged_us
+    aged_us = 0 if behind_us > HOUR_US and not by_day else min(max(behind_us, 0), DAY_US)
+    rollup.aged_us += aged_us
+    return aged_us
+
+
+def _passed(since_us: int | None, now_us: int, wait_us: int) -> bool:
+    """Return whether a wait is over; so it is when the clock was put back."""
+    return since_us is None or not 0 <= now_us - since_us < wait_us

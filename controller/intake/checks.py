@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemark.controller.errors import ErrorItem, InvalidBodyError
+from tidemark.controller.errors import MAX_ERRORS, ErrorItem, InvalidBodyError
+from tidemark.models.cells import cells_of
+from tidemark.models.key_counts import table_size
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.wire import Acknowledgement, Report
 
@@ -21,8 +23,11 @@ MAX_DURATION_MS = MAX_TIME_US // 1_000
 _MAX_ROWS = 2**40
 """Maximum number of rows in a batch: a million such batches can be summed in 64 bits."""
 
-_MAX_CELLS = 2_000_000
-"""Maximum number of (granule, window) cells in a report, which limits its cost in time and memory."""
+_MAX_WINDOWS = 50_000
+"""Maximum number of windows that the rows of a report are in: each is a row of the ledger."""
+
+_MAX_SUMS = 4_000_000
+"""Maximum number of sums by partition and sliding window in a report, which limits its cost in time and memory."""
 
 
 def check_report(report: Report, job: str, stream: str) -> None:
@@ -35,7 +40,6 @@ def check_report(report: Report, job: str, stream: str) -> None:
         [
             *_address(report, job, stream),
             *_sizes(report),
-            *_granules(report),
             *_future_rows(report),
             *_live(report),
             *_names({"query_id": report.query_id, "run_id": report.run_id}),
@@ -49,6 +53,9 @@ def check_report(report: Report, job: str, stream: str) -> None:
             ),
         ]
     )
+    # What follows computes with the times that were checked.
+    _reject(list(_granules(report)))
+    _reject(list(_windows(report)))
 
 
 def check_acknowledgement(acknowledgement: Acknowledgement) -> None:
@@ -73,7 +80,9 @@ def check_acknowledgement(acknowledgement: Acknowledgement) -> None:
 def _reject(errors: list[ErrorItem]) -> None:
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        raise InvalidBodyError(f"{errors[0].pointer}: {errors[0].detail}{more}", errors=tuple(errors))
+        raise InvalidBodyError(
+            f"{errors[0].pointer}: {errors[0].detail}{more}", errors=tuple(errors[:MAX_ERRORS])
+        )
 
 
 def _address(report: Report, job: str, stream: str) -> Iterator[ErrorItem]:
@@ -152,14 +161,6 @@ def _operator_times(operator: Operator) -> tuple[int, ...]:
 
 
 def _granules(report: Report) -> Iterator[ErrorItem]:
-    operator = report.operator
-    windows = -(-operator.size_us // operator.slide_us) if isinstance(operator, TimeWindow) else 1
-    cells = windows * max(sum(len(part.granules) for part in report.partitions), 1)
-    if cells > _MAX_CELLS:
-        yield ErrorItem(
-            "/operator",
-            f"{cells} cells of granule and window are more than the {_MAX_CELLS} that a report may have",
-        )
     for index, part in enumerate(report.partitions):
         edges = (part.granules[0], part.granules[-1] + 1) if part.granules else ()
         if any(abs(edge) * report.granule_us > MAX_TIME_US for edge in edges):
@@ -167,3 +168,22 @@ def _granules(report: Report) -> Iterator[ErrorItem]:
                 f"/partitions/{index}/granules",
                 f"granules reach beyond {MAX_TIME_US} microseconds from the epoch",
             )
+
+
+def _windows(report: Report) -> Iterator[ErrorItem]:
+    operator = report.operator
+    if not isinstance(operator, TimeWindow) or operator.max_keys == 1:
+        return
+    windows, sums = table_size(operator, cells_of(report), report.granule_us)
+    if windows > _MAX_WINDOWS:
+        yield ErrorItem(
+            "/operator",
+            f"the report's rows are in {windows:,} windows, more than the {_MAX_WINDOWS:,} that it may have; a longer "
+            "slide makes fewer",
+        )
+    elif sums > _MAX_SUMS:
+        yield ErrorItem(
+            "/operator",
+            f"{len(report.partitions):,} partitions in {windows:,} windows are more than the {_MAX_SUMS:,} sums that a "
+            "report may have; a longer slide makes fewer windows",
+        )

@@ -1,28 +1,30 @@
 """Counts waiting reports by partition: many of a stream at once, since each touches hundreds of rows.
 
-A report's facts and its sums over all partitions are counted when it is stored. Counts by partition (needs, ledger) and
-the series follow later, from the stored reports in order. ``RollupRow.split_report_id`` moves in the same transaction,
+A report's facts and its sums over all partitions are counted when it is stored. Needs by partition and the series
+follow later, from the stored reports in order. ``RollupRow.split_report_id`` moves in the same transaction,
 so each report is counted once. Readers by partition add the waiting reports themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow, RollupRow
-from tidemark.controller.evidence import ledger, needs
+from tidemark.controller.evidence import needs
 from tidemark.controller.evidence.series import add_to_series
-from tidemark.controller.intake.report_counts import ReportCounts, ReportCountsCache, counts_of
+from tidemark.controller.intake.report_counts import ReportCountsCache, counts_of
 from tidemark.controller.intake.stored_bodies import stored_report
+from tidemark.models.partition_needs import PartitionNeeds
 
-MAX_REPORTS = 500
-"""How many reports are counted at once; it takes some tenths of a second."""
+MANY_REPORTS = 500
+"""How many waiting reports are many."""
 
-_MAX_BODIES = 50
-"""How many bodies are read at once; each may have megabytes."""
+_AT_ONCE = 100
+"""How many reports are counted at once: it takes some hundredths of a second, for which new ones wait."""
+
+_MAX_BYTES = 32 * 1024 * 1024
+"""Size of the counts that are in memory at once, unless one report has more; those of one may have a megabyte."""
 
 
 def count_waiting(session: Session, rollup: RollupRow, cache: ReportCountsCache) -> bool:
@@ -31,42 +33,33 @@ def count_waiting(session: Session, rollup: RollupRow, cache: ReportCountsCache)
         select(ReportRow)
         .where(ReportRow.stream_id == rollup.stream_id, ReportRow.id > rollup.split_report_id)
         .order_by(ReportRow.id)
-        .limit(MAX_REPORTS)
+        .limit(_AT_ONCE)
     ).all()
     if not reports:
         return False
-    counted = _counted(session, reports, cache)
-    add_to_series(session, needs.levels_of(rollup), reports)
-    ledger.add_by_partition(
-        session,
-        rollup.stream_id,
-        [
-            (each.operator, each.judgement)
-            for report, each in zip(reports, counted, strict=True)
-            if report.id > rollup.ledger_report_id
-        ],
-        rollup.ledger_from_us,
-    )
-    needs.add_by_partition(
-        session,
-        rollup,
-        [(report.seen_us, each.needs) for report, each in zip(reports, counted, strict=True)],
-    )
-    rollup.split_report_id = reports[-1].id
+    counted: list[tuple[int, PartitionNeeds]] = []
+    size = 0
+    for report in reports:
+        added = _needs_of(session, report, cache)
+        counted.append((report.seen_us, added))
+        size += added.size
+        if size > _MAX_BYTES:
+            break
+    done = reports[: len(counted)]
+    add_to_series(session, needs.levels_of(rollup), done)
+    needs.add_by_partition(session, rollup, counted)
+    rollup.split_report_id = done[-1].id
     return True
 
 
-def _counted(session: Session, reports: Sequence[ReportRow], cache: ReportCountsCache) -> list[ReportCounts]:
-    """Return what each report adds, in the order of the reports."""
-    found: dict[int, ReportCounts] = {}
-    for report in reports:
-        cached = cache.take(report.id, report.fingerprint, report.need_base_ms)
-        if cached:
-            found[report.id] = cached
-    missing = {report.id: report for report in reports if report.id not in found}
-    for first in range(0, len(missing), _MAX_BODIES):
-        some = list(missing)[first : first + _MAX_BODIES]
-        bodies = select(ReportBodyRow.report_id, ReportBodyRow.body).where(ReportBodyRow.report_id.in_(some))
-        for report_id, body in session.execute(bodies):
-            found[report_id] = counts_of(stored_report(body), missing[report_id].need_base_ms)
-    return [found[report.id] for report in reports]
+# Built once: building it takes longer than running it.
+_BODY = select(ReportBodyRow.body).where(ReportBodyRow.report_id == bindparam("report"))
+
+
+def _needs_of(session: Session, report: ReportRow, cache: ReportCountsCache) -> PartitionNeeds:
+    """Return what a report adds."""
+    found = cache.take(report.id, report.fingerprint, report.need_base_ms)
+    if found is None:
+        body = session.connection().execute(_BODY, {"report": report.id}).scalar_one()
+        found = counts_of(stored_report(body), report.need_base_ms)
+    return found.needs

@@ -2,7 +2,7 @@
 
 A commit costs one write to the disk, however much it holds. One thread takes all waiting reports, in an order that is
 the same for all replicas, and commits them together; the longer a commit takes, the more reports the next one holds.
-If one report fails, each is tried by itself, so that none is rejected because of another.
+If the transaction fails, each report is tried by itself, so that none is rejected because of another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from concurrent.futures import Future
 from time import perf_counter
 
 from tidemark.controller.db.database import Database
-from tidemark.controller.intake.take_report import StoredReceipt, take_report
+from tidemark.controller.errors import TidemarkError
+from tidemark.controller.intake.take_reports import StoredReceipt, take_reports
 from tidemark.controller.metrics.process import IntakeCounters
 from tidemark.controller.runtime.clock import Clock
 from tidemark.models.wire import Report
@@ -112,7 +113,7 @@ class ReportWriter:
     def _write(self, waiting: list[_Waiting]) -> None:
         try:
             with self._counters.commit_seconds.time():
-                receipts = self._together([report for report, _, _ in waiting])
+                taken = self._together([report for report, _, _ in waiting])
         except Exception as error:  # noqa: BLE001 - the future raises it
             if len(waiting) == 1:
                 waiting[0][1].set_exception(error)
@@ -122,21 +123,25 @@ class ReportWriter:
                 self._write([each])
             return
         self.groups += 1
-        for (report, future, since), receipt in zip(waiting, receipts, strict=True):
-            future.set_result(receipt)
+        for (report, future, since), outcome in zip(waiting, taken, strict=True):
+            if isinstance(outcome, TidemarkError):
+                future.set_exception(outcome)
+                continue
+            future.set_result(outcome)
             self._counters.seconds.observe(perf_counter() - since)
-            if not receipt.duplicate:
+            if not outcome.duplicate:
                 self._counters.uncounted.labels(report.job, report.stream).inc(report.uncounted_rows)
 
-    def _together(self, reports: list[Report]) -> list[StoredReceipt]:
+    def _together(self, reports: list[Report]) -> list[StoredReceipt | TidemarkError]:
         database = self._database
         with database.write() as session:
-            receipts = [take_report(session, report, self._clock(), database.limits) for report in reports]
+            taken = take_reports(session, reports, self._clock(), database.limits)
+        receipts = [each for each in taken if isinstance(each, StoredReceipt)]
         for receipt in receipts:
             database.counted.add(receipt.counted)
         if any(receipt.first for receipt in receipts):
             database.answers_changed()
-        return receipts
+        return taken
 
 
 def _order(each: _Waiting) -> tuple[str, str, str, int]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from sqlalchemy import ScalarSelect, bindparam, func, select
+from sqlalchemy import ColumnElement, ScalarSelect, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import PartitionRow, StreamRow
+from tidemark.controller.db.tables import KNOWN, PartitionRow, StreamRow
 from tidemark.controller.errors import ErrorItem, TooManyPartitionsError, TooManyStreamsError
 
 
@@ -33,39 +33,64 @@ def check_room_for_stream(session: Session, limits: Limits) -> None:
         TooManyStreamsError: when it cannot.
     """
     limit = limits.streams
-    if limit is not None and session.scalars(select(func.count(StreamRow.id))).one() >= limit:
+    if limit is not None and session.scalars(select(func.count(StreamRow.id)).where(KNOWN)).one() >= limit:
         raise TooManyStreamsError(
             f"this store has its maximum of {limit:,} streams; does a job take a new name at each start? If not, raise "
             "TIDEMARK_MAX_STREAMS"
         )
 
 
-def count_of_partitions(stream: str) -> ScalarSelect[int]:
-    """Return the query for the number of partitions of a stream, whose id is the bind parameter ``stream``."""
+def count_of_partitions(stream_id: ColumnElement[int]) -> ScalarSelect[int]:
+    """Return the query for the number of partitions of a stream."""
     return (
         select(func.count())
         .select_from(PartitionRow)
-        .where(PartitionRow.stream_id == bindparam(stream))
+        .where(PartitionRow.stream_id == stream_id)
         .scalar_subquery()
     )
 
 
-def check_room_for_partitions(
-    session: Session, stream_id: int, names: Collection[str], known: int, limits: Limits
+def make_room_for_partitions(
+    session: Session,
+    stream_id: int,
+    names: Collection[str],
+    *,
+    known: int,
+    limits: Limits,
+    forget: Callable[[], int],
 ) -> None:
-    """Check that a stream, which has ``known`` partitions, can take these; they may be among the known ones.
+    """Make room for the partitions of a report, by forgetting those that are gone if need be.
+
+    Args:
+        session: the session.
+        stream_id: the stream.
+        names: the partitions; they may be among the known ones.
+        known: how many partitions the stream has.
+        limits: the limits of the store.
+        forget: forgets the partitions that are gone, and returns how many.
 
     Raises:
-        TooManyPartitionsError: when it cannot.
+        TooManyPartitionsError: when there is not enough room.
     """
     limit = limits.partitions
     if limit is None or known + len(names) <= limit:
         return
+    new = _new(session, stream_id, names)
+    if not new or known + new <= limit:
+        return
+    # What was forgotten comes back if it makes no room.
+    with session.begin_nested():
+        if forgotten := forget():
+            # Some of these may have been among them.
+            known, new = known - forgotten, _new(session, stream_id, names)
+        if new and known + new > limit:
+            reason = (
+                f"{new:,} new partitions beside the {known:,} known are more than the {limit:,} that a "
+                "stream may have; has the partition column few values? If so, raise TIDEMARK_MAX_PARTITIONS"
+            )
+            raise TooManyPartitionsError(f"/partitions: {reason}", errors=(ErrorItem("/partitions", reason),))
+
+
+def _new(session: Session, stream_id: int, names: Collection[str]) -> int:
     stored = set(session.scalars(select(PartitionRow.partition).where(PartitionRow.stream_id == stream_id)))
-    new = sum(name not in stored for name in names)
-    if new and known + new > limit:
-        reason = (
-            f"{new:,} new partitions beside the {known:,} known are more than the {limit:,} that a stream may have; "
-            "has the partition column few values? If so, raise TIDEMARK_MAX_PARTITIONS"
-        )
-        raise TooManyPartitionsError(f"/partitions: {reason}", errors=(ErrorItem("/partitions", reason),))
+    return sum(name not in stored for name in names)

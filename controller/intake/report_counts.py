@@ -10,10 +10,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidemark.models.cells import cells_of
 from tidemark.models.late_base import needs_against
-from tidemark.models.ledger import Judgement, judge
-from tidemark.models.operators import Operator
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.wire import Report
 
@@ -25,28 +22,15 @@ _MAX_BYTES = 64 * 1024 * 1024
 class ReportCounts:
     """What one report adds by partition."""
 
-    operator: Operator
-    """The operator whose keys the judgement has."""
-    judgement: Judgement
-    """Which of its rows were admitted or late."""
     base_ms: int | None
     """The base that its needs are counted against, in milliseconds; None when none is known."""
     needs: PartitionNeeds
     """Its needs."""
 
-    @property
-    def size(self) -> int:
-        """Its approximate size in bytes."""
-        held = self.judgement
-        names = 100 * len(held.partitions)
-        return names + held.parts.nbytes + held.keys_us.nbytes + held.counts.nbytes + self.needs.size
-
 
 def counts_of(report: Report, base_ms: int | None) -> ReportCounts:
     """Return what ``report`` adds, its needs counted against a base in milliseconds."""
-    cells = cells_of(report)
-    needs = PartitionNeeds.counted(needs_against(report, base_ms, cells))
-    return ReportCounts(report.operator, judge(report, cells), base_ms, needs)
+    return ReportCounts(base_ms, PartitionNeeds.counted(needs_against(report, base_ms)))
 
 
 class ReportCountsCache:
@@ -68,7 +52,7 @@ class ReportCountsCache:
             for report_id, (digest, counted) in new.items():
                 self._drop(report_id)
                 self._held[report_id] = digest, counted
-                self._bytes += counted.size
+                self._bytes += counted.needs.size
             while self._bytes > self._max_bytes:
                 self._drop(next(iter(self._held)))
 
@@ -83,5 +67,5 @@ class ReportCountsCache:
     def _drop(self, report_id: int) -> tuple[str, ReportCounts] | None:
         found = self._held.pop(report_id, None)
         if found is not None:
-            self._bytes -= found[1].size
+            self._bytes -= found[1].needs.size
         return found

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response, status
-from fastapi.concurrency import run_in_threadpool
+from fastapi import APIRouter, Depends, Request, Response, status
 from pydantic import TypeAdapter
 
 from tidemark.controller.api.bodies import ReportBody, parse_body
-from tidemark.controller.api.dependencies import CountRejections, TheService
+from tidemark.controller.api.dependencies import TheService
+from tidemark.controller.api.direct_route import DirectRoute, check_request
 from tidemark.controller.api.documented import answers, takes
-from tidemark.controller.api.names import StreamPath, WhichStream
-from tidemark.controller.api.request_body import JsonBody
+from tidemark.controller.api.names import WhichStream, which_stream
+from tidemark.controller.api.request_body import JsonBody, parse_aside, read_json
 from tidemark.controller.api.schemas import Receipt
 from tidemark.controller.bounds.acknowledgements import take_acknowledgement
+from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.checks import check_acknowledgement, check_report
 from tidemark.controller.rollout.republish import republish
+from tidemark.controller.service import Service
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import lock_stream
 from tidemark.models.wire import Acknowledgement, Report
@@ -28,49 +31,53 @@ _REPORT = TypeAdapter(ReportBody)
 _ACKNOWLEDGEMENT = TypeAdapter(Acknowledgement)
 
 
-_PARSED_AT_ONCE_BYTES = 256 * 1024
-"""Bodies up to this size are parsed on the event loop, in some milliseconds; larger ones in a thread."""
-
-
-async def _report_of(which: WhichStream, body: JsonBody) -> Report:
-    if len(body) <= _PARSED_AT_ONCE_BYTES:
-        return _checked_report(which, body)
-    return await run_in_threadpool(_checked_report, which, body)
-
-
-def _checked_report(which: StreamPath, body: bytes) -> Report:
+def _checked_report(job: str, stream: str, body: bytes) -> Report:
     report = parse_body(_REPORT, body)
-    check_report(report, which.job, which.stream)
+    check_report(report, job, stream)
     return report
 
 
-@router.post(
+async def post_report(request: Request) -> Response:
+    """Store the report of one batch, once: a repeat with the same content gets 200 and changes nothing."""
+    await check_request(request)
+    service: Service = request.app.state.service
+    which = await which_stream(request, **request.path_params)
+    try:
+        body = await read_json(request, service.settings.max_body_bytes)
+        report = await parse_aside(partial(_checked_report, which.job, which.stream), body)
+        receipt = await asyncio.wrap_future(service.reports.take(report))
+    except TidemarkError as error:
+        service.intake.rejected.labels(error.kind).inc()
+        raise
+    if not receipt.duplicate:
+        service.database.answers_changed()
+    answer = Receipt(
+        job=which.job, stream=which.stream, received_us=receipt.received_us, duplicate=receipt.duplicate
+    )
+    status_code = status.HTTP_200_OK if receipt.duplicate else status.HTTP_201_CREATED
+    return Response(answer.model_dump_json(), status_code, media_type="application/json")
+
+
+router.add_api_route(
     "/reports",
+    post_report,
+    methods=["POST"],
     operation_id="postReport",
     summary="Report a batch",
     status_code=status.HTTP_201_CREATED,
-    dependencies=[CountRejections],
-    responses=answers("Receipt", 200, 201, 400, 409, 413, 415, 422, 503),
+    response_model=Receipt,
+    dependencies=[Depends(which_stream)],
+    responses=answers("Receipt", 200, 201, 400, 408, 409, 413, 415, 422, 503),
     openapi_extra=takes("ReportBody"),
+    route_class_override=DirectRoute,
 )
-async def post_report(
-    which: WhichStream,
-    report: Annotated[Report, Depends(_report_of)],
-    service: TheService,
-    response: Response,
-) -> Receipt:
-    """Store the report of one batch, once: a repeat with the same content gets 200 and changes nothing."""
-    receipt = await asyncio.wrap_future(service.reports.take(report))
-    if not receipt.duplicate:
-        service.database.answers_changed()
-    if receipt.duplicate:
-        response.status_code = status.HTTP_200_OK
-    return Receipt(
-        job=which.job, stream=which.stream, received_us=receipt.received_us, duplicate=receipt.duplicate
-    )
 
 
 async def _acknowledgement_of(body: JsonBody) -> Acknowledgement:
+    return await parse_aside(_checked_acknowledgement, body)
+
+
+def _checked_acknowledgement(body: bytes) -> Acknowledgement:
     found = parse_body(_ACKNOWLEDGEMENT, body)
     check_acknowledgement(found)
     return found
@@ -81,7 +88,7 @@ async def _acknowledgement_of(body: JsonBody) -> Acknowledgement:
     operation_id="postAcknowledgement",
     summary="Acknowledge a bound",
     status_code=status.HTTP_201_CREATED,
-    responses=answers("Receipt", 200, 201, 400, 413, 415, 422, 503),
+    responses=answers("Receipt", 200, 201, 400, 408, 413, 415, 422, 503),
     openapi_extra=takes("Acknowledgement"),
 )
 def post_acknowledgement(

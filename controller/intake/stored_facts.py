@@ -1,16 +1,20 @@
-"""What the store knows about a report's stream, query and batch, read in one statement that bypasses the session.
+"""What the store knows about the streams, queries and batches of reports, in one statement that bypasses the session.
 
 Loading rows as objects and writing their changes back would cost more than counting the report.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
-from sqlalchemy import and_, bindparam, select
+from sqlalchemy import BigInteger, Row, Select, String, and_, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import QueryRow, ReportRow, RollupRow, StreamRow
+from tidemark.controller.db.given_rows import given, given_rows
+from tidemark.controller.db.tables import QueryRow, ReportRow, RollupRow
 from tidemark.controller.evidence.horizon import max_up_to, with_gone
 from tidemark.controller.intake.limits import count_of_partitions
 from tidemark.models.need_slots import Levels
@@ -25,8 +29,8 @@ class StoredFacts:
     """When the batch was received before; None when it was not."""
     fingerprint: str | None
     """The digest of the report received then."""
-    reports_from_us: int
-    """Reports of batches that started earlier are deleted."""
+    gone_batch: int | None
+    """Highest id of the query's batches whose reports are deleted; None without any."""
     ledger_from_us: int | None
     """Keys below are deleted from the ledger; None while none is."""
     levels: Levels
@@ -43,65 +47,68 @@ class StoredFacts:
     """Number of the stream's partitions."""
 
 
-# Built once: building it takes longer than running it.
-_FACTS = (
-    select(
-        ReportRow.received_us,
-        ReportRow.fingerprint,
-        RollupRow.reports_from_us,
-        RollupRow.ledger_from_us,
-        RollupRow.hours_until_us,
-        RollupRow.days_until_us,
-        RollupRow.split_report_id,
-        QueryRow.last_batch,
-        QueryRow.gone_batch,
-        QueryRow.gone_max_event_time_us,
-        max_up_to("late").label("late_max_us"),
-        max_up_to("before").label("before_max_us"),
-        count_of_partitions("stream").label("partitions"),
-    )
-    .select_from(StreamRow)
-    .outerjoin(
-        ReportRow,
-        and_(
-            ReportRow.stream_id == StreamRow.id,
-            ReportRow.query_id == bindparam("query"),
-            ReportRow.batch_id == bindparam("batch"),
-        ),
-    )
-    .outerjoin(RollupRow, RollupRow.stream_id == StreamRow.id)
-    .outerjoin(QueryRow, and_(QueryRow.stream_id == StreamRow.id, QueryRow.query_id == bindparam("query")))
-    .where(StreamRow.id == bindparam("stream"))
-)
-
-
-def stored_facts(session: Session, stream_id: int, report: Report) -> StoredFacts:
-    """Return what the store knows about the batch of ``report``; its stream exists and is locked."""
-    late, before = report.batch_id - 2, report.batch_id - 1
-    row = (
-        session.connection()
-        .execute(
-            _FACTS,
-            {
-                "stream": stream_id,
-                "query": report.query_id,
-                "batch": report.batch_id,
-                "late": late,
-                "before": before,
-            },
+@cache
+def _facts(dialect: str) -> Select[Any]:
+    # Built once: building it takes longer than running it.
+    whole = BigInteger()
+    asked = given_rows(dialect, {"stream_id": whole, "query_id": String(), "batch_id": whole}).c
+    return (
+        select(
+            asked.stream_id,
+            ReportRow.received_us,
+            ReportRow.fingerprint,
+            RollupRow.ledger_from_us,
+            RollupRow.hours_until_us,
+            RollupRow.days_until_us,
+            RollupRow.split_report_id,
+            QueryRow.last_batch,
+            QueryRow.gone_batch,
+            QueryRow.gone_max_event_time_us,
+            max_up_to(asked.stream_id, asked.query_id, asked.batch_id - 2).label("late_max_us"),
+            max_up_to(asked.stream_id, asked.query_id, asked.batch_id - 1).label("before_max_us"),
+            count_of_partitions(asked.stream_id).label("partitions"),
         )
-        .one()
+        .outerjoin(
+            ReportRow,
+            and_(
+                ReportRow.stream_id == asked.stream_id,
+                ReportRow.query_id == asked.query_id,
+                ReportRow.batch_id == asked.batch_id,
+            ),
+        )
+        .outerjoin(RollupRow, RollupRow.stream_id == asked.stream_id)
+        .outerjoin(QueryRow, and_(QueryRow.stream_id == asked.stream_id, QueryRow.query_id == asked.query_id))
     )
+
+
+def stored_facts(session: Session, reports: Mapping[int, Report]) -> dict[int, StoredFacts]:
+    """Return what the store knows about the batch of a report of each stream, by stream; the streams are locked."""
+    dialect = session.get_bind().dialect.name
+    asked = given(
+        dialect,
+        {
+            "stream_id": list(reports),
+            "query_id": [report.query_id for report in reports.values()],
+            "batch_id": [report.batch_id for report in reports.values()],
+        },
+    )
+    return {
+        row.stream_id: _facts_of(row, reports[row.stream_id].batch_id)
+        for row in session.connection().execute(_facts(dialect), asked)
+    }
+
+
+def _facts_of(row: Row[Any], batch_id: int) -> StoredFacts:
     gone = row.gone_batch, row.gone_max_event_time_us
     return StoredFacts(
         received_us=row.received_us,
         fingerprint=row.fingerprint,
-        reports_from_us=row.reports_from_us or 0,
+        gone_batch=row.gone_batch,
         ledger_from_us=row.ledger_from_us,
         levels=Levels(row.hours_until_us or 0, row.days_until_us or 0),
         split_report_id=row.split_report_id or 0,
         last_batch=row.last_batch,
-        late_max_us=with_gone(row.late_max_us, *gone, late),
-        before_max_us=with_gone(row.before_max_us, *gone, before),
+        late_max_us=with_gone(row.late_max_us, *gone, batch_id - 2),
+        before_max_us=with_gone(row.before_max_us, *gone, batch_id - 1),
         partitions=row.partitions,
     )

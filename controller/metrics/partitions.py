@@ -1,6 +1,6 @@
 """The metrics of each partition, as text.
 
-Partitions are the many: 500 streams of 64 have 160,000 samples. The client library takes a second of the processor for
+Partitions are the many: 500 streams of 64 have 160,000 samples. The client library takes a second of CPU time for
 these, because it formats the labels of each sample anew; here they are formatted once a partition.
 """
 

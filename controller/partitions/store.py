@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import BigInteger, ColumnElement, and_, bindparam, case, func, select
+from sqlalchemy import ColumnElement, and_, case, delete, func, select, update
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import PartitionRow, ReportRow
+from tidemark.controller.db.tables import PartitionRow, StreamRow
 from tidemark.controller.db.upsert import Excluded, greater, lesser, upsert_many
-from tidemark.controller.evidence.horizon import Horizon
 from tidemark.models.cells import ReportCells
 from tidemark.models.granules import SPARK_TICK_US, granule_last_us
-from tidemark.models.progress import PartitionTimes
+from tidemark.models.runs import run_starts
 from tidemark.models.wire import Report
 
 
@@ -57,7 +56,8 @@ def arrived_in(report: Report, cells: ReportCells) -> Arrived:
     """Return what ``report``, whose counts are ``cells``, held of each partition."""
     if not len(cells.parts):
         return Arrived([], [], [], [])
-    present, starts = np.unique(cells.parts, return_index=True)
+    starts = run_starts(cells.parts)
+    present = cells.parts[starts]
     ends = np.append(starts[1:], len(cells.parts)) - 1
     last_us = granule_last_us(cells.granules[ends], report.granule_us, report.closed)
     if report.max_event_time_us is not None:
@@ -72,45 +72,61 @@ def arrived_in(report: Report, cells: ReportCells) -> Arrived:
     return Arrived(*map(list, zip(*sorted(found), strict=True)))
 
 
-def add_partitions(session: Session, stream_id: int, arrived: Arrived, seen_us: int, base_us: int) -> None:
-    """Add what a batch held to its partitions; the stream is locked.
+def add_partitions(session: Session, batches: Sequence[tuple[int, int, int, Arrived]]) -> None:
+    """Add what batches of different streams, which are locked, held to their partitions.
 
     Args:
         session: the session.
-        stream_id: the stream.
-        arrived: what it held.
-        seen_us: when it was seen.
-        base_us: the stream's maximum event time after it, in microseconds.
+        batches: of each the stream, when it was seen and the stream's maximum event time after it, in microseconds,
+            and what it held.
     """
+    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+    for stream_id, seen_us, base_us, arrived in batches:
+        size = len(arrived.names)
+        columns["stream_id"] += [stream_id] * size
+        columns["partition"] += arrived.names
+        columns["rows"] += arrived.rows
+        columns["last_event_time_us"] += arrived.last_event_time_us
+        columns["behind_us"] += [max(base_us - last_us, 0) for last_us in arrived.last_event_time_us]
+        columns["first_seen_us"] += [seen_us] * size
+        columns["last_seen_us"] += [seen_us] * size
+        columns["future_rows"] += arrived.future_rows
+        columns["last_future_us"] += [seen_us if rows else None for rows in arrived.future_rows]
     upsert_many(
         session,
         PartitionRow,
-        {
-            "partition": arrived.names,
-            "rows": arrived.rows,
-            "last_event_time_us": arrived.last_event_time_us,
-            "behind_us": [max(base_us - last_us, 0) for last_us in arrived.last_event_time_us],
-            "future_rows": arrived.future_rows,
-            "last_future_us": [seen_us if rows else None for rows in arrived.future_rows],
-        },
-        same={"stream_id": stream_id, "last_seen_us": seen_us, "first_seen_us": seen_us, "batches": 1},
+        columns,
+        same={"batches": 1},
         added=("rows", "batches", "future_rows"),
         changes=_changes,
-        parameters={"base_us": base_us},
     )
+
+
+_COLUMNS = (
+    "stream_id",
+    "partition",
+    "rows",
+    "last_event_time_us",
+    "behind_us",
+    "first_seen_us",
+    "last_seen_us",
+    "future_rows",
+    "last_future_us",
+)
 
 
 def _changes(new: Excluded) -> dict[str, ColumnElement[Any]]:
     last = greater(PartitionRow.last_event_time_us, new.last_event_time_us)
-    base_us = bindparam("base_us", type_=BigInteger())
-    behind = case((last < base_us, base_us - last), else_=0)
+    # Behind the same base as the new row, but by a later row that came before.
+    behind = new.behind_us - (last - new.last_event_time_us)
     return {
         "last_event_time_us": last,
         "last_seen_us": greater(PartitionRow.last_seen_us, new.last_seen_us),
         "first_seen_us": lesser(PartitionRow.first_seen_us, new.first_seen_us),
         # Reports may come late; the newest batch says how far behind it is.
         "behind_us": case(
-            (new.last_seen_us >= PartitionRow.last_seen_us, behind), else_=PartitionRow.behind_us
+            (new.last_seen_us >= PartitionRow.last_seen_us, case((behind > 0, behind), else_=0)),
+            else_=PartitionRow.behind_us,
         ),
         "last_future_us": case(
             (
@@ -125,7 +141,45 @@ def _changes(new: Excluded) -> dict[str, ColumnElement[Any]]:
     }
 
 
-def base_after_us(report: Report, before_ms: int | None) -> int:
+def forget_partitions(session: Session, stream_id: int, before_us: int, limit: int) -> int:
+    """Delete partitions without a row since ``before_us``; the stream is locked. No count of the ledger changes.
+
+    It bypasses the session.
+
+    Args:
+        session: the session.
+        stream_id: the stream.
+        before_us: only partitions whose newest batch was triggered before, in microseconds.
+        limit: how many at most.
+
+    Returns:
+        How many were deleted.
+    """
+    gone = session.execute(
+        select(PartitionRow.partition, PartitionRow.future_rows)
+        .where(PartitionRow.stream_id == stream_id, PartitionRow.last_seen_us < before_us)
+        .limit(limit)
+    ).all()
+    if not gone:
+        return 0
+    unsynchronised = {"synchronize_session": False}
+    names = [row.partition for row in gone]
+    session.execute(
+        delete(PartitionRow).where(PartitionRow.stream_id == stream_id, PartitionRow.partition.in_(names)),
+        execution_options=unsynchronised,
+    )
+    # A metric counts them for good.
+    future_rows = sum(row.future_rows for row in gone)
+    session.execute(
+        update(StreamRow)
+        .where(StreamRow.id == stream_id)
+        .values(gone_future_rows=StreamRow.gone_future_rows + future_rows),
+        execution_options=unsynchronised,
+    )
+    return len(gone)
+
+
+def base_after_us(report: Report, before_ms: int | None, seen_us: int) -> int:
     """Return the stream's maximum event time after a batch, in microseconds.
 
     It is capped at the end of the batch: future-dated rows must not make every honest partition look late.
@@ -133,11 +187,12 @@ def base_after_us(report: Report, before_ms: int | None) -> int:
     Args:
         report: the batch's report.
         before_ms: the base of all batches before it, in milliseconds; None when none is known.
+        seen_us: when it was seen.
     """
     known = [] if before_ms is None else [before_ms * SPARK_TICK_US]
     if report.max_event_time_us is not None:
         known.append(report.max_event_time_us)
-    return min(max(known, default=0), report.started_us + report.duration_ms * 1_000)
+    return min(max(known, default=0), seen_us + report.duration_ms * 1_000)
 
 
 def list_partitions(
@@ -160,49 +215,3 @@ def last_event_time_us(session: Session, stream_id: int) -> int | None:
     return session.scalars(
         select(func.max(PartitionRow.last_event_time_us)).where(PartitionRow.stream_id == stream_id)
     ).one()
-
-
-def skew_in(session: Session, horizon: Horizon, batch_gap_us: int | None) -> Skew | None:
-    """Return how far apart the partitions are that are not silent; None when that is unknown.
-
-    Each counts with its distance when it was last seen, which does not grow while it is idle.
-
-    Args:
-        session: the session.
-        horizon: the batches that count.
-        batch_gap_us: the stream's typical gap between batches, in microseconds; None when it is not known, and then
-            every partition in the horizon counts.
-    """
-    rows = session.execute(
-        select(
-            PartitionRow.partition,
-            PartitionRow.behind_us,
-            PartitionRow.first_seen_us,
-            PartitionRow.last_seen_us,
-            PartitionRow.batches,
-        )
-        .where(
-            PartitionRow.stream_id == horizon.stream_id,
-            PartitionRow.last_seen_us >= horizon.from_us,
-            PartitionRow.behind_us.is_not(None),
-        )
-        .order_by(PartitionRow.behind_us.desc(), PartitionRow.partition)
-    )
-    for name, behind_us, *times in rows:
-        if batch_gap_us is None or not PartitionTimes(*times).silent_at(horizon.newest.seen_us, batch_gap_us):
-            return Skew(name, behind_us or 0)
-    return None
-
-
-def future_rows_in(session: Session, horizon: Horizon) -> FutureRows:
-    """Return the future-dated rows over the horizon."""
-    rows = session.scalars(select(func.sum(ReportRow.future_rows)).where(*horizon.batches)).one()
-    if not rows:
-        return FutureRows(0, ())
-    names = session.scalars(
-        select(PartitionRow.partition)
-        .where(PartitionRow.stream_id == horizon.stream_id, PartitionRow.last_future_us >= horizon.from_us)
-        .order_by(PartitionRow.partition)
-    )
-    # PostgreSQL sums to an exact decimal.
-    return FutureRows(int(rows), tuple(names))

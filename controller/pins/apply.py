@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import PublishedRow, StreamRow
+from tidemark.controller.db.tables import KNOWN, PublishedRow, StreamRow
 from tidemark.controller.errors import PinNotSetError
 from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.pins.store import (
@@ -23,8 +23,8 @@ from tidemark.controller.pins.store import (
 )
 from tidemark.controller.rollout.publish import republish_under
 from tidemark.controller.rollout.republish import republish
-from tidemark.controller.specs.store import get_policy
-from tidemark.controller.streams.store import add_event, lock_stream
+from tidemark.controller.specs.store import get_policy, get_specs
+from tidemark.controller.streams.store import add_event, find_stream, lock_by_id, lock_stream
 
 
 def existing_pin(session: Session, scope: PinScope) -> StoredPin:
@@ -39,28 +39,43 @@ def existing_pin(session: Session, scope: PinScope) -> StoredPin:
     return pin
 
 
-def set_pin(session: Session, pin: StoredPin, now_us: int, limits: Limits = NO_LIMITS) -> StoredPin:
-    """Set a pin, publish to every stream that it holds, and return it. An equal one is left unchanged."""
+Precondition = Callable[[StoredPin | None], None]
+"""Takes the pin on the scope, None without one, and raises when the caller expected another."""
+
+
+def set_pin(
+    session: Session, pin: StoredPin, now_us: int, precondition: Precondition, limits: Limits = NO_LIMITS
+) -> StoredPin:
+    """Set a pin, publish to every stream that it holds, and return it. An equal one is left unchanged.
+
+    Raises:
+        Exception: whatever ``precondition`` raises.
+    """
     if pin.scope.job is not None and pin.scope.stream is not None:
         lock_stream(session, pin.scope.job, pin.scope.stream, limits)
     streams = streams_in(session, pin.scope, lock=True)
     before = get_pin(session, pin.scope)
+    if before is None or (before.to, before.reason) != (pin.to, pin.reason):
+        precondition(before)
     stored = put_pin(session, pin)
     if stored != before:
         _publish(session, streams, before, stored, now_us)
     return stored
 
 
-def remove_pin(session: Session, scope: PinScope, reason: str, now_us: int) -> StoredPin:
+def remove_pin(
+    session: Session, scope: PinScope, reason: str, now_us: int, precondition: Precondition
+) -> StoredPin:
     """Remove a pin, publish to every stream that it held, and return it as it was.
 
     Raises:
+        Exception: whatever ``precondition`` raises.
         PinNotSetError: when there is none.
     """
     streams = streams_in(session, scope, lock=True)
-    before = delete_pin(session, scope)
-    if before is None:
-        raise _not_set(scope)
+    before = existing_pin(session, scope)
+    precondition(before)
+    delete_pin(session, scope)
     _publish(session, streams, before, None, now_us, why=reason)
     return before
 
@@ -74,7 +89,10 @@ def publish_missing_pins(database: Database, now_us: int) -> int:
         missing = _not_published(session)
     for job, stream in missing:
         with database.write() as session:
-            row = lock_stream(session, job, stream)
+            row = find_stream(session, job, stream)
+            if row is None:
+                continue  # it was deleted meanwhile
+            lock_by_id(session, row.id)
             republish(session, row.id, get_policy(session, row.id).value, now_us)
         database.answers_changed()
     return len(missing)
@@ -107,7 +125,8 @@ def _publish(
                 before=_event(before),
                 after=_event(after),
             )
-            republish_under(session, row.id, get_policy(session, row.id).value, in_force, now_us)
+            slo, policy = get_specs(session, row.id)
+            republish_under(session, row.id, policy.value, slo, in_force, now_us=now_us)
 
 
 def _event(pin: StoredPin | None) -> str | None:
@@ -120,13 +139,15 @@ def _not_published(session: Session) -> list[tuple[str, str]]:
     found = {
         (job, stream): pin
         for job, stream, pin in session.execute(
-            select(StreamRow.job, StreamRow.stream, PublishedRow.pin).outerjoin(
+            select(StreamRow.job, StreamRow.stream, PublishedRow.pin)
+            .outerjoin(
                 PublishedRow,
                 and_(
                     PublishedRow.stream_id == StreamRow.id,
                     PublishedRow.generation == newest.correlate(StreamRow).scalar_subquery(),
                 ),
             )
+            .where(KNOWN)
         )
     }
     pins = pins_in_force(session, found)

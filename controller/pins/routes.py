@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
@@ -15,6 +15,7 @@ from tidemark.controller.api.bodies import PinBody, parse_body
 from tidemark.controller.api.cursors import ThePaging, decode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
+from tidemark.controller.api.etags import IfMatch, IfNoneMatch, answered, check_match, etag
 from tidemark.controller.api.names import MAX_LENGTH, check_names
 from tidemark.controller.api.reach import in_reach
 from tidemark.controller.api.request_body import JsonBody
@@ -23,7 +24,7 @@ from tidemark.controller.api.units import milliseconds
 from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
-from tidemark.controller.pins.apply import existing_pin, remove_pin, set_pin
+from tidemark.controller.pins.apply import Precondition, existing_pin, remove_pin, set_pin
 from tidemark.controller.pins.cost import PinCost, cost_of
 from tidemark.controller.pins.store import PinScope, StoredPin, list_pins, streams_in
 from tidemark.controller.service import Service
@@ -95,26 +96,38 @@ def list_all(service: TheService, principal: ThePrincipal, paging: ThePaging) ->
     "/v1/pin",
     operation_id="getPin",
     summary="Read a pin",
-    responses=answers("PinAnswer", 404, 422, 503, kinds=_ABSENT),
+    response_model=PinAnswer,
+    responses=answers("PinAnswer", 304, 404, 422, 503, kinds=_ABSENT),
 )
-def read(scope: _TheScope, service: TheService, principal: ThePrincipal) -> PinAnswer:
+def read(
+    scope: _TheScope, service: TheService, principal: ThePrincipal, if_none_match: IfNoneMatch = None
+) -> Response:
     """Return the pin on just this scope, and what it does to each stream in reach.
 
-    Without `job` it is the fleet's pin. The status of a stream has the pin in force.
+    Without `job` it is the fleet's pin. The status of a stream has the pin in force. The ETag is the pin's: what it
+    does may change without it.
     """
     with service.database.read() as session:
-        return _answer(service, session, existing_pin(session, scope), principal)
+        pin = existing_pin(session, scope)
+        return answered(_answer(service, session, pin, principal), if_none_match, pin.version)
 
 
 @router.put(
     "/v1/pin",
     operation_id="putPin",
     summary="Set a pin",
-    responses=answers("PinAnswer", 400, 413, 415, 422, 503),
+    responses=answers("PinAnswer", 400, 408, 412, 413, 415, 422, 428, 503),
     openapi_extra=takes("PinBody"),
 )
 def write(
-    scope: _TheScope, body: JsonBody, service: TheService, principal: ThePrincipal, dry_run: DryRun
+    scope: _TheScope,
+    body: JsonBody,
+    service: TheService,
+    principal: ThePrincipal,
+    response: Response,
+    *,
+    dry_run: DryRun,
+    if_match: IfMatch = None,
 ) -> PinAnswer:
     """Hold a stream, all streams of a job, or without `job` the whole fleet; the answer says what it costs.
 
@@ -125,7 +138,8 @@ def write(
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
         new_pin = StoredPin(scope, new.to, new.reason, now_us)
-        pin = set_pin(session, new_pin, now_us, service.database.limits)
+        pin = set_pin(session, new_pin, now_us, _replaces(if_match), service.database.limits)
+        response.headers["ETag"] = etag(pin.version)
         if dry_run:
             return _answer(service, session, pin, principal, dry_run=True)
     return _written(service, pin, principal)
@@ -135,17 +149,35 @@ def write(
     "/v1/pin",
     operation_id="deletePin",
     summary="Take a pin away",
-    responses=answers("PinAnswer", 404, 422, 503, kinds=_ABSENT),
+    responses=answers("PinAnswer", 404, 412, 422, 503, kinds=_ABSENT),
 )
 def delete(
-    scope: _TheScope, service: TheService, principal: ThePrincipal, dry_run: DryRun, reason: Reason
+    scope: _TheScope,
+    service: TheService,
+    principal: ThePrincipal,
+    *,
+    dry_run: DryRun,
+    reason: Reason,
+    if_match: IfMatch = None,
 ) -> PinAnswer:
-    """Take a pin away; return it, and what that does to each stream. The next wider pin, if any, holds them then."""
+    """Take a pin away; return it, and what that does to each stream. The next wider pin, if any, holds them then.
+
+    If-Match may be left out: then whatever pin is there is taken away.
+    """
     with service.database.write(keep=not dry_run) as session:
-        pin = remove_pin(session, scope, reason, service.clock())
+        pin = remove_pin(session, scope, reason, service.clock(), _replaces(if_match, required=False))
         if dry_run:
             return _answer(service, session, pin, principal, dry_run=True)
     return _written(service, pin, principal)
+
+
+def _replaces(if_match: str | None, *, required: bool = True) -> Precondition:
+    def check(before: StoredPin | None) -> None:
+        current = None if before is None else etag(before.version)
+        held = "no pin there" if before is None else f"a pin to {before.to}: {before.reason}"
+        check_match(if_match, current, held, required=required and before is not None)
+
+    return check
 
 
 def _invalid(parameter: str, reason: str) -> InvalidParameterError:

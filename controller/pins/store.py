@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import bindparam, or_, select, tuple_
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import PinRow, StreamRow
+from tidemark.controller.db.tables import KNOWN, PinRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.models.wire import Pin, ScopeKind
 
@@ -63,6 +64,11 @@ class StoredPin:
     """Why it was set."""
     since_us: int
     """When it was set, in microseconds since the epoch."""
+
+    @property
+    def version(self) -> str:
+        """What tells it from any other pin on its scope, before and after it."""
+        return hashlib.sha256(f"{self.since_us} {self.to} {self.reason}".encode()).hexdigest()[:32]
 
     @property
     def why(self) -> str:
@@ -119,10 +125,16 @@ def list_pins(session: Session, after: tuple[str, str] | None, limit: int) -> Se
 
 def pin_in_force(session: Session, job: str, stream: str) -> StoredPin | None:
     """Return the most specific pin that holds a stream, which need not be known; None without one."""
-    found = session.scalars(
-        select(PinRow).where(PinRow.job.in_([job, _ALL]), PinRow.stream.in_([stream, _ALL]))
-    )
+    found = session.scalars(_HOLDING, {"job": job, "stream": stream})
     return _most_specific({(row.job, row.stream): row for row in found}, job, stream)
+
+
+# Built once: building them takes longer than running them.
+_EVERY = select(PinRow)
+_HOLDING = _EVERY.where(
+    or_(PinRow.job == bindparam("job"), PinRow.job == _ALL),
+    or_(PinRow.stream == bindparam("stream"), PinRow.stream == _ALL),
+)
 
 
 def pins_in_force(session: Session, streams: Collection[tuple[str, str]]) -> dict[tuple[str, str], StoredPin]:
@@ -130,14 +142,14 @@ def pins_in_force(session: Session, streams: Collection[tuple[str, str]]) -> dic
     if not streams:
         return {}
     # There are few pins: reading all of them is cheaper than one query for each stream.
-    rows = {(row.job, row.stream): row for row in session.scalars(select(PinRow))}
+    rows = {(row.job, row.stream): row for row in session.scalars(_EVERY)}
     found = {name: _most_specific(rows, *name) for name in streams} if rows else {}
     return {name: pin for name, pin in found.items() if pin is not None}
 
 
 def streams_in(session: Session, scope: PinScope, *, lock: bool) -> Sequence[StreamRow]:
     """Return the known streams of a scope, always in the same order, so that writers that lock them do not deadlock."""
-    statement = select(StreamRow).order_by(StreamRow.job, StreamRow.stream)
+    statement = select(StreamRow).where(KNOWN).order_by(StreamRow.job, StreamRow.stream)
     if scope.job is not None:
         statement = statement.where(StreamRow.job == scope.job)
     if scope.stream is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import LeaseRow, RecommendationRow, ReplicaRow
@@ -131,11 +131,7 @@ def confirm(session: Session, stream_id: int, lease: Lease) -> None:
     if lease.shard != shard_of(stream_id):
         raise ValueError(f"stream {stream_id} belongs to shard {shard_of(stream_id)}, not to {lease.shard}")
     # A shared lock: decisions of one shard do not wait for each other, but nobody takes it before they commit.
-    found = session.execute(
-        select(LeaseRow.holder, LeaseRow.fencing)
-        .where(LeaseRow.shard == lease.shard)
-        .with_for_update(read=True)
-    ).one_or_none()
+    found = session.execute(_HELD, {"shard": lease.shard}).one_or_none()
     if found is None or found.holder is None or found.fencing != lease.fencing:
         reason = (
             "was given back" if found is None or found.holder is None else f"is at number {found.fencing}"
@@ -144,8 +140,18 @@ def confirm(session: Session, stream_id: int, lease: Lease) -> None:
             f"stream {stream_id} is not decided here any more: this process held shard {lease.shard} under number "
             f"{lease.fencing}, and the shard {reason}; its present holder decides it"
         )
-    session.execute(
-        update(RecommendationRow)
-        .where(RecommendationRow.stream_id == stream_id)
-        .values(fencing=lease.fencing)
-    )
+    session.execute(_FENCE, {"stream": stream_id, "number": lease.fencing})
+
+
+# Built once: building them takes longer than running them.
+_HELD = (
+    select(LeaseRow.holder, LeaseRow.fencing)
+    .where(LeaseRow.shard == bindparam("shard"))
+    .with_for_update(read=True)
+)
+_FENCE = (
+    update(RecommendationRow)
+    .where(RecommendationRow.stream_id == bindparam("stream"))
+    .values(fencing=bindparam("number"))
+    .execution_options(synchronize_session=False)
+)

@@ -12,7 +12,7 @@ from tidemark.controller.rollout.failed_bounds import keep_failure
 from tidemark.controller.rollout.publish import publish_previous, publish_rollout
 from tidemark.controller.rollout.record import add_rollout_event
 from tidemark.controller.rollout.rules import RolloutRules
-from tidemark.controller.rollout.store import model_of, open_rollout, rollout_in_force
+from tidemark.controller.rollout.store import model_of, newest_rollout, open_rollout, rollout_in_force
 from tidemark.models.rollout.facts import Move
 from tidemark.models.rollout.machine import advance, restores_previous
 from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, State
@@ -23,6 +23,8 @@ def advance_rollout(session: Session, stream_id: int, rules: RolloutRules, now_u
 
     A verified rollout is watched further, while its bound is published and the SLO that verified it stays.
     """
+    if newest_rollout(session, stream_id) is None:
+        return None
     verified = rollout_in_force(session, stream_id)
     if (
         verified is not None

@@ -37,10 +37,10 @@ def propose(
         now_us: the wall time in microseconds.
     """
     policy = rules.policy.value
-    row = open_rollout(session, stream_id)
-    current = current_answer(session, stream_id, policy, rules.slo, now_us)
     if policy.mode == "Off":
         return
+    row = open_rollout(session, stream_id)
+    current = current_answer(session, stream_id, policy, rules.slo, now_us)
     # Just after a rollback to its own bound, the job still runs with the one that failed.
     own_ms = own_bound_ms(session, stream_id)
     if proposal is not None and own_ms is None:

@@ -32,7 +32,7 @@ from tidemark.controller.rollout.record import (
 )
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import envelope_json, envelope_of, open_rollout
-from tidemark.controller.specs.store import Spec, get_policy, get_slo
+from tidemark.controller.specs.store import Spec, get_policy
 from tidemark.models.rollout.proposal import envelope_direction
 from tidemark.models.rollout.states import UNDER_WAY
 from tidemark.models.slo import Policy, Slo
@@ -49,16 +49,20 @@ _ENDED_BY_WRITE = "the published bound was changed by request"
 
 
 def republish_under(
-    session: Session, stream_id: int, policy: Policy, pin: StoredPin | None, now_us: int
+    session: Session,
+    stream_id: int,
+    policy: Policy,
+    slo: Spec[Slo] | None,
+    pin: StoredPin | None,
+    *,
+    now_us: int,
 ) -> int:
-    """Publish the current bound under ``policy``, or a pin; return the generation. No rollout is begun.
+    """Publish the current bound under ``policy`` and ``slo``, or a pin; return the generation. No rollout is begun.
 
     The stream is locked.
     """
-    slo = get_slo(session, stream_id)
     row = open_rollout(session, stream_id)
-    held = last_published(session, stream_id, pinned=False)
-    before = answer_of(held) if held is not None and held.envelope is not None else None
+    before = _live_before(session, stream_id, policy)
     answer = current_answer(session, stream_id, policy, slo, now_us)
     if row is not None and policy.mode == "Off":
         end_rollout(session, row, "Superseded", "the mode is Off", now_us)
@@ -86,6 +90,8 @@ def current_answer(
     session: Session, stream_id: int, policy: Policy, slo: Spec[Slo] | None, now_us: int
 ) -> PublishedAnswer:
     """Return what is to be published without a pin and without a new rollout."""
+    if policy.mode == "Off":
+        return answer_for(policy, None, "")
     found = last_published(session, stream_id, pinned=False)
     held = None if found is None else answer_of(found)
     envelope = _envelope(session, stream_id, policy, slo, held=held, now_us=now_us)
@@ -119,7 +125,7 @@ def publish_previous(session: Session, row: RolloutRow, rules: RolloutRules, now
     publish(session, row.stream_id, answer, now_us, rollout_id=row.id)
     if rules.pin is not None:
         session.flush()
-        republish_under(session, row.stream_id, policy, rules.pin, now_us)
+        republish_under(session, row.stream_id, policy, rules.slo, rules.pin, now_us=now_us)
 
 
 def _reason_to_publish(session: Session, row: RolloutRow) -> str:
@@ -158,6 +164,14 @@ def _envelope(
         session, stream_id, text, now_us, slo_generation=slo.generation, policy_generation=generation
     )
     return held.envelope if failed else required
+
+
+def _live_before(session: Session, stream_id: int, policy: Policy) -> PublishedAnswer | None:
+    """Return what is published with an envelope, which another one under ``policy`` would replace; None without any."""
+    if policy.mode != "Live":
+        return None
+    held = last_published(session, stream_id, pinned=False)
+    return None if held is None or held.envelope is None else answer_of(held)
 
 
 def _publishes(row: RolloutRow, answer: PublishedAnswer) -> bool:

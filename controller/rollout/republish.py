@@ -16,8 +16,8 @@ from tidemark.controller.rollout.propose import propose
 from tidemark.controller.rollout.publish import current_answer, republish_under
 from tidemark.controller.rollout.record import Proposal
 from tidemark.controller.rollout.rules import RolloutRules
-from tidemark.controller.specs.store import get_policy, get_slo
-from tidemark.models.slo import Policy
+from tidemark.controller.specs.store import Spec, get_policy, get_slo
+from tidemark.models.slo import Policy, Slo
 from tidemark.models.transition import Transition
 
 
@@ -28,15 +28,24 @@ def republish(session: Session, stream_id: int, policy: Policy, now_us: int) -> 
     """
     stream = session.get_one(StreamRow, stream_id)
     pin = pin_in_force(session, stream.job, stream.stream)
-    if _begin(session, stream_id, policy, pin, now_us):
+    slo = get_slo(session, stream_id)
+    if _begin(session, stream_id, policy, slo, pin, now_us=now_us):
         published = last_published(session, stream_id)
         return 0 if published is None else published.generation
-    return republish_under(session, stream_id, policy, pin, now_us)
+    return republish_under(session, stream_id, policy, slo, pin, now_us=now_us)
 
 
-def _begin(session: Session, stream_id: int, policy: Policy, pin: StoredPin | None, now_us: int) -> bool:
+def _begin(
+    session: Session,
+    stream_id: int,
+    policy: Policy,
+    slo: Spec[Slo] | None,
+    pin: StoredPin | None,
+    *,
+    now_us: int,
+) -> bool:
     """Roll out the recommended bound of a stream without a published one; return whether it was published."""
-    slo, recommended = get_slo(session, stream_id), session.get(RecommendationRow, stream_id)
+    recommended = session.get(RecommendationRow, stream_id)
     if pin is not None or policy.mode == "Off" or slo is None or recommended is None:
         return False
     if recommended.bound_ms is None or recommended.slo_generation != slo.generation:

@@ -30,7 +30,7 @@ from tidemark.controller.service import Service
 from tidemark.controller.specs.consequences import decide_now
 from tidemark.controller.specs.store import set_paused
 from tidemark.controller.specs.views import policy_answer
-from tidemark.controller.streams.store import get_stream, lock_stream
+from tidemark.controller.streams.store import get_stream, lock_known_stream
 from tidemark.models.rollout.states import State
 
 router = APIRouter(tags=["rollouts"])
@@ -41,7 +41,7 @@ _REASON = TypeAdapter(ReasonBody)
 _ABSENT = {404: "rollout-not-found", 409: "rollout-state"}
 
 _ACTION: dict[str, Any] = {
-    "responses": answers("RolloutAnswer", 400, 404, 409, 413, 415, 422, 503, kinds=_ABSENT),
+    "responses": answers("RolloutAnswer", 400, 404, 408, 409, 413, 415, 422, 503, kinds=_ABSENT),
     "openapi_extra": takes("ReasonBody"),
 }
 """What the actions on one rollout say of themselves."""
@@ -196,7 +196,7 @@ def lift_one(
     ":pause",
     operation_id="pauseStream",
     summary="Pause rollouts of a stream",
-    responses=answers("PolicyAnswer", 400, 404, 413, 415, 422, 503),
+    responses=answers("PolicyAnswer", 400, 404, 408, 413, 415, 422, 503),
     openapi_extra=takes("ReasonBody"),
 )
 def pause(
@@ -210,7 +210,7 @@ def pause(
     ":resume",
     operation_id="resumeStream",
     summary="Resume rollouts of a stream",
-    responses=answers("PolicyAnswer", 400, 404, 413, 415, 422, 503),
+    responses=answers("PolicyAnswer", 400, 404, 408, 413, 415, 422, 503),
     openapi_extra=takes("ReasonBody"),
 )
 def resume(
@@ -236,7 +236,7 @@ def _act(
     reason = parse_body(_REASON, body).reason
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
-        stream = _locked(session, which)
+        stream = lock_known_stream(session, which.job, which.stream)
         row = act(session, stream.id, rollout_id, reason, now_us, share_ppm=service.decider.rollout_share_ppm)
         session.flush()
         answer = rollout_answer(row, stream)
@@ -251,14 +251,9 @@ def _set_paused(
     reason = parse_body(_REASON, body).reason
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
-        stream_id = _locked(session, which).id
+        stream_id = lock_known_stream(session, which.job, which.stream).id
         stored = set_paused(session, stream_id, paused=paused, reason=reason, now_us=now_us)
     if not dry_run:
         decide_now(service, stream_id)
     response.headers["ETag"] = etag(stored.generation)
     return policy_answer(stored)
-
-
-def _locked(session: Session, which: StreamPath) -> StreamRow:
-    get_stream(session, which.job, which.stream)  # an unknown stream is not created
-    return lock_stream(session, which.job, which.stream)

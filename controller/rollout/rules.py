@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.pins.store import StoredPin, pin_in_force
-from tidemark.controller.specs.store import Spec, get_policy, get_slo
+from tidemark.controller.specs.store import Spec, get_specs
 from tidemark.models.slo import Policy, Slo
 
 
@@ -28,9 +28,9 @@ class RolloutRules:
 
 def rules_of(session: Session, stream_id: int, share_ppm: int) -> RolloutRules | None:
     """Return a stream's rules; None without an SLO, when nothing is rolled out."""
-    slo = get_slo(session, stream_id)
+    slo, policy = get_specs(session, stream_id)
     if slo is None:
         return None
     stream = session.get_one(StreamRow, stream_id)
     pin = pin_in_force(session, stream.job, stream.stream)
-    return RolloutRules(slo, get_policy(session, stream_id), pin, share_ppm)
+    return RolloutRules(slo, policy, pin, share_ppm)

@@ -9,17 +9,21 @@ from sqlalchemy.orm import Session
 from tidemark.controller.api.bodies import parse_body
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
-from tidemark.controller.api.etags import IfMatch, etag, precondition
+from tidemark.controller.api.etags import IfMatch, IfNoneMatch, answered, etag, precondition
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.decide.ceiling import NO_CEILING
 from tidemark.controller.errors import ErrorItem, LiveRefusedError, SloNotSetError
+from tidemark.controller.rollout.record import end_rollout
 from tidemark.controller.rollout.republish import republish
+from tidemark.controller.rollout.store import open_rollout
 from tidemark.controller.service import Service
 from tidemark.controller.specs.consequences import consequences, decide_now
 from tidemark.controller.specs.store import (
+    delete_policy,
+    delete_slo,
     fields_of,
     get_policy,
     get_slo,
@@ -28,7 +32,7 @@ from tidemark.controller.specs.store import (
 )
 from tidemark.controller.specs.views import policy_answer, slo_answer
 from tidemark.controller.stream_state.load import load_room, load_state
-from tidemark.controller.streams.store import get_stream, lock_stream
+from tidemark.controller.streams.store import get_stream, lock_known_stream, lock_stream
 from tidemark.models.duration import format_duration
 from tidemark.models.slo import Policy, Slo
 
@@ -39,23 +43,26 @@ _POLICY = TypeAdapter(Policy)
 
 
 @router.get(
-    "/slo", operation_id="getSlo", summary="Read the SLO", responses=answers("SloAnswer", 404, 422, 503)
+    "/slo",
+    operation_id="getSlo",
+    summary="Read the SLO",
+    response_model=SloAnswer,
+    responses=answers("SloAnswer", 304, 404, 422, 503),
 )
-def read_slo(which: WhichStream, service: TheService, response: Response) -> SloAnswer:
+def read_slo(which: WhichStream, service: TheService, if_none_match: IfNoneMatch = None) -> Response:
     """Return the stream's SLO."""
     with service.database.read() as session:
         slo = get_slo(session, get_stream(session, which.job, which.stream).id)
     if slo is None:
         raise SloNotSetError(f"stream {which.stream!r} of job {which.job!r} has no SLO; PUT one here")
-    response.headers["ETag"] = etag(slo.generation)
-    return slo_answer(slo)
+    return answered(slo_answer(slo), if_none_match, slo.generation)
 
 
 @router.put(
     "/slo",
     operation_id="putSlo",
     summary="Set the SLO",
-    responses=answers("SloSet", 400, 412, 413, 415, 422, 428, 503),
+    responses=answers("SloSet", 400, 408, 412, 413, 415, 422, 428, 503),
     openapi_extra=takes("Slo"),
 )
 def write_slo(
@@ -86,25 +93,57 @@ def write_slo(
     return SloSet(**fields_of(slo_answer(stored)), **vars(follows))
 
 
+@router.delete(
+    "/slo",
+    operation_id="deleteSlo",
+    summary="Delete the SLO",
+    responses=answers("SloSet", 404, 412, 422, 428, 503, kinds={404: "slo-not-set"}),
+)
+def remove_slo(
+    which: WhichStream,
+    service: TheService,
+    *,
+    dry_run: DryRun,
+    reason: Reason,
+    if_match: IfMatch = None,
+) -> SloSet:
+    """Delete the stream's SLO and return it as it was. Nothing is recommended from then on.
+
+    An open rollout is superseded. The published bound stays until mode Off or a pin withdraws it.
+    """
+    now_us = service.clock()
+    with service.database.write(keep=not dry_run) as session:
+        stream_id = lock_known_stream(session, which.job, which.stream).id
+        removed = delete_slo(session, stream_id, precondition(if_match), now_us, reason=reason)
+        session.flush()
+        row = open_rollout(session, stream_id)
+        if row is not None:
+            end_rollout(session, row, "Superseded", "the SLO was deleted", now_us)
+        republish(session, stream_id, get_policy(session, stream_id).value, now_us)
+        follows = _tried(service, session, stream_id, now_us) if dry_run else None
+    follows = follows or _done(service, stream_id)
+    return SloSet(**fields_of(slo_answer(removed)), **vars(follows))
+
+
 @router.get(
     "/policy",
     operation_id="getPolicy",
     summary="Read the policy",
-    responses=answers("PolicyAnswer", 404, 422, 503),
+    response_model=PolicyAnswer,
+    responses=answers("PolicyAnswer", 304, 404, 422, 503),
 )
-def read_policy(which: WhichStream, service: TheService, response: Response) -> PolicyAnswer:
+def read_policy(which: WhichStream, service: TheService, if_none_match: IfNoneMatch = None) -> Response:
     """Return the stream's policy, the default one when none was set."""
     with service.database.read() as session:
         policy = get_policy(session, get_stream(session, which.job, which.stream).id)
-    response.headers["ETag"] = etag(policy.generation)
-    return policy_answer(policy)
+    return answered(policy_answer(policy), if_none_match, policy.generation)
 
 
 @router.put(
     "/policy",
     operation_id="putPolicy",
     summary="Set the policy",
-    responses=answers("PolicySet", 400, 409, 412, 413, 415, 422, 428, 503, kinds={409: "live-refused"}),
+    responses=answers("PolicySet", 400, 408, 409, 412, 413, 415, 422, 428, 503, kinds={409: "live-refused"}),
     openapi_extra=takes("Policy"),
 )
 def write_policy(
@@ -132,12 +171,38 @@ def write_policy(
         )
         session.flush()
         if policy.mode == "Live":
-            _check_ceiling(session, stream_id, now_us)
+            _check_ceiling(service, session, stream_id, now_us)
         republish(session, stream_id, policy, now_us)
         follows = _tried(service, session, stream_id, now_us) if dry_run else None
     follows = follows or _done(service, stream_id)
     response.headers["ETag"] = etag(stored.generation)
     return PolicySet(**fields_of(policy_answer(stored)), **vars(follows))
+
+
+@router.delete(
+    "/policy",
+    operation_id="deletePolicy",
+    summary="Delete the policy",
+    responses=answers("PolicySet", 404, 412, 422, 428, 503, kinds={404: "policy-not-set"}),
+)
+def remove_policy(
+    which: WhichStream,
+    service: TheService,
+    *,
+    dry_run: DryRun,
+    reason: Reason,
+    if_match: IfMatch = None,
+) -> PolicySet:
+    """Delete the stream's policy and return it as it was. The default policy holds from then on, whose mode is Off."""
+    now_us = service.clock()
+    with service.database.write(keep=not dry_run) as session:
+        stream_id = lock_known_stream(session, which.job, which.stream).id
+        removed = delete_policy(session, stream_id, precondition(if_match), now_us, reason=reason)
+        session.flush()
+        republish(session, stream_id, get_policy(session, stream_id).value, now_us)
+        follows = _tried(service, session, stream_id, now_us) if dry_run else None
+    follows = follows or _done(service, stream_id)
+    return PolicySet(**fields_of(policy_answer(removed)), **vars(follows))
 
 
 def _tried(service: Service, session: Session, stream_id: int, now_us: int) -> Consequences:
@@ -155,8 +220,8 @@ def _done(service: Service, stream_id: int) -> Consequences:
         return consequences(session, stream_id, dry_run=False)
 
 
-def _check_ceiling(session: Session, stream_id: int, now_us: int) -> None:
-    room = load_room(session, load_state(session, stream_id), now_us)
+def _check_ceiling(service: Service, session: Session, stream_id: int, now_us: int) -> None:
+    room = load_room(session, load_state(session, stream_id), now_us, service.kept)
     if room is None:
         return
     if room.ceiling_ms is None:

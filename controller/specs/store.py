@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import PolicyRow, SloRow
+from tidemark.controller.db.tables import PolicyRow, RecommendationRow, SloRow, StreamRow
+from tidemark.controller.errors import PolicyNotSetError, SloNotSetError
 from tidemark.controller.rollout.failed_bounds import carry_failures
 from tidemark.controller.streams.store import add_event
 from tidemark.models.slo import Policy, Slo
@@ -31,6 +34,9 @@ DEFAULT_SHARE_PPM = 990_000
 
 _SCHEMA_VERSION = 1
 """Version of the stored JSON: it grows when a field changes its meaning; a new field with a default needs no other."""
+
+_MAX_READ = 4_096
+"""How many stored SLOs, and how many policies, are kept as they were read: some hundred bytes each."""
 
 _SLO, _POLICY = TypeAdapter(Slo), TypeAdapter(Policy)
 
@@ -73,16 +79,33 @@ def get_policy(session: Session, stream_id: int) -> Spec[Policy]:
     return policy_of(session.get(PolicyRow, stream_id))
 
 
+def get_specs(session: Session, stream_id: int) -> tuple[Spec[Slo] | None, Spec[Policy]]:
+    """Return what ``get_slo`` and ``get_policy`` return, in one statement."""
+    found: Any = session.execute(_SPECS, {"stream": stream_id}).one()
+    slo, policy = found
+    return None if slo is None else slo_of(slo), policy_of(policy)
+
+
+# Built once: building it takes longer than running it.
+_SPECS = (
+    select(SloRow, PolicyRow)
+    .select_from(StreamRow)
+    .outerjoin(SloRow, SloRow.stream_id == StreamRow.id)
+    .outerjoin(PolicyRow, PolicyRow.stream_id == StreamRow.id)
+    .where(StreamRow.id == bindparam("stream"))
+)
+
+
 def slo_of(row: SloRow) -> Spec[Slo]:
     """Return the SLO that a row holds."""
-    return Spec(_loaded(_SLO, row.specification), row.generation, row.updated_us)
+    return Spec(_slo(row.specification), row.generation, row.updated_us)
 
 
 def policy_of(row: PolicyRow | None) -> Spec[Policy]:
     """Return the policy that a row holds; the default one, with generation 0, without a row."""
     if row is None:
         return Spec(Policy(), 0, None)
-    return Spec(_loaded(_POLICY, row.specification), row.generation, row.updated_us)
+    return Spec(_policy(row.specification), row.generation, row.updated_us)
 
 
 def slo_values(slo: Slo) -> dict[str, Any]:
@@ -107,7 +130,7 @@ def put_slo(
     if before is not None and before.value == slo:
         return before
     precondition(before.generation if before else 0)
-    generation = before.generation + 1 if before else 1
+    generation = 1 + (before.generation if before else session.get_one(StreamRow, stream_id).slo_generation)
     session.merge(
         SloRow(stream_id=stream_id, generation=generation, updated_us=now_us, **slo_values(slo)),
     )
@@ -135,7 +158,7 @@ def put_policy(
     if before.generation and before.value == policy:
         return before
     precondition(before.generation)
-    generation = before.generation + 1
+    generation = _next_policy(session, stream_id, before)
     session.merge(_policy_row(stream_id, generation, policy, now_us, None))
     add_event(
         session,
@@ -149,12 +172,62 @@ def put_policy(
     return Spec(policy, generation, now_us)
 
 
+def delete_slo(
+    session: Session, stream_id: int, precondition: Precondition, now_us: int, *, reason: str
+) -> Spec[Slo]:
+    """Delete the SLO of a locked stream, with what was recommended for it, and return it as it was.
+
+    Raises:
+        SloNotSetError: when it has none.
+        Exception: whatever ``precondition`` raises.
+    """
+    before = get_slo(session, stream_id)
+    if before is None:
+        raise SloNotSetError("the stream has no SLO that could be deleted")
+    precondition(before.generation)
+    # A later one must not be taken for this one.
+    session.get_one(StreamRow, stream_id).slo_generation = before.generation
+    for table in (SloRow, RecommendationRow):
+        session.execute(delete(table).where(table.stream_id == stream_id))
+    add_event(
+        session, stream_id, now_us, kind="SloDeleted", reason=reason, before=json.dumps(asdict(before.value))
+    )
+    return before
+
+
+def delete_policy(
+    session: Session, stream_id: int, precondition: Precondition, now_us: int, *, reason: str
+) -> Spec[Policy]:
+    """Delete the policy of a locked stream, so that the default one holds, and return it as it was.
+
+    Raises:
+        PolicyNotSetError: when the default one holds already.
+        Exception: whatever ``precondition`` raises.
+    """
+    before = get_policy(session, stream_id)
+    if not before.generation:
+        raise PolicyNotSetError("the stream has the default policy, which cannot be deleted")
+    precondition(before.generation)
+    session.get_one(StreamRow, stream_id).policy_generation = before.generation
+    session.execute(delete(PolicyRow).where(PolicyRow.stream_id == stream_id))
+    add_event(
+        session,
+        stream_id,
+        now_us,
+        kind="PolicyDeleted",
+        reason=reason,
+        before=json.dumps(asdict(before.value)),
+        after=json.dumps(asdict(Policy())),
+    )
+    return before
+
+
 def set_paused(session: Session, stream_id: int, *, paused: bool, reason: str, now_us: int) -> Spec[Policy]:
     """Set whether the policy of a locked stream is paused, and nothing else of it, and return the policy."""
     before = get_policy(session, stream_id)
     if before.value.paused == paused:
         return before
-    policy, generation = replace(before.value, paused=paused), before.generation + 1
+    policy, generation = replace(before.value, paused=paused), _next_policy(session, stream_id, before)
     session.merge(_policy_row(stream_id, generation, policy, now_us, reason if paused else None))
     # Pausing does not make a bound that failed worth another try.
     carry_failures(session, stream_id, before.generation, generation)
@@ -165,6 +238,11 @@ def set_paused(session: Session, stream_id: int, *, paused: bool, reason: str, n
 def fields_of(value: Slo | Policy) -> dict[str, Any]:
     """Return the fields of a specification by name, their values as they are."""
     return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+def _next_policy(session: Session, stream_id: int, before: Spec[Policy]) -> int:
+    """Return the generation of the next policy."""
+    return 1 + (before.generation or session.get_one(StreamRow, stream_id).policy_generation)
 
 
 def _policy_row(
@@ -181,6 +259,19 @@ def _policy_row(
 
 def _stored(value: Slo | Policy) -> str:
     return json.dumps({"schema_version": _SCHEMA_VERSION, **asdict(value)})
+
+
+# What a text says never changes, and every decision reads it several times.
+
+
+@lru_cache(maxsize=_MAX_READ)
+def _slo(text: str) -> Slo:
+    return _loaded(_SLO, text)
+
+
+@lru_cache(maxsize=_MAX_READ)
+def _policy(text: str) -> Policy:
+    return _loaded(_POLICY, text)
 
 
 def _loaded(adapter: TypeAdapter[T], text: str) -> T:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from tidemark.controller.api.schemas import Budget
-from tidemark.controller.evidence.horizon import Horizon, facts, horizon_of, open_keys
+from tidemark.controller.db.tables import ReportRow
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.series import series_sums
 from tidemark.controller.evidence.windows import closed_windows
 from tidemark.models.granules import SPARK_TICK_US
@@ -66,12 +68,20 @@ def spent_in(session: Session, horizon: Horizon, slo: Slo) -> Spent:
     return Spent(sums.counted, sums.late_min, sums.late_max + sums.unjudged, slo.target_ppm)
 
 
-def budget_of(session: Session, stream_id: int, slo: Slo) -> Budget | None:
-    """Return the budget of a stream; None without reports."""
-    horizon = horizon_of(session, stream_id, slo.window_ms)
-    if horizon is None:
-        return None
-    known = facts(session, horizon)
+def budget_of(
+    session: Session, newest: ReportRow, slo: Slo, kept: EvidenceCache, *, provisional: bool
+) -> Budget:
+    """Return the budget of a stream.
+
+    Args:
+        session: the session.
+        newest: its newest batch.
+        slo: its SLO.
+        kept: the evidence on streams.
+        provisional: whether rows of its windows can still come.
+    """
+    horizon = Horizon(newest.stream_id, slo.window_ms, newest)
+    known = kept.facts(session, horizon)
     spent = spent_in(session, horizon, slo)
     return Budget.of(
         spent,
@@ -79,5 +89,5 @@ def budget_of(session: Session, stream_id: int, slo: Slo) -> Budget | None:
         window_ms=slo.window_ms,
         from_us=known.from_us,
         missing_batches=known.missing_batches,
-        provisional=open_keys(session, horizon.newest),
+        provisional=provisional,
     )

@@ -40,6 +40,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "TargetMissed": ConditionKind("critical", "Target missed"),
     "RolledBack": ConditionKind("warning", "Rolled back"),
     "NoRecentReport": ConditionKind("warning", "No recent report", "TidemarkReportsAbsent"),
+    "BatchesQuarantined": ConditionKind("warning", "Batches in quarantine"),
     "CoverageGap": ConditionKind("warning", "Batches missing"),
     "RowsNotCounted": ConditionKind("warning", "Rows not counted", "TidemarkTelemetryOverflow"),
     "NeedsUnknown": ConditionKind("warning", "Needs unknown"),

@@ -33,6 +33,7 @@ def conditions_of(state: StreamState, found: HorizonState | None) -> list[Condit
     progress = UNKNOWN_PROGRESS if found is None else found.progress
     conditions = [
         *_expected(state),
+        *_quarantined(state),
         *_recommended(state),
         *_pinned(state),
         *_paused(state, progress),
@@ -55,6 +56,21 @@ def _expected(state: StreamState) -> Iterator[Condition]:
     if contradiction is not None:
         detail = f"{contradiction}: no row is judged; the driver's log has the call to write"
         yield condition("OperatorContradicted", detail)
+
+
+def _quarantined(state: StreamState) -> Iterator[Condition]:
+    held, horizon = state.quarantine, state.horizon
+    if held is None or (horizon is not None and held.newest_us < horizon.from_us):
+        return
+    batches, were = plural(held.reports, "batch", "batches"), _were(held.reports)
+    detail = (
+        f"{batches} {were} stored and not counted, with event times up to {format_about(held.ahead_us)} ahead of this "
+        "controller's clock: are the clocks of the driver, the senders and this controller right? They are counted "
+        "once the clock has come as far, or an hour of other batches agrees"
+    )
+    if held.late:
+        detail += f". Spark dropped {plural(held.late, 'row')} of them as late"
+    yield condition("BatchesQuarantined", detail)
 
 
 def _recommended(state: StreamState) -> Iterator[Condition]:

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session, aliased
 from tidemark.controller.bounds.acknowledgements import newest_acknowledgement_query
 from tidemark.controller.bounds.publication import newest_generation_query
 from tidemark.controller.db.tables import (
+    KNOWN,
     AcknowledgementRow,
     LiveRow,
     OverviewRow,
@@ -27,15 +28,23 @@ from tidemark.controller.db.tables import (
     StreamRow,
 )
 from tidemark.controller.decide.ceiling import Room
-from tidemark.controller.decide.load import progress_in
+from tidemark.controller.decide.load import progress_from
 from tidemark.controller.decide.stored_steps import steps_of
-from tidemark.controller.evidence.horizon import facts, with_gone
-from tidemark.controller.partitions.store import future_rows_in, skew_in
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.evidence.horizon import with_gone
+from tidemark.controller.intake.quarantine import Quarantine, quarantines
 from tidemark.controller.pins.store import StoredPin, pins_in_force
 from tidemark.controller.reports.store import newest_report_query
 from tidemark.controller.rollout.store import missed_rollout_query, newest_rollout_query
 from tidemark.controller.specs.store import policy_of, slo_of
 from tidemark.controller.stream_state.live import state_in
+from tidemark.controller.stream_state.partition_rows import (
+    PartitionFacts,
+    future_rows_among,
+    partitions_of,
+    skew_among,
+    times_in,
+)
 from tidemark.controller.stream_state.state import HorizonState, NewestBatch, SkewCost, StreamState
 from tidemark.models.defaults import RECENT_BATCHES
 from tidemark.models.late_base import late_base_ms
@@ -77,7 +86,10 @@ def load_states(session: Session, stream_ids: Collection[int] | None = None) -> 
     wanted, given = (_STATES, {}) if stream_ids is None else (_SOME_STATES, {"ids": [*stream_ids]})
     rows = [_Row(*row) for row in session.execute(wanted, given)]
     pins = pins_in_force(session, [(row.stream.job, row.stream.stream) for row in rows])
-    return [_state(row, pins.get((row.stream.job, row.stream.stream))) for row in rows]
+    held = quarantines(session, stream_ids)
+    return [
+        _state(row, pins.get((row.stream.job, row.stream.stream)), held.get(row.stream.id)) for row in rows
+    ]
 
 
 def load_state(session: Session, stream_id: int) -> StreamState:
@@ -87,7 +99,11 @@ def load_state(session: Session, stream_id: int) -> StreamState:
 
 
 def load_horizon(
-    session: Session, state: StreamState, now_us: int, skewed: Sequence[SkewCost] | None = None
+    session: Session,
+    state: StreamState,
+    now_us: int,
+    kept: EvidenceCache,
+    skewed: Sequence[SkewCost] | None = None,
 ) -> HorizonState | None:
     """Return what a stream's reports add up to over its horizon; None without reports.
 
@@ -95,50 +111,60 @@ def load_horizon(
         session: the session.
         state: the stream.
         now_us: the wall time, in microseconds.
+        kept: the evidence on streams.
         skewed: the partitions that are skewed now; None for those of the newest snapshot.
     """
     horizon = state.horizon
     if horizon is None:
         return None
-    progress = progress_in(session, horizon, now_us)
+    facts, pace = kept.facts_and_pace(session, horizon)
+    partitions = partitions_of(session, state.id)
+    progress = progress_from(pace, times_in(partitions, horizon), horizon, now_us)
     return HorizonState(
         horizon=horizon,
-        facts=facts(session, horizon),
+        facts=facts,
         progress=progress,
-        skew=skew_in(session, horizon, progress.batch_gap_us),
-        future=future_rows_in(session, horizon),
-        skewed=skewed_in(session, state.id) if skewed is None else skewed,
+        skew=skew_among(partitions, horizon, progress.batch_gap_us),
+        future=future_rows_among(partitions, horizon, facts.future_rows),
+        partitions=partitions,
+        skewed=_skewed(partitions) if skewed is None else skewed,
     )
 
 
-def load_room(session: Session, state: StreamState, now_us: int) -> Room | None:
+def load_room(session: Session, state: StreamState, now_us: int, kept: EvidenceCache) -> Room | None:
     """Return what a stream's ceiling has to leave room for; None while the job has acknowledged nothing."""
     horizon = state.horizon
     if horizon is None:
         return state.room(None)
-    return state.room(skew_in(session, horizon, progress_in(session, horizon, now_us).batch_gap_us))
+    partitions = partitions_of(session, state.id)
+    pace = kept.pace(session, horizon)
+    batch_gap_us = progress_from(pace, times_in(partitions, horizon), horizon, now_us).batch_gap_us
+    return state.room(skew_among(partitions, horizon, batch_gap_us))
 
 
-def skewed_in(session: Session, stream_id: int) -> list[SkewCost]:
+def _skewed(partitions: Sequence[PartitionFacts]) -> list[SkewCost]:
     """Return the partitions that were skewed in the newest snapshot, the most costly first."""
-    rows = session.execute(
-        select(PartitionRow.partition, PartitionRow.costs_ms, PartitionRow.without_bound_ms)
-        .where(PartitionRow.stream_id == stream_id, PartitionRow.skewed)
-        .order_by(PartitionRow.costs_ms.desc(), PartitionRow.partition)
-    )
-    return [SkewCost(name, costs_ms or 0, without_ms or 0) for name, costs_ms, without_ms in rows]
+    found = [
+        SkewCost(each.partition, each.costs_ms or 0, each.without_bound_ms or 0)
+        for each in partitions
+        if each.skewed
+    ]
+    return sorted(found, key=lambda each: -each.costs_ms)
 
 
-def _state(row: _Row, pin: StoredPin | None) -> StreamState:
+def _state(row: _Row, pin: StoredPin | None, held: Quarantine | None) -> StreamState:
     return StreamState(
         row=row.stream,
         slo=None if row.slo is None else slo_of(row.slo),
         policy=policy_of(row.policy),
         paused_why=None if row.policy is None else row.policy.paused_why,
         # PostgreSQL sums to an exact decimal.
-        future_rows=int(row.future_rows or 0),
-        missing_batches=None if row.report is None else int(row.missing_batches or 0),
+        future_rows=row.stream.gone_future_rows + int(row.future_rows or 0),
+        missing_batches=None
+        if row.report is None
+        else row.stream.gone_missing_batches + int(row.missing_batches or 0),
         newest=None if row.report is None else _newest(row, row.report),
+        quarantine=held,
         recommendation=row.recommendation,
         steps=() if row.recommendation is None else steps_of(row.recommendation),
         published=row.published,
@@ -275,6 +301,7 @@ def _statement() -> Select[*tuple[Any, ...]]:
         # What an older report says is past.
         .outerjoin(LiveRow, and_(LiveRow.stream_id == of_stream, LiveRow.report_id == ReportRow.id))
         .outerjoin(QueryRow, and_(QueryRow.stream_id == of_stream, QueryRow.query_id == ReportRow.query_id))
+        .where(KNOWN)
         .order_by(StreamRow.job, StreamRow.stream)
     )
 

@@ -17,9 +17,10 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.api.schemas import Condition
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import OverviewRow, StreamRow
+from tidemark.controller.db.tables import OverviewRow
 from tidemark.controller.errors import LeaseLostError
-from tidemark.controller.evidence.horizon import horizon_of, open_keys
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.evidence.horizon import Horizon, open_keys
 from tidemark.controller.evidence.rollups import locked_rollup, move_horizon
 from tidemark.controller.intake.count_waiting import count_waiting
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
@@ -29,10 +30,15 @@ from tidemark.controller.runtime.priority import Pause, no_pause
 from tidemark.controller.stream_state.budget import spent_in
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.load import load_horizon, load_state
-from tidemark.controller.stream_state.overview_store import newest_completeness, versions_of, write_snapshots
+from tidemark.controller.stream_state.overview_store import (
+    newest_completeness,
+    versions_of,
+    write_overview,
+    write_snapshots,
+)
 from tidemark.controller.stream_state.snapshots import StreamSnapshot, take_snapshot
 from tidemark.controller.stream_state.state import SkewCost
-from tidemark.controller.streams.store import lock_stream
+from tidemark.controller.streams.store import lock_by_id
 from tidemark.models.retention import Retention
 from tidemark.models.skew import SkewRule
 
@@ -50,7 +56,7 @@ _MAX_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    overview: OverviewRow
+    overview: dict[str, Any]
     partitions: StreamSnapshot | None
 
 
@@ -60,6 +66,7 @@ class Overviews:
     Args:
         database: the store.
         leases: which streams are this process's.
+        kept: the evidence on streams.
         retention: how long data are kept.
         rule: when a partition is skewed.
         steady: a clock that never jumps, in seconds.
@@ -70,6 +77,7 @@ class Overviews:
         self,
         database: Database,
         leases: LeaseKeeper,
+        kept: EvidenceCache,
         retention: Retention,
         rule: SkewRule,
         *,
@@ -78,6 +86,7 @@ class Overviews:
     ) -> None:
         self._database = database
         self._leases = leases
+        self._kept = kept
         self._retention = retention
         self.rule = rule
         """When a partition is skewed."""
@@ -138,11 +147,10 @@ class Overviews:
             snapshot = self._snapshot(session, stream_id, now_us)
         self._give_way()
         with self._database.write() as session:
-            stream = session.get_one(StreamRow, stream_id)
-            lock_stream(session, stream.job, stream.stream)
+            lock_by_id(session, stream_id)
             if snapshot.partitions is not None:
                 write_snapshots(session, stream_id, snapshot.partitions, now_us)
-            session.merge(snapshot.overview)
+            write_overview(session, snapshot.overview)
             session.flush()
             confirm(session, stream_id, lease)
 
@@ -151,12 +159,13 @@ class Overviews:
         if state.horizon is None or state.newest is None:
             return _Snapshot(_overview(stream_id, now_us, conditions_of(state, None)), None)
         horizon, newest, slo = state.horizon, state.newest, None if state.slo is None else state.slo.value
-        found = load_horizon(session, state, now_us, ())
+        found = load_horizon(session, state, now_us, self._kept, ())
         assert found is not None, "there is a newest batch"
         snapshot = take_snapshot(
             session,
             horizon,
             slo,
+            partitions=found.partitions,
             live=state.live,
             batch_gap_us=found.progress.batch_gap_us,
             rule=self.rule,
@@ -167,9 +176,7 @@ class Overviews:
         present = [partition for partition in snapshot.partitions.values() if partition.state != "Gone"]
         spent = None
         if slo is not None:
-            window = horizon_of(session, stream_id, slo.window_ms)
-            assert window is not None, "there is a newest batch"
-            spent = spent_in(session, window, slo)
+            spent = spent_in(session, Horizon(stream_id, slo.window_ms, newest.report), slo)
         overview = _overview(
             stream_id,
             now_us,
@@ -206,8 +213,8 @@ def _skewed(snapshot: StreamSnapshot) -> list[SkewCost]:
     return sorted(found, key=lambda skewed: (-skewed.costs_ms, skewed.partition))
 
 
-def _overview(stream_id: int, now_us: int, conditions: list[Condition], **known: Any) -> OverviewRow:
-    """Return a snapshot with what is known; it replaces an earlier one whole, so all else is set to nothing."""
+def _overview(stream_id: int, now_us: int, conditions: list[Condition], **known: Any) -> dict[str, Any]:
+    """Return a snapshot by column with what is known; it replaces an earlier one whole, so all else is nothing."""
     nothing = {column.name: None if column.nullable else 0 for column in OverviewRow.__table__.columns}
     named: dict[str, Any] = {
         "stream_id": stream_id,
@@ -216,4 +223,4 @@ def _overview(stream_id: int, now_us: int, conditions: list[Condition], **known:
         "conditions": json.dumps([[condition.type, condition.detail] for condition in conditions]),
         "worst": conditions[0].type if conditions else None,
     }
-    return OverviewRow(**{**nothing, **named, **known})
+    return {**nothing, **named, **known}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
+from tidemark.controller.api.etags import IfNoneMatch, answered
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.schemas import StreamStatus
 from tidemark.controller.stream_state.views import stream_status
@@ -18,9 +19,12 @@ router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
     "",
     operation_id="getStream",
     summary="Status of a stream",
-    responses=answers("StreamStatus", 404, 422, 503),
+    response_model=StreamStatus,
+    responses=answers("StreamStatus", 304, 404, 422, 503),
 )
-def get_status(which: WhichStream, service: TheService) -> StreamStatus:
+def get_status(which: WhichStream, service: TheService, if_none_match: IfNoneMatch = None) -> Response:
     """Say all that is known of a stream: what is recommended, applied and effective, on what evidence and why."""
     with service.database.read() as session:
-        return stream_status(session, get_stream(session, which.job, which.stream).id, service.clock())
+        stream_id = get_stream(session, which.job, which.stream).id
+        found = stream_status(session, stream_id, service.clock(), service.kept)
+    return answered(found, if_none_match)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import PartitionRow
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.needs import partition_needs
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_SHARE_PPM
 from tidemark.controller.stream_state.live import KeptLive
-from tidemark.models.progress import PartitionTimes
+from tidemark.controller.stream_state.partition_rows import PartitionFacts
 from tidemark.models.skew import Effect, SkewRule, effects_of, is_skewed
 from tidemark.models.slo import Slo
 from tidemark.models.wire import PartitionState
@@ -71,6 +69,7 @@ def take_snapshot(
     horizon: Horizon,
     slo: Slo | None,
     *,
+    partitions: Iterable[PartitionFacts],
     live: KeptLive | None,
     batch_gap_us: int | None,
     rule: SkewRule,
@@ -81,6 +80,7 @@ def take_snapshot(
         session: the session.
         horizon: the stream's horizon.
         slo: its SLO; None for the defaults.
+        partitions: all its partitions.
         live: what the fast policy did in the newest batch; None unless it ran in Live.
         batch_gap_us: typical time between batches; None when it is not known.
         rule: when a partition is skewed.
@@ -94,9 +94,8 @@ def take_snapshot(
             effects_of(needs, share_ppm, confidence_ppm), needs.needs_at(share_ppm).tolist(), strict=True
         )
     }
-    rows = session.scalars(select(PartitionRow).where(PartitionRow.stream_id == horizon.stream_id)).all()
     found = {}
-    for row in rows:
+    for row in partitions:
         effect, need_us = effects.get(row.partition, (None, None))
         found[row.partition] = PartitionSnapshot(
             state_of(row, horizon, live, batch_gap_us),
@@ -112,17 +111,16 @@ def take_snapshot(
 
 
 def state_of(
-    row: PartitionRow, horizon: Horizon, live: KeptLive | None, batch_gap_us: int | None
+    row: PartitionFacts, horizon: Horizon, live: KeptLive | None, batch_gap_us: int | None
 ) -> PartitionState:
     """Return the state of a partition."""
-    if row.last_seen_us < horizon.from_us:
+    if row.times.last_seen_us < horizon.from_us:
         return "Gone"
     if live is not None and row.partition in live.behind:
         return "Behind"
     if live is not None and row.partition in live.idle:
         return "Idle"
-    times = PartitionTimes(row.first_seen_us, row.last_seen_us, row.batches)
-    if batch_gap_us is not None and times.silent_at(horizon.newest.seen_us, batch_gap_us):
+    if batch_gap_us is not None and row.times.silent_at(horizon.newest.seen_us, batch_gap_us):
         return "Idle"
     # In Live the plan holds the ceiling, and the driver itself says what is behind.
     trails = row.behind_us is not None and row.behind_us > horizon.newest.bound_ms * 1_000

@@ -21,12 +21,14 @@ from tidemark.controller.db.tables import (
 )
 from tidemark.controller.decide.ceiling import Room
 from tidemark.controller.evidence.horizon import Horizon
+from tidemark.controller.intake.quarantine import Quarantine
 from tidemark.controller.partitions.store import FutureRows, Skew
 from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, Spec
 from tidemark.controller.stream_state.live import KeptLive, NewestState
+from tidemark.controller.stream_state.partition_rows import PartitionFacts
 from tidemark.models.adoption import AppliedState, has_applied
-from tidemark.models.horizon import HorizonFacts, horizon_from_us
+from tidemark.models.horizon import HorizonFacts
 from tidemark.models.late_base import effective_bound_ms
 from tidemark.models.live_defaults import CEILING_ALARM_PPM
 from tidemark.models.progress import Progress
@@ -83,6 +85,8 @@ class StreamState:
     """Batches never reported; None before the first report."""
     newest: NewestBatch | None
     """The newest batch."""
+    quarantine: Quarantine | None
+    """Its reports in quarantine; None without any."""
     recommendation: RecommendationRow | None
     """The newest recommendation."""
     steps: Sequence[DecisionStep]
@@ -131,8 +135,7 @@ class StreamState:
         """The batches that count; None before the first report."""
         if self.newest is None:
             return None
-        newest = self.newest.report
-        return Horizon(self.id, horizon_from_us(newest.seen_us, self.horizon_ms), newest)
+        return Horizon(self.id, self.horizon_ms, self.newest.report)
 
     @property
     def live(self) -> KeptLive | None:
@@ -236,5 +239,7 @@ class HorizonState:
     """How far apart its partitions are."""
     future: FutureRows
     """Future-dated rows."""
+    partitions: Sequence[PartitionFacts]
+    """All partitions, those that are gone too, by name."""
     skewed: Sequence[SkewCost]
     """Partitions that are skewed, the most costly first."""

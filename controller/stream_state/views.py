@@ -8,6 +8,7 @@ from tidemark.controller.api import schemas
 from tidemark.controller.api.units import share_ppm
 from tidemark.controller.bounds.views import applied_answer, bound_answer_of, published_answer
 from tidemark.controller.decide.views import recommended_answer, transition_answer
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import open_keys
 from tidemark.controller.pins.views import pin_answer
 from tidemark.controller.rollout.views import rollout_answer
@@ -26,18 +27,22 @@ _MAX_RANGES = 100
 """How many ranges of missing batches are listed for a query, the newest ones."""
 
 
-def stream_status(session: Session, stream_id: int, now_us: int) -> schemas.StreamStatus:
+def stream_status(session: Session, stream_id: int, now_us: int, kept: EvidenceCache) -> schemas.StreamStatus:
     """Return all that is known of a stream."""
     state = load_state(session, stream_id)
-    found = load_horizon(session, state, now_us)
+    found = load_horizon(session, state, now_us, kept)
     newest, driver = state.newest, NewestState() if state.newest is None else state.newest.driver
-    row = state.row
+    row, slo = state.row, state.slo
+    provisional = newest is None or open_keys(session, newest.report)
+    budget = None
+    if slo is not None and newest is not None:
+        budget = budget_of(session, newest.report, slo.value, kept, provisional=provisional)
     return schemas.StreamStatus(
         job=row.job,
         stream=row.stream,
         mode=state.mode,
         registered_us=row.registered_us,
-        slo=None if state.slo is None else slo_answer(state.slo),
+        slo=None if slo is None else slo_answer(slo),
         recommended=recommended_answer(session, state.recommendation, state.published),
         transition=transition_answer(state.recommendation),
         published=published_answer(bound_answer_of(row.job, row.stream, row, state.published, state.pin)),
@@ -49,8 +54,8 @@ def stream_status(session: Session, stream_id: int, now_us: int) -> schemas.Stre
         append_delay=_append_delay(driver.append_delay),
         evidence=_evidence(state, found),
         coverage=[] if found is None else [_query(*each) for each in found.facts.coverage.items()],
-        completeness=_completeness(session, found),
-        budget=None if state.slo is None else budget_of(session, stream_id, state.slo.value),
+        completeness=_completeness(found, provisional=provisional),
+        budget=budget,
         rollout=None if state.rollout is None else rollout_answer(state.rollout, row),
         conditions=conditions_of(state, found),
     )
@@ -87,7 +92,7 @@ def _query(query_id: str, coverage: Coverage) -> schemas.QueryCoverage:
     return schemas.QueryCoverage.of(coverage, query_id=query_id, missing=ranges)
 
 
-def _completeness(session: Session, horizon: HorizonState | None) -> schemas.Completeness:
+def _completeness(horizon: HorizonState | None, *, provisional: bool) -> schemas.Completeness:
     if horizon is None:
         return schemas.Completeness(
             rows=0,
@@ -98,7 +103,7 @@ def _completeness(session: Session, horizon: HorizonState | None) -> schemas.Com
             min_ppm=None,
             max_ppm=None,
             exact=False,
-            provisional=True,
+            provisional=provisional,
         )
     found = horizon.facts.completeness
     every = found.rows + found.unjudged_rows
@@ -106,5 +111,5 @@ def _completeness(session: Session, horizon: HorizonState | None) -> schemas.Com
         found,
         min_ppm=share_ppm(found.rows - found.late_max, every),
         max_ppm=share_ppm(every - found.late_min, every),
-        provisional=open_keys(session, horizon.horizon.newest),
+        provisional=provisional,
     )

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import cast
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.access.principal import Principal
@@ -14,6 +14,7 @@ from tidemark.controller.api import schemas
 from tidemark.controller.api.cursors import ThePaging, decode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
+from tidemark.controller.api.etags import IfNoneMatch, answered
 from tidemark.controller.api.names import OfJob
 from tidemark.controller.api.reach import in_reach
 from tidemark.controller.api.schemas import ConditionType
@@ -38,11 +39,16 @@ _UNKNOWN = ""
     "/v1/fleet",
     operation_id="listFleet",
     summary="List the fleet",
-    responses=answers("FleetPage", 422, 503),
+    response_model=schemas.FleetPage,
+    responses=answers("FleetPage", 304, 422, 503),
 )
 def list_all(
-    service: TheService, principal: ThePrincipal, paging: ThePaging, job: OfJob = None
-) -> schemas.FleetPage:
+    service: TheService,
+    principal: ThePrincipal,
+    paging: ThePaging,
+    job: OfJob = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
     """List the streams in reach with what matters most about each, those with the smallest budget left first."""
     after = _position(paging.cursor)
     with service.database.read() as session:
@@ -57,11 +63,12 @@ def list_all(
         page, next_cursor = paging.cut(rows, _in_cursor)
         worst = worst_by_job(session)
         states = {state.id: state for state in load_states(session, [row.stream_id for row in page])}
-    return schemas.FleetPage(
+    found = schemas.FleetPage(
         streams=[_stream(states[row.stream_id]) for row in page],
         totals=_totals(principal, [found for found in worst if job is None or found[0] == job]),
         next_cursor=next_cursor,
     )
+    return answered(found, if_none_match)
 
 
 def _position(cursor: str | None) -> tuple[int | None, str, str] | None:

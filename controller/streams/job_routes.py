@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Annotated, get_args
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import get_args
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.api import schemas
-from tidemark.controller.api.cursors import Cursor, Paging, decode_cursor
+from tidemark.controller.api.cursors import ThePaging, decode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichJob
 from tidemark.controller.api.reach import in_reach
+from tidemark.controller.api.schemas import Condition, ConditionSummary
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.pins.store import pin_in_force
 from tidemark.controller.pins.views import pin_answer
 from tidemark.controller.stream_state.condition_types import place_of, summary_of
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.load import load_horizon, load_states
+from tidemark.controller.stream_state.overview_store import list_worst
+from tidemark.controller.stream_state.state import StreamState
 from tidemark.controller.streams.store import list_jobs, streams_of_job
 from tidemark.models.wire import Mode
 
@@ -28,22 +33,15 @@ router = APIRouter(tags=["jobs"])
 _MAX_CONDITIONS = 100
 """How many conditions of a job are listed."""
 
-_Limit = Annotated[
-    int,
-    Query(
-        ge=1,
-        le=100,
-        description="Maximum number of jobs on the page; each costs the conditions of all its streams.",
-    ),
-]
-
 
 @router.get("/v1/jobs", operation_id="listJobs", summary="List jobs", responses=answers("JobPage", 422, 503))
-def list_all(
-    service: TheService, principal: ThePrincipal, limit: _Limit = 20, cursor: Cursor = None
-) -> schemas.JobPage:
-    """List the known jobs in reach by name, each with the worst condition of its streams."""
-    paging, position = Paging(limit, cursor), decode_cursor(cursor, 1)
+def list_all(service: TheService, principal: ThePrincipal, paging: ThePaging) -> schemas.JobPage:
+    """List the known jobs in reach by name, each with the worst condition of its streams' newest snapshots.
+
+    A stream gets a snapshot every 15 seconds while something happens, and every minute otherwise; `GET /v1/jobs/{job}`
+    says what holds now.
+    """
+    position = decode_cursor(paging.cursor, 1)
     now_us = service.clock()
     with service.database.read() as session:
         names = in_reach(
@@ -55,9 +53,7 @@ def list_all(
             limit=paging.rows,
         )
         page, next_cursor = paging.cut(names, lambda name: (name,))
-        return schemas.JobPage(
-            jobs=[_summary(session, job, now_us)[0] for job in page], next_cursor=next_cursor
-        )
+        return schemas.JobPage(jobs=listed_jobs(session, page, now_us, service.kept), next_cursor=next_cursor)
 
 
 @router.get(
@@ -69,7 +65,7 @@ def list_all(
 def read(job: WhichJob, service: TheService) -> schemas.JobStatus:
     """Return the modes and conditions of a job's streams, and the pin on all of it."""
     with service.database.read() as session:
-        summary, found = _summary(session, job, service.clock())
+        summary, found = _status(session, job, service.clock(), service.kept)
         # No stream has an empty name: what is in force then is the job's own pin, or the fleet's.
         pin = pin_in_force(session, job, "")
     return schemas.JobStatus(
@@ -80,22 +76,67 @@ def read(job: WhichJob, service: TheService) -> schemas.JobStatus:
     )
 
 
-def _summary(
-    session: Session, job: str, now_us: int
+def listed_jobs(
+    session: Session, jobs: Sequence[str], now_us: int, kept: EvidenceCache
+) -> list[schemas.JobSummary]:
+    """Return known jobs as they are listed.
+
+    Args:
+        session: the session.
+        jobs: their names.
+        now_us: the wall time, in microseconds.
+        kept: the evidence on streams: the conditions of one without a snapshot are computed.
+    """
+    streams = list_worst(session, jobs)
+    unseen = load_states(session, [row.stream_id for row in streams if not row.seen])
+    computed = {state.id: _conditions(session, state, now_us, kept) for state in unseen}
+    found: defaultdict[str, list[tuple[str, Mode, ConditionSummary | None]]] = defaultdict(list)
+    for row in streams:
+        if row.seen:
+            worst = None if row.worst is None else summary_of(row.worst)
+        else:
+            worst = next(iter(computed[row.stream_id]), None)
+        found[row.job].append((row.stream, row.mode, worst))
+    return [
+        _summary(
+            job,
+            Counter(mode for _, mode, _ in found[job]),
+            min(
+                ((stream, worst) for stream, _, worst in found[job] if worst is not None),
+                key=lambda one: (place_of(one[1]), one[0]),
+                default=None,
+            ),
+        )
+        for job in jobs
+    ]
+
+
+def _status(
+    session: Session, job: str, now_us: int, kept: EvidenceCache
 ) -> tuple[schemas.JobSummary, list[schemas.JobCondition]]:
-    """Return a job as it is listed, and all conditions of its streams, the worst first."""
+    """Return a job as of now, and all conditions of its streams, the worst first."""
     states = load_states(session, [row.id for row in streams_of_job(session, job)])
     modes = Counter(state.mode for state in states)
     found = [
         schemas.JobCondition(stream=state.row.stream, **dict(one))
         for state in states
-        for one in conditions_of(state, load_horizon(session, state, now_us))
+        for one in _conditions(session, state, now_us, kept)
     ]
     found.sort(key=lambda one: (place_of(one), one.stream))
-    summary = schemas.JobSummary(
+    return _summary(job, modes, (found[0].stream, found[0]) if found else None), found
+
+
+def _conditions(session: Session, state: StreamState, now_us: int, kept: EvidenceCache) -> list[Condition]:
+    """Return the conditions of a stream as of now, the worst first."""
+    return conditions_of(state, load_horizon(session, state, now_us, kept))
+
+
+def _summary(
+    job: str, modes: Counter[Mode], worst: tuple[str, ConditionSummary] | None
+) -> schemas.JobSummary:
+    return schemas.JobSummary(
         job=job,
-        streams=len(states),
+        streams=modes.total(),
         modes=[schemas.ModeCount(mode=mode, streams=modes[mode]) for mode in get_args(Mode) if mode in modes],
-        worst=schemas.JobWorst(stream=found[0].stream, **dict(summary_of(found[0].type))) if found else None,
+        worst=None if worst is None else schemas.JobWorst(stream=worst[0], **dict(summary_of(worst[1].type))),
     )
-    return summary, found

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.access.actor import current_actor
-from tidemark.controller.db.tables import EventRow, StreamRow
+from tidemark.controller.db.tables import KNOWN, EventRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import JobNotFoundError, StreamNotFoundError
 from tidemark.controller.intake.limits import NO_LIMITS, Limits, check_room_for_stream
@@ -50,7 +51,7 @@ def get_stream(session: Session, job: str, stream: str) -> StreamRow:
 
 def list_jobs(session: Session, after: str | None, limit: int) -> Sequence[str]:
     """Return up to ``limit`` names of jobs in their order, those after ``after``."""
-    wanted = select(StreamRow.job).distinct().order_by(StreamRow.job).limit(limit)
+    wanted = select(StreamRow.job).where(KNOWN).distinct().order_by(StreamRow.job).limit(limit)
     if after is not None:
         wanted = wanted.where(StreamRow.job > after)
     return session.scalars(wanted).all()
@@ -62,7 +63,8 @@ def streams_of_job(session: Session, job: str) -> Sequence[StreamRow]:
     Raises:
         JobNotFoundError: when none is known.
     """
-    rows = session.scalars(select(StreamRow).where(StreamRow.job == job).order_by(StreamRow.stream)).all()
+    wanted = select(StreamRow).where(StreamRow.job == job, KNOWN)
+    rows = session.scalars(wanted.order_by(StreamRow.stream)).all()
     if not rows:
         raise JobNotFoundError(
             f"nothing is known of job {job!r}: no report came, no SLO or policy was set; GET /v1/jobs lists the jobs"
@@ -76,6 +78,7 @@ _LOCKED = (
     .where(StreamRow.job == bindparam("job"), StreamRow.stream == bindparam("stream"))
     .with_for_update()
 )
+_LOCKED_ID = select(StreamRow).where(StreamRow.id == bindparam("stream")).with_for_update()
 
 
 def lock_stream(session: Session, job: str, stream: str, limits: Limits = NO_LIMITS) -> StreamRow:
@@ -84,14 +87,41 @@ def lock_stream(session: Session, job: str, stream: str, limits: Limits = NO_LIM
     found = session.scalars(_LOCKED, named).one_or_none()
     if found is not None:
         return found
+    make_stream(session, job, stream, limits)
+    return session.scalars(_LOCKED, named).one()
+
+
+def make_stream(session: Session, job: str, stream: str, limits: Limits) -> bool:
+    """Make a stream that is not known, within the limits; return False when another process was faster.
+
+    Raises:
+        TooManyStreamsError: when there is no room for it.
+    """
     check_room_for_stream(session, limits)
-    # Another process may create it at the same time: then this waits for its commit and does nothing.
-    session.execute(
+    # Another process may make it at the same time: then this waits for its commit and does nothing.
+    made: Any = session.execute(
         insert_into(session, StreamRow)
         .values(job=job, stream=stream)
         .on_conflict_do_nothing(index_elements=["job", "stream"])
     )
-    return session.scalars(_LOCKED, named).one()
+    return bool(made.rowcount)
+
+
+def lock_known_stream(session: Session, job: str, stream: str) -> StreamRow:
+    """Return a known stream for writing; others wait for the commit.
+
+    Raises:
+        StreamNotFoundError: when nothing is known of it.
+    """
+    get_stream(session, job, stream)
+    found = session.scalars(_LOCKED, {"job": job, "stream": stream}).one_or_none()
+    # It may be deleted meanwhile.
+    return get_stream(session, job, stream) if found is None else found
+
+
+def lock_by_id(session: Session, stream_id: int) -> StreamRow:
+    """Return a stream for writing, also one that was deleted meanwhile, whose name is another stream's by now."""
+    return session.scalars(_LOCKED_ID, {"stream": stream_id}).one()
 
 
 def add_event(

@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from tidemark.controller.db.database import Database
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.stream_state.overviews import Overviews
@@ -60,7 +61,7 @@ def as_after_a_day(url: str) -> tuple[float, float]:
     leases = LeaseKeeper(database, 15)
     leases.keep(now=True)
     upkeep = Upkeep(database, leases, Retention())
-    overviews = Overviews(database, leases, Retention(), SkewRule())
+    overviews = Overviews(database, leases, EvidenceCache(), Retention(), SkewRule())
     for stream_id in range(1, FILLING.streams + 1):
         upkeep.run_upkeep(stream_id, 10_000)
     leases.keep(now=True)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.bench
 
 TICKS = 7
 MAX_SECONDS = 2.0
-"""Of processor time: little beside the ten seconds that Prometheus waits, and the fifteen between two scrapes."""
+"""Of CPU time: little beside the ten seconds that Prometheus waits, and the fifteen between two scrapes."""
 
 
 def test_a_scrape_and_a_check_of_alerts_stay_cheap(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def test_the_stream_of_this_suite_moves_the_policy(made: Made) -> None:
     assert len(found) > 5 or made.knows_from_the_start
 
 
+@pytest.mark.slow
 @every_policy
 def test_a_policy_is_causal(made: Made) -> None:
     """Two streams that are equal up to a batch, whatever follows, are decided alike up to it."""

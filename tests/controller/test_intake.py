@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from tidemark.controller.db.tables import Base, LedgerKeyRow, LedgerRow, ReportRow, StreamRow
+from tidemark.controller.db.tables import Base, LedgerKeyRow, ReportRow, StreamRow
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.controller.evidence.needs import SketchCache
+from tidemark.controller.evidence.needs import Span, needs_in
 from tidemark.controller.intake.canonical_json import canonical_json
+from tidemark.models.ledger import Tally
 from tidemark.models.operators import row_level, session, sliding, tumbling
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
@@ -28,7 +29,6 @@ from support.controller_app import STREAM, Controller
 from support.oracles import Ledger
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import SECOND, report_of
-from support.waiting import count_by_partition
 
 REPORTS = query_reports(exponential_batches(6, 40))
 ACK = Acknowledgement(
@@ -55,13 +55,10 @@ def test_the_canonical_text_of_a_report_is_sorted_json_without_spaces_on_which_i
     assert canonical_json(report) == plain.encode()
 
 
-def ledger_of(controller: Controller) -> dict[tuple[str, int], tuple[int, int, int]]:
-    count_by_partition(controller.service.database)
+def ledger_of(controller: Controller) -> dict[int, Tally]:
     with controller.service.database.read() as session:
-        return {
-            (row.partition, row.key_us): (row.rows, row.late_min, row.late_max)
-            for row in session.scalars(select(LedgerRow))
-        }
+        rows = session.scalars(select(LedgerKeyRow).order_by(LedgerKeyRow.key_us))
+        return {row.key_us: Tally(row.rows, row.late_min, row.late_max) for row in rows}
 
 
 def needs_of(controller: Controller) -> bytes:
@@ -69,7 +66,7 @@ def needs_of(controller: Controller) -> bytes:
         stream = session.scalars(select(StreamRow)).one()
         horizon = horizon_of(session, stream.id, 86_400_000)
         assert horizon is not None
-        return SketchCache().merged(session, stream.id, horizon.from_us).to_bytes()
+        return needs_in(session, Span(stream.id, horizon.from_us)).to_bytes()
 
 
 def everything(controller: Controller) -> dict[str, list[Any]]:
@@ -161,10 +158,7 @@ def test_ledger_and_needs_are_the_same_whatever_the_order_and_the_repeats(
         for report in sent:
             assert shuffled.report(report).status_code in {200, 201}
         ordered.report_all(reports)
-        wanted = {
-            cell: (tally.rows, tally.late_min, tally.late_max) for cell, tally in expected.tallies.items()
-        }
-        assert ledger_of(shuffled) == ledger_of(ordered) == wanted
+        assert ledger_of(shuffled) == ledger_of(ordered) == expected.by_key()
         assert needs_of(shuffled) == needs_of(ordered)
         for name in ("evidence", "coverage", "completeness", "effective_bound_ms"):
             assert shuffled.status()[name] == ordered.status()[name]
@@ -180,13 +174,9 @@ def test_keys_that_are_no_windows_are_kept_by_the_minute_and_no_row_is_lost(
     for report in reports:
         expected.add(report)
     stored = ledger_of(controller)
-    assert all(key % 60_000_000 == 0 for _, key in stored)
+    assert all(key % 60_000_000 == 0 for key in stored)
     total = expected.completeness()
-    assert tuple(map(sum, zip(*stored.values(), strict=True))) == (
-        total.rows,
-        total.late_min,
-        total.late_max,
-    )
+    assert sum(stored.values(), Tally()) == Tally(total.rows, total.late_min, total.late_max)
 
 
 def test_the_sums_of_reports_stream_and_ledger_agree(controller: Controller) -> None:
@@ -194,17 +184,12 @@ def test_the_sums_of_reports_stream_and_ledger_agree(controller: Controller) -> 
     with controller.service.database.read() as session:
         stream = session.scalars(select(StreamRow)).one()
         reports = session.scalars(select(ReportRow)).all()
-        keys = session.scalars(select(LedgerKeyRow)).all()
-    cells = ledger_of(controller)
-    by_key: dict[int, tuple[int, ...]] = {}
-    for (_, key_us), counts in cells.items():
-        by_key[key_us] = tuple(map(sum, zip(by_key.get(key_us, (0, 0, 0)), counts, strict=True)))
-    assert {row.key_us: (row.rows, row.late_min, row.late_max) for row in keys} == by_key
-    for name, of_cell in (("pairs", "rows"), ("late_min", "late_min"), ("late_max", "late_max")):
+    ledger = sum(ledger_of(controller).values(), Tally())
+    for name, of_ledger in (("pairs", "rows"), ("late_min", "late_min"), ("late_max", "late_max")):
         sums = {
             getattr(stream, name),
             sum(getattr(row, name) for row in reports),
-            sum(getattr(row, of_cell) for row in keys),
+            getattr(ledger, of_ledger),
         }
         assert len(sums) == 1, name
     assert stream.pairs == 240
@@ -511,6 +496,21 @@ def test_a_drivers_clock_that_runs_ahead_does_not_hide_later_batches(controller:
     ahead = [replace(report, started_us=report.started_us + 10**15) for report in REPORTS[:3]]
     controller.report_all([*ahead, *REPORTS[3:]])
     assert controller.status()["evidence"]["batches"] == 6
+
+
+def test_of_thousands_of_errors_the_first_twenty_are_listed_and_those_of_the_first_partition_counted(
+    controller: Controller,
+) -> None:
+    """A wrong client makes the same error for each partition: an answer of megabytes would help nobody."""
+    wrong = {"partition": "p", "granules": ["x"] * 500, "counts": [1] * 500}
+    body = to_json_object(REPORTS[0]) | {"partitions": [wrong] * 1_000}
+    answer = controller.http.post(STREAM + "/reports", json=body)
+    assert answer.status_code == 422
+    assert (
+        "/partitions/0/granules/0: Input should be a valid integer (and 499 more)" in answer.json()["detail"]
+    )
+    assert len(answer.json()["errors"]) == 20
+    assert len(answer.content) < 4_000
 
 
 def test_a_report_equals_what_is_stored_for_audit(controller: Controller) -> None:

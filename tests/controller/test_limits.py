@@ -155,33 +155,43 @@ def test_a_report_with_partitions_beyond_the_limit_is_refused_whole(
         assert controller.report(REPORTS[2]).status_code == 201
 
 
-def test_no_more_requests_wait_for_a_bound_than_are_allowed(database_url: str) -> None:
-    app = make_app(Settings(database_url=database_url, max_open_polls=2, tick_seconds=3_600))
+def test_no_more_requests_wait_for_a_bound_than_are_allowed_and_half_of_them_of_one_caller(
+    database_url: str,
+) -> None:
+    app = make_app(Settings(database_url=database_url, max_open_polls=4, tick_seconds=3_600))
     watch = app.state.service.watch
 
-    async def ask() -> tuple[list[int], httpx.Response, int]:
-        transport = httpx.ASGITransport(app)
-        async with (
-            app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://t", timeout=None) as client,
-        ):
-            etag = (await client.get(STREAM + "/bound")).headers["etag"]
+    def caller(number: int) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(app, client=(f"127.0.0.{number}", 1))
+        return httpx.AsyncClient(transport=transport, base_url="http://t", timeout=None)
+
+    async def ask() -> tuple[list[int], list[httpx.Response], int]:
+        async with app.router.lifespan_context(app), caller(1) as one, caller(2) as two, caller(3) as three:
+            etag = (await one.get(STREAM + "/bound")).headers["etag"]
             asked = {"If-None-Match": etag, "Prefer": "wait=60"}
-            held = [asyncio.create_task(client.get(STREAM + "/bound", headers=asked)) for _ in range(2)]
-            await until_async(lambda: watch.waiting == 2, "two that wait")
-            refused = await client.get(STREAM + "/bound", headers=asked)
-            at_once = await client.get(STREAM + "/bound", headers={"If-None-Match": etag})
+            held, rejected = [], []
+            for client, waiting in ((one, 2), (two, 4)):
+                held += [asyncio.create_task(client.get(STREAM + "/bound", headers=asked)) for _ in range(2)]
+                await until_async(lambda waiting=waiting: watch.waiting == waiting, "two more that wait")  # type: ignore[misc]
+                if client is one:
+                    rejected.append(await one.get(STREAM + "/bound", headers=asked))
+            rejected.append(await three.get(STREAM + "/bound", headers=asked))
+            at_once = await one.get(STREAM + "/bound", headers={"If-None-Match": etag})
             watch.release()
             return (
                 [answer.status_code for answer in await asyncio.gather(*held)],
-                refused,
+                rejected,
                 at_once.status_code,
             )
 
-    held, refused, at_once = asyncio.run(ask())
-    assert held == [304, 304]
-    assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
-    assert refused.json()["type"] == "urn:tidemark:problem:too-many-polls"
+    held, rejected, at_once = asyncio.run(ask())
+    assert held == [304] * 4
+    of_one, of_all = rejected
+    assert of_one.json()["detail"].startswith("2 requests of this caller already wait")
+    assert of_all.json()["detail"].startswith("4 requests already wait")
+    for answer in rejected:
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        assert answer.json()["type"] == "urn:tidemark:problem:too-many-polls"
     assert at_once == 304, "who does not wait is answered"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select, update
 
 from tidemark.controller.db.tables import EventRow, OverviewRow, PartitionRow, PartitionSumsRow, StreamRow
 from tidemark.controller.errors import LeaseLostError
@@ -19,6 +19,7 @@ from tidemark.controller.stream_state.overviews import QUIET_US, SOON_US
 from tidemark.models.wire import LiveState, Report
 
 from support.controller_app import Controller
+from support.databases import on_sqlite_alone
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import SECOND, Row
 
@@ -54,6 +55,7 @@ def events(controller: Controller) -> list[tuple[str, int]]:
     return [(event["kind"], event["count"]) for event in found if event["kind"].startswith("Partition")]
 
 
+@on_sqlite_alone("either")
 def test_a_skewed_partition_appears_everywhere_with_its_cost(either: Controller) -> None:
     either.put("/slo", {"target_ppm": 950_000})
     either.report_all(REPORTS)
@@ -87,6 +89,7 @@ def test_a_skewed_partition_appears_everywhere_with_its_cost(either: Controller)
     assert job["worst"]["type"] == "PartitionSkewed"
 
 
+@on_sqlite_alone("either")
 def test_partitions_that_are_alike_are_not_skewed(either: Controller) -> None:
     either.put("/slo", {"target_ppm": 950_000})
     either.report_all(FINE)
@@ -113,6 +116,7 @@ def test_a_stream_without_an_slo_gets_snapshots_too(controller: Controller) -> N
     assert row["worst"]["type"] == "PartitionSkewed"
 
 
+@on_sqlite_alone("either")
 def test_a_partition_heals_when_its_late_rows_have_left_the_horizon_with_one_event(
     either: Controller,
 ) -> None:
@@ -153,6 +157,55 @@ def test_a_snapshot_with_nothing_new_writes_no_event_and_keeps_the_time(controll
         controller.snapshot()
     assert partitions(controller)["3"]["skewed_us"] == since
     assert events(controller) == [("PartitionSkewed", 1)]
+
+
+def test_a_snapshot_over_an_earlier_one_is_what_it_is_from_scratch(either: Controller) -> None:
+    either.put("/slo", {"target_ppm": 950_000})
+    either.report_all(REPORTS[:30])
+    either.tick()
+    either.snapshot()
+    either.report_all(REPORTS[30:])
+    either.tick()
+    either.snapshot()
+    moved = written(either)
+    with either.service.database.write() as session:
+        session.execute(delete(OverviewRow))
+        session.execute(update(PartitionRow).values(pairs=0, need_ms=None, costs_ms=None, state=None))
+    either.snapshot()
+    assert written(either) == moved
+
+
+def written(controller: Controller) -> list[dict[str, Any]]:
+    """All that snapshots have written."""
+    with controller.service.database.read() as session:
+        tables = (OverviewRow.__table__, PartitionRow.__table__)
+        return [dict(row) for table in tables for row in session.execute(select(table)).mappings()]
+
+
+def test_the_list_of_jobs_has_the_worst_condition_of_the_newest_snapshots(either: Controller) -> None:
+    def listed() -> dict[str, Any]:
+        (job,) = either.http.get("/v1/jobs").json()["jobs"]
+        assert isinstance(job, dict)
+        return job
+
+    def now() -> dict[str, Any]:
+        job = either.http.get("/v1/jobs/job").json()
+        return {name: job[name] for name in listed()}
+
+    either.report_all(REPORTS)
+    # Without a snapshot it is computed.
+    assert listed() == now()
+    either.snapshot()
+    assert listed() == now()
+    assert listed()["worst"]["type"] == "PartitionSkewed"
+    either.clock.now_us += 3_600 * SECOND
+    assert listed()["worst"]["type"] == "PartitionSkewed"
+    assert now()["worst"]["type"] == "NoRecentReport"
+    # Its mode is as of now.
+    either.put("/policy", {"mode": "OnRestart"})
+    assert listed()["modes"] == [{"mode": "OnRestart", "streams": 1}]
+    either.snapshot()
+    assert listed() == now()
 
 
 def test_thresholds_are_set_from_outside(database_url: str) -> None:

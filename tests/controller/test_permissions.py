@@ -123,11 +123,11 @@ def test_a_viewer_reads_and_writes_nothing(asked: Asked) -> None:
     assert may == {name for name in DECLARED if asked.paths[name][0] == "GET"} - {"listTokens", "getToken"}
 
 
-def test_an_operator_steers_but_reports_nothing_and_makes_no_tokens(asked: Asked) -> None:
+def test_an_operator_steers_but_reports_nothing_makes_no_tokens_and_deletes_no_stream(asked: Asked) -> None:
     may_not = {name for name, need in DECLARED.items() if need.right not in RIGHTS["operator"]}
     tokens = {name for name in DECLARED if asked.paths[name][1].startswith("/v1/tokens")}
     assert len(tokens) == 5
-    assert may_not == {"postReport", "postAcknowledgement", *tokens}
+    assert may_not == {"postReport", "postAcknowledgement", "deleteStream", *tokens}
 
 
 def test_an_admin_may_do_everything() -> None:

@@ -74,7 +74,8 @@ def bound(controller: Controller, path: str = STREAM) -> dict[str, Any]:
 
 
 def pin(controller: Controller, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    answer = controller.http.put(path, json=body)
+    held = controller.http.get(path).headers.get("etag")
+    answer = controller.http.put(path, json=body, headers={} if held is None else {"If-Match": held})
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -41,13 +40,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'tidemark.db'}"
     found: str = request.getfixturevalue("new_postgres_url")
     return found
-
-
-@pytest.fixture
-def either(url: str) -> Iterator[Controller]:
-    """A controller on each database that is there."""
-    with Controller(url) as running:
-        yield running
 
 
 def predictions(controller: Controller, **params: Any) -> list[dict[str, Any]]:
@@ -98,18 +90,18 @@ def run_with(
 
 
 def test_a_published_bound_is_predicted_and_scored_by_the_rows_that_met_it_in_effect(
-    either: Controller,
+    controller: Controller,
 ) -> None:
-    body = publish(either, LEARNT)
-    (made,) = predictions(either)
-    status = either.status()
+    body = publish(controller, LEARNT)
+    (made,) = predictions(controller)
+    status = controller.status()
     assert (made["generation"], made["bound_ms"], made["from_bound_ms"]) == (
         body["generation"],
         body["bound_ms"],
         1_000,
     )
     assert made["realised"]["completeness_ppm"] is None
-    assert made["made_us"] == either.clock.now_us
+    assert made["made_us"] == controller.clock.now_us
     shown = status["transition"]
     assert shown["kind"] == "widen"
     assert {name: shown[name] for name in shown.keys() & made.keys()} == {
@@ -119,8 +111,8 @@ def test_a_published_bound_is_predicted_and_scored_by_the_rows_that_met_it_in_ef
     wider_ms = body["bound_ms"] - 1_000
     assert wider_ms - 1_500 <= shown["stands_still_ms"] <= wider_ms + 1_500
 
-    reports = run_with(either, body, BATCHES[40:], LEARNT)
-    scored = of(either, body)
+    reports = run_with(controller, body, BATCHES[40:], LEARNT)
+    scored = of(controller, body)
     restored_ms = LEARNT[-1].watermark_ms
     moved = next(report for report in reports if report.watermark_ms > restored_ms)
     judged = [report for report in reports if (report.late_watermark_ms or 0) > restored_ms]
@@ -133,7 +125,7 @@ def test_a_published_bound_is_predicted_and_scored_by_the_rows_that_met_it_in_ef
     assert realised["completeness_ppm"] == 1_000_000 - late * 1_000_000 // realised["rows"]
     predicted_ppm = 1_000_000 - scored["late"] * 1_000_000 // scored["rows"]
     assert realised["error_ppm"] == realised["completeness_ppm"] - predicted_ppm
-    assert realised["scored_us"] == either.clock.now_us
+    assert realised["scored_us"] == controller.clock.now_us
     # What was said stays; only what came of it is added.
     assert {**scored, "realised": None} == {**made, "realised": None}
 

@@ -17,19 +17,16 @@ from support.streams import SECOND
 WINDOWS_S = (300, 1_800, 3_600, 86_400)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest) -> str:
-    name = "database_url" if request.param == "sqlite" else "new_postgres_url"
-    found: str = request.getfixturevalue(name)
-    return found
-
-
+# With some in slots and others not, every statement is asked of PostgreSQL too.
 @pytest.mark.slow
-@pytest.mark.parametrize("looked", [0, 150, 200])
+@pytest.mark.parametrize(
+    ("kind", "looked"), [("sqlite", 0), ("sqlite", 150), ("sqlite", 200), ("postgresql", 150)]
+)
 def test_sums_are_those_of_the_reports_whether_they_are_counted_in_slots_or_not(
-    url: str, looked: int
+    request: pytest.FixtureRequest, kind: str, looked: int
 ) -> None:
     """The first ``looked`` reports are counted in slots, the others wait."""
+    url = request.getfixturevalue("database_url" if kind == "sqlite" else "new_postgres_url")
     reports = query_reports(exponential_batches(200, 20, mean_delay_s=6), interval_us=30 * SECOND)
     dice = random.Random(3)
     reports = [replace(each, rows=each.rows + dice.randrange(3)) for each in reports]

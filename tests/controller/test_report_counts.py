@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,21 +12,22 @@ from typing import Any
 import pytest
 from alembic import command
 from prometheus_client import CollectorRegistry
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session, SessionTransaction
 
 from tidemark.controller.db.database import Database, _migrations
 from tidemark.controller.db.tables import (
     LedgerKeyRow,
-    LedgerRow,
     NeedSketchRow,
     PartitionSumsRow,
     ReportRow,
     SeriesRow,
 )
+from tidemark.controller.evidence.rollups import locked_rollup
+from tidemark.controller.intake import count_waiting
 from tidemark.controller.intake.group_commit import ReportWriter
 from tidemark.controller.intake.report_counts import ReportCounts, ReportCountsCache, counts_of
-from tidemark.controller.intake.take_report import take_report
+from tidemark.controller.intake.take_reports import take_report
 from tidemark.controller.metrics.process import IntakeCounters
 from tidemark.models.operators import Operator, row_level, sliding, tumbling
 from tidemark.models.wire import Report
@@ -35,7 +37,7 @@ from support.reports import START_US, exponential_batches, query_reports
 from support.streams import report_of
 from support.waiting import count_by_partition
 
-COUNTED = (LedgerRow, NeedSketchRow, PartitionSumsRow, SeriesRow)
+COUNTED = (NeedSketchRow, PartitionSumsRow, SeriesRow)
 
 
 @pytest.fixture
@@ -80,7 +82,24 @@ def test_what_is_kept_and_what_is_read_again_count_the_same(
             count_by_partition(database)
         assert kept(keeps) == 0
         assert tables(keeps) == tables(forgets)
-    assert all(tables(keeps)[name] for name in ("ledger", "need_sketches", "series"))
+    assert all(tables(keeps)[name] for name in ("need_sketches", "series"))
+
+
+def test_few_counts_are_in_memory_at_once_and_add_up_to_the_same(
+    stores: tuple[Database, Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a report of a wide sliding window may have a megabyte."""
+    for database in stores:
+        take(database, query_reports(exponential_batches(9, 60)))
+    together, apart = stores
+    count_by_partition(together)
+    monkeypatch.setattr(count_waiting, "_MAX_BYTES", 1)
+    with apart.write() as session:
+        found = locked_rollup(session, 1)
+        assert found is not None
+        steps = list(iter(partial(count_waiting.count_waiting, session, found[0], apart.counted), False))
+    assert len(steps) > 1
+    assert tables(together) == tables(apart)
 
 
 def test_what_was_counted_against_too_low_a_base_is_read_again(stores: tuple[Database, Database]) -> None:
@@ -137,20 +156,7 @@ def test_what_an_earlier_release_had_in_the_ledger_is_not_added_again(
     take(database, reports[5:])
     count_by_partition(database)
     with database.read() as session:
-        by_key = session.execute(
-            select(
-                LedgerRow.key_us,
-                func.sum(LedgerRow.rows),
-                func.sum(LedgerRow.late_min),
-                func.sum(LedgerRow.late_max),
-            ).group_by(LedgerRow.key_us)
-        ).all()
-        keys = session.execute(
-            select(
-                LedgerKeyRow.key_us, LedgerKeyRow.rows, LedgerKeyRow.late_min, LedgerKeyRow.late_max
-            ).order_by(LedgerKeyRow.key_us)
-        ).all()
-    assert sorted(map(tuple, by_key)) == list(map(tuple, keys))
+        keys = session.scalars(select(LedgerKeyRow)).all()
     assert sum(row.rows for row in keys) == sum(len(batch) for batch in exponential_batches(9, 60))
 
 
@@ -169,7 +175,7 @@ def test_what_is_kept_is_of_one_report_and_one_base_and_taken_once() -> None:
 
 
 def test_what_came_first_goes_first_when_too_much_is_kept() -> None:
-    size = counted(0).size
+    size = counted(0).needs.size
     reports = ReportCountsCache(max_bytes=3 * size)
     for number in range(10):
         reports.add({number: ("digest", counted(number))})

@@ -92,7 +92,10 @@ class Rollouts(RuleBasedStateMachine):
 
     @rule(to=st.sampled_from(["Off", "Ceiling"]))
     def it_is_pinned(self, to: str) -> None:
-        answer = self.controller.http.put(self.job.pin_url, json={"to": to, "reason": REASON})
+        held = self.controller.http.get(self.job.pin_url).headers.get("etag")
+        replaces = {} if held is None else {"If-Match": held}
+        body = {"to": to, "reason": REASON}
+        answer = self.controller.http.put(self.job.pin_url, json=body, headers=replaces)
         assert answer.status_code == 200
 
     @rule()

@@ -13,6 +13,7 @@ from tidemark.controller.streams.store import add_event, lock_stream
 from tidemark.models.defaults import ACKNOWLEDGE_MS, FAILED_MS, LISTENING_MS
 
 from support.controller_app import Controller
+from support.databases import on_sqlite_alone
 from support.policies import at_once
 from support.rolled_job import RolledJob
 from support.seeded import continued
@@ -23,17 +24,6 @@ pytestmark = pytest.mark.slow
 
 STRICTER = {"target_ppm": 999_000}
 UNDER_WAY = {"Published", "Acknowledged", "Effective"}
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
-    """A controller on each database that is there."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'tidemark.db'}"
-    else:
-        url = request.getfixturevalue("new_postgres_url")
-    with Controller(url) as running:
-        yield running
 
 
 @pytest.fixture
@@ -62,12 +52,12 @@ def conditions(job: RolledJob) -> dict[str, str]:
 # -- the way of a bound --------------------------------------------------------------------------------------------
 
 
-def test_a_first_bound_is_published_acknowledged_effective_and_verified(either: Controller) -> None:
-    job = RolledJob(either, bound_ms=120_000)
+def test_a_first_bound_is_published_acknowledged_effective_and_verified(controller: Controller) -> None:
+    job = RolledJob(controller, bound_ms=120_000)
     job.put("slo", STRICT)
     job.put("policy", at_once())
     job.run(40, 30.0, tick=False)
-    either.tick()
+    controller.tick()
     one = job.rollout()
     assert (one["state"], one["first"], one["direction"], one["from_bound_ms"]) == (
         "Published",
@@ -80,21 +70,21 @@ def test_a_first_bound_is_published_acknowledged_effective_and_verified(either: 
     assert (one["predicted"]["rows"], one["judged"]["needed_rows"]) == (38 * 60, 600)
     assert "Rolling" in conditions(job)
     job.restart()
-    either.tick()
+    controller.tick()
     assert job.rollout()["state"] == "Acknowledged"
     job.run(3, 30.0)
     body = job.rollout()
     assert body["state"] == "Effective"
     assert body["reason"] == ("in effect; rows at risk: 0, needed 600; event time: 5.59 s, needed 3 min 40 s")
     job.run(60, 30.0, tick=False)
-    either.tick()
+    controller.tick()
     done = job.rollout()
     assert (done["state"], done["may"]) == ("Verified", ["rollback"])
     assert done["judged"]["at_risk_rows"] >= 600
     assert done["judged"]["event_ms"] >= done["judged"]["needed_event_ms"] == 220_000
-    assert done["published_us"] <= done["acknowledged_us"] <= done["ended_us"] == either.clock.now_us
+    assert done["published_us"] <= done["acknowledged_us"] <= done["ended_us"] == controller.clock.now_us
     assert conditions(job) == {}
-    detail = either.http.get(f"{job.path}/rollouts/{done['id']}").json()
+    detail = controller.http.get(f"{job.path}/rollouts/{done['id']}").json()
     assert [event["kind"] for event in detail["history"]] == [
         "RolloutRecommended",
         "RolloutPublished",
@@ -104,6 +94,7 @@ def test_a_first_bound_is_published_acknowledged_effective_and_verified(either: 
     ]
 
 
+@on_sqlite_alone("either_job")
 def test_a_worse_bound_is_rolled_back_said_and_not_tried_again(either_job: RolledJob) -> None:
     """Planted: after a narrowing was published for delays up to 30 s, the delays grow to 100 s."""
     before_ms = either_job.published()["bound_ms"]
@@ -186,6 +177,7 @@ def test_a_widening_within_what_stood_before_a_narrowing_waits_for_its_verdict(
 # -- the gate ------------------------------------------------------------------------------------------------------
 
 
+@on_sqlite_alone("either_job")
 def test_a_narrowing_waits_for_approval_and_is_published_when_it_is_approved(either_job: RolledJob) -> None:
     either_job.put("policy", at_once(approval="narrow"))
     before = either_job.published()
@@ -247,6 +239,7 @@ def test_a_freeze_holds_narrowing_and_lets_widening_pass(job: RolledJob) -> None
     assert job.rollouts()[1]["state"] == "Superseded"
 
 
+@on_sqlite_alone("either_job")
 def test_paused_holds_everything_until_it_is_resumed_and_says_why(either_job: RolledJob) -> None:
     either_job.put("policy", at_once(cooldown_ms=0))
     version = either_job.controller.http.get(either_job.path + "/policy").json()
@@ -397,6 +390,7 @@ def test_mode_off_ends_an_open_rollout_and_another_mode_keeps_it(job: RolledJob)
     assert (job.rollout()["state"], job.rollout()["reason"]) == ("Superseded", "the mode is Off")
 
 
+@on_sqlite_alone("either_job")
 def test_a_pin_holds_a_rollout_where_it_is_and_it_goes_on_afterwards(either_job: RolledJob) -> None:
     either_job.put("slo", LOOSE)
     under_way = either_job.rollout()
@@ -482,6 +476,7 @@ def live(request: pytest.FixtureRequest) -> Iterator[RolledJob]:
         yield found
 
 
+@on_sqlite_alone("live")
 def test_in_live_a_change_of_the_envelope_is_rolled_and_verified(live: RolledJob) -> None:
     live.put("slo", {"target_ppm": 900_000})
     (one,) = [rollout for rollout in live.rollouts() if rollout["cause"] == "Operator"]
@@ -501,7 +496,8 @@ def test_in_live_an_envelope_that_loses_too_much_is_rolled_back_and_not_publishe
     failing = live.rollout()["id"]
     live.run(2, 30.0)
     # As when the fast policy closes windows far too early: most rows are late.
-    live.run(6, 30.0, watermark_ms=10**14, late_watermark_ms=10**14)
+    ahead_ms = live.controller.clock() // 1_000 + 1_800_000
+    live.run(6, 30.0, watermark_ms=ahead_ms, late_watermark_ms=ahead_ms)
     (one,) = [rollout for rollout in live.rollouts() if rollout["id"] == failing]
     assert one["state"] == "RolledBack"
     assert live.published()["envelope"] == before

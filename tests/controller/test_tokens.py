@@ -189,20 +189,20 @@ def test_rotation_two_of_a_name_are_good_until_the_first_is_revoked(store: Contr
     body = {"name": "shop", "role": "viewer", "jobs": ["shop-*", "a"], "lifetime_ms": 86_400_000}
     first = post(store, body, admin).json()
     store.clock.now_us += DAY_US // 2
-    second = store.http.post(f"/v1/tokens/{first['id']}:rotate", headers=headers)
+    second = store.http.post(f"/v1/tokens/{first['id']}:rotate", json={}, headers=headers)
     assert second.status_code == 201
     found = second.json()
     assert (found["name"], found["role"], found["jobs"]) == ("shop", "viewer", ["shop-*", "a"])
     assert found["expires_us"] == store.clock() + DAY_US, "it lives as long as the first was to"
     assert found["token"] != first["token"]
     assert [status_with(store, made["token"]) for made in (first, found)] == [200, 200]
-    third = store.http.post(f"/v1/tokens/{found['id']}:rotate", headers=headers)
+    third = store.http.post(f"/v1/tokens/{found['id']}:rotate", json={}, headers=headers)
     assert third.status_code == 409
     assert "two tokens of the name 'shop' are valid already; revoke one" in third.json()["detail"]
     assert post(store, body, admin).status_code == 409
     assert store.http.delete(f"/v1/tokens/{first['id']}", headers=headers).json()["live"] is False
     assert [status_with(store, made["token"]) for made in (first, found)] == [401, 200]
-    assert store.http.post(f"/v1/tokens/{found['id']}:rotate", headers=headers).status_code == 201
+    assert store.http.post(f"/v1/tokens/{found['id']}:rotate", json={}, headers=headers).status_code == 201
 
 
 def test_a_token_expires_to_the_microsecond_and_makes_room_for_another(store: Controller) -> None:
@@ -215,7 +215,9 @@ def test_a_token_expires_to_the_microsecond_and_makes_room_for_another(store: Co
     store.clock.now_us += 1
     assert [status_with(store, made["token"]) for made in (first, second)] == [401, 401]
     assert post(store, body, admin).status_code == 201
-    assert store.http.post(f"/v1/tokens/{first['id']}:rotate", headers=bearer(admin)).status_code == 409
+    assert (
+        store.http.post(f"/v1/tokens/{first['id']}:rotate", json={}, headers=bearer(admin)).status_code == 409
+    )
 
 
 def test_revoking_again_changes_nothing_and_says_who_did_it_first(store: Controller) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.controller_app import Controller
+from support.databases import on_sqlite_alone
 from support.policies import at_once
 from support.rolled_job import RolledJob
 from support.seeded import continued
@@ -46,6 +47,7 @@ def vetoed(job: RolledJob) -> dict[str, Any]:
     return found  # type: ignore[no-any-return]  # an object
 
 
+@on_sqlite_alone("job")
 def test_no_write_publishes_again_what_a_person_rolled_back(job: RolledJob) -> None:
     """Not a change of the SLO or of the policy, not Off and back, not the end of a pin, not a year."""
     restored_ms = job.published()["bound_ms"]
@@ -84,6 +86,7 @@ def test_no_write_publishes_again_what_a_person_rolled_back(job: RolledJob) -> N
     assert holds()
 
 
+@on_sqlite_alone("job")
 def test_with_mode_off_and_back_the_bound_is_not_published_either(job: RolledJob) -> None:
     one = vetoed(job)
     job.put("policy", at_once("Off"))

@@ -59,6 +59,7 @@ def test_the_loop_starts_a_job_again_for_a_new_bound_and_ends_with_it(tmp_path: 
     assert said == ["keep-running: a new bound; starting again"] * 2
 
 
+@pytest.mark.slow
 def test_the_loop_starts_a_failed_job_again_after_a_pause_that_doubles_up_to_the_longest(
     tmp_path: Path,
 ) -> None:

@@ -191,7 +191,7 @@ def test_make_services_adds_a_missing_postgresql(tmp_path: Path) -> None:
 def test_make_services_adds_a_missing_chromium(tmp_path: Path) -> None:
     _, output, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, chromium="")
 
-    assert output == "services: apt-get installs chromium fonts-dejavu-core\n"
+    assert output == "services: apt-get installs chromium-headless-shell fonts-dejavu-core\n"
 
 
 def test_make_services_adds_a_missing_node(tmp_path: Path) -> None:

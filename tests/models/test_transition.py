@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom
 
 from tidemark.models.curve import Curve, Emissions, ExactNeeds
 from tidemark.models.defaults import PREDICTION_MIN_ROWS
@@ -159,6 +158,9 @@ def test_completeness_and_latency_are_the_curves() -> None:
 
 def test_the_interval_is_that_of_the_binomial() -> None:
     """By Clopper and Pearson's definition: at its ends what was seen has a chance of 2.5 % each."""
+    # Half a second of CPU time, which every process that collects this file would spend.
+    from scipy.stats import binom
+
     found = transition_to(situation(), 60 * SECOND)
     assert found.min_ppm is not None
     assert found.max_ppm is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ __all__ = ["COMPOSE", "command_of", "compose_file", "normalised"]
 COMPOSE = ROOT / "deploy" / "compose"
 
 
+@functools.cache
 def compose_file() -> dict[str, Any]:
     """Return the file as YAML says it."""
     found: dict[str, Any] = yaml.safe_load((COMPOSE / "compose.yaml").read_text(encoding="utf-8"))

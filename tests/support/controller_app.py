@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import time
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ from sqlalchemy import select
 from tidemark.controller.app import create_app
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.loop import Tick, run_once
-from tidemark.controller.runtime.clock import Clock, system_clock
+from tidemark.controller.runtime.clock import Clock, SteadyClock, system_clock
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
@@ -31,7 +32,9 @@ STREAM = "/v1/jobs/job/streams/stream"
 """Address of the stream that the test reports are of."""
 
 
-def make_app(settings: Settings, clock: Clock = system_clock) -> FastAPI:
+def make_app(
+    settings: Settings, clock: Clock = system_clock, steady: SteadyClock = time.monotonic
+) -> FastAPI:
     """Return the application as ``create_app`` does, without the time that its first start and first requests take.
 
     Its store is there, and its routes are those of the first application of this process: the framework works out
@@ -40,7 +43,7 @@ def make_app(settings: Settings, clock: Clock = system_clock) -> FastAPI:
     """
     share_statements()
     put_sqlite(settings.database_url)
-    app = create_app(settings, clock)
+    app = create_app(settings, clock, steady)
     app.router.routes[:] = _first_app().router.routes
     app.openapi = _first_app().openapi  # type: ignore[method-assign]  # FastAPI's documented way
     return app

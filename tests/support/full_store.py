@@ -20,7 +20,6 @@ from tidemark.controller.db.tables import (
     AcknowledgementRow,
     Base,
     LedgerKeyRow,
-    LedgerRow,
     NeedBlockRow,
     NeedSketchRow,
     NeedSlotRow,
@@ -47,13 +46,10 @@ from tidemark.models.sketch import Sketch
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import PartitionCounts, Report
 
-__all__ = ["END_US", "Filling", "fill", "stream_name"]
+__all__ = ["END_US", "FIRST_ID", "Filling", "fill", "report_of", "stream_name"]
 
 END_US = 1_767_225_600_000_000 + 27 * DAY_US + 10 * HOUR_US
 """Trigger time of the newest batch: ten in the morning."""
-
-TRIGGER_US = 10_000_000
-"""Time between two batches of a full stream."""
 
 POOL = 32
 """Different sketches in the pool."""
@@ -62,6 +58,9 @@ ROWS_A_MINUTE = 1_200
 """Rows of a partition in a minute."""
 
 AT_A_TIME = 20_000
+
+FIRST_ID = 1_000_000
+"""Distance between the ids of the first reports of two streams."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,11 @@ class Filling:
     slow: int = 7
     """Number of the partition that is 20 s late, in every stream."""
     days: int = 27
-    """Days before the last one of which the first stream has hours."""
+    """Days before the last ones of which the first stream has hours."""
+    full_days: int = 1
+    """Days of which a full stream has every batch."""
+    trigger_us: int = 10_000_000
+    """Time between two batches of a full stream."""
 
 
 def stream_name(number: int) -> tuple[str, str]:
@@ -143,8 +146,8 @@ def _minute(dice: np.random.Generator, late_us: int) -> Sketch:
 def _stream(session: Session, number: int, filling: Filling, pools: _Pools) -> None:
     stream_id, full = number + 1, number < filling.full
     job, stream = stream_name(number)
-    from_us = END_US - (DAY_US if full else HOUR_US)
-    step_us = TRIGGER_US if full else SLOT_US
+    from_us = END_US - (filling.full_days * DAY_US if full else HOUR_US)
+    step_us = filling.trigger_us if full else SLOT_US
     triggers = range(from_us + step_us, END_US + 1, step_us)
     rows = filling.partitions * ROWS_A_MINUTE * step_us // SLOT_US
     late = rows // 500 + number % 7
@@ -163,7 +166,7 @@ def _stream(session: Session, number: int, filling: Filling, pools: _Pools) -> N
             }
         ],
     )
-    first_id = stream_id * 100_000
+    first_id = stream_id * FIRST_ID
     base = _report_facts(stream_id, rows, counts)
     _put(
         session,
@@ -186,7 +189,7 @@ def _stream(session: Session, number: int, filling: Filling, pools: _Pools) -> N
         ),
     )
     newest = first_id + len(triggers) - 1
-    body = packed(canonical_json(_body(job, stream, len(triggers) + 9, filling)))
+    body = packed(canonical_json(report_of(number, len(triggers) + 9, END_US, filling)))
     _put(session, ReportBodyRow, [{"report_id": newest, "body": body}])
     _put(
         session,
@@ -212,7 +215,6 @@ def _stream(session: Session, number: int, filling: Filling, pools: _Pools) -> N
             {
                 "stream_id": stream_id,
                 "slot_us": at_us,
-                "version": 1,
                 "sketch": pools.whole,
                 "width_us": SLOT_US,
             }
@@ -258,33 +260,19 @@ def _stream(session: Session, number: int, filling: Filling, pools: _Pools) -> N
     )
     _put(
         session,
-        LedgerRow,
-        (
-            {
-                "stream_id": stream_id,
-                "key_us": at_us,
-                "partition": name,
-                **of_key,
-            }
-            for at_us in kept
-            for name in pools.names
-        ),
-    )
-    _put(
-        session,
         RollupRow,
         [
             {
                 "stream_id": stream_id,
                 "split_report_id": newest,
-                "hours_until_us": from_us if number == 0 else 0,
-                "tens_until_us": from_us if number == 0 else 0,
-                "hour_blocks_until_us": from_us if number == 0 else 0,
-                "day_blocks_until_us": from_us // DAY_US * DAY_US if number == 0 else 0,
+                "hours_until_us": from_us if number == 0 and filling.days else 0,
+                "tens_until_us": from_us if number == 0 and filling.days else 0,
+                "hour_blocks_until_us": from_us if number == 0 and filling.days else 0,
+                "day_blocks_until_us": from_us // DAY_US * DAY_US if number == 0 and filling.days else 0,
             }
         ],
     )
-    if number == 0:
+    if number == 0 and filling.days:
         _month(session, stream_id, filling, pools, from_us, rows * 6 * a_minute, counts)
 
 
@@ -298,7 +286,7 @@ def _month(
     counts: Mapping[str, int],
 ) -> None:
     hours = range(until_us - filling.days * DAY_US, until_us, HOUR_US)
-    batches = HOUR_US // TRIGGER_US
+    batches = HOUR_US // filling.trigger_us
     _put(session, SeriesRow, (_sums(stream_id, HOUR_US, at_us, batches, rows, counts) for at_us in hours))
     _put(
         session,
@@ -307,7 +295,6 @@ def _month(
             {
                 "stream_id": stream_id,
                 "slot_us": at_us,
-                "version": 1,
                 "sketch": pools.hour_whole,
                 "width_us": HOUR_US,
             }
@@ -325,7 +312,7 @@ def _month(
                 "batches": batches,
                 "batch_ranges": "[[10, 10]]",
                 "from_us": at_us,
-                "to_us": at_us + HOUR_US - TRIGGER_US,
+                "to_us": at_us + HOUR_US - filling.trigger_us,
                 "keys_per_row": 1,
                 "rows": rows * batches,
                 "uncounted_rows": 0,
@@ -464,8 +451,10 @@ def _partitions(session: Session, stream_id: int, filling: Filling, from_us: int
     )
 
 
-def _body(job: str, stream: str, batch_id: int, filling: Filling) -> Report:
-    second = END_US // 1_000_000
+def report_of(number: int, batch_id: int, at_us: int, filling: Filling) -> Report:
+    """Return the report of a batch of a stream, by the stream's number, triggered at ``at_us``."""
+    job, stream = stream_name(number)
+    second = at_us // 1_000_000
     granules = tuple(range(second - 20, second))
     parts = tuple(
         PartitionCounts(partition=str(number), granules=granules, counts=(10,) * len(granules))
@@ -478,21 +467,21 @@ def _body(job: str, stream: str, batch_id: int, filling: Filling) -> Report:
         query_id="query",
         run_id="run",
         batch_id=batch_id,
-        started_us=END_US,
+        started_us=at_us,
         duration_ms=300,
         operator=tumbling("1 minute"),
         output_mode="append",
         bound_ms=30_000,
         generation=None,
-        late_watermark_ms=END_US // 1_000 - 41_000,
-        watermark_ms=END_US // 1_000 - 31_000,
-        late_base_ms=END_US // 1_000 - 20_000,
+        late_watermark_ms=at_us // 1_000 - 41_000,
+        watermark_ms=at_us // 1_000 - 31_000,
+        late_base_ms=at_us // 1_000 - 20_000,
         granule_us=1_000_000,
         closed="left",
         rows=sum(part.rows for part in parts),
         null_rows=0,
         min_event_time_us=(second - 20) * 1_000_000,
-        max_event_time_us=END_US - 1,
+        max_event_time_us=at_us - 1,
         partitions=parts,
         state_rows=5_000,
         state_bytes=1_000_000,

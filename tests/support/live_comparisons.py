@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from tidemark.models.granules import granule_index, granule_last_us
-from tidemark.models.ledger import Tally, judge
+from tidemark.models.ledger import Tally
 from tidemark.models.operators import SessionWindow, TimeWindow
 
 from support.live_operators import AFTER_US, COPY, Kind, match
 from support.live_streams import Batches, LiveJob, LoggedBatch
-from support.oracles import Ledger
+from support.oracles import Ledger, tallies_of
 from support.spark_streams import Row
 
 
@@ -189,7 +189,7 @@ def compare_ledger(job: LiveJob, index: int, batches: Batches, compared: Compare
         cells[fate.cell] = cells.get(fate.cell, Tally()) + Tally(1, fate.late, fate.late)
     ledger, wrong = Ledger(), []
     for report in reports:
-        number, body = report.batch_id, judge(report).tallies
+        number, body = report.batch_id, tallies_of(report)
         if not ledger.add(report):
             wrong.append(f"batch {number} was reported twice")
         if (report.late_watermark_ms, report.watermark_ms) != (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +14,15 @@ from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.replay import Replay, spark_bases
 from tidemark.models.wire import Report
+
+
+def tallies_of(report: Report) -> dict[tuple[str, int], Tally]:
+    """Return the judgement of a report by (partition, key in microseconds): that of each partition by itself."""
+    found: dict[tuple[str, int], Tally] = {}
+    for part in report.partitions:
+        judgement = judge(replace(report, partitions=(part,)))
+        found |= {(part.partition, key_us): tally for key_us, tally in judgement.tallies.items()}
+    return found
 
 
 class Ledger:
@@ -32,10 +42,9 @@ class Ledger:
         if report.batch_id in seen:
             return False
         seen.add(report.batch_id)
-        judgement = judge(report)
-        for cell, tally in judgement.tallies.items():
+        for cell, tally in tallies_of(report).items():
             self.tallies[cell] = self.tallies.get(cell, Tally()) + tally
-        self.unjudged_rows += judgement.unjudged_rows
+        self.unjudged_rows += judge(report).unjudged_rows
         self._keys_per_row = max(self._keys_per_row, report.operator.max_keys)
         return True
 

@@ -59,6 +59,8 @@ def restartable_postgres(programs: Path, primary: Postgres | None = None) -> Ite
         options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
         # Its workers would go from one of the tests' many databases to the next.
         options += " -c autovacuum=off"
+        # To compile a statement costs more than it gives where tables are small, and no page is ever half written.
+        options += " -c jit=off -c full_page_writes=off"
         make: list[str | Path] = [
             programs / "initdb",
             "-U",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -52,14 +53,15 @@ def program(name: str) -> str:
     return found
 
 
-def rules() -> list[dict[str, Any]]:
+@functools.cache
+def rules() -> tuple[dict[str, Any], ...]:
     """Return every shipped rule."""
-    return [
+    return tuple(
         rule
         for path in sorted(RULES.glob("*.yaml"))
         for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]
         for rule in group["rules"]
-    ]
+    )
 
 
 def alert_rules() -> list[dict[str, Any]]:

@@ -7,16 +7,65 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidemark.models.operators import Operator, tumbling
-from tidemark.models.wire import Report
+from tidemark.models.wire import PartitionCounts, Report
 
 from support.streams import SECOND, Row, report_of
 
-__all__ = ["START_US", "exponential_batches", "query_reports", "restarted_reports"]
+__all__ = ["START_US", "dense_report", "exponential_batches", "query_reports", "restarted_reports"]
 
 START_US = 1_767_225_600_000_000
 """2026-01-01 00:00 UTC: when the first batch of ``query_reports`` is triggered."""
 
 TEN_SECONDS = tumbling("10 seconds")
+
+
+def dense_report(
+    batch: int,
+    *,
+    partitions: int,
+    granules: int,
+    operator: Operator = TEN_SECONDS,
+    stream: str = "stream",
+    interval_s: int = 1,
+) -> Report:
+    """Return the report of one batch, in which each partition has rows in each of the last ``granules`` seconds."""
+    dice = random.Random(batch)
+    now = START_US // SECOND + 60 + batch * interval_s
+    seconds = tuple(range(now - granules, now))
+    parts = tuple(
+        PartitionCounts(
+            partition=str(number), granules=seconds, counts=tuple(dice.choices(range(1, 200), k=granules))
+        )
+        for number in range(partitions)
+    )
+    base_ms = now * 1_000 - 1
+    return Report(
+        schema_version=1,
+        job="job",
+        stream=stream,
+        query_id=f"query of {stream}",
+        run_id="run",
+        batch_id=batch + 10,
+        started_us=now * SECOND,
+        duration_ms=300,
+        operator=operator,
+        output_mode="append",
+        bound_ms=20_000,
+        generation=None,
+        late_watermark_ms=base_ms - 22_000,
+        watermark_ms=base_ms - 21_000,
+        late_base_ms=base_ms - 2_000,
+        granule_us=SECOND,
+        closed="left",
+        rows=sum(part.rows for part in parts),
+        null_rows=0,
+        min_event_time_us=(now - granules) * SECOND,
+        max_event_time_us=now * SECOND - 1,
+        partitions=parts,
+        state_rows=1_000,
+        state_bytes=100_000,
+        dropped_by_spark=0,
+    )
 
 
 def query_reports(

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from tidemark.controller.runtime.slow_requests import TimedProtocol
+
 from support.patience import until
 
 __all__ = ["served"]
@@ -17,7 +19,9 @@ __all__ = ["served"]
 @contextmanager
 def served(app: ASGIApp) -> Iterator[str]:
     """Serve ``app``, whose life is somebody else's business, and give its address; it stops with the context."""
-    config = uvicorn.Config(app, port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        app, http=TimedProtocol, port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=5
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="served", daemon=True)
     thread.start()

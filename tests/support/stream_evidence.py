@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tidemark.models.cells import cells_of
 from tidemark.models.coverage import Range
 from tidemark.models.curve import Curve, Emissions
 from tidemark.models.defaults import PACE_BATCHES
@@ -28,6 +27,7 @@ from tidemark.models.horizon import (
     horizon_from_us,
     report_facts,
 )
+from tidemark.models.key_counts import key_counts
 from tidemark.models.late_base import Needs, late_base_ms, needs_against
 from tidemark.models.ledger import judge
 from tidemark.models.need_slots import merge_all, slot_of_us
@@ -134,11 +134,11 @@ class StreamEvidence:
         query.bases.add(report.batch_id, report.max_event_time_us)
         earlier_ms = query.bases.late_base_ms(report.batch_id)
         earlier_us = None if earlier_ms is None else earlier_ms * SPARK_TICK_US
-        cells = cells_of(report)
-        judgement = judge(report, cells)
-        needs = needs_against(report, late_base_ms(report.late_base_ms, earlier_us), cells)
+        pairs = key_counts(report)
+        judgement = judge(report, pairs)
+        needs = needs_against(report, late_base_ms(report.late_base_ms, earlier_us), pairs)
         facts = report_facts(
-            report, cells, judgement, needs, report.started_us if received_us is None else received_us
+            report, pairs, judgement, needs, report.started_us if received_us is None else received_us
         )
         self._keys_us.update(bucket_keys_us(report.operator, judgement.keys_us).tolist())
         self._slots[slot_of_us(facts.seen_us)].add(needs)
@@ -258,7 +258,8 @@ class StreamEvidence:
             [[UNKNOWN if value is None else value for value in row] for row in columns], np.int64
         )
         steps = emission_steps(table, None if before_ms is None else before_ms * SPARK_TICK_US)
-        return steps.emissions(sorted(key for key in self._keys_us if steps.after_us < key <= steps.until_us))
+        keys_us = sorted(key for key in self._keys_us if steps.after_us < key <= steps.until_us)
+        return steps.emissions(np.array(keys_us, np.int64))
 
     def _forget(self) -> None:
         """Let go of what lies before the horizon, which never goes back."""

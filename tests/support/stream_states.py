@@ -99,6 +99,7 @@ def stream_state(**changes: Any) -> StreamState:
         "pin": None,
         "rollout": None,
         "missed": None,
+        "quarantine": None,
     }
     parts |= {part: facts[part] for part in parts if part in facts}
     return StreamState(

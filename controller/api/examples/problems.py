@@ -49,6 +49,9 @@ PROBLEM_EXAMPLES: dict[int, Example] = {
         "The resource has changed",
         'If-Match is "2", but the store has generation 3',
     ),
+    408: _problem(
+        408, "request-too-slow", "The request comes too slowly", "the body did not arrive within 30 seconds"
+    ),
     413: _problem(
         413, "body-too-large", "The body is too large", "the body is larger than the 8,388,608 bytes read"
     ),
@@ -101,6 +104,22 @@ KIND_EXAMPLES: dict[str, Example] = {
         "report-not-found",
         "Unknown report",
         f"no report of batch 17 of query '{QUERY}' is kept for stream 'clicks' of job 'orders'",
+    ),
+    "slo-not-set": _problem(
+        404, "slo-not-set", "No SLO is set", "the stream has no SLO that could be deleted"
+    ),
+    "policy-not-set": _problem(
+        404,
+        "policy-not-set",
+        "No policy is set",
+        "the stream has the default policy, which cannot be deleted",
+    ),
+    "stream-reports": _problem(
+        409,
+        "stream-reports",
+        "The stream's job still reports",
+        "the job of stream 'clicks' of job 'orders' still reports: it was last seen 12 s ago. Stop it first, or send "
+        "whileReporting=true: then the stream begins anew with its next report",
     ),
     "token-conflict": _problem(
         409,

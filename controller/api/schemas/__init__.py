@@ -14,6 +14,7 @@ from tidemark.controller.api.schemas.charts import (
 )
 from tidemark.controller.api.schemas.conditions import Condition, ConditionSummary, ConditionType, Severity
 from tidemark.controller.api.schemas.curve import CurveAnswer, CurveBasis, CurvePointAnswer, Operating
+from tidemark.controller.api.schemas.deleted import StreamDeleted
 from tidemark.controller.api.schemas.events import Event, EventEvidence, EventPage
 from tidemark.controller.api.schemas.evidence import (
     Budget,
@@ -151,6 +152,7 @@ __all__ = [
     "SloAnswer",
     "SloSet",
     "StepAnswer",
+    "StreamDeleted",
     "StreamStatus",
     "TokenAnswer",
     "TokenMade",

@@ -13,6 +13,7 @@ ConditionType = Literal[
     "NoSlo",
     "NotEnoughEvidence",
     "CoverageGap",
+    "BatchesQuarantined",
     "OperatorContradicted",
     "RowsNotCounted",
     "NeedsUnknown",

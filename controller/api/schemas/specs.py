@@ -57,13 +57,13 @@ class Consequences:
 
 @dataclass(frozen=True, kw_only=True)
 class SloSet(SloAnswer, Consequences):
-    """The SLO as it was set, and what follows."""
+    """The SLO as it was set or deleted, and what follows."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _ANSWERED
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySet(PolicyAnswer, Consequences):
-    """The policy as it was set, and what follows."""
+    """The policy as it was set or deleted, and what follows."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _ANSWERED

@@ -14,7 +14,6 @@ from tidemark.controller.db.tables.columns import Base
 from tidemark.controller.db.tables.events import EventRow
 from tidemark.controller.db.tables.evidence import (
     LedgerKeyRow,
-    LedgerRow,
     NeedBlockRow,
     NeedSketchRow,
     NeedSlotRow,
@@ -27,9 +26,11 @@ from tidemark.controller.db.tables.replicas import LeaseRow, ReplicaRow
 from tidemark.controller.db.tables.rollouts import FailedBoundRow, RolloutRow
 from tidemark.controller.db.tables.specs import PinRow, PolicyRow, SloRow
 from tidemark.controller.db.tables.streams import (
+    KNOWN,
     LiveRow,
     OverviewRow,
     PartitionRow,
+    QuarantinedRow,
     QueryRow,
     ReportBodyRow,
     ReportRow,
@@ -37,13 +38,13 @@ from tidemark.controller.db.tables.streams import (
 )
 
 __all__ = [
+    "KNOWN",
     "AcknowledgementRow",
     "Base",
     "EventRow",
     "FailedBoundRow",
     "LeaseRow",
     "LedgerKeyRow",
-    "LedgerRow",
     "LiveRow",
     "NeedBlockRow",
     "NeedSketchRow",
@@ -55,6 +56,7 @@ __all__ = [
     "PolicyRow",
     "PredictionRow",
     "PublishedRow",
+    "QuarantinedRow",
     "QueryRow",
     "RecentBoundRow",
     "RecommendationRow",

@@ -31,20 +31,6 @@ class LedgerKeyRow(Base):
     late_max: Mapped[Whole]
 
 
-class LedgerRow(Base):
-    """The ledger by key and partition, over the batches that are counted by partition."""
-
-    __tablename__ = "ledger"
-
-    stream_id: Mapped[OfStream]
-    key_us: Mapped[KeyNumber]
-    """As in ``LedgerKeyRow``."""
-    partition: Mapped[KeyName]
-    rows: Mapped[Whole]
-    late_min: Mapped[Whole]
-    late_max: Mapped[Whole]
-
-
 class NeedSlotRow(Base):
     """The needs of all partitions of a stream in one minute, hour or day of batches, as one sketch."""
 
@@ -52,8 +38,6 @@ class NeedSlotRow(Base):
 
     stream_id: Mapped[OfStream]
     slot_us: Mapped[KeyNumber]
-    version: Mapped[Whole]
-    """Grows with each change, so that readers can cache what they have read."""
     sketch: Mapped[Blob]
     width_us: Mapped[SlotWidth]
 
@@ -162,16 +146,16 @@ class RollupRow(Base):
     """Older data are kept by the day."""
     split_report_id: Mapped[Counter]
     """Reports up to this one are counted by partition and in the series (``intake.count_waiting``)."""
-    ledger_report_id: Mapped[Counter]
-    """An earlier release counted reports up to this one in the ledger's partitions when they came."""
     needs_from_us: Mapped[Counter]
     """Older needs and hourly sums are deleted."""
     reports_from_us: Mapped[Counter]
-    """Reports of batches that started before are deleted, and no more of them are taken."""
+    """Reports of batches that started before are deleted."""
     bodies_from_us: Mapped[Counter]
     """Bodies of older reports are deleted."""
     ledger_from_us: Mapped[Whole | None]
     """Lower keys are deleted from the ledger; null while none is."""
+    aged_us: Mapped[Counter]
+    """The time that ages are measured from: the newest batch's, but never more than a day's step at once."""
     tens_until_us: Mapped[Counter]
     """Blocks of ten minutes are made up to here."""
     hour_blocks_until_us: Mapped[Counter]

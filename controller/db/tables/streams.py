@@ -42,6 +42,29 @@ class StreamRow(Base):
     late_min: Mapped[Counter]
     late_max: Mapped[Counter]
     unjudged_rows: Mapped[Counter]
+    quarantined: Mapped[Counter]
+    """Reports that were quarantined, whether or not they were counted later."""
+    gone_future_rows: Mapped[Counter]
+    """Future-dated rows of partitions that are aged out."""
+    gone_missing_batches: Mapped[Counter]
+    """Batches that were never reported, of queries that are aged out."""
+    slo_generation: Mapped[Counter]
+    """Generation of the SLO that was deleted last, from which the next one goes on; 0 without any."""
+    policy_generation: Mapped[Counter]
+    """Generation of the policy that was deleted last, from which the next one goes on; 0 without any."""
+    deleted_us: Mapped[Whole | None]
+    """When it was deleted; null unless it was. Its row stays as long as its event, so that its id is not used again."""
+    deleted_name: Mapped[Name | None]
+    """Its name before it was deleted; ``stream`` is a name that no stream can have since then."""
+
+    @property
+    def shown_name(self) -> str:
+        """Its name, as people know it."""
+        return self.deleted_name or self.stream
+
+
+KNOWN = StreamRow.deleted_us.is_(None)
+"""Condition that picks the streams that are not deleted."""
 
 
 class QueryRow(Base):
@@ -84,6 +107,7 @@ class ReportRow(Base):
     seen_us: Mapped[Whole]
     """The batch's trigger time, but not after its report was received: a driver's clock may be wrong."""
     started_us: Mapped[Whole]
+    """The same; the report as sent has the driver's own time."""
     duration_ms: Mapped[Whole]
     operator: Mapped[Word]
     keys_per_row: Mapped[Whole]
@@ -127,6 +151,30 @@ class ReportBodyRow(Base):
     report_id: Mapped[OfReport]
     body: Mapped[Blob]
     """Canonical JSON, compressed with zlib."""
+
+
+class QuarantinedRow(Base):
+    """A report that is stored but not counted, because its event times are far ahead (``models.quarantine``)."""
+
+    __tablename__ = "quarantined_reports"
+    __table_args__ = (UniqueConstraint("stream_id", "query_id", "batch_id"),)
+
+    id: Mapped[Id]
+    stream_id: Mapped[Stream]
+    query_id: Mapped[Identifier]
+    batch_id: Mapped[Whole]
+    received_us: Mapped[Whole]
+    event_time_us: Mapped[Whole]
+    """What event time the batch reached."""
+    after_report_id: Mapped[Whole]
+    """The report counted last when it came; 0 for none."""
+    agreed_from_us: Mapped[Whole]
+    """When the first of the batches before it that agree with it was received."""
+    late: Mapped[Whole]
+    """(Row, key) pairs of it that were certainly late, which a decision would not see."""
+    fingerprint: Mapped[Identifier]
+    body: Mapped[Blob]
+    """As in ``ReportBodyRow``."""
 
 
 class LiveRow(Base):

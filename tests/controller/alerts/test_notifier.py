@@ -13,6 +13,7 @@ from tidemark.controller.alerts.notifier import Notifier
 from tidemark.controller.runtime.settings_file import load_settings
 
 from support.controller_app import Controller
+from support.databases import on_sqlite_alone
 from support.patience import until
 from support.rolled_job import RolledJob
 from support.streams import SECOND
@@ -65,6 +66,7 @@ ABSENT = ("firing", "TidemarkReportsAbsent")
 
 
 @pytest.mark.slow
+@on_sqlite_alone("url")
 def test_a_skewed_partition_and_its_end_are_notified_in_alertmanagers_form(
     url: str, webhook: Webhook
 ) -> None:
@@ -118,6 +120,7 @@ def test_a_skewed_partition_and_its_end_are_notified_in_alertmanagers_form(
 
 
 @pytest.mark.slow
+@on_sqlite_alone("url")
 def test_a_restart_repeats_no_notification_and_still_sends_the_end(url: str, webhook: Webhook) -> None:
     with notified(url, webhook) as controller:
         job = skew(controller)

@@ -13,6 +13,7 @@ from sqlalchemy import select
 from tidemark.controller.db.tables import Base, EventRow
 
 from support.controller_app import STREAM, Controller
+from support.databases import on_sqlite_alone
 from support.reports import exponential_batches, query_reports
 
 REPORTS = query_reports(exponential_batches(60, 40, slow=3))
@@ -179,6 +180,7 @@ def test_a_dry_run_answers_as_the_write_does_and_changes_nothing(either: Control
 
 
 @pytest.mark.parametrize("act", [":approve", ":discard", ":rollback", ":pause", ":resume"])
+@on_sqlite_alone("either")
 def test_a_dry_run_of_what_a_person_does_answers_as_that_does_and_changes_nothing(
     either: Controller, act: str
 ) -> None:

@@ -270,7 +270,10 @@ NAMED = ("--from", "kafka", "--bootstrap-servers", "127.0.0.1:1", "--topic", "t"
 
 
 @slow
-def test_a_kafka_that_does_not_answer_is_said_with_its_address(output: Path) -> None:
+def test_a_kafka_that_does_not_answer_is_said_with_its_address(
+    output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_module, "_REQUEST_SECONDS", 1)  # nobody is there, however long it is asked
     assert "Kafka at 127.0.0.1:1 does not answer: " in refused(output, *NAMED)
 
 

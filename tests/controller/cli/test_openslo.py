@@ -142,6 +142,7 @@ def one(kind: str, job: str = "shop", stream: str = "clicks", **changes: Any) ->
     return found
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_slos_of_the_controller(controller: Controller) -> None:
     controller.put("/slo", {"target_ppm": 995_000})
     with served(controller.app) as url:

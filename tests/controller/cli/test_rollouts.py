@@ -133,6 +133,7 @@ def test_a_rollout_is_listed_approved_and_rolled_back(
     assert "not this week" in "\n".join(said(tidemark("events", "shop")))
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_would_become_of_a_rollout_and_leaves_it_alone(tidemark: Tidemark) -> None:
     ((number, _),) = states(tidemark)
 

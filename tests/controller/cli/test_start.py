@@ -69,6 +69,7 @@ def test_the_list_of_commands_imports_no_command() -> None:
     assert [name for name in COMMANDS if f"tidemark.controller.cli.{name}\n" in done.stderr] == []
 
 
+@pytest.mark.slow
 def test_commands_that_call_a_controller_import_nothing_heavy(controller: Controller) -> None:
     controller.report_all(query_reports(exponential_batches(3, 40)))
     controller.put("/slo", {"target_ppm": 900_000})

@@ -18,6 +18,7 @@ from tidemark.controller.db.tables import PartitionRow
 from tidemark.controller.metrics.names import HELP, LABELS
 
 from support.controller_app import Controller
+from support.databases import on_sqlite_alone
 from support.policies import at_once
 from support.reports import exponential_batches, query_reports
 from support.rolled_job import RolledJob
@@ -62,6 +63,7 @@ def whole(request: pytest.FixtureRequest) -> Iterator[Controller]:
         yield controller
 
 
+@on_sqlite_alone("whole")
 def test_every_metric_is_exposed_with_its_labels_where_all_is_known(whole: Controller) -> None:
     samples = scraped(whole)
     of_histograms = {name.removesuffix("_bucket") for name in samples if name.endswith("_bucket")}
@@ -77,6 +79,7 @@ def test_every_metric_is_exposed_with_its_labels_where_all_is_known(whole: Contr
     assert {name for name in others if not name.endswith(ends)} == set()
 
 
+@on_sqlite_alone("whole")
 def test_prometheus_own_linter_finds_nothing(whole: Controller) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:

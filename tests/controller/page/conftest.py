@@ -13,9 +13,9 @@ from support.served import served
 from support.shown import Shown, report_half_an_hour
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Return a browser for the module: Playwright keeps its thread's event loop while it is there."""
+    """Return a browser for these files and no others: Playwright keeps its thread's event loop while it is there."""
     with running_browser() as running:
         yield running
 

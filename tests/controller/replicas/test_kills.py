@@ -24,9 +24,9 @@ from sqlalchemy import create_engine, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import LedgerRow, PublishedRow, ReportRow, StreamRow
-from tidemark.controller.evidence.needs import Span, needs_in, partition_sketches
-from tidemark.controller.intake.take_report import take_report
+from tidemark.controller.db.tables import LedgerKeyRow, PublishedRow, ReportRow, StreamRow
+from tidemark.controller.evidence.needs import Span, needs_in, partition_needs
+from tidemark.controller.intake.take_reports import take_report
 from tidemark.controller.replicas.lease_store import SHARDS, shard_of
 from tidemark.models.wire import Report, to_json_object
 
@@ -288,21 +288,14 @@ def totals(database: Database) -> dict[str, Any]:
     with database.read() as session:
         for row in session.scalars(select(StreamRow)):
             ledger = session.execute(
-                select(
-                    LedgerRow.key_us,
-                    LedgerRow.partition,
-                    LedgerRow.rows,
-                    LedgerRow.late_min,
-                    LedgerRow.late_max,
-                )
-                .where(LedgerRow.stream_id == row.id)
-                .order_by(LedgerRow.key_us, LedgerRow.partition)
+                select(LedgerKeyRow.key_us, LedgerKeyRow.rows, LedgerKeyRow.late_min, LedgerKeyRow.late_max)
+                .where(LedgerKeyRow.stream_id == row.id)
+                .order_by(LedgerKeyRow.key_us)
             ).all()
             batches = session.scalars(
                 select(ReportRow.batch_id).where(ReportRow.stream_id == row.id).order_by(ReportRow.batch_id)
             ).all()
-            names = sorted({partition for _, partition, *_ in ledger})
-            parts = partition_sketches(session, row.id, 0, names)
+            parts = partition_needs(session, row.id, 0).sketches()
             found[row.stream] = {
                 "totals": (row.reports, row.pairs, row.late_min, row.late_max, row.unjudged_rows),
                 "batches": list(batches),

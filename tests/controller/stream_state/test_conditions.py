@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tidemark.controller.db.tables import RolloutRow
+from tidemark.controller.intake.quarantine import Quarantine
 from tidemark.controller.pins.store import PinScope, StoredPin
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.live import KeptLive, NewestState
@@ -44,6 +45,11 @@ def rollout(state: State) -> RolloutRow:
         ({"registered_us": None, "newest": None}, ["NoReportYet"]),
         ({"target_ppm": None}, ["NoSlo"]),
         ({"driver": NewestState(contradiction="a join")}, ["OperatorContradicted"]),
+        (
+            {"quarantine": Quarantine(reports=1, late=0, ahead_us=10**12, newest_us=2**60)},
+            ["BatchesQuarantined"],
+        ),
+        ({"quarantine": Quarantine(reports=1, late=0, ahead_us=10**12, newest_us=0)}, []),
         ({"conflict": True}, ["ConstraintsConflict"]),
         ({"recommended_bound_ms": None}, ["NotEnoughEvidence"]),
         ({"generation": 2, "published_bound_ms": 5_000}, ["BoundNotAcknowledged"]),

@@ -90,6 +90,7 @@ def test_a_required_bound_above_the_cap_is_a_conflict_however_it_is_resolved(on_
     assert not recommend(inputs(THOUSAND, slo=capped(on_conflict, cap_ms=1_996))).conflicts
 
 
+@pytest.mark.slow
 @given(
     margin=st.integers(0, 2_000_000),
     cap=st.none() | st.integers(0, 3_000),

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemark.spark_jobs.demo import kafka_replayer
 from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker, TimestampType
 from tidemark.spark_jobs.demo.kafka_replayer import ReplayError, kafka_partitions, replay_into_topic
 
@@ -224,13 +225,16 @@ def test_a_replay_that_is_stopped_returns_how_far_it_came(kafka: KafkaBroker, tr
 
 
 @pytest.mark.slow
-def test_what_kafka_cannot_take_is_rejected_before_the_first_row(kafka: KafkaBroker, trace: Path) -> None:
+def test_what_kafka_cannot_take_is_rejected_before_the_first_row(
+    kafka: KafkaBroker, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic = new_topic(kafka, PARTITIONS - 1)
 
     with pytest.raises(ValueError, match="has 11 partitions, but the trace has 12"):
         replay_into_topic(trace, topic, kafka.bootstrap_servers)
     with pytest.raises(ReplayError, match=r"nowhere: .*nknown topic"):
         replay_into_topic(trace, "nowhere", kafka.bootstrap_servers)
+    monkeypatch.setattr(kafka_replayer, "_ASK_SECONDS", 1)  # nobody is there, however long it is asked
     with pytest.raises(ReplayError, match=r"127\.0\.0\.1:1 does not answer"):
         replay_into_topic(trace, topic, "127.0.0.1:1")
 

@@ -1,0 +1,240 @@
+"""Takes reports, each once: the batch's facts, its ledger rows and its needs, in the caller's transaction.
+
+Reports may come in any order and repeatedly. The ledger is a sum, so their order does not matter to it. Needs are
+counted against a base that earlier batches determine. When an earlier batch comes late and raises the base, the needs
+counted against the old base are subtracted and counted again (``raise_bases``), so that the result does not depend on
+the order.
+
+Many reports of different streams are taken by the same statements. Those of one stream follow one another, since each
+changes what is known when the next one comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from sqlalchemy import Table, bindparam, delete, select, tuple_, update
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.tables import StreamRow
+from tidemark.controller.errors import ReportConflictError, ReportTooOldError, TidemarkError
+from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
+from tidemark.controller.intake.limits import NO_LIMITS, Limits
+from tidemark.controller.intake.quarantine import quarantine
+from tidemark.controller.intake.report_counts import ReportCounts
+from tidemark.controller.intake.store_reports import NewReport, Stored, store_reports
+from tidemark.controller.intake.stored_facts import stored_facts
+from tidemark.controller.streams.store import add_event, lock_stream, make_stream
+from tidemark.models.wire import Report
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReceipt:
+    """Confirms that a report or an acknowledgement is stored."""
+
+    received_us: int
+    """When it was first received, in microseconds since the epoch."""
+    duplicate: bool
+    """Whether it was received before; then nothing was changed."""
+    first: bool = False
+    """Whether it is the stream's first report, which changes what is published to its job."""
+    counted: Mapping[int, tuple[str, ReportCounts]] = field(default_factory=dict)
+    """What ``ReportCountsCache`` is to keep of it once it is committed."""
+
+
+@dataclass(slots=True)
+class _Stream:
+    """A locked stream."""
+
+    id: int
+    registered: bool
+    """Whether a report was received before."""
+    made: bool = False
+    """Whether it was made for one of these reports, and goes again when none is stored."""
+
+
+_Name = tuple[str, str]
+"""Job and stream."""
+
+
+def take_report(
+    session: Session, report: Report, now_us: int, limits: Limits = NO_LIMITS, *, believed: bool = False
+) -> StoredReceipt:
+    """Store one report; see ``take_reports``.
+
+    Raises:
+        ReportConflictError: when the batch was reported before with other content; the first report stays.
+        ReportTooOldError: when later reports of its query are deleted, so that it might be counted twice.
+        TooManyStreamsError: when the store has no room for another stream.
+        TooManyPartitionsError: when the stream has no room for its partitions.
+    """
+    (taken,) = take_reports(session, [report], now_us, limits, believed=believed)
+    if isinstance(taken, TidemarkError):
+        raise taken
+    return taken
+
+
+def take_reports(
+    session: Session,
+    reports: Sequence[Report],
+    now_us: int,
+    limits: Limits = NO_LIMITS,
+    *,
+    believed: bool = False,
+) -> list[StoredReceipt | TidemarkError]:
+    """Store reports and what follows from them, each once.
+
+    It bypasses the session, which may hold no unflushed changes.
+
+    Args:
+        session: the session.
+        reports: the reports.
+        now_us: when they were received, in microseconds.
+        limits: the limits of the store.
+        believed: whether they are counted however far ahead their event times are.
+
+    Returns:
+        For each report its receipt, or why nothing of it was stored: what ``take_report`` raises.
+    """
+    streams: dict[_Name, _Stream] = {}
+    taken: dict[int, StoredReceipt | TidemarkError] = _lock(session, reports, streams, limits)
+    waiting = [number for number in range(len(reports)) if number not in taken]
+    for some in _rounds(reports, waiting):
+        round_ = [(reports[number], streams[_name(reports[number])]) for number in some]
+        taken |= zip(some, _take(session, round_, now_us, limits, believed=believed), strict=True)
+    unused = [stream.id for stream in streams.values() if stream.made and not stream.registered]
+    if unused:
+        session.execute(delete(StreamRow).where(StreamRow.id.in_(unused)))
+    return [taken[number] for number in range(len(reports))]
+
+
+# Statements are built once: building one takes longer than running it.
+_STREAMS = cast("Table", StreamRow.__table__)
+_LOCK = (
+    select(_STREAMS.c.id, _STREAMS.c.job, _STREAMS.c.stream, _STREAMS.c.registered_us)
+    .where(tuple_(_STREAMS.c.job, _STREAMS.c.stream).in_(bindparam("names", expanding=True)))
+    # The same order for all writers, because rows are locked in it.
+    .order_by(_STREAMS.c.job, _STREAMS.c.stream)
+    .with_for_update()
+)
+_COUNT_DUPLICATE = (
+    update(_STREAMS).where(_STREAMS.c.id == bindparam("which")).values(duplicates=_STREAMS.c.duplicates + 1)
+)
+
+
+def _lock(
+    session: Session, reports: Sequence[Report], streams: dict[_Name, _Stream], limits: Limits
+) -> dict[int, StoredReceipt | TidemarkError]:
+    """Lock the streams of reports, making new ones; return why some reports have none, by their numbers."""
+    names = {_name(report) for report in reports}
+    for row in session.connection().execute(_LOCK, {"names": sorted(names)}):
+        streams[row.job, row.stream] = _Stream(row.id, row.registered_us is not None)
+    refused: dict[_Name, TidemarkError] = {}
+    for name in sorted(names - streams.keys()):
+        try:
+            made = make_stream(session, *name, limits)
+            found = lock_stream(session, *name)
+        except TidemarkError as error:
+            refused[name] = error
+        else:
+            streams[name] = _Stream(found.id, found.registered_us is not None, made)
+    return {
+        number: refused[_name(report)] for number, report in enumerate(reports) if _name(report) in refused
+    }
+
+
+def _rounds(reports: Sequence[Report], numbers: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the numbers of reports in rounds, each with one report of a stream at most; their order stays."""
+    by_stream: dict[_Name, list[int]] = {}
+    for number in numbers:
+        by_stream.setdefault(_name(reports[number]), []).append(number)
+    for position in range(max(map(len, by_stream.values()), default=0)):
+        yield [each[position] for each in by_stream.values() if position < len(each)]
+
+
+def _take(
+    session: Session,
+    reports: Sequence[tuple[Report, _Stream]],
+    now_us: int,
+    limits: Limits,
+    *,
+    believed: bool,
+) -> list[StoredReceipt | TidemarkError]:
+    """Store reports of different streams."""
+    known = stored_facts(session, {stream.id: report for report, stream in reports})
+    taken: list[StoredReceipt | TidemarkError | None] = []
+    new: list[NewReport] = []
+    for report, stream in reports:
+        content = canonical_json(report)
+        each = NewReport(stream.id, report, known[stream.id], content, fingerprint(content))
+        try:
+            taken.append(_known(session, stream, each, now_us, believed=believed))
+        except TidemarkError as error:
+            taken.append(error)
+            continue
+        if taken[-1] is None:
+            new.append(each)
+    stored = iter(store_reports(session, new, now_us, limits))
+    return [
+        _receipt(session, stream, next(stored), now_us) if each is None else each
+        for each, (_, stream) in zip(taken, reports, strict=True)
+    ]
+
+
+def _known(
+    session: Session, stream: _Stream, new: NewReport, now_us: int, *, believed: bool
+) -> StoredReceipt | None:
+    """Return the receipt of a report that is stored already, or goes into quarantine; None when it is to be counted.
+
+    Raises:
+        ReportConflictError: as ``take_report`` does.
+        ReportTooOldError: as ``take_report`` does.
+    """
+    report, known = new.report, new.known
+    if known.received_us is not None:
+        if known.fingerprint != new.digest:
+            raise ReportConflictError(
+                f"batch {report.batch_id} of query {report.query_id} was reported before with other content; "
+                "the first report stays"
+            )
+        session.connection().execute(_COUNT_DUPLICATE, {"which": stream.id})
+        return StoredReceipt(known.received_us, duplicate=True)
+    # By the number of the batch: clocks may have been wrong.
+    if known.gone_batch is not None and report.batch_id <= known.gone_batch:
+        raise ReportTooOldError(
+            f"/batch_id: reports of query {report.query_id} up to batch {known.gone_batch} are deleted: whether batch "
+            f"{report.batch_id} came before is no longer known; drop it (TIDEMARK_RETENTION_REPORTS_DAYS)"
+        )
+    if believed:
+        return None
+    held = quarantine(session, stream.id, report, now_us, content=new.content, digest=new.digest)
+    if held is None:
+        return None
+    first = _register(session, stream, now_us)
+    return StoredReceipt(held.received_us, duplicate=held.duplicate, first=first)
+
+
+def _receipt(
+    session: Session, stream: _Stream, stored: Stored | TidemarkError, now_us: int
+) -> StoredReceipt | TidemarkError:
+    if isinstance(stored, TidemarkError):
+        return stored
+    report_id, digest, counted = stored
+    first = _register(session, stream, now_us)
+    return StoredReceipt(now_us, duplicate=False, first=first, counted={report_id: (digest, counted)})
+
+
+def _register(session: Session, stream: _Stream, now_us: int) -> bool:
+    """Write down that a stream is registered; return False when it was already."""
+    if stream.registered:
+        return False
+    add_event(session, stream.id, now_us, kind="StreamRegistered", reason="its first report was received")
+    session.flush()
+    stream.registered = True
+    return True
+
+
+def _name(report: Report) -> _Name:
+    return report.job, report.stream

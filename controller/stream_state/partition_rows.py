@@ -1,0 +1,104 @@
+"""The partitions of one stream, read once for all that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.tables import PartitionRow
+from tidemark.controller.evidence.horizon import Horizon
+from tidemark.controller.partitions.store import FutureRows, Skew
+from tidemark.models.progress import PartitionTimes
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """What is stored of one partition. Times are in microseconds."""
+
+    partition: str
+    """Its name."""
+    times: PartitionTimes
+    """When it was seen."""
+    behind_us: int | None
+    """How far behind the stream's maximum event time it was when it was last seen; None when unknown."""
+    last_future_us: int | None
+    """When it last had a future-dated row; None without any."""
+    skewed: bool
+    """Whether it was skewed in the newest snapshot."""
+    costs_ms: int | None
+    """By how much the bound would then have fallen without it."""
+    without_bound_ms: int | None
+    """To what."""
+
+
+# Built once: building it takes longer than running it.
+_PARTITIONS = (
+    select(
+        PartitionRow.partition,
+        PartitionRow.first_seen_us,
+        PartitionRow.last_seen_us,
+        PartitionRow.batches,
+        PartitionRow.behind_us,
+        PartitionRow.last_future_us,
+        PartitionRow.skewed,
+        PartitionRow.costs_ms,
+        PartitionRow.without_bound_ms,
+    )
+    .where(PartitionRow.stream_id == bindparam("stream"))
+    .order_by(PartitionRow.partition)
+)
+
+
+def partitions_of(session: Session, stream_id: int) -> list[PartitionFacts]:
+    """Return all partitions of a stream by name."""
+    return [
+        PartitionFacts(row[0], PartitionTimes(*row[1:4]), *row[4:])
+        for row in session.connection().execute(_PARTITIONS, {"stream": stream_id})
+    ]
+
+
+def times_in(partitions: Sequence[PartitionFacts], horizon: Horizon) -> list[PartitionTimes]:
+    """Return when each partition with a row within the horizon was seen."""
+    return [each.times for each in partitions if each.times.last_seen_us >= horizon.from_us]
+
+
+def skew_among(
+    partitions: Sequence[PartitionFacts], horizon: Horizon, batch_gap_us: int | None
+) -> Skew | None:
+    """Return how far apart the partitions are that are not silent; None when that is unknown.
+
+    Each counts with its distance when it was last seen, which does not grow while it is idle.
+
+    Args:
+        partitions: all partitions of the stream, by name.
+        horizon: the batches that count.
+        batch_gap_us: the stream's typical gap between batches, in microseconds; None when it is not known, and then
+            every partition in the horizon counts.
+    """
+    furthest: Skew | None = None
+    for each in partitions:
+        behind_us, times = each.behind_us, each.times
+        if behind_us is None or times.last_seen_us < horizon.from_us:
+            continue
+        if furthest is not None and behind_us <= furthest.behind_us:
+            continue
+        if batch_gap_us is None or not times.silent_at(horizon.newest.seen_us, batch_gap_us):
+            furthest = Skew(each.partition, behind_us)
+    return furthest
+
+
+def future_rows_among(partitions: Sequence[PartitionFacts], horizon: Horizon, rows: int) -> FutureRows:
+    """Return the future-dated rows over the horizon, of which there are ``rows``."""
+    if not rows:
+        return FutureRows(0, ())
+    return FutureRows(
+        rows,
+        tuple(
+            each.partition
+            for each in partitions
+            if each.last_future_us is not None and each.last_future_us >= horizon.from_us
+        ),
+    )

@@ -1,0 +1,173 @@
+"""Reports that are taken together: what is stored is the same as one by one, and each has an outcome of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from tidemark.controller.db.database import Database
+from tidemark.controller.db.tables import (
+    LedgerKeyRow,
+    NeedSlotRow,
+    PartitionRow,
+    QuarantinedRow,
+    QueryRow,
+    ReportBodyRow,
+    ReportRow,
+    StreamRow,
+)
+from tidemark.controller.errors import TidemarkError
+from tidemark.controller.intake.limits import Limits
+from tidemark.controller.intake.take_reports import StoredReceipt, take_report, take_reports
+from tidemark.models.operators import Operator, row_level, sliding, tumbling
+from tidemark.models.wire import Report
+
+from support.empty_store import new_postgres, open_empty
+from support.reports import START_US, exponential_batches, query_reports
+from support.streams import SECOND
+
+NOW_US = START_US + 600 * SECOND
+OPERATORS: tuple[Operator, ...] = (tumbling("10s"), sliding("10s", "5s"), row_level())
+TABLES = (
+    StreamRow,
+    ReportRow,
+    ReportBodyRow,
+    LedgerKeyRow,
+    NeedSlotRow,
+    PartitionRow,
+    QueryRow,
+    QuarantinedRow,
+)
+
+Outcome = tuple[str, bool, bool]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def open_store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[], Database]:
+    def opened() -> Database:
+        if request.param == "postgresql":
+            database = open_empty(new_postgres(request.getfixturevalue("postgres_url")))
+        else:
+            database = open_empty(f"sqlite:///{tmp_path_factory.mktemp('store') / 't.db'}")
+        request.addfinalizer(database.close)
+        return database
+
+    return opened
+
+
+def mixed_reports(rng: Random) -> list[Report]:
+    """Return reports of three streams: out of order, repeated, contradicted, and one far ahead of the clock."""
+    found: list[Report] = []
+    for number, operator in enumerate(OPERATORS):
+        batches = query_reports(exponential_batches(6, 40), operator)
+        found += [replace(report, stream=f"s{number}", late_base_ms=None) for report in batches]
+    found += rng.choices(found, k=6)
+    found += [replace(report, state_rows=99) for report in rng.sample(found, 3)]
+    ahead_us = NOW_US + 10**13
+    found.append(replace(found[5], batch_id=70, max_event_time_us=ahead_us))
+    rng.shuffle(found)
+    return found
+
+
+def outcome(taken: StoredReceipt | TidemarkError) -> Outcome:
+    if isinstance(taken, TidemarkError):
+        return taken.kind, False, False
+    return "stored", taken.duplicate, taken.first
+
+
+def one_by_one(database: Database, reports: list[Report], limits: Limits) -> list[Outcome]:
+    found = []
+    for report in reports:
+        try:
+            with database.write() as session:
+                found.append(outcome(take_report(session, report, NOW_US, limits)))
+        except TidemarkError as error:
+            found.append(outcome(error))
+    return found
+
+
+def together(database: Database, reports: list[Report], limits: Limits) -> list[Outcome]:
+    with database.write() as session:
+        return [outcome(taken) for taken in take_reports(session, reports, NOW_US, limits)]
+
+
+def stored(database: Database) -> dict[str, list[Any]]:
+    """Return all that is stored, without the numbers that the store gives its rows."""
+    with database.read() as session:
+        streams = {row.id: row.stream for row in session.scalars(select(StreamRow))}
+        reports = {
+            row.id: (streams[row.stream_id], row.batch_id) for row in session.scalars(select(ReportRow))
+        }
+
+        def plain(row: Any) -> tuple[Any, ...]:
+            values = dict(row)
+            values.pop("id", None)
+            for name, names in (("stream_id", streams), ("report_id", reports), ("after_report_id", reports)):
+                if name in values:
+                    values[name] = names.get(values[name])
+            return tuple(map(repr, values.items()))
+
+        return {
+            table.__tablename__: sorted(
+                plain(row) for row in session.execute(select(table.__table__)).mappings()
+            )
+            for table in TABLES
+        }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_reports_that_are_taken_together_are_stored_as_one_by_one(
+    open_store: Callable[[], Database], seed: int
+) -> None:
+    reports = mixed_reports(Random(seed))
+    apart, joint = open_store(), open_store()
+    wanted = one_by_one(apart, reports, Limits())
+    found = [
+        each
+        for first in range(0, len(reports), 9)
+        for each in together(joint, reports[first : first + 9], Limits())
+    ]
+    assert {kind for kind, _, _ in wanted} == {"stored", "report-conflict"}
+    assert found == wanted
+    assert stored(joint) == stored(apart)
+
+
+def test_what_has_no_room_is_rejected_by_itself_and_leaves_nothing(
+    open_store: Callable[[], Database],
+) -> None:
+    first, second, *_ = query_reports(exponential_batches(3, 40))
+    reports = [
+        replace(first, stream="taken"),
+        replace(
+            first,
+            stream="wide",
+            partitions=tuple(
+                replace(part, partition=f"{part.partition}{copy}")
+                for copy in range(9)
+                for part in first.partitions
+            ),
+            rows=first.rows * 9,
+        ),
+        replace(second, stream="taken"),
+        replace(first, stream="zone"),
+    ]
+    limits = Limits(streams=2, partitions=len(first.partitions) * 2)
+    database = open_store()
+    assert together(database, reports, limits) == [
+        ("stored", False, True),
+        ("too-many-partitions", False, False),
+        ("stored", False, False),
+        ("too-many-streams", False, False),
+    ]
+    rows = stored(database)
+    assert len(rows["reports"]) == 2
+    assert [each for row in rows["streams"] for each in row if each.startswith("('stream'")] == [
+        "('stream', 'taken')"
+    ]
