@@ -29,10 +29,14 @@ if TYPE_CHECKING:
 STARTING = frozenset({"browser", "kafka", "kafka_spark", "postgres_url", "spark"})
 """Fixtures that start another program."""
 
-SPARK_LANE = "tests/spark_jobs/"
-"""Tests that run in one process, so that one JVM (and one broker) serves them all."""
+SPARK_LANES = ("tests/spark_jobs/live/", "tests/spark_jobs/")
+"""Tests that run in one process each, so that one JVM (and one broker) serves all of a lane.
 
-OWN_SPARK = frozenset(f"{SPARK_LANE}{name}.py" for name in ("test_restart_from_outside", "test_spark_submit"))
+They take longest. One lane would leave the second core half idle."""
+
+OWN_SPARK = frozenset(
+    f"tests/spark_jobs/{name}.py" for name in ("test_restart_from_outside", "test_spark_submit")
+)
 """Files among them whose tests have no session and start Spark in other processes: they need not wait for it."""
 
 PAGE_LANE = "tests/controller/page/"
@@ -88,7 +92,7 @@ def _lane_of(nodeid: str) -> str:
     file = nodeid.split("::", 1)[0]
     if file in OWN_SPARK:
         return file
-    return next((lane for lane in (SPARK_LANE, PAGE_LANE) if file.startswith(lane)), file)
+    return next((lane for lane in (*SPARK_LANES, PAGE_LANE) if file.startswith(lane)), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
@@ -97,7 +101,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
 
 
 _BEHIND = 10
-"""How far a process that does not run Spark's tests stands back from the one that does, which takes longest."""
+"""How far a process that does not run Spark's tests stands back from those that do."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -106,7 +110,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         hasattr(item.config, "workerinput")
         and item.config.stash.setdefault(_FIRST, item.nodeid) == item.nodeid
     ):
-        os.nice(0 if _lane_of(item.nodeid) == SPARK_LANE else _BEHIND)
+        os.nice(0 if _lane_of(item.nodeid) in SPARK_LANES else _BEHIND)
 
 
 _FIRST = pytest.StashKey[str]()
@@ -131,7 +135,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             long.add(item.path)
     items.sort(
         key=lambda item: (
-            _lane_of(item.nodeid) != SPARK_LANE,
+            _lane_of(item.nodeid) not in SPARK_LANES,
             _lane_of(item.nodeid) != PAGE_LANE,
             item.nodeid.split("::", 1)[0] not in OWN_SPARK,
             "e2e" not in item.path.parts,

@@ -36,7 +36,7 @@ from support.live_comparisons import (
     print_table,
     rows_by_batch,
 )
-from support.live_operators import COPY, KINDS, Plan, join, stream_of
+from support.live_operators import COPY, KINDS, Plan, join, kinds_but, stream_of
 from support.live_streams import SECOND_US, Batches, Group, Input, LiveJob, closing_batch, trailing_batches
 from support.patience import PATIENCE_S, until
 
@@ -346,13 +346,12 @@ def compare_bounds(job: RestartedJob) -> list[str]:
 # -- the tests ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("number", "name"), list(enumerate(KINDS)), ids=KINDS)
+@pytest.mark.parametrize("name", kinds_but("tumbling, complete", "windows of windows"))
 def test_the_watermark_follows_the_bound_of_each_run_and_the_ledger_equals_the_sink(
     spark: SparkSession,
     tmp_path: Path,
     controllers: Callable[[Sequence[str]], Controllers],
     table: dict[str, RestartsCompared],
-    number: int,
     name: str,
 ) -> None:
     """For every operator: over a narrower and a wider bound, from one checkpoint."""
@@ -363,7 +362,7 @@ def test_the_watermark_follows_the_bound_of_each_run_and_the_ledger_equals_the_s
     for key, value in kind.conf:
         spark.conf.set(key, value)
     try:
-        WAYS[number % 2](job, body, _runs([batches], [closing]))
+        WAYS[list(KINDS).index(name) % 2](job, body, _runs([batches], [closing]))
     finally:
         for key, _ in kind.conf:
             spark.conf.unset(key)
@@ -382,7 +381,9 @@ def test_the_watermark_follows_the_bound_of_each_run_and_the_ledger_equals_the_s
     assert compared.missing(*absent) == []
 
 
-@pytest.mark.parametrize(("number", "how"), [(0, "inner"), (1, "leftOuter")])
+@pytest.mark.parametrize(
+    ("number", "how"), [(0, "inner"), pytest.param(1, "leftOuter", marks=pytest.mark.soak)]
+)
 def test_a_join_follows_the_bounds_of_both_inputs_in_each_run_and_emits_the_pairs_that_the_ledgers_admit(
     spark: SparkSession,
     tmp_path: Path,

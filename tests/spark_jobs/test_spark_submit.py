@@ -73,7 +73,7 @@ def _submit(environment: dict[str, str], archive: Path, *arguments: str) -> str:
     command += ["--conf", "spark.sql.shuffle.partitions=1", "--conf", "spark.sql.session.timeZone=UTC"]
     command += ["--conf", "spark.tidemark.job=example", str(EXAMPLE), *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4_000:]
+    assert done.returncode == 0, done.stderr[-40_000:]
     return done.stdout + done.stderr
 
 

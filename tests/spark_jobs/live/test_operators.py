@@ -28,7 +28,7 @@ from support.live_comparisons import (
     required_ms,
     rows_by_batch,
 )
-from support.live_operators import BEYOND, COPY, FIVE, KINDS, Plan, join, stream_of, windows
+from support.live_operators import BEYOND, COPY, FIVE, KINDS, Plan, join, kinds_but, stream_of, windows
 from support.live_streams import (
     SECOND_US,
     Batches,
@@ -148,7 +148,7 @@ def _groups(seed: str, streams: Sequence[Batches]) -> tuple[list[Group], list[Gr
     return before, [[stream[at : at + 3] for stream in streams] for at in range(files // 2, files, 3)]
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", kinds_but("tumbling, update", "deduplication, then windows"))
 def test_live_moves_the_watermark_as_required_and_the_ledger_equals_the_sink(
     spark: SparkSession, tmp_path: Path, table: dict[str, LiveCompared], name: str
 ) -> None:
@@ -290,7 +290,7 @@ JOINED = (
 )
 
 
-@pytest.mark.parametrize("how", ["inner", "leftOuter"])
+@pytest.mark.parametrize("how", [pytest.param("inner", marks=pytest.mark.soak), "leftOuter"])
 def test_a_live_join_emits_a_pair_iff_the_ledgers_of_its_inputs_admit_both_rows(
     spark: SparkSession, tmp_path: Path, table: dict[str, LiveCompared], how: str
 ) -> None:
