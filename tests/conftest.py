@@ -121,7 +121,8 @@ _FIRST = pytest.StashKey[str]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark as slow what starts another program, put long lanes first, and let JVMs start fast.
 
-    A long file that begins last would leave the other processes idle, so files with a slow test come first.
+    A long file that begins last would leave the other processes idle, so files with a slow test come first, and among
+    them those with more text.
     """
     if "soak" not in config.option.markexpr:
         soak = [item for item in items if item.get_closest_marker("soak")]
@@ -133,6 +134,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("slow"):
             long.add(item.path)
+    sizes = {item.path: item.path.stat().st_size for item in items}
     items.sort(
         key=lambda item: (
             _lane_of(item.nodeid) not in SPARK_LANES,
@@ -140,6 +142,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.nodeid.split("::", 1)[0] not in OWN_SPARK,
             "e2e" not in item.path.parts,
             item.path not in long,
+            -sizes[item.path],
         )
     )
     if not any(item.get_closest_marker("bench") for item in items):

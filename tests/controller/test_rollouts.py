@@ -488,6 +488,7 @@ def test_in_live_a_change_of_the_envelope_is_rolled_and_verified(live: RolledJob
     assert one["state"] == "Verified"
 
 
+@on_sqlite_alone("live")
 def test_in_live_an_envelope_that_loses_too_much_is_rolled_back_and_not_published_again(
     live: RolledJob,
 ) -> None:

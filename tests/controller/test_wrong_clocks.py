@@ -235,6 +235,7 @@ def test_a_replay_of_old_data_and_a_jump_after_an_outage_are_not_quarantined(
     assert metric(controller, "tidemark_reports_quarantined_total") == 0
 
 
+@on_sqlite_alone("controller")
 def test_both_clocks_ahead_for_one_restart_delete_a_day_at_most_and_the_stream_recovers(
     controller: Controller,
 ) -> None:
@@ -293,6 +294,7 @@ def stored_batches(controller: Controller) -> list[int]:
         return list(session.scalars(select(ReportRow.batch_id).order_by(ReportRow.batch_id)))
 
 
+@on_sqlite_alone("controller")
 def test_a_controllers_clock_that_is_ahead_alone_deletes_nothing_and_holds_back_no_later_bound(
     controller: Controller,
 ) -> None:

@@ -36,9 +36,10 @@ from support.live_comparisons import (
     print_table,
     rows_by_batch,
 )
-from support.live_operators import COPY, KINDS, Plan, join, kinds_but, stream_of
+from support.live_operators import COPY, KINDS, Plan, join, stream_of
 from support.live_streams import SECOND_US, Batches, Group, Input, LiveJob, closing_batch, trailing_batches
 from support.patience import PATIENCE_S, until
+from support.soak import with_soak
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -346,7 +347,9 @@ def compare_bounds(job: RestartedJob) -> list[str]:
 # -- the tests ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", kinds_but("tumbling, complete", "windows of windows"))
+@pytest.mark.parametrize(
+    "name", with_soak(KINDS, {"tumbling, complete", "windows of windows", "transformWithState, timers"})
+)
 def test_the_watermark_follows_the_bound_of_each_run_and_the_ledger_equals_the_sink(
     spark: SparkSession,
     tmp_path: Path,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import functions as F
 
@@ -144,14 +143,6 @@ KINDS: dict[str, Kind] = {
         operator=row_level(), plan=_windows_of_distinct, ceiling=BEYOND, closes_us=_end_of(5), distinct=True
     ),
 }
-
-
-def kinds_but(*others: str) -> list[Any]:
-    """Return the names of ``KINDS`` as parameters, of which ``others`` run in `make soak` alone.
-
-    What is proven of an operator in one mode says nearly all of it in another.
-    """
-    return [pytest.param(name, marks=[pytest.mark.soak] if name in others else []) for name in KINDS]
 
 
 # -- joins ----------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from tidemark.models.retention import Retention
 from tidemark.models.wire import Acknowledgement, to_json_object
 
 from support.controller_app import Controller
+from support.databases import on_sqlite_alone
 from support.policies import at_once
 from support.rolled_job import RolledJob
 from support.seeded import continued
@@ -138,6 +139,7 @@ def test_the_state_of_a_stream_is_the_same_without_its_old_rows(job: RolledJob) 
         assert session.scalars(select(FailedBoundRow.id)).all() == []
 
 
+@on_sqlite_alone("job")
 def test_the_last_acknowledgement_of_a_query_stays_as_long_as_the_query(job: RolledJob) -> None:
     acknowledgements = listed(job, "acks", "acknowledgements")
     with job.controller.service.database.write() as session:

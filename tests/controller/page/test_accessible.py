@@ -16,8 +16,7 @@ from support.tokens import make_token
 BOTH: list[Theme] = ["light", "dark"]
 
 
-@pytest.mark.parametrize("width", [WIDE, NARROW])
-@pytest.mark.parametrize("theme", BOTH)
+@pytest.mark.parametrize(("theme", "width"), [("light", WIDE), ("dark", NARROW)])
 @pytest.mark.parametrize(("name", "path"), [("fleet", "/"), ("stream", SHOWN_HASH)])
 def test_each_view_has_no_serious_fault(
     browser: Browser, shown: Shown, tmp_path: Path, name: str, path: str, theme: Theme, width: int

@@ -18,6 +18,7 @@ from tidemark.models.policies.setup import Scope, Setup
 from tidemark.models.policies.tracking import Tracking
 
 from support.seen import seen_rows
+from support.soak import with_soak
 from support.synthetic import START_US, Trace, s3_stalls, s4_step
 
 SECOND = 1_000_000
@@ -191,7 +192,7 @@ def arrivals_of(trace: Trace, asked: Setup) -> Arrivals:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [6, 7, 8])
+@pytest.mark.parametrize("seed", with_soak([6, 7, 8], {7, 8}))
 def test_after_a_five_fold_step_few_rows_are_lost_and_not_for_long(seed: int) -> None:
     """S4: within 10 s three buckets of 10 s are under 1.5 % loss, and at most 35 rows are lost beyond 1 % in 120 s.
 
@@ -216,7 +217,7 @@ def test_after_a_five_fold_step_few_rows_are_lost_and_not_for_long(seed: int) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", with_soak([1, 2, 3], {2, 3}))
 def test_stalls_of_one_partition_are_survived_at_a_lag_of_two_seconds(seed: int) -> None:
     """S3: completeness at least 99 %, worst minute at least 98.5 %, median of base minus watermark at most 2.1 s."""
     asked = setup(scope="partition")

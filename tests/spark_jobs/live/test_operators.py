@@ -28,7 +28,7 @@ from support.live_comparisons import (
     required_ms,
     rows_by_batch,
 )
-from support.live_operators import BEYOND, COPY, FIVE, KINDS, Plan, join, kinds_but, stream_of, windows
+from support.live_operators import BEYOND, COPY, FIVE, KINDS, Plan, join, stream_of, windows
 from support.live_streams import (
     SECOND_US,
     Batches,
@@ -40,6 +40,7 @@ from support.live_streams import (
     run_side_by_side,
     trailing_batches,
 )
+from support.soak import with_soak
 from support.spark_streams import EPOCH_US, Row
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ def _groups(seed: str, streams: Sequence[Batches]) -> tuple[list[Group], list[Gr
     return before, [[stream[at : at + 3] for stream in streams] for at in range(files // 2, files, 3)]
 
 
-@pytest.mark.parametrize("name", kinds_but("tumbling, update", "deduplication, then windows"))
+# What is proven of an operator in one mode says nearly all of it in another: each runs here or over restarts at least.
+@pytest.mark.parametrize("name", with_soak(KINDS, {"tumbling, update", "deduplication, then windows"}))
 def test_live_moves_the_watermark_as_required_and_the_ledger_equals_the_sink(
     spark: SparkSession, tmp_path: Path, table: dict[str, LiveCompared], name: str
 ) -> None:
@@ -290,7 +292,7 @@ JOINED = (
 )
 
 
-@pytest.mark.parametrize("how", [pytest.param("inner", marks=pytest.mark.soak), "leftOuter"])
+@pytest.mark.parametrize("how", with_soak(["inner", "leftOuter"], {"inner"}))
 def test_a_live_join_emits_a_pair_iff_the_ledgers_of_its_inputs_admit_both_rows(
     spark: SparkSession, tmp_path: Path, table: dict[str, LiveCompared], how: str
 ) -> None:
@@ -437,6 +439,7 @@ def test_in_other_modes_a_ceiling_leaves_every_batch_and_its_watermark_as_spark_
     assert compared.missing(*live, *OF_JOINS, *OF_DISTINCT) == []
 
 
+@pytest.mark.soak
 def test_in_mode_off_a_ceiling_on_both_inputs_of_a_join_leaves_every_batch_as_spark_has_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
