@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -29,12 +28,17 @@ class ReportCells:
 
 def cells_of(report: Report) -> ReportCells:
     """Return the counts of ``report``."""
-    sizes = [len(part.granules) for part in report.partitions]
-    total = sum(sizes)
-    counts = np.fromiter(chain.from_iterable(part.counts for part in report.partitions), np.int64, total)
+    given = report.counts
+    sizes = np.array(given.sizes, np.int64)
+    steps = np.array(given.granules, np.int64)
+    counts = np.array(given.rows, np.int64)
+    # Sums may wrap around; their differences are right again.
+    sums = np.cumsum(steps)
+    starts = (np.cumsum(sizes) - sizes)[sizes > 0]
+    before = np.repeat(sums[starts] - steps[starts], sizes[sizes > 0])
     return ReportCells(
-        tuple(part.partition for part in report.partitions),
-        np.fromiter(chain.from_iterable(part.granules for part in report.partitions), np.int64, total),
+        given.partitions,
+        sums - before,
         counts,
         np.repeat(np.arange(len(sizes), dtype=np.int64), sizes),
         report.rows - report.null_rows - int(counts.sum()),

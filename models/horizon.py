@@ -114,7 +114,7 @@ def report_facts(
         need_pairs=needs.pairs,
         need_unknown_rows=needs.unknown_rows,
         early_rows=needs.early_rows,
-        future_rows=sum(part.future_rows for part in report.partitions),
+        future_rows=sum(report.counts.future_rows),
     )
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
-from tidemark.models.wire import STRICT, Mode
+from tidemark.models.strict import STRICT
+from tidemark.models.wire import Mode
 
 OnConflict = Literal["miss_target", "exceed_latency_cap", "exceed_state_cap"]
 """Which constraint is broken when no bound meets all."""

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache
-from operator import lt
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
+from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.operators import Closed, Operator
+from tidemark.models.strict import STRICT
 
-REPORT_SCHEMA = 1
+REPORT_SCHEMA: Final = 2
 """The version of ``Report``. A controller rejects a version it does not know instead of misreading it."""
-
-# pydantic reads this attribute of plain dataclasses; the driver does not need pydantic for it.
-STRICT: dict[str, Any] = {"extra": "forbid", "strict": True, "use_attribute_docstrings": True}
-"""How the controller validates these classes: no unknown field, no conversion, attribute docstrings as descriptions."""
 
 Name = Annotated[str, MinLen(1), MaxLen(200)]
 _Identifier = Annotated[str, MinLen(1), MaxLen(64)]
@@ -42,36 +39,6 @@ still open, so that only a minimum is known."""
 PartitionState = Literal["Active", "Idle", "Behind", "Gone"]
 """State of a partition. Idle: it used to report and is silent; Behind: its rows trail by more than the bound, or the
 source has rows of it that are not read; Gone: no row of it within the horizon; Active: none of these."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionCounts:
-    """One partition's rows in one batch, counted by event-time granule (its cohorts)."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
-    partition: Annotated[str, MaxLen(200)]
-    """Name of the partition: the Kafka partition's number, or the value of the column the job named."""
-    granules: Annotated[tuple[_Time, ...], MaxLen(100_000)]
-    """Indexes of the event-time granules that rows fell into, ascending and distinct."""
-    counts: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(100_000)]
-    """Rows in each of ``granules``, in the same order."""
-    future_rows: _Count = 0
-    """Rows among them that were future-dated and set back to the clock before they could move the watermark."""
-
-    def __post_init__(self) -> None:
-        """Reject lists that do not pair up."""
-        if len(self.granules) != len(self.counts):
-            raise ValueError(
-                f"partition {self.partition!r}: {len(self.granules)} granules but {len(self.counts)} counts"
-            )
-        if not all(map(lt, self.granules, self.granules[1:])):
-            raise ValueError(f"partition {self.partition!r}: granules must be ascending and distinct")
-
-    @property
-    def rows(self) -> int:
-        """Rows of the partition in the batch."""
-        return sum(self.counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,13 +84,11 @@ class LiveState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What one micro-batch of one stream read: the unit of evidence, idempotent by (query id, batch id)."""
+class ReportedBatch:
+    """What every version of a report says of one micro-batch of one stream, beside its counts by granule."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     job: Name
     """Name of the job, as in ``spark.tidemark.job``."""
     stream: Name
@@ -164,8 +129,6 @@ class Report:
     """Minimum event time of the batch in microseconds, to the granule, without future-dated rows; null without any."""
     max_event_time_us: _Time | None
     """Maximum event time of the batch in microseconds, to the granule if rows were future-dated; null without any."""
-    partitions: Annotated[tuple[PartitionCounts, ...], MaxLen(100_000)]
-    """Counts by partition and granule. Empty when they could not be counted exactly (rows still gives their number)."""
     state_rows: _Count
     """Rows in the query's state stores after the batch."""
     state_bytes: _Count
@@ -182,17 +145,26 @@ class Report:
     """How the query's plan contradicts the declared operator; null when no contradiction is known."""
 
     def __post_init__(self) -> None:
-        """Reject what cannot be judged: the ledger is exact only for what passes here."""
-        seen: set[str] = set()
-        for part in self.partitions:
-            if part.partition in seen:
-                raise ValueError(f"partitions: {part.partition!r} is given more than once")
-            seen.add(part.partition)
+        """Reject granules that cannot be judged."""
         if self.closed != self.operator.closed or not self.operator.granule_fits(self.granule_us):
             raise ValueError(
                 f"granule_us {self.granule_us}, closed {self.closed!r}: granules of a {self.operator} are closed on "
                 f"the {self.operator.closed} and, for windows, divide size, slide and start"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report(ReportedBatch):
+    """What one micro-batch of one stream read: the unit of evidence, idempotent by (query id, batch id)."""
+
+    schema_version: Literal[2]
+    """Version of this schema."""
+    counts: GranuleCounts
+    """Counts by partition and granule. Empty when they could not be counted exactly (rows still gives their number)."""
+
+    def __post_init__(self) -> None:
+        """Reject what cannot be judged: the ledger is exact only for what passes here."""
+        ReportedBatch.__post_init__(self)
         if self.uncounted_rows < 0:
             raise ValueError(
                 f"rows {self.rows}: partitions count {self.counted_rows} rows, and {self.null_rows} have no event time"
@@ -200,8 +172,8 @@ class Report:
 
     @property
     def counted_rows(self) -> int:
-        """Rows in ``partitions``."""
-        return sum(part.rows for part in self.partitions)
+        """Rows in ``counts``."""
+        return sum(self.counts.rows)
 
     @property
     def uncounted_rows(self) -> int:

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.listener import (
 
 from tidemark.models.needs import BaseTracker
 from tidemark.models.operators import Operator, call_for
-from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
+from tidemark.models.wire import REPORT_SCHEMA, Acknowledgement, BoundSource, Mode, Report
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.live.backlog import backlog_of, control_offsets_of
 from tidemark.spark_jobs.live.control_source import Offset
@@ -294,7 +294,7 @@ class TidemarkListener(JsonListener):
                 report.batch_id,
                 report.uncounted_rows,
                 "their event times are out of range"
-                if report.partitions
+                if report.counts.partitions
                 else f"more than {binding.tap.max_keys} distinct (partition, granule) pairs; widen the granule or "
                 "raise max_keys",
             )
@@ -329,7 +329,7 @@ class TidemarkListener(JsonListener):
         states = progress.stateOperators
         output_mode = run.query.output_mode()
         return Report(
-            schema_version=1,
+            schema_version=REPORT_SCHEMA,
             job=binding.job,
             stream=binding.stream,
             query_id=str(progress.id),
@@ -351,7 +351,7 @@ class TidemarkListener(JsonListener):
             null_rows=counts.null_rows,
             min_event_time_us=counts.min_event_time_us,
             max_event_time_us=counts.max_event_time_us,
-            partitions=counts.partitions,
+            counts=counts.by_granule,
             state_rows=sum(state.numRowsTotal for state in states),
             state_bytes=sum(state.memoryUsedBytes for state in states),
             dropped_by_spark=sum(state.numRowsDroppedByWatermark for state in states),

@@ -21,9 +21,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, IntegerType, ShortType, TimestampType
 
+from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
 from tidemark.models.granules import granule_first_us, granule_last_us
 from tidemark.models.operators import Closed
-from tidemark.models.wire import AppendDelay, PartitionCounts
+from tidemark.models.wire import AppendDelay
 
 DEFAULT_MAX_KEYS = 98_304
 """Distinct (partition, granule) pairs a batch may hold and still be counted exactly; 1,000,000 is Spark's limit.
@@ -73,7 +74,7 @@ class TapCounts:
 
     In a batch with rows ahead of its clock it is exact to the granule, and None when rows were not counted.
     """
-    partitions: tuple[PartitionCounts, ...]
+    by_granule: GranuleCounts
     """Exact counts; empty when the distinct keys did not fit."""
     newest_granules: dict[str, int] = field(default_factory=dict)
     """Index of the newest granule of each partition's rows that are not future-dated."""
@@ -214,16 +215,16 @@ class Tap:
         if clock_us is not None and first_future_us is not None:
             first, clock = self._granule(first_future_us), self._granule(clock_us)
             named = [(_set_back(key, first, clock), count) for key, count in named]
-        partitions, newest = self._partitions(named) if exact else ((), {})
+        by_granule, newest = self._by_granule(named if exact else [])
         last_us = _clamped(seen.get("last"))
         if last_us is not None and first_future_us is not None and last_us >= first_future_us:
             last_us = granule_first_us(max(newest.values()), self.granule_us, self.closed) if newest else None
         return TapCounts(
             rows=seen["rows"],
             null_rows=null_rows,
-            min_event_time_us=self._first_us(partitions, last_us),
+            min_event_time_us=self._first_us(by_granule, last_us),
             max_event_time_us=last_us,
-            partitions=partitions,
+            by_granule=by_granule,
             newest_granules=newest,
             append_delay=_append_delay(seen),
         )
@@ -231,9 +232,9 @@ class Tap:
     def _granule(self, time_us: int) -> int:
         return (time_us - (self.closed == "right")) // self.granule_us
 
-    def _first_us(self, partitions: tuple[PartitionCounts, ...], last_us: int | None) -> int | None:
+    def _first_us(self, by_granule: GranuleCounts, last_us: int | None) -> int | None:
         """Return the minimum time of the oldest granule, at most ``last_us``."""
-        oldest = min((part.granules[0] for part in partitions if part.granules), default=None)
+        oldest = min((first for _, first, _ in by_granule.edges()), default=None)
         if oldest is None or last_us is None:
             return last_us
         return min(oldest * self.granule_us + (self.closed == "right"), last_us)
@@ -281,9 +282,7 @@ class Tap:
     def _half(self) -> int:
         return min(_HALF, FARTHEST_US // self.granule_us)
 
-    def _partitions(
-        self, named: list[tuple[_Key, int]]
-    ) -> tuple[tuple[PartitionCounts, ...], dict[str, int]]:
+    def _by_granule(self, named: list[tuple[_Key, int]]) -> tuple[GranuleCounts, dict[str, int]]:
         """Return the counts, and the newest granule of each partition's rows that are not future-dated."""
         by_name: dict[str, Counter[int]] = defaultdict(Counter)
         future: Counter[str] = Counter()
@@ -302,7 +301,7 @@ class Tap:
             result.append(
                 PartitionCounts(partition=name, granules=granules, counts=counts, future_rows=future[name])
             )
-        return tuple(result), newest
+        return GranuleCounts.of(result), newest
 
     def _read(self, item: int | str, packed: bool) -> _Key:
         """Return what a key stands for; a time after all granules has the granule after the last."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, FailFast, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from tidemark.controller.access.job_patterns import EVERY_JOB, MAX_PATTERN_LENGTH, pattern_problem
@@ -19,39 +19,16 @@ from tidemark.controller.errors import (
     ErrorItem,
     InvalidBodyError,
     MalformedBodyError,
-    UnknownSchemaVersionError,
 )
-from tidemark.models.operators import Operator
-from tidemark.models.wire import REPORT_SCHEMA, STRICT, PartitionCounts, Pin, Report
+from tidemark.models.strict import STRICT
+from tidemark.models.wire import Pin
 
 T = TypeVar("T")
-
-KNOWN_SCHEMA_VERSIONS = (REPORT_SCHEMA,)
-"""Versions of a report that this release reads."""
 
 _NOWHERE = object()
 
 _SAYS_FIELD = re.compile(r"[a-z_]+\b")
 """The first word of a message of the wire types; often the field that it is about."""
-
-
-def _whole_number(value: object) -> object:
-    # A literal takes true and 1.0 for 1; a version is neither.
-    if type(value) is not int:
-        raise ValueError("must be a whole number")
-    return value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportBody(Report):
-    """What one micro-batch of one stream observed: the unit of evidence, idempotent by (query id, batch id)."""
-
-    schema_version: Annotated[Literal[1], BeforeValidator(_whole_number)]
-    """Version of this schema."""
-    partitions: Annotated[tuple[PartitionCounts, ...], Field(max_length=100_000), FailFast()]
-    """Counts by partition and granule. Empty when they could not be counted exactly (rows still gives their number)."""
-    operator: Annotated[Operator, Field(discriminator="kind")]
-    """The stateful operator whose rows the bound is for; it decides what the watermark is compared with."""
 
 
 def _no_nul(text: str) -> str:
@@ -128,37 +105,27 @@ def parse_body(adapter: TypeAdapter[T], body: bytes) -> T:
 
     Raises:
         MalformedBodyError: when it is not JSON.
-        UnknownSchemaVersionError: when its ``schema_version`` is one that this release does not read.
         InvalidBodyError: when it is JSON but does not fit the schema.
     """
     try:
         return adapter.validate_json(body)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False)
+    raise problem_of(found, body)
+
+
+def problem_of(found: list[ErrorDetails], body: bytes) -> MalformedBodyError | InvalidBodyError:
+    """Return the problem with ``body`` in which pydantic ``found`` these errors, one at least."""
     if found[0]["type"] == "json_invalid":
-        raise MalformedBodyError(found[0]["msg"])
-    _check_version(found)
+        return MalformedBodyError(found[0]["msg"])
     errors = error_items(found[:MAX_ERRORS], from_json(body))
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    raise InvalidBodyError(f"{errors[0].pointer or 'the body'}: {errors[0].detail}{more}", errors=errors)
+    return InvalidBodyError(f"{errors[0].pointer or 'the body'}: {errors[0].detail}{more}", errors=errors)
 
 
 def error_items(answer: list[ErrorDetails], document: object) -> tuple[ErrorItem, ...]:
     """Return the errors that pydantic found in ``document``, with JSON pointers into it."""
     return tuple(_item(error, document) for error in answer)
-
-
-def _check_version(answer: list[ErrorDetails]) -> None:
-    for error in answer:
-        if (
-            error["loc"] == ("schema_version",)
-            and error["type"] == "literal_error"
-            and type(error["input"]) is int
-        ):
-            known = ", ".join(map(str, KNOWN_SCHEMA_VERSIONS))
-            detail = f"schema_version {error['input']} is unknown; this release reads {known}"
-            item = ErrorItem("/schema_version", detail)
-            raise UnknownSchemaVersionError(detail, known=KNOWN_SCHEMA_VERSIONS, errors=(item,))
 
 
 def _item(error: ErrorDetails, document: object) -> ErrorItem:

@@ -11,9 +11,10 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from tidemark.controller.api import schemas
-from tidemark.controller.api.bodies import PinBody, ReasonBody, ReportBody, RotationBody, TokenBody
+from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, TokenBody
 from tidemark.controller.api.examples import EXAMPLES
 from tidemark.controller.api.security import document_access
+from tidemark.controller.intake.report_body import ReportBody
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 

@@ -46,10 +46,10 @@ def check_report(report: Report, job: str, stream: str) -> None:
             *_names({"contradiction": report.contradiction or ""}),
             *(
                 ErrorItem(
-                    f"/partitions/{index}/partition", "a partition's name cannot hold the character U+0000"
+                    f"/counts/partitions/{index}", "a partition's name cannot hold the character U+0000"
                 )
-                for index, part in enumerate(report.partitions)
-                if "\0" in part.partition
+                for index, name in enumerate(report.counts.partitions)
+                if "\0" in name
             ),
         ]
     )
@@ -133,10 +133,12 @@ def _sizes(report: Report) -> Iterator[ErrorItem]:
 
 
 def _future_rows(report: Report) -> Iterator[ErrorItem]:
-    for index, part in enumerate(report.partitions):
+    if not any(report.counts.future_rows):
+        return
+    for index, part in enumerate(report.counts.by_partition()):
         if part.future_rows > part.rows:
             yield ErrorItem(
-                f"/partitions/{index}/future_rows",
+                f"/counts/future_rows/{index}",
                 f"{part.future_rows} future-dated rows are more than the partition's {part.rows}",
             )
 
@@ -161,12 +163,13 @@ def _operator_times(operator: Operator) -> tuple[int, ...]:
 
 
 def _granules(report: Report) -> Iterator[ErrorItem]:
-    for index, part in enumerate(report.partitions):
-        edges = (part.granules[0], part.granules[-1] + 1) if part.granules else ()
-        if any(abs(edge) * report.granule_us > MAX_TIME_US for edge in edges):
+    counts = report.counts
+    for position, first, last in counts.edges():
+        if max(abs(first), abs(last + 1)) * report.granule_us > MAX_TIME_US:
+            name = counts.partitions[position]
             yield ErrorItem(
-                f"/partitions/{index}/granules",
-                f"granules reach beyond {MAX_TIME_US} microseconds from the epoch",
+                "/counts/granules",
+                f"those of partition {name!r} reach beyond {MAX_TIME_US} microseconds from the epoch",
             )
 
 
@@ -184,6 +187,6 @@ def _windows(report: Report) -> Iterator[ErrorItem]:
     elif sums > _MAX_SUMS:
         yield ErrorItem(
             "/operator",
-            f"{len(report.partitions):,} partitions in {windows:,} windows are more than the {_MAX_SUMS:,} sums that a "
-            "report may have; a longer slide makes fewer windows",
+            f"{len(report.counts.partitions):,} partitions in {windows:,} windows are more than the {_MAX_SUMS:,} sums "
+            "that a report may have; a longer slide makes fewer windows",
         )

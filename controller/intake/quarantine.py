@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import QuarantinedRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportConflictError
-from tidemark.controller.intake.stored_bodies import packed
+from tidemark.controller.intake.stored_bodies import digest_of, packed
 from tidemark.models.ledger import judge
 from tidemark.models.quarantine import AGREED_US, KEPT_US, MAX_AHEAD_US, Reached, limit_us, reached_us
 from tidemark.models.wire import Report
@@ -62,7 +62,7 @@ def quarantine(
         )
     ).one_or_none()
     if before is not None:
-        if before.fingerprint != digest:
+        if digest not in {before.fingerprint, digest_of(before.body)}:
             raise ReportConflictError(
                 f"batch {report.batch_id} of query {report.query_id} was reported before with other content, and is "
                 "in quarantine; the first report stays"

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response, status
 from pydantic import TypeAdapter
 
-from tidemark.controller.api.bodies import ReportBody, parse_body
+from tidemark.controller.api.bodies import parse_body
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.direct_route import DirectRoute, check_request
 from tidemark.controller.api.documented import answers, takes
@@ -19,6 +19,7 @@ from tidemark.controller.api.schemas import Receipt
 from tidemark.controller.bounds.acknowledgements import take_acknowledgement
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.checks import check_acknowledgement, check_report
+from tidemark.controller.intake.report_body import parse_report
 from tidemark.controller.rollout.republish import republish
 from tidemark.controller.service import Service
 from tidemark.controller.specs.store import get_policy
@@ -27,12 +28,11 @@ from tidemark.models.wire import Acknowledgement, Report
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
 
-_REPORT = TypeAdapter(ReportBody)
 _ACKNOWLEDGEMENT = TypeAdapter(Acknowledgement)
 
 
 def _checked_report(job: str, stream: str, body: bytes) -> Report:
-    report = parse_body(_REPORT, body)
+    report = parse_report(body)
     check_report(report, job, stream)
     return report
 

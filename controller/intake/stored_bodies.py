@@ -6,9 +6,14 @@ import zlib
 
 from pydantic import TypeAdapter
 
+from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
+from tidemark.controller.intake.report_v1 import REPORT_V1
 from tidemark.models.wire import Report
 
 _REPORT = TypeAdapter(Report)
+
+_VERSION_1 = b'"schema_version":1,'
+"""What the canonical JSON of version 1 has, and no other: within a text the quotes would be escaped."""
 
 _COMPRESSION = 1
 """Level of zlib: the highest makes bodies a tenth smaller and takes three times as long."""
@@ -19,6 +24,12 @@ def packed(content: bytes) -> bytes:
     return zlib.compress(content, _COMPRESSION)
 
 
+def digest_of(body: bytes) -> str:
+    """Return the fingerprint that the report whose stored body is ``body`` has in this release."""
+    return fingerprint(canonical_json(stored_report(body)))
+
+
 def stored_report(body: bytes) -> Report:
     """Return the report whose stored body is ``body``."""
-    return _REPORT.validate_json(zlib.decompress(body))
+    content = zlib.decompress(body)
+    return (REPORT_V1 if _VERSION_1 in content else _REPORT).validate_json(content)

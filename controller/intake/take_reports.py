@@ -18,13 +18,14 @@ from typing import cast
 from sqlalchemy import Table, bindparam, delete, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import StreamRow
+from tidemark.controller.db.tables import ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportConflictError, ReportTooOldError, TidemarkError
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
 from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.quarantine import quarantine
 from tidemark.controller.intake.report_counts import ReportCounts
 from tidemark.controller.intake.store_reports import NewReport, Stored, store_reports
+from tidemark.controller.intake.stored_bodies import digest_of
 from tidemark.controller.intake.stored_facts import stored_facts
 from tidemark.controller.streams.store import add_event, lock_stream, make_stream
 from tidemark.models.wire import Report
@@ -194,7 +195,7 @@ def _known(
     """
     report, known = new.report, new.known
     if known.received_us is not None:
-        if known.fingerprint != new.digest:
+        if known.fingerprint != new.digest and new.digest != _digest_of_stored(session, stream.id, report):
             raise ReportConflictError(
                 f"batch {report.batch_id} of query {report.query_id} was reported before with other content; "
                 "the first report stays"
@@ -214,6 +215,25 @@ def _known(
         return None
     first = _register(session, stream, now_us)
     return StoredReceipt(held.received_us, duplicate=held.duplicate, first=first)
+
+
+# A report of schema version 1 has its own fingerprint, so the one that an older release stored is computed anew.
+_STORED = (
+    select(ReportBodyRow.body)
+    .join(ReportRow, ReportRow.id == ReportBodyRow.report_id)
+    .where(
+        ReportRow.stream_id == bindparam("which"),
+        ReportRow.query_id == bindparam("query"),
+        ReportRow.batch_id == bindparam("batch"),
+    )
+)
+
+
+def _digest_of_stored(session: Session, stream_id: int, report: Report) -> str | None:
+    """Return the fingerprint of the stored report of the same batch; None when its body is not kept any more."""
+    which = {"which": stream_id, "query": report.query_id, "batch": report.batch_id}
+    body = session.connection().scalar(_STORED, which)
+    return None if body is None else digest_of(body)
 
 
 def _receipt(

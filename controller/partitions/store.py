@@ -66,7 +66,7 @@ def arrived_in(report: Report, cells: ReportCells) -> Arrived:
         [cells.partitions[part] for part in present.tolist()],
         np.add.reduceat(cells.counts, starts).tolist(),
         last_us.tolist(),
-        [report.partitions[part].future_rows for part in present.tolist()],
+        [report.counts.future_rows[part] for part in present.tolist()],
         strict=True,
     )
     return Arrived(*map(list, zip(*sorted(found), strict=True)))

@@ -13,7 +13,8 @@ from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.reports.store import body_of, get_report, list_reports
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.wire import PartitionCounts, Report
+from tidemark.models.granule_counts import PartitionCounts
+from tidemark.models.wire import Report
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
@@ -64,7 +65,7 @@ def read(
     return schemas.ReportDetail.of(
         row,
         granule_us=None if sent is None else sent.granule_us,
-        partitions=None if sent is None else [_partition(sent, part) for part in sent.partitions],
+        partitions=None if sent is None else [_partition(sent, part) for part in sent.counts.by_partition()],
     )
 
 

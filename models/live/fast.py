@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from tidemark.models.cells import cells_of
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.live.open_keys import OpenKeys
@@ -289,9 +290,6 @@ class FastPolicy:
 
 def _keys_of(report: Report) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return the highest key of each cohort of a batch, distinct."""
-    granules = [np.asarray(part.granules, np.int64) for part in report.partitions]
-    if not granules:
-        return np.empty(0, np.int64)
-    last = granule_last_us(np.unique(np.concatenate(granules)), report.granule_us, report.closed)
+    last = granule_last_us(np.unique(cells_of(report).granules), report.granule_us, report.closed)
     _, key = report.operator.keys(last)
     return np.unique(key)

@@ -6,6 +6,7 @@ from collections import deque
 
 import numpy as np
 
+from tidemark.models.cells import cells_of
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
@@ -38,22 +39,25 @@ class PartitionBases:
         """Maximum event time of each partition, to the granule, shape (partitions,)."""
         return self._base_us.copy()
 
-    def take(self, report: Report) -> tuple[list[int], Int64s]:
+    def take(self, report: Report) -> tuple[Int64s, Int64s]:
         """Take a batch; batches come in order.
 
         Returns:
-            ``(number, late_us)``: the number of each of the report's partitions, and for every partition the base that
-            the batch's late filter can have used, ``NO_BASE_US`` where there was none, shape (partitions,).
+            ``(number, late_us)``: the number of each of the report's partitions, shape (n,), and for every partition
+            the base that the batch's late filter can have used, ``NO_BASE_US`` where there was none, shape
+            (partitions,).
         """
-        number = [self._numbers.setdefault(part.partition, len(self._numbers)) for part in report.partitions]
+        names = report.counts.partitions
+        number = np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names], np.int64)
         base = _extended(self._base_us, len(self._numbers))
-        for index, part in zip(number, report.partitions, strict=True):
-            if part.granules:
-                newest = np.array(part.granules[-1:], np.int64)
-                last_us = int(granule_last_us(newest, report.granule_us, report.closed)[0])
-                if report.max_event_time_us is not None:
-                    last_us = min(last_us, report.max_event_time_us)
-                base[index] = max(int(base[index]), last_us)
+        newest = np.array([(place, last) for place, _, last in report.counts.edges()], np.int64).reshape(
+            -1, 2
+        )
+        last_us = granule_last_us(newest[:, 1], report.granule_us, report.closed)
+        if report.max_event_time_us is not None:
+            last_us = np.minimum(last_us, report.max_event_time_us)
+        which = number[newest[:, 0]]
+        base[which] = np.maximum(base[which], last_us)
         late = _extended(self._known[0], len(self._numbers))
         self._known.append(base)
         self._base_us = base
@@ -73,25 +77,20 @@ def observation_of(report: Report, bases: PartitionBases, late_base_ms: int | No
             Then the needs are against ``NO_BASE_US``.
     """
     number, late_us = bases.take(report)
-    if not report.partitions:
+    cells = cells_of(report)
+    if not cells.partitions:
         return Observation(report.started_us)
-    partitions, events, keys, counts = [], [], [], []
-    for index, part in zip(number, report.partitions, strict=True):
-        first = granule_first_us(np.asarray(part.granules, np.int64), report.granule_us, report.closed)
-        row, key = report.operator.keys(first)
-        partitions.append(np.full(len(row), index, np.int64))
-        events.append(first[row])
-        keys.append(key)
-        counts.append(np.asarray(part.counts, np.int64)[row])
-    partition, key = np.concatenate(partitions), np.concatenate(keys)
+    first_us = granule_first_us(cells.granules, report.granule_us, report.closed)
+    row, key = report.operator.keys(first_us)
+    partition = number[cells.parts[row]]
     base_us = NO_BASE_US if late_base_ms is None else late_base_ms * SPARK_TICK_US
     own_base_us = late_us[partition] // SPARK_TICK_US * SPARK_TICK_US
     return Observation(
         now_us=report.started_us,
         partition=partition,
         key_us=key,
-        event_us=np.concatenate(events),
-        count=np.concatenate(counts),
+        event_us=first_us[row],
+        count=cells.counts[row],
         need_us=needs_us(key, base_us, SPARK_TICK_US),
         own_need_us=needs_us(key, own_base_us, SPARK_TICK_US),
         base_us=bases.base_us,

@@ -16,6 +16,7 @@ from tidemark.controller.db.tables import RecommendationRow, StreamRow
 from tidemark.controller.decide.load import load
 from tidemark.controller.loop import Tick
 from tidemark.models.curve import Curve
+from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.operators import row_level, tumbling
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
@@ -418,7 +419,8 @@ def test_under_a_contradicted_declaration_nothing_is_judged_nor_recommended_unti
 
 def test_rows_that_were_not_counted_are_between_least_and_most(controller: Controller) -> None:
     short = [
-        replace(report, partitions=(), rows=50) if report.batch_id == 5 else report for report in REPORTS[:10]
+        replace(report, counts=GranuleCounts.of(()), rows=50) if report.batch_id == 5 else report
+        for report in REPORTS[:10]
     ]
     controller.report_all(short)
     body = controller.status()["completeness"]

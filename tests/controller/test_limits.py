@@ -13,6 +13,7 @@ import pytest
 from tidemark.controller.access.rate_limits import RateLimits
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
+from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.wire import Report, to_json_object
 
 from support.controller_app import STREAM, Controller, make_app
@@ -134,11 +135,11 @@ def test_a_report_with_partitions_beyond_the_limit_is_refused_whole(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     url = request.getfixturevalue("database_url" if kind == "sqlite" else "new_postgres_url")
-    known = {part.partition for report in REPORTS for part in report.partitions}
+    known = {part.partition for report in REPORTS for part in report.counts.by_partition()}
 
     def renamed(number: int, name: str) -> Report:
-        first, *others = REPORTS[number].partitions
-        return replace(REPORTS[number], partitions=(replace(first, partition=name), *others))
+        first, *others = REPORTS[number].counts.by_partition()
+        return replace(REPORTS[number], counts=GranuleCounts.of((replace(first, partition=name), *others)))
 
     with Controller(url, max_partitions=len(known) + 1) as controller:
         assert controller.report(REPORTS[0]).status_code == 201

@@ -12,6 +12,7 @@ import pytest
 
 from tidemark.controller.bounds.publication import answer_for, envelope_for, pinned_answer
 from tidemark.controller.pins.store import FLEET, StoredPin
+from tidemark.models.granule_counts import PartitionCounts
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import (
     Acknowledgement,
@@ -19,7 +20,6 @@ from tidemark.models.wire import (
     Envelope,
     LiveState,
     Mode,
-    PartitionCounts,
     Report,
     to_json_object,
 )
@@ -79,10 +79,9 @@ def bound(controller: Controller) -> dict[str, Any]:
 
 def with_future(report: Report, partition: str, rows: int) -> Report:
     """The report with ``rows`` of a partition future-dated."""
-    parts = tuple(
-        replace(part, future_rows=rows) if part.partition == partition else part for part in report.partitions
-    )
-    return replace(report, partitions=parts)
+    counts = report.counts
+    future = tuple(rows if name == partition else 0 for name in counts.partitions)
+    return replace(report, counts=replace(counts, future_rows=future))
 
 
 # -- modes ---------------------------------------------------------------------------------------------------------
@@ -372,8 +371,8 @@ def test_the_evidence_says_how_many_rows_the_target_needs(controller: Controller
             "/append_delay/mean_us",
         ),
         (
-            {"partitions": [asdict(replace(REPORTS[0].partitions[0], future_rows=99))]},
-            "/partitions/0/future_rows",
+            {"counts": {**asdict(REPORTS[0].counts), "future_rows": [0, 99, 0, 0]}},
+            "/counts/future_rows/1",
         ),
     ],
     ids=str,

@@ -16,6 +16,7 @@ from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.needs import partition_needs
 from tidemark.controller.replicas.lease_store import Lease
 from tidemark.controller.stream_state.overviews import QUIET_US, SOON_US
+from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.wire import LiveState, Report
 
 from support.controller_app import Controller
@@ -132,9 +133,9 @@ def test_a_partition_heals_when_its_late_rows_have_left_the_horizon_with_one_eve
             run_id="second",
             late_base_ms=(report.late_base_ms or START_US // 1_000) + 600_000,
             max_event_time_us=(report.max_event_time_us or 0) + 600 * SECOND,
-            partitions=tuple(
+            counts=GranuleCounts.of(
                 replace(part, granules=tuple(granule + 600 for granule in part.granules))
-                for part in report.partitions
+                for part in report.counts.by_partition()
             ),
         )
         for report in FINE
@@ -275,10 +276,9 @@ def test_in_live_the_driver_says_what_is_behind_and_what_is_idle(controller: Con
 
 def test_partitions_with_future_dated_rows_are_marked_within_the_horizon(controller: Controller) -> None:
     newest = REPORTS[-1]
-    ahead = tuple(
-        replace(part, future_rows=3) if part.partition == "6" else part for part in newest.partitions
-    )
-    controller.report_all([*REPORTS[:-1], replace(newest, partitions=ahead)])
+    future = tuple(3 if name == "6" else 0 for name in newest.counts.partitions)
+    ahead = replace(newest.counts, future_rows=future)
+    controller.report_all([*REPORTS[:-1], replace(newest, counts=ahead)])
     controller.snapshot()
     assert [name for name, row in partitions(controller).items() if row["future"]] == ["6"]
     (row,) = controller.http.get("/v1/fleet").json()["streams"]

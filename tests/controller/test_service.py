@@ -17,12 +17,13 @@ from sqlalchemy.exc import OperationalError
 
 import tidemark.controller
 from tidemark.controller.api import schemas
-from tidemark.controller.api.bodies import PinBody, ReasonBody, ReportBody, RotationBody, TokenBody
+from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, TokenBody
 from tidemark.controller.api.examples import EXAMPLES, KIND_EXAMPLES, PROBLEM_EXAMPLES
 from tidemark.controller.api.openapi import as_text
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import Base
 from tidemark.controller.intake.checks import check_report
+from tidemark.controller.intake.report_body import ReportBody
 from tidemark.controller.metrics.names import HELP
 from tidemark.controller.settings import Settings
 from tidemark.models.slo import Policy, Slo
@@ -145,7 +146,7 @@ def test_a_service_that_is_well_says_so_and_why_when_asked(controller: Controlle
     assert controller.http.get("/livez").json() == {"status": "ok", "checks": None}
     checks = controller.http.get("/readyz?verbose").json()["checks"]
     assert [(check["name"], check["ok"]) for check in checks] == [("store", True)]
-    assert "migration 0016" in checks[0]["detail"]
+    assert "migration 0017" in checks[0]["detail"]
 
 
 def test_a_loop_that_does_not_run_is_not_alive(controller: Controller) -> None:

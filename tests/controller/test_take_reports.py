@@ -24,6 +24,7 @@ from tidemark.controller.db.tables import (
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.limits import Limits
 from tidemark.controller.intake.take_reports import StoredReceipt, take_report, take_reports
+from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.operators import Operator, row_level, sliding, tumbling
 from tidemark.models.wire import Report
 
@@ -148,17 +149,17 @@ def test_what_has_no_room_is_rejected_by_itself_and_leaves_nothing(
         replace(
             first,
             stream="wide",
-            partitions=tuple(
+            counts=GranuleCounts.of(
                 replace(part, partition=f"{part.partition}{copy}")
                 for copy in range(9)
-                for part in first.partitions
+                for part in first.counts.by_partition()
             ),
             rows=first.rows * 9,
         ),
         replace(second, stream="taken"),
         replace(first, stream="zone"),
     ]
-    limits = Limits(streams=2, partitions=len(first.partitions) * 2)
+    limits = Limits(streams=2, partitions=len(first.counts.partitions) * 2)
     database = open_store()
     assert together(database, reports, limits) == [
         ("stored", False, True),

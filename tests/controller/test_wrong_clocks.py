@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import func, select
 
 from tidemark.controller.db.tables import PublishedRow, QuarantinedRow, ReportRow
+from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.need_slots import DAY_US, HOUR_US
 from tidemark.models.wire import Report
 
@@ -46,9 +47,9 @@ def moved(report: Report, by_us: int, *, times: str = "events") -> Report:
         report,
         max_event_time_us=report.max_event_time_us + by_us,
         min_event_time_us=report.min_event_time_us + by_us,
-        partitions=tuple(
+        counts=GranuleCounts.of(
             replace(part, granules=tuple(granule + by_us // report.granule_us for granule in part.granules))
-            for part in report.partitions
+            for part in report.counts.by_partition()
         ),
     )
 

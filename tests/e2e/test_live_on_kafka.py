@@ -168,10 +168,10 @@ def _slots(reports: list[Report], trigger_us: int) -> list[int]:
 
 def _replayed(reports: list[Report], setup: Setup) -> tuple[BacktestRun, list[int]]:
     """Return what the backtest makes of the batches' rows, and its keys."""
-    partitions = sorted({part.partition for report in reports for part in report.partitions})
+    partitions = sorted({name for report in reports for name in report.counts.partitions})
     event, arrival, number = [], [], []
     for report, slot in zip(reports, _slots(reports, setup.trigger_us), strict=True):
-        for part in report.partitions:
+        for part in report.counts.by_partition():
             first = granule_first_us(np.asarray(part.granules, np.int64), report.granule_us, report.closed)
             event.append(np.repeat(first, part.counts))
             # A slot's batch runs at its end, so rows of a batch arrive at the start of the slot before it.
@@ -228,7 +228,7 @@ def _compared(spark: SparkSession, kafka: KafkaBroker, folder: Path, trigger_us:
             query.stop()
             flush(PATIENCE_S)
     assert sum(report.rows for report in body.reports) == replayed.rows
-    assert len({part.partition for report in body.reports for part in report.partitions}) == PARTITIONS
+    assert len({name for report in body.reports for name in report.counts.partitions}) == PARTITIONS
 
     setup = Setup(operator=WINDOW, trigger_us=trigger_us, target_ppm=990_000)
     reports = sorted(body.reports, key=lambda report: report.batch_id)

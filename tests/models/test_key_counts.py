@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tidemark.models import key_counts as module
 from tidemark.models.cells import ReportCells, cells_of
+from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.granules import granule_first_us, granule_last_us
 from tidemark.models.key_counts import key_counts, table_size, window_numbers
 from tidemark.models.operators import Operator, TimeWindow, sliding
@@ -25,7 +26,7 @@ rows = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-30_000, 30_000)),
 def by_definition(report: Report) -> Counter[tuple[str, int, int]]:
     """Return (row, key) pairs by partition, lowest and highest key, granule by granule."""
     found: Counter[tuple[str, int, int]] = Counter()
-    for part in report.partitions:
+    for part in report.counts.by_partition():
         for granule, count in zip(part.granules, part.counts, strict=True):
             edges = [
                 edge(granule, report.granule_us, report.closed)
@@ -79,7 +80,7 @@ def test_the_size_is_known_before_anything_is_summed(
     pairs = key_counts(report)
     windows, sums = table_size(operator, cells_of(report), report.granule_us)
     assert windows == len(set(pairs.first_us.tolist()))
-    assert len(pairs.counts) <= sums == windows * len(report.partitions)
+    assert len(pairs.counts) <= sums == windows * len(report.counts.partitions)
 
 
 def test_the_size_of_windows_without_number_is_known_at_once() -> None:
@@ -106,4 +107,4 @@ def test_the_sums_of_a_day_by_the_minute_are_as_many_as_there_are_partitions_and
     pairs = key_counts(report)
     assert len(pairs.counts) == 64 * (1_440 + 4)
     assert pairs.counts.sum() == 64 * 5 * 1_440
-    assert key_counts(replace(report, partitions=())).counts.tolist() == []
+    assert key_counts(replace(report, counts=GranuleCounts.of(()))).counts.tolist() == []

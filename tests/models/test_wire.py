@@ -11,16 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
 from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow, tumbling
 from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import (
-    Acknowledgement,
-    BoundAnswer,
-    PartitionCounts,
-    Report,
-    read_bound_answer,
-    to_json_object,
-)
+from tidemark.models.wire import Acknowledgement, BoundAnswer, Report, read_bound_answer, to_json_object
 
 from support.streams import operators, report_of
 
@@ -117,7 +111,7 @@ def changed(path: tuple[str | int, ...], value: Any) -> str:
     ("path", "value"),
     [
         (("surprise",), 1),
-        (("partitions", 0, "surprise"), 1),
+        (("counts", "surprise"), 1),
         (("operator", "surprise"), 1),
         (("operator",), {"kind": "row", "size_us": 10}),
         (("operator",), {"kind": "window", "size_us": 10_000, "slide_us": 20_000}),
@@ -126,7 +120,7 @@ def changed(path: tuple[str | int, ...], value: Any) -> str:
         (("operator",), {"kind": "session", "gap_us": 5, "slide_us": 5}),
         (("operator", "size_us"), "10000000"),
         (("operator", "size_us"), 10_000_000.0),
-        (("schema_version",), 2),
+        (("schema_version",), 1),
         (("rows",), 3.0),
         (("rows",), "3"),
         (("rows",), -1),
@@ -136,8 +130,11 @@ def changed(path: tuple[str | int, ...], value: Any) -> str:
         (("closed",), "both"),
         (("granule_us",), 999),
         (("batch_id",), 2**63),
-        (("partitions", 0, "counts", 0), 0),
-        (("partitions", 0, "counts", 0), 1.5),
+        (("counts", "rows", 0), 0),
+        (("counts", "rows", 0), 1.5),
+        (("counts", "granules", 1), 0),
+        (("counts", "sizes", 0), 1),
+        (("counts", "future_rows", 0), -1),
     ],
 )
 def test_what_a_report_must_not_hold_is_rejected_where_it_stands(
@@ -177,7 +174,7 @@ def test_a_partition_given_twice_is_rejected() -> None:
     """The ledger books by partition: the second would take the place of the first."""
     twice = PartitionCounts(partition="p", granules=(1,), counts=(1,))
     with pytest.raises(ValueError, match="partitions: 'p' is given more than once"):
-        dataclasses.replace(REPORT, partitions=(twice, twice))
+        GranuleCounts.of((twice, twice))
 
 
 def test_more_counted_rows_than_rows_are_rejected() -> None:

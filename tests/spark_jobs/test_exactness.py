@@ -124,7 +124,7 @@ def test_rows_without_an_event_time_or_with_an_odd_partition_are_counted_apart(
     report = job.recorded.reports[0]
 
     assert (report.rows, report.null_rows, report.uncounted_rows) == (4, 1, 0)
-    assert {part.partition: part.rows for part in report.partitions} == {"0": 1, "other": 2}
+    assert {part.partition: part.rows for part in report.counts.by_partition()} == {"0": 1, "other": 2}
 
 
 def test_partitions_named_by_text_are_counted_as_exactly_as_numbered_ones(
@@ -162,7 +162,7 @@ def test_partitions_named_by_text_are_counted_as_exactly_as_numbered_ones(
     assert flush(PATIENCE_S)
     body: Counter[str] = Counter()
     for report in job.recorded.reports:
-        for part in report.partitions:
+        for part in report.counts.by_partition():
             body[part.partition] += part.rows
 
     assert Counter(names[row.partition] for batch in batches for row in batch) == body

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.operators import tumbling
 from tidemark.models.wire import Acknowledgement, Report
 from tidemark.spark_jobs.client import (
@@ -24,7 +25,7 @@ from tidemark.spark_jobs.sender import Sender
 from support.patience import PATIENCE_S, until
 
 REPORT = Report(
-    schema_version=1,
+    schema_version=2,
     job="shop / €",
     stream="clicks",
     query_id="q",
@@ -45,7 +46,7 @@ REPORT = Report(
     null_rows=0,
     min_event_time_us=None,
     max_event_time_us=None,
-    partitions=(),
+    counts=GranuleCounts.of(()),
     state_rows=0,
     state_bytes=0,
     dropped_by_spark=0,

@@ -39,12 +39,13 @@ from tidemark.controller.evidence.blocks import cells_of
 from tidemark.controller.intake.canonical_json import canonical_json
 from tidemark.controller.intake.stored_bodies import packed
 from tidemark.controller.specs.store import policy_values, slo_values
+from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
 from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
 from tidemark.models.operators import tumbling
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.sketch import Sketch
 from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import PartitionCounts, Report
+from tidemark.models.wire import Report
 
 __all__ = ["END_US", "FIRST_ID", "Filling", "fill", "report_of", "stream_name"]
 
@@ -461,7 +462,7 @@ def report_of(number: int, batch_id: int, at_us: int, filling: Filling) -> Repor
         for number in range(filling.partitions)
     )
     return Report(
-        schema_version=1,
+        schema_version=2,
         job=job,
         stream=stream,
         query_id="query",
@@ -482,7 +483,7 @@ def report_of(number: int, batch_id: int, at_us: int, filling: Filling) -> Repor
         null_rows=0,
         min_event_time_us=(second - 20) * 1_000_000,
         max_event_time_us=at_us - 1,
-        partitions=parts,
+        counts=GranuleCounts.of(parts),
         state_rows=5_000,
         state_bytes=1_000_000,
         dropped_by_spark=0,

@@ -480,7 +480,7 @@ class Driver:
             duration_ms=takes_us // 1_000,
         )
         newest: dict[str, int] = {}
-        for part in report.partitions:
+        for part in report.counts.by_partition():
             newest[part.partition] = max(part.granules)
         self.queries.recognise("run", [self.offset], 0)
         self.queries.observe("run", "tap", report, newest, backlog)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tidemark.models.coverage import Coverage, coverage_of
+from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us
 from tidemark.models.ledger import LedgerCompleteness, Tally, judge
 from tidemark.models.operators import Int64s
@@ -19,8 +20,8 @@ from tidemark.models.wire import Report
 def tallies_of(report: Report) -> dict[tuple[str, int], Tally]:
     """Return the judgement of a report by (partition, key in microseconds): that of each partition by itself."""
     found: dict[tuple[str, int], Tally] = {}
-    for part in report.partitions:
-        judgement = judge(replace(report, partitions=(part,)))
+    for part in report.counts.by_partition():
+        judgement = judge(replace(report, counts=GranuleCounts.of((part,))))
         found |= {(part.partition, key_us): tally for key_us, tally in judgement.tallies.items()}
     return found
 
@@ -89,7 +90,7 @@ def replay_reports(reports: Sequence[Report]) -> Replay:
             raise ValueError(
                 f"batch {report.batch_id}: {report.uncounted_rows} rows were not counted by granule"
             )
-        for part in report.partitions:
+        for part in report.counts.by_partition():
             times = granule_first_us(np.asarray(part.granules, np.int64), report.granule_us, report.closed)
             row, key = report.operator.keys(times)
             keys.append(key)

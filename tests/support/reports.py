@@ -6,8 +6,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
 from tidemark.models.operators import Operator, tumbling
-from tidemark.models.wire import PartitionCounts, Report
+from tidemark.models.wire import Report
 
 from support.streams import SECOND, Row, report_of
 
@@ -40,7 +41,7 @@ def dense_report(
     )
     base_ms = now * 1_000 - 1
     return Report(
-        schema_version=1,
+        schema_version=2,
         job="job",
         stream=stream,
         query_id=f"query of {stream}",
@@ -61,7 +62,7 @@ def dense_report(
         null_rows=0,
         min_event_time_us=(now - granules) * SECOND,
         max_event_time_us=now * SECOND - 1,
-        partitions=parts,
+        counts=GranuleCounts.of(parts),
         state_rows=1_000,
         state_bytes=100_000,
         dropped_by_spark=0,

@@ -142,7 +142,7 @@ class StreamEvidence:
         )
         self._keys_us.update(bucket_keys_us(report.operator, judgement.keys_us).tolist())
         self._slots[slot_of_us(facts.seen_us)].add(needs)
-        for part in report.partitions:
+        for part in report.counts.by_partition():
             if part.granules:
                 before = self._partitions.get(part.partition)
                 self._partitions[part.partition] = (

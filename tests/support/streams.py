@@ -11,9 +11,10 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
 from tidemark.models.granules import granule_index
 from tidemark.models.operators import Int64s, Operator, RowLevel, SessionWindow, TimeWindow
-from tidemark.models.wire import PartitionCounts, Report
+from tidemark.models.wire import Report
 
 __all__ = [
     "DATA_SETS",
@@ -146,7 +147,7 @@ def report_of(
     for (partition, _), index in zip(counted, indexes.tolist(), strict=True):
         by_partition.setdefault(partition, Counter())[index] += 1
     fields: Mapping[str, Any] = {
-        "schema_version": 1,
+        "schema_version": 2,
         "job": "job",
         "stream": "stream",
         "query_id": "query",
@@ -167,7 +168,7 @@ def report_of(
         "null_rows": 0,
         "min_event_time_us": min(times, default=None),
         "max_event_time_us": max(times, default=None),
-        "partitions": tuple(
+        "counts": GranuleCounts.of(
             PartitionCounts(
                 partition=name,
                 granules=tuple(sorted(counts)),

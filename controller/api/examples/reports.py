@@ -38,7 +38,7 @@ _FACTS = {
 
 EXAMPLES: dict[str, Example] = {
     "ReportBody": {
-        "schema_version": 1,
+        "schema_version": 2,
         **JOB,
         **_BATCH,
         "operator": {"kind": "window", "size_us": 60_000_000, "slide_us": 60_000_000, "start_us": 0},
@@ -46,20 +46,13 @@ EXAMPLES: dict[str, Example] = {
         "granule_us": 6_000_000,
         "closed": "left",
         "min_event_time_us": 1_767_224_940_250_000,
-        "partitions": [
-            {
-                "partition": "0",
-                "granules": [294_537_598, 294_537_599],
-                "counts": [380, 420],
-                "future_rows": 0,
-            },
-            {
-                "partition": "1",
-                "granules": [294_537_490, 294_537_599],
-                "counts": [1, 399],
-                "future_rows": 3,
-            },
-        ],
+        "counts": {
+            "partitions": ["0", "1"],
+            "sizes": [2, 2],
+            "granules": [294_537_598, 1, 294_537_490, 109],
+            "rows": [380, 420, 1, 399],
+            "future_rows": [0, 3],
+        },
         "append_delay": {
             "rows": 1_200,
             "min_us": 2_000,

@@ -9,7 +9,7 @@ from tidemark.controller.api.schemas.bounds import Published
 from tidemark.controller.api.schemas.predictions import TransitionAnswer
 from tidemark.controller.api.schemas.recommended import RecommendationAnswer
 from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import STRICT
+from tidemark.models.strict import STRICT
 
 _ANSWERED: dict[str, Any] = {**STRICT, "json_schema_serialization_defaults_required": True}
 """How the document describes these classes: an answer has every field."""

@@ -100,7 +100,7 @@ def test_one_report_is_found_by_query_and_batch_with_its_partitions(either: Cont
     body = either.get(f"/reports/{report.query_id}/{report.batch_id}").json()
     assert (body["batch_id"], body["rows"], body["granule_us"]) == (4, report.rows, report.granule_us)
     assert [(part["partition"], part["rows"]) for part in body["partitions"]] == [
-        (part.partition, part.rows) for part in report.partitions
+        (part.partition, part.rows) for part in report.counts.by_partition()
     ]
     assert report.max_event_time_us is not None
     for part in body["partitions"]:

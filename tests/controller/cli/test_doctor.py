@@ -14,7 +14,8 @@ from tidemark.controller.api.schemas import ConditionType
 from tidemark.controller.cli import app
 from tidemark.controller.cli.checkup import STEPS, Place, checkup
 from tidemark.controller.client import Client
-from tidemark.models.wire import Acknowledgement, LiveState, PartitionCounts
+from tidemark.models.granule_counts import GranuleCounts
+from tidemark.models.wire import Acknowledgement, LiveState
 
 from support.controller_app import Controller
 from support.policies import at_once
@@ -177,8 +178,8 @@ LIVE = LiveState(
 )
 
 
-def far_ahead(counts: tuple[PartitionCounts, ...]) -> tuple[PartitionCounts, ...]:
-    return (replace(counts[0], future_rows=1), *counts[1:])
+def far_ahead(counts: GranuleCounts) -> GranuleCounts:
+    return replace(counts, future_rows=(1, *counts.future_rows[1:]))
 
 
 @pytest.mark.slow
@@ -190,7 +191,7 @@ def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_each_have_a_
     acknowledge(controller, mode="Live", generation=2, ceiling_ms=60_000)
     three = [[row for row in batch if row[0] != "3"] for batch in BATCHES[40:]]
     after = restarted_reports(REPORTS, three, bound_ms=5_000, generation=None)
-    after[-1] = replace(after[-1], partitions=far_ahead(after[-1].partitions), live=LIVE)
+    after[-1] = replace(after[-1], counts=far_ahead(after[-1].counts), live=LIVE)
     controller.report_all([report for report in [*REPORTS, *after] if report.batch_id not in {7, 8}])
     controller.tick()
     controller.http.put("/v1/pin?job=job", json={"to": "Ceiling", "reason": "INC-1"})

@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 from tidemark.controller.db.tables import LedgerKeyRow, PartitionRow, StreamRow
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.intake.limits import NO_LIMITS
+from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.need_slots import DAY_US
 from tidemark.models.retention import Retention
 from tidemark.models.wire import Report
@@ -76,22 +77,17 @@ def test_a_report_with_too_many_partitions_at_once_is_refused_and_forgets_nothin
 ) -> None:
     first, second = daily([0, 2])
     assert send(controller, first).status_code == 201
-    part = second.partitions[0]
+    parts = second.counts.by_partition()
     many = replace(
         second,
-        partitions=(
-            *second.partitions,
-            *(replace(part, partition=f"{part.partition}{n}") for n in range(MAX)),
+        counts=GranuleCounts.of(
+            (*parts, *(replace(parts[0], partition=f"{parts[0].partition}{n}") for n in range(MAX)))
         ),
-        rows=second.rows + part_rows(part) * MAX,
+        rows=second.rows + parts[0].rows * MAX,
     )
     assert send(controller, many).json()["type"] == "urn:tidemark:problem:too-many-partitions"
     assert names(controller) == {"0a", "0b", "all"}
     assert send(controller, second).status_code == 201
-
-
-def part_rows(part: Any) -> int:
-    return int(sum(part.counts))
 
 
 def test_a_partition_leaves_once_its_ledger_is_over_and_the_counts_stay(controller: Controller) -> None:

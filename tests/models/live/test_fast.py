@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
 from tidemark.models.granules import granule_first_us, granule_index
 from tidemark.models.live.fast import FastPolicy, Order, WatermarkTarget
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow, row_level, session, tumbling
 from tidemark.models.policies.reports import PartitionBases, observation_of
 from tidemark.models.policies.setup import Setup
 from tidemark.models.policies.tidemark import Tidemark
-from tidemark.models.wire import PartitionCounts, Report
+from tidemark.models.wire import Report
 
 from support.reports import exponential_batches, query_reports
 from support.streams import SECOND, Row, operators, report_of, slow_keys
@@ -83,9 +84,11 @@ class _Stream:
             max_event_time_us=max((time for _, time in rows), default=None),
         )
         future = list(ahead)
-        counts = tuple(replace(part, future_rows=future.count(part.partition)) for part in report.partitions)
+        counts = replace(
+            report.counts, future_rows=tuple(future.count(name) for name in report.counts.partitions)
+        )
         newest = _newest(rows, self.operator, self.granule_us)
-        self.policy.observe(replace(report, partitions=counts), newest, backlog, self.trigger_us, order)
+        self.policy.observe(replace(report, counts=counts), newest, backlog, self.trigger_us, order)
         self.batches += 1
         self.now_us += after_us
 
@@ -585,7 +588,7 @@ def test_after_a_restart_without_known_partitions_nothing_is_taken_to_be_open() 
 
 def _uncounted(report: Report) -> Report:
     """Return the report of a batch with more distinct (partition, granule) pairs than could be counted."""
-    return replace(report, partitions=())
+    return replace(report, counts=GranuleCounts.of(()))
 
 
 def test_a_first_batch_that_could_not_be_counted_does_not_move_the_watermark_to_the_clock() -> None:
@@ -634,9 +637,9 @@ def test_the_reports_of_a_whole_query_keep_the_watermark_behind_every_partition_
     policy = FastPolicy(TEN_SECONDS, CEILING_US)
     newest_us: dict[str, int] = {}
     for report in query_reports(exponential_batches(60, 40, slow=2), granule_us=SECOND):
-        newest = {part.partition: max(part.granules) for part in report.partitions}
+        newest = {part.partition: max(part.granules) for part in report.counts.by_partition()}
         policy.observe(report, newest, {}, SECOND, order)
-        newest_us.update(_maximum(report.partitions, newest_us))
+        newest_us.update(_maximum(report.counts.by_partition(), newest_us))
         watermark_us = policy.decide(report.started_us + SECOND, order).watermark_us
 
         assert watermark_us == min(newest_us.values()) - order.bound_us

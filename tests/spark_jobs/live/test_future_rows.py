@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from tidemark.models.granule_counts import PartitionCounts
 from tidemark.models.granules import default_granule_us, granule_index
 from tidemark.models.operators import Closed, Operator, session, tumbling
-from tidemark.models.wire import AppendDelay, PartitionCounts
+from tidemark.models.wire import AppendDelay
 from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule, Treatment, future_rows
 from tidemark.spark_jobs.tap import Tap, TapCounts
 
@@ -140,8 +141,10 @@ def test_in_live_rows_dated_a_day_ahead_cost_no_honest_row_and_are_counted(
     body = ledger.completeness()
     counted: Counter[str] = Counter()
     for report in job.reports:
-        counted.update({part.partition: part.future_rows for part in report.partitions if part.future_rows})
-    poisoned = next(report for report in job.reports if any(part.future_rows for part in report.partitions))
+        counted.update(
+            {part.partition: part.future_rows for part in report.counts.by_partition() if part.future_rows}
+        )
+    poisoned = next(report for report in job.reports if any(report.counts.future_rows))
 
     assert honest.keys() <= kept, "no honest row is lost"
     assert counted == {str(names[0]): 1, str(names[1]): 2}
@@ -271,13 +274,13 @@ def test_the_tap_counts_exactly_the_rows_that_are_set_back(
     assert back <= beyond
     assert all(us < clock_us + ALLOWANCE_US + tap.granule_us for us in kept_of_them)
     assert {after[number] for number in back} == {clock_us}
-    assert {part.partition: part.future_rows for part in counts.partitions} == {
+    assert {part.partition: part.future_rows for part in counts.by_granule.by_partition()} == {
         str(which): sum(number % 2 == which for number in back) for which in (0, 1)
     }
     # The rest of a report is what is seen above the tap.
     body = {
         (part.partition, granule): count
-        for part in counts.partitions
+        for part in counts.by_granule.by_partition()
         for granule, count in zip(part.granules, part.counts, strict=True)
     }
     inside = {number: us for number, us in after.items() if abs(us) < 1 << 60}
@@ -323,7 +326,7 @@ def test_by_the_brokers_own_time_a_row_is_set_back_to_that_and_by_a_producers_to
 
     expected = [rows[0][1], appended_us, rows[2][1], clock_us]
     assert after == dict(enumerate(expected))
-    assert counts.partitions == tuple(
+    assert counts.by_granule.by_partition() == tuple(
         PartitionCounts(
             partition=str(number), granules=(us // SECOND,), counts=(1,), future_rows=int(number in {1, 3})
         )

@@ -41,7 +41,7 @@ class Query:
             batch_id=self.batches,
             started_us=START_US + self.batches * 60 * SECOND,
         )
-        granule = report.partitions[0].granules[0]
+        granule = report.counts.granules[0]
         self.queries.recognise(
             self.run_id, [self.offset], before_ms if watermark_ms is None else watermark_ms
         )

@@ -80,7 +80,7 @@ def test_a_driver_killed_between_the_offset_log_and_the_commit_replays_the_batch
     assert watermarks[BATCH_OF_THE_KILL + 1] == replayed.control["watermark_ms"]
 
     slow_us = max(row.event_time_us for row in batches[BATCH_OF_THE_KILL - 1] if row.partition == 1)
-    while_alone = [report for report in job.reports if {p.partition for p in report.partitions} == {"0"}]
+    while_alone = [report for report in job.reports if report.counts.partitions == ("0",)]
     assert len(while_alone) == len(alone)
     assert max(report.watermark_ms for report in while_alone) * 1_000 <= slow_us - 10_000_000
     assert sum(t.late_max for r in job.reports for t in judge(r).tallies.values()) == 0
