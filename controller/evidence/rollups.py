@@ -88,7 +88,8 @@ def count_partitions(session: Session, rollup: RollupRow, newest_us: int, cache:
     ).one()
     if not waiting[0] or (waiting[0] < MANY_REPORTS and waiting[1] >= edge_us(newest_us, SLOT_US) - SLOT_US):
         return False
-    return count_waiting(session, rollup, cache)
+    count_waiting(session, rollup, cache)
+    return True
 
 
 def move_horizon(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:

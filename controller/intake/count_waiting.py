@@ -28,18 +28,18 @@ _MAX_BYTES = 32 * 1024 * 1024
 
 
 def count_waiting(session: Session, rollup: RollupRow, cache: ReportCountsCache) -> bool:
-    """Count the next reports of a locked stream by partition and in the series; return False without any."""
+    """Count the next reports of a locked stream by partition and in the series; return whether more wait."""
     reports = session.scalars(
         select(ReportRow)
         .where(ReportRow.stream_id == rollup.stream_id, ReportRow.id > rollup.split_report_id)
         .order_by(ReportRow.id)
-        .limit(_AT_ONCE)
+        .limit(_AT_ONCE + 1)
     ).all()
     if not reports:
         return False
     counted: list[tuple[int, PartitionNeeds]] = []
     size = 0
-    for report in reports:
+    for report in reports[:_AT_ONCE]:
         added = _needs_of(session, report, cache)
         counted.append((report.seen_us, added))
         size += added.size
@@ -49,7 +49,7 @@ def count_waiting(session: Session, rollup: RollupRow, cache: ReportCountsCache)
     add_to_series(session, needs.levels_of(rollup), done)
     needs.add_by_partition(session, rollup, counted)
     rollup.split_report_id = done[-1].id
-    return True
+    return len(done) < len(reports)
 
 
 # Built once: building it takes longer than running it.

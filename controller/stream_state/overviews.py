@@ -135,13 +135,7 @@ class Overviews:
         lease = self._leases.lease_of(stream_id)
         if lease is None:
             return
-        self._give_way()
-        with self._database.write() as session:
-            found = locked_rollup(session, stream_id)
-            if found is not None:
-                rollup, newest_us = found
-                count_waiting(session, rollup, self._database.counted)
-                move_horizon(session, rollup, newest_us, self._retention)
+        self._count(stream_id)
         self._give_way()
         with self._database.read() as session:
             snapshot = self._snapshot(session, stream_id, now_us)
@@ -153,6 +147,20 @@ class Overviews:
             write_overview(session, snapshot.overview)
             session.flush()
             confirm(session, stream_id, lease)
+
+    def _count(self, stream_id: int) -> None:
+        """Count by partition what waits: what is left costs each reader as much as storing it did."""
+        waiting = True
+        while waiting:
+            self._give_way()
+            with self._database.write() as session:
+                found = locked_rollup(session, stream_id)
+                if found is None:
+                    return
+                rollup, newest_us = found
+                waiting = count_waiting(session, rollup, self._database.counted)
+                if not waiting:
+                    move_horizon(session, rollup, newest_us, self._retention)
 
     def _snapshot(self, session: Session, stream_id: int, now_us: int) -> _Snapshot:
         state = load_state(session, stream_id)
