@@ -23,6 +23,9 @@ from tidemark.controller.stream_state.overviews import Overviews
 
 _log = logging.getLogger(__name__)
 
+_MIN_SNAPSHOT_SECONDS = 0.5
+"""How long a tick takes snapshots at most where decisions leave no time, in seconds; else half of what they leave."""
+
 _STOP_TIMEOUT_SECONDS = 30.0
 """How long a shutdown waits for the tick under way."""
 
@@ -174,7 +177,8 @@ class Ticker:
                 )
                 with self._counters.upkeep_seconds.time():
                     self._upkeep.tick(self._clock())
-                self._overviews.tick(self._clock())
+                left = self._tick_seconds - (perf_counter() - begun)
+                self._overviews.tick(self._clock(), max(left / 2, _MIN_SNAPSHOT_SECONDS))
             except Exception:  # noqa: BLE001 - the store may be back at the next tick
                 _log.exception("a tick of the decision loop failed; the next one tries again")
                 self._counters.failures.inc()

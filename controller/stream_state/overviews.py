@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -49,10 +50,6 @@ SOON_US = 15_000_000
 
 QUIET_US = 60_000_000
 """Time between two snapshots of a stream with nothing new, in microseconds."""
-
-_MAX_SECONDS = 2.0
-"""How long one tick takes snapshots; streams that are left over come first in the next one."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
@@ -94,8 +91,12 @@ class Overviews:
         self._give_way = give_way
         self._done: dict[int, tuple[int, tuple[object, ...]]] = {}
 
-    def tick(self, now_us: int, max_seconds: float = _MAX_SECONDS) -> int:
+    def tick(self, now_us: int, max_seconds: float = inf) -> int:
         """Take a snapshot of every stream that is due, first of those that waited longest; return how many were taken.
+
+        Args:
+            now_us: the wall time in microseconds.
+            max_seconds: after how long no other snapshot is begun; what is left over comes first the next time.
 
         Raises:
             sqlalchemy.exc.SQLAlchemyError: when the store cannot even list the streams.
