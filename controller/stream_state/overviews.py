@@ -51,6 +51,7 @@ SOON_US = 15_000_000
 QUIET_US = 60_000_000
 """Time between two snapshots of a stream with nothing new, in microseconds."""
 
+
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
     overview: dict[str, Any]

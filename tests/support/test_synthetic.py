@@ -8,6 +8,8 @@ import pytest
 from support.streams import SECOND
 from support.synthetic import BACKLOG_ROWS_PER_S, KINDS, START_US, Trace, fifo, s3_stalls, s4_step, synthetic
 
+pytestmark = pytest.mark.slow
+
 every_kind = pytest.mark.parametrize("kind", KINDS)
 SHORT_S = 1_800
 

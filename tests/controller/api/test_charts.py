@@ -211,6 +211,7 @@ def test_the_bound_beside_the_cells_is_the_one_in_use(seen: Controller) -> None:
     assert answer(seen, "/heatmap")["bound_ms"] == answer(seen, "")["in_use_bound_ms"] == 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("batches", "span_us", "slots", "slot_us"),
     [

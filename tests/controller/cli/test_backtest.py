@@ -156,6 +156,7 @@ def test_fixed_hindsight_is_the_policy_of_its_own_yardstick(path: Path) -> None:
     assert not less["meets_target"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["fixed:3s", *policy_names()])
 @pytest.mark.parametrize(
     "options",
