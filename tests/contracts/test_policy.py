@@ -110,6 +110,7 @@ def test_the_same_stream_is_decided_alike_each_time(made: Made) -> None:
     assert pickle.dumps(first) == pickle.dumps(second)
 
 
+@pytest.mark.slow
 @every_policy
 def test_to_decide_twice_is_to_decide_once(made: Made) -> None:
     """The second answer is the first, and what follows is as if nobody had asked again."""
@@ -220,6 +221,7 @@ def test_the_state_does_not_grow_with_the_rows(made: Made) -> None:
         assert max(sizes) <= groups * (4_000 + RING_BYTES)
 
 
+@pytest.mark.slow
 @every_policy
 def test_times_a_thousand_make_bounds_a_thousand_times_as_wide(made: Made) -> None:
     """Milliseconds or hours, the rule is the same; bounds are rounded to a millisecond."""

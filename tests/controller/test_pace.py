@@ -88,6 +88,7 @@ def test_a_stream_that_loses_what_its_slo_allows_waits(controller: Controller) -
     assert not paced.due()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["slo", "policy", "pin", "acknowledgement", "pause"])
 def test_a_write_is_decided_on_at_once(paced: Paced, what: str) -> None:
     controller = paced.controller

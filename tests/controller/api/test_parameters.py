@@ -18,6 +18,7 @@ OPERATIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)
 def test_every_operation_rejects_a_parameter_that_it_does_not_have(
     controller: Controller, path: str, method: str

@@ -179,6 +179,7 @@ def test_a_dry_run_answers_as_the_write_does_and_changes_nothing(either: Control
     assert everything(either) != before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", [":approve", ":discard", ":rollback", ":pause", ":resume"])
 @on_sqlite_alone("either")
 def test_a_dry_run_of_what_a_person_does_answers_as_that_does_and_changes_nothing(

@@ -90,6 +90,7 @@ def random_stream(seed: int, batches: int = 150, *, missing: bool) -> Driven:
 # -- what is counted -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("missing", [False, True])
 def test_late_rows_are_those_at_or_below_the_watermark_in_force_before_their_batch(
@@ -106,6 +107,7 @@ def test_late_rows_are_those_at_or_below_the_watermark_in_force_before_their_bat
     assert driven.rules.pairs == sum(int(counts.sum()) for _, _, counts in driven.batches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("missing", [False, True])
 def test_latencies_are_those_of_a_recount_with_open_keys_as_of_now(seed: int, missing: bool) -> None:
@@ -151,6 +153,7 @@ def test_what_is_at_stake_is_missing_from_keys_that_the_rule_has_closed(seed: in
 # -- watermarks ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("missing", [False, True])
 def test_no_watermark_ever_goes_back(seed: int, missing: bool) -> None:
