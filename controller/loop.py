@@ -24,7 +24,7 @@ from tidemark.controller.stream_state.overviews import Overviews
 _log = logging.getLogger(__name__)
 
 _MIN_SNAPSHOT_SECONDS = 0.5
-"""How long a tick takes snapshots at most where decisions leave no time, in seconds; else half of what they leave."""
+"""How long a tick takes snapshots where decisions leave no time, in seconds."""
 
 _STOP_TIMEOUT_SECONDS = 30.0
 """How long a shutdown waits for the tick under way."""
@@ -107,6 +107,16 @@ def run_once(
     return Tick(decided, len(versions) - decided - failed, failed)
 
 
+def snapshot_seconds(tick_seconds: float, took_seconds: float) -> float:
+    """Return how long a tick may take snapshots: half of what decisions and upkeep left of it, but a little always.
+
+    Args:
+        tick_seconds: time between two ticks.
+        took_seconds: how long this one has taken so far.
+    """
+    return max((tick_seconds - took_seconds) / 2, _MIN_SNAPSHOT_SECONDS)
+
+
 class Ticker:
     """Ticks in a thread of its own.
 
@@ -177,8 +187,9 @@ class Ticker:
                 )
                 with self._counters.upkeep_seconds.time():
                     self._upkeep.tick(self._clock())
-                left = self._tick_seconds - (perf_counter() - begun)
-                self._overviews.tick(self._clock(), max(left / 2, _MIN_SNAPSHOT_SECONDS))
+                self._overviews.tick(
+                    self._clock(), snapshot_seconds(self._tick_seconds, perf_counter() - begun)
+                )
             except Exception:  # noqa: BLE001 - the store may be back at the next tick
                 _log.exception("a tick of the decision loop failed; the next one tries again")
                 self._counters.failures.inc()

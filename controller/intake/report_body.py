@@ -26,6 +26,8 @@ def _whole_number(value: object) -> object:
     return value
 
 
+# A column stops at its first error: a list of them would cost more than the report.
+_Counts = Annotated[tuple[int, ...], Field(max_length=100_000), FailFast()]
 _Cells = Annotated[tuple[int, ...], Field(max_length=1_000_000), FailFast()]
 
 
@@ -36,10 +38,18 @@ class CountsBody(GranuleCounts):
     A cell is a granule of a partition with rows. The cells stand partition after partition, the oldest granule first.
     """
 
+    partitions: Annotated[
+        tuple[Annotated[str, Field(max_length=200)], ...], Field(max_length=100_000), FailFast()
+    ]
+    """Names of the partitions: the Kafka partition's number, or the value of the column the job named."""
+    sizes: _Counts
+    """Cells of each partition."""
     granules: _Cells
     """Of each partition the index of its first granule, then the distance of each one from the one before, above 0."""
     rows: _Cells
     """Rows in each cell, above 0."""
+    future_rows: _Counts
+    """Rows of each partition that were future-dated and set back to the clock before they could move the watermark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

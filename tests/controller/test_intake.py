@@ -491,10 +491,14 @@ def test_a_drivers_clock_that_runs_ahead_does_not_hide_later_batches(controller:
 def test_of_thousands_of_errors_the_first_of_each_column_or_twenty_are_listed(controller: Controller) -> None:
     """A wrong client makes the same error everywhere: an answer of megabytes would help nobody."""
     good = to_json_object(REPORTS[0])
-    columns = {**good["counts"], "granules": ["x"] * 500_000, "rows": [1.5] * 500_000}
+    columns = {
+        **dict.fromkeys(("partitions", "sizes", "future_rows"), [None] * 90_000),
+        "granules": ["x"] * 500_000,
+        "rows": [1.5] * 500_000,
+    }
     answer = controller.http.post(STREAM + "/reports", json=good | {"counts": columns})
     assert answer.status_code == 422
-    assert "/counts/granules/0: Input should be a valid integer (and 1 more)" in answer.json()["detail"]
+    assert "/counts/partitions/0: Input should be a valid string (and 4 more)" in answer.json()["detail"]
     unknown = {f"field{number}": 1 for number in range(1_000)}
     answer = controller.http.post(STREAM + "/reports", json=good | unknown)
     assert len(answer.json()["errors"]) == 20

@@ -11,9 +11,18 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, func, select, update
 
-from tidemark.controller.db.tables import EventRow, OverviewRow, PartitionRow, PartitionSumsRow, StreamRow
+from tidemark.controller.db.tables import (
+    EventRow,
+    OverviewRow,
+    PartitionRow,
+    PartitionSumsRow,
+    ReportRow,
+    RollupRow,
+    StreamRow,
+)
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.needs import partition_needs
+from tidemark.controller.loop import snapshot_seconds
 from tidemark.controller.replicas.lease_store import Lease
 from tidemark.controller.stream_state.overviews import QUIET_US, SOON_US
 from tidemark.models.granule_counts import GranuleCounts
@@ -314,6 +323,22 @@ def test_a_tick_ends_in_time_and_streams_that_waited_longest_come_first(controll
     while len(looked) < 3:
         assert overviews.tick(now_us, max_seconds=1.5) == 1
     assert len(set(looked)) == 3
+
+
+@pytest.mark.parametrize(("took", "wanted"), [(0.0, 2.5), (3.0, 1.0), (4.5, 0.5), (60.0, 0.5)])
+def test_snapshots_take_half_of_what_decisions_leave_of_a_tick_and_a_little_always(
+    took: float, wanted: float
+) -> None:
+    assert snapshot_seconds(5.0, took) == wanted
+
+
+def test_a_snapshot_counts_by_partition_all_that_waits(controller: Controller) -> None:
+    """What is left is read from the stored bodies by each reader."""
+    controller.report_all(query_reports(exponential_batches(230, 2)))
+    controller.snapshot()
+    with controller.service.database.read() as session:
+        newest = session.scalars(select(func.max(ReportRow.id))).one()
+        assert session.scalars(select(RollupRow.split_report_id)).one() == newest
 
 
 def test_without_the_lease_no_snapshot_is_taken_and_a_lost_lease_writes_nothing(
