@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import cast
 
 from sqlalchemy import Table, delete, func, select
@@ -64,24 +63,6 @@ _AT_ONCE: tuple[type[SloRow | PolicyRow | RecommendationRow | RolloutRow], ...] 
 """What the fleet counts or decides by: few rows, deleted together with the stream's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRows:
-    """How many rows are stored of a stream, by what they are."""
-
-    reports: int
-    quarantined_reports: int
-    queries: int
-    partitions: int
-    ledger_keys: int
-    published_bounds: int
-    rollouts: int
-    acknowledgements: int
-    events: int
-    slos: int
-    policies: int
-    pins: int
-
-
 _COUNTED: Mapping[str, type[Base]] = {
     "reports": ReportRow,
     "quarantined_reports": QuarantinedRow,
@@ -95,17 +76,18 @@ _COUNTED: Mapping[str, type[Base]] = {
     "slos": SloRow,
     "policies": PolicyRow,
 }
+"""What is counted of a stream, by the names of ``StreamDeleted``; its pin is counted beside them."""
 
 
-def held_of(session: Session, stream: StreamRow) -> StoredRows:
-    """Return how many rows are stored of a stream."""
+def held_of(session: Session, stream: StreamRow) -> dict[str, int]:
+    """Return how many rows are stored of a stream, by the names of ``StreamDeleted``."""
     counts = {
         name: session.scalars(
             select(func.count()).select_from(table).where(table.__table__.c.stream_id == stream.id)
         ).one()
         for name, table in _COUNTED.items()
     }
-    return StoredRows(**counts, pins=int(get_pin(session, _scope(stream)) is not None))
+    return {**counts, "pins": int(get_pin(session, _scope(stream)) is not None)}
 
 
 def version_of(session: Session, stream: StreamRow) -> str:
@@ -141,7 +123,7 @@ def check_quiet(session: Session, stream: StreamRow, now_us: int, cache: Evidenc
         )
 
 
-def delete_stream(session: Session, stream: StreamRow, reason: str, now_us: int) -> StoredRows:
+def delete_stream(session: Session, stream: StreamRow, reason: str, now_us: int) -> dict[str, int]:
     """Delete a locked stream for everybody who asks, with an event, and return what it held.
 
     ``empty_deleted`` deletes its rows.
@@ -153,7 +135,7 @@ def delete_stream(session: Session, stream: StreamRow, reason: str, now_us: int)
     stream.deleted_us, stream.deleted_name = now_us, stream.stream
     # No name has a slash.
     stream.stream, stream.reports, stream.registered_us = f"/{stream.id}", 0, None
-    add_event(session, stream.id, now_us, kind=_EVENT, reason=reason, before=json.dumps(asdict(held)))
+    add_event(session, stream.id, now_us, kind=_EVENT, reason=reason, before=json.dumps(held))
     session.flush()
     return held
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -66,4 +65,4 @@ def delete(
         service.decider.forget(stream_id)
         service.database.answers_changed()
     response.headers["ETag"] = version
-    return StreamDeleted(job=which.job, stream=which.stream, dry_run=dry_run, **asdict(held))
+    return StreamDeleted(job=which.job, stream=which.stream, dry_run=dry_run, **held)
