@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import (
     NeedBlockRow,
-    NeedSketchRow,
     NeedSlotRow,
     PartitionRow,
     PublishedRow,
@@ -215,6 +214,5 @@ def _not_made(
             if data is not None and slot_us < mark_us
         ]
         from_us = max(from_us, mark_us)
-    slot = NeedSketchRow.slot_us
-    found += needs_of_slots(session, stream_id, slot >= from_us, slot < until_us).items()
+    found += needs_of_slots(session, stream_id, from_us, until_us).items()
     return found

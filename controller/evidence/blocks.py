@@ -95,8 +95,7 @@ def _needs_of(session: Session, stream_id: int, width_us: int, slot_us: int) -> 
         needs = _of_hours(session, stream_id, slot_us, slot_us + width_us)
         if needs.names:
             return needs
-    of = NeedSketchRow
-    return needs_in_slots(session, stream_id, of.slot_us >= slot_us, of.slot_us < slot_us + width_us)
+    return needs_in_slots(session, stream_id, slot_us, slot_us + width_us)
 
 
 def _json(cells: SlotCells) -> str:
@@ -117,10 +116,7 @@ def make_block(session: Session, rollup: RollupRow, width_us: int, until_us: int
     if width_us == DAY_US:
         needs = _of_hours(session, stream_id, slot_us, end_us)
     else:
-        of = NeedSketchRow
-        needs = needs_in_slots(
-            session, stream_id, of.slot_us >= slot_us, of.slot_us < end_us, of.width_us <= width_us
-        )
+        needs = needs_in_slots(session, stream_id, slot_us, end_us, max_width_us=width_us)
     block = {
         "width_us": width_us,
         "slot_us": slot_us,

@@ -90,11 +90,10 @@ def facts_from(session: Session, horizon: Horizon, found: Sums) -> HorizonFacts:
 
 def max_before_us(session: Session, stream_id: int, query_id: str, last_batch: int) -> int | None:
     """Return the maximum event time of a query's batches up to ``last_batch``, deleted ones too; None without any."""
+    session.flush()
     parameters = {"stream": stream_id, "query": query_id, "last": last_batch}
-    stored = session.scalars(_MAX_EVENT_TIME, parameters).one()
-    query = session.get(QueryRow, (stream_id, query_id))
-    gone = (None, None) if query is None else (query.gone_batch, query.gone_max_event_time_us)
-    return with_gone(stored, *gone, last_batch)
+    found = session.connection().execute(_MAX_EVENT_TIME, parameters).one_or_none()
+    return None if found is None else with_gone(*found, last_batch)
 
 
 def max_up_to(
@@ -116,7 +115,11 @@ def max_up_to(
     )
 
 
-_MAX_EVENT_TIME = select(max_up_to(bindparam("stream"), bindparam("query"), bindparam("last")))
+_MAX_EVENT_TIME = select(
+    max_up_to(QueryRow.stream_id, QueryRow.query_id, bindparam("last")).correlate(QueryRow),
+    QueryRow.gone_batch,
+    QueryRow.gone_max_event_time_us,
+).where(QueryRow.stream_id == bindparam("stream"), QueryRow.query_id == bindparam("query"))
 
 
 def with_gone(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import ColumnElement, Select, bindparam, delete, select, tuple_
+from sqlalchemy import ColumnElement, bindparam, delete, select, tuple_
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import NeedSketchRow, NeedSlotRow, ReportBodyRow, ReportRow, RollupRow
@@ -198,14 +198,13 @@ def needs_in(session: Session, span: Span) -> Sketch:
 
 def partition_needs(session: Session, stream_id: int, from_us: int) -> PartitionNeeds:
     """Return the needs of all partitions in the slots from ``from_us`` on."""
-    slot, stored = NeedSketchRow.slot_us, stored_sums(session, stream_id)
+    stored = stored_sums(session, stream_id)
     if stored is None:
-        held = needs_in_slots(session, stream_id, slot >= from_us)
+        held = needs_in_slots(session, stream_id, from_us)
     elif from_us <= stored[0]:
-        more = needs_in_slots(session, stream_id, slot >= from_us, slot < stored[0])
-        held = PartitionNeeds.merged([stored[1], more])
+        held = PartitionNeeds.merged([stored[1], needs_in_slots(session, stream_id, from_us, stored[0])])
     else:
-        held = stored[1].minus(needs_in_slots(session, stream_id, slot >= stored[0], slot < from_us))
+        held = stored[1].minus(needs_in_slots(session, stream_id, stored[0], from_us))
     rest = [needs for _, needs in rest_by_slot(session, stream_id, from_us)]
     return PartitionNeeds.merged([held, *rest])
 
@@ -216,29 +215,29 @@ def rest_by_slot(
     """Return the needs of each report of a span that is not yet counted by partition, with when it was seen."""
     rollup = session.get(RollupRow, stream_id)
     levels = levels_of(rollup)
-    rest = _waiting(stream_id, 0 if rollup is None else rollup.split_report_id)
+    after = {"stream": stream_id, "after": 0 if rollup is None else rollup.split_report_id}
     return [
-        (report.seen_us, PartitionNeeds.counted(needs_against(stored_report(body), report.need_base_ms)))
-        for report, body in session.execute(rest).all()
-        if levels.slot_us(report.seen_us) >= from_us and (until_us is None or report.seen_us < until_us)
+        (seen_us, PartitionNeeds.counted(needs_against(stored_report(body), need_base_ms)))
+        for seen_us, need_base_ms, body in session.connection().execute(_WAITING, after)
+        if levels.slot_us(seen_us) >= from_us and (until_us is None or seen_us < until_us)
     ]
 
 
-def _waiting(stream_id: int, after_id: int) -> Select[ReportRow, bytes]:
-    return (
-        select(ReportRow, ReportBodyRow.body)
-        .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
-        .where(ReportRow.stream_id == stream_id, ReportRow.id > after_id)
-        .order_by(ReportRow.id)
-    )
+# Built once: building them takes longer than running them.
+_WAITING = (
+    select(ReportRow.seen_us, ReportRow.need_base_ms, ReportBodyRow.body)
+    .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
+    .where(ReportRow.stream_id == bindparam("stream"), ReportRow.id > bindparam("after"))
+    .order_by(ReportRow.id)
+)
+_PARTITIONS = select(NeedSketchRow.partition, NeedSketchRow.sketch).where(
+    NeedSketchRow.stream_id == bindparam("stream"), NeedSketchRow.slot_us == bindparam("slot")
+)
 
 
 def _partition_rows(session: Session, stream_id: int, slot_us: int) -> dict[str, Sketch]:
-    rows = session.execute(
-        select(NeedSketchRow.partition, NeedSketchRow.sketch).where(
-            NeedSketchRow.stream_id == stream_id, NeedSketchRow.slot_us == slot_us
-        )
-    )
+    session.flush()
+    rows = session.connection().execute(_PARTITIONS, {"stream": stream_id, "slot": slot_us})
     return {name: Sketch.from_bytes(data) for name, data in rows}
 
 

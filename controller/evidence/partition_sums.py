@@ -7,13 +7,16 @@ of ``NeedSketchRow`` from ``from_us`` on; code that writes those updates it, und
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import NeedSketchRow, PartitionSumsRow
 from tidemark.models.late_base import Needs
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.sketch import Sketch
+
+_EVER = 2**62
+"""After all times, and above all widths, in microseconds."""
 
 
 def stored_sums(session: Session, stream_id: int) -> tuple[int, PartitionNeeds] | None:
@@ -22,20 +25,43 @@ def stored_sums(session: Session, stream_id: int) -> tuple[int, PartitionNeeds] 
     return None if row is None else (row.from_us, PartitionNeeds.from_bytes(row.needs))
 
 
-def needs_in_slots(session: Session, stream_id: int, *which: ColumnElement[bool]) -> PartitionNeeds:
-    """Return the needs of all partitions in the slots that ``which`` picks, one by one, which is slow for many."""
-    return PartitionNeeds.merged(needs_of_slots(session, stream_id, *which).values())
+def needs_in_slots(
+    session: Session, stream_id: int, from_us: int, until_us: int = _EVER, *, max_width_us: int = _EVER
+) -> PartitionNeeds:
+    """Return the sum of ``needs_of_slots``; reading them is slow for many."""
+    found = needs_of_slots(session, stream_id, from_us, until_us, max_width_us=max_width_us)
+    return PartitionNeeds.merged(found.values())
 
 
 def needs_of_slots(
-    session: Session, stream_id: int, *which: ColumnElement[bool]
+    session: Session, stream_id: int, from_us: int, until_us: int, *, max_width_us: int = _EVER
 ) -> dict[int, PartitionNeeds]:
-    """Return the needs of all partitions in each of the slots that ``which`` picks, by its start."""
+    """Return the needs of all partitions in each slot of a span, by its start.
+
+    Args:
+        session: the session.
+        stream_id: the stream.
+        from_us: start of the first slot, in microseconds.
+        until_us: end of the span, exclusive, in microseconds.
+        max_width_us: width of the widest slot that counts, in microseconds.
+    """
+    if from_us >= until_us:
+        return {}
+    session.flush()
+    span = {"stream": stream_id, "from": from_us, "until": until_us, "width": max_width_us}
     slots: dict[int, dict[str, Sketch]] = {}
-    statement = select(NeedSketchRow.slot_us, NeedSketchRow.partition, NeedSketchRow.sketch)
-    for slot_us, name, data in session.execute(statement.where(NeedSketchRow.stream_id == stream_id, *which)):
+    for slot_us, name, data in session.connection().execute(_SLOTS, span):
         slots.setdefault(slot_us, {})[name] = Sketch.from_bytes(data)
     return {slot_us: PartitionNeeds.of(sketches) for slot_us, sketches in slots.items()}
+
+
+# Built once: building it takes longer than running it.
+_SLOTS = select(NeedSketchRow.slot_us, NeedSketchRow.partition, NeedSketchRow.sketch).where(
+    NeedSketchRow.stream_id == bindparam("stream"),
+    NeedSketchRow.slot_us >= bindparam("from"),
+    NeedSketchRow.slot_us < bindparam("until"),
+    NeedSketchRow.width_us <= bindparam("width"),
+)
 
 
 def add_to_sums(session: Session, stream_id: int, added: list[tuple[int, PartitionNeeds]]) -> None:
@@ -60,19 +86,18 @@ def move_in_sums(session: Session, stream_id: int, slot_us: int, before: Needs, 
 def slide_sums(session: Session, stream_id: int, from_us: int) -> bool:
     """Move the start of the sum to ``from_us``, the edge of a slot; return False when it begins there already."""
     row = session.get(PartitionSumsRow, stream_id)
-    slot = NeedSketchRow.slot_us
     if row is None:
-        needs = needs_in_slots(session, stream_id, slot >= from_us)
+        needs = needs_in_slots(session, stream_id, from_us)
         session.add(PartitionSumsRow(stream_id=stream_id, from_us=from_us, needs=needs.to_bytes()))
         return True
     if row.from_us == from_us:
         return False
     held = PartitionNeeds.from_bytes(row.needs)
     if from_us < row.from_us:
-        more = needs_in_slots(session, stream_id, slot >= from_us, slot < row.from_us)
+        more = needs_in_slots(session, stream_id, from_us, row.from_us)
         row.needs = PartitionNeeds.merged([held, more]).to_bytes()
     else:
-        gone = needs_in_slots(session, stream_id, slot >= row.from_us, slot < from_us)
+        gone = needs_in_slots(session, stream_id, row.from_us, from_us)
         if gone.names:
             row.needs = held.minus(gone).to_bytes()
     row.from_us = from_us

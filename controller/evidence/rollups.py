@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import ColumnElement, delete, func, select
+from sqlalchemy import ColumnElement, bindparam, delete, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tidemark.controller.db.tables import (
@@ -53,13 +53,13 @@ Step = Callable[[Session, RollupRow, int, Retention], bool]
 
 def locked_rollup(session: Session, stream_id: int) -> tuple[RollupRow, int] | None:
     """Lock a stream and return how far it is rolled up, and when its newest batch was seen; None without reports."""
-    session.execute(select(StreamRow.id).where(StreamRow.id == stream_id).with_for_update())
-    newest_us: int | None = session.scalars(
-        select(func.max(ReportRow.seen_us)).where(ReportRow.stream_id == stream_id)
-    ).one()
-    if newest_us is None:
+    session.flush()
+    session.connection().execute(_LOCKED, {"stream": stream_id})
+    found = session.execute(_HELD, {"stream": stream_id}).one_or_none()
+    if found is None or found[0] is None:
         return None
-    rollup = session.get(RollupRow, stream_id)
+    newest_us: int = found[0]
+    rollup: RollupRow | None = found[1]
     if rollup is None:
         rollup = RollupRow(
             stream_id=stream_id,
@@ -77,6 +77,22 @@ def locked_rollup(session: Session, stream_id: int) -> tuple[RollupRow, int] | N
         session.add(rollup)
         session.flush()
     return rollup, newest_us
+
+
+# Built once: building them takes longer than running them.
+_LOCKED = select(StreamRow.id).where(StreamRow.id == bindparam("stream")).with_for_update()
+_HELD = (
+    select(
+        select(func.max(ReportRow.seen_us))
+        .where(ReportRow.stream_id == StreamRow.id)
+        .correlate(StreamRow)
+        .scalar_subquery(),
+        RollupRow,
+    )
+    .select_from(StreamRow)
+    .outerjoin(RollupRow, RollupRow.stream_id == StreamRow.id)
+    .where(StreamRow.id == bindparam("stream"))
+)
 
 
 def count_partitions(session: Session, rollup: RollupRow, newest_us: int, cache: ReportCountsCache) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, delete, func, select
+from sqlalchemy import bindparam, delete, func, select, tuple_
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportRow, RollupRow, SeriesRow
@@ -42,16 +42,19 @@ class SeriesSums:
 
 
 def add_to_series(session: Session, levels: Levels, reports: Sequence[ReportRow]) -> None:
-    """Count reports of a stream, which is locked."""
+    """Count reports, at least one, of a stream, which is locked."""
     slots: dict[tuple[int, int], list[ReportRow]] = {}
+    stream_id = reports[0].stream_id
     for report in reports:
         for width_us in _WIDTHS:
             if width_us >= levels.width_us(report.seen_us) or width_us == HOUR_US:
                 slots.setdefault((width_us, edge_us(report.seen_us, width_us)), []).append(report)
+    rows = session.scalars(_SLOTS, {"stream": stream_id, "slots": [*slots]})
+    held = {(row.width_us, row.slot_us): row for row in rows}
     known: dict[int, int | None] = {}
     for (width_us, slot_us), some in sorted(slots.items()):
         added = _summed(width_us, slot_us, some)
-        row = session.get(SeriesRow, (some[0].stream_id, width_us, slot_us))
+        row = held.get((width_us, slot_us))
         if row is None or row.newest_us <= added.newest_us:
             last = _newest(some)
             if last.id not in known:
@@ -124,6 +127,10 @@ _SUMS = select(
     SeriesRow.width_us == bindparam("width"),
     SeriesRow.slot_us >= bindparam("from"),
     SeriesRow.slot_us < bindparam("until"),
+)
+_SLOTS = select(SeriesRow).where(
+    SeriesRow.stream_id == bindparam("stream"),
+    tuple_(SeriesRow.width_us, SeriesRow.slot_us).in_(bindparam("slots", expanding=True)),
 )
 _WAITING = select(
     ReportRow.rows,

@@ -29,12 +29,8 @@ _MAX_BYTES = 32 * 1024 * 1024
 
 def count_waiting(session: Session, rollup: RollupRow, cache: ReportCountsCache) -> bool:
     """Count the next reports of a locked stream by partition and in the series; return whether more wait."""
-    reports = session.scalars(
-        select(ReportRow)
-        .where(ReportRow.stream_id == rollup.stream_id, ReportRow.id > rollup.split_report_id)
-        .order_by(ReportRow.id)
-        .limit(_AT_ONCE + 1)
-    ).all()
+    after = {"stream": rollup.stream_id, "after": rollup.split_report_id}
+    reports = session.scalars(_WAITING, after).all()
     if not reports:
         return False
     counted: list[tuple[int, PartitionNeeds]] = []
@@ -52,7 +48,13 @@ def count_waiting(session: Session, rollup: RollupRow, cache: ReportCountsCache)
     return len(done) < len(reports)
 
 
-# Built once: building it takes longer than running it.
+# Built once: building them takes longer than running them.
+_WAITING = (
+    select(ReportRow)
+    .where(ReportRow.stream_id == bindparam("stream"), ReportRow.id > bindparam("after"))
+    .order_by(ReportRow.id)
+    .limit(_AT_ONCE + 1)
+)
 _BODY = select(ReportBodyRow.body).where(ReportBodyRow.report_id == bindparam("report"))
 
 

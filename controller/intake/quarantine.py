@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import QuarantinedRow, ReportRow, StreamRow
@@ -155,13 +155,19 @@ class Quarantine:
 
 def quarantines(session: Session, stream_ids: Collection[int] | None = None) -> dict[int, Quarantine]:
     """Return what is in quarantine by stream, of these streams or of all."""
-    of = QuarantinedRow
-    ahead_us = func.max(of.event_time_us - of.received_us)
-    wanted = select(of.stream_id, func.count(), func.sum(of.late), ahead_us, func.max(of.received_us))
-    wanted = wanted.group_by(of.stream_id)
-    if stream_ids is not None:
-        wanted = wanted.where(of.stream_id.in_(stream_ids))
+    wanted, given = (_HELD, {}) if stream_ids is None else (_SOME_HELD, {"ids": [*stream_ids]})
     return {
         stream_id: Quarantine(reports, int(late), ahead, newest_us)
-        for stream_id, reports, late, ahead, newest_us in session.execute(wanted)
+        for stream_id, reports, late, ahead, newest_us in session.connection().execute(wanted, given)
     }
+
+
+# Built once: building them takes longer than running them.
+_HELD = select(
+    QuarantinedRow.stream_id,
+    func.count(),
+    func.sum(QuarantinedRow.late),
+    func.max(QuarantinedRow.event_time_us - QuarantinedRow.received_us),
+    func.max(QuarantinedRow.received_us),
+).group_by(QuarantinedRow.stream_id)
+_SOME_HELD = _HELD.where(QuarantinedRow.stream_id.in_(bindparam("ids", expanding=True)))

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.api.schemas import Condition
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import OverviewRow
+from tidemark.controller.db.tables import OverviewRow, RollupRow
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon, open_keys
@@ -165,6 +165,8 @@ class Overviews:
                     move_horizon(session, rollup, newest_us, self._retention)
 
     def _snapshot(self, session: Session, stream_id: int, now_us: int) -> _Snapshot:
+        # Held, so that the session does not read it again for each part of the snapshot.
+        _held = session.get(RollupRow, stream_id)
         state = load_state(session, stream_id)
         if state.horizon is None or state.newest is None:
             return _Snapshot(_overview(stream_id, now_us, conditions_of(state, None)), None)

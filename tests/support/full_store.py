@@ -266,6 +266,7 @@ def _stream(session: Session, number: int, filling: Filling, pools: _Pools) -> N
             {
                 "stream_id": stream_id,
                 "split_report_id": newest,
+                "aged_us": triggers[-1],
                 "hours_until_us": from_us if number == 0 and filling.days else 0,
                 "tens_until_us": from_us if number == 0 and filling.days else 0,
                 "hour_blocks_until_us": from_us if number == 0 and filling.days else 0,
