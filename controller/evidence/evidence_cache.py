@@ -6,8 +6,8 @@ after a restart it is read from the store again.
 
 from __future__ import annotations
 
+import random
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -21,8 +21,8 @@ from tidemark.models.operators import Int64s
 
 T = TypeVar("T")
 
-MAX_BYTES = 256 * 1024 * 1024
-"""Size of the cache: some 1,000 streams with a horizon of a day and a batch every three seconds."""
+MAX_BYTES = 384 * 1024 * 1024
+"""Size of the cache: some 1,300 streams with a horizon of a day and a batch every three seconds."""
 
 
 class _Entry:
@@ -36,13 +36,15 @@ class EvidenceCache:
     """Keeps the evidence on streams. Safe to call from several threads.
 
     Args:
-        max_bytes: its size, in bytes; what was read least recently is dropped first.
+        max_bytes: its size, in bytes. When it is full, entries are dropped at random: streams are decided in turn, so
+            the one read least recently would be the very next one.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._entries: OrderedDict[tuple[int, int], _Entry] = OrderedDict()
+        self._entries: dict[tuple[int, int], _Entry] = {}
+        self._dice = random.Random(0)  # noqa: S311 - no secret
         self.nbytes = 0
         """How much memory the kept evidence takes, in bytes."""
 
@@ -88,7 +90,6 @@ class EvidenceCache:
         key = horizon.stream_id, horizon.length_ms
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())
-            self._entries.move_to_end(key)
         with entry.lock:
             marker = marker_of(session, horizon.stream_id)
             kept, entry.kept = entry.kept, None
@@ -113,7 +114,8 @@ class EvidenceCache:
             self.nbytes += nbytes - entry.nbytes
             entry.nbytes = nbytes
             while self.nbytes > self._max_bytes and len(self._entries) > 1:
-                self._drop(self._entries.popitem(last=False)[1])
+                dropped = self._dice.choice([other for other in self._entries if other != key])
+                self._drop(self._entries.pop(dropped))
 
     def _drop(self, entry: _Entry) -> None:
         self.nbytes -= entry.nbytes
