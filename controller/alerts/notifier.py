@@ -153,10 +153,9 @@ class Notifier:
     def _check(self, now_us: int) -> dict[int, list[Notification]]:
         """Bring the alarms up to date and return by stream the notifications that are due."""
         with self._database.read() as session:
+            states = load_states(session)
             mine = [
-                (state, lease)
-                for state in load_states(session)
-                if (lease := self._leases.lease_of(state.id)) is not None
+                (state, lease) for state in states if (lease := self._leases.lease_of(state.id)) is not None
             ]
             # What another replica, or this one before a restart, has notified of a stream that is new here.
             new = [state.id for state, lease in mine if self._under.get(state.id) != lease]
@@ -164,20 +163,26 @@ class Notifier:
             partitions = load_partitions(session)
             recent = load_recent_rows(session, WINDOWS_S, now_us)
         self._under = {state.id: lease for state, lease in mine}
-        self._take_over(new, remembered)
-        due = {}
+        known = {(state.row.job, state.row.stream) for state in states}
+        deleted = [number for number, alarms in self._alarms.items() if alarms and _name(alarms) not in known]
+        self._take_over(new, deleted, remembered)
+        active: dict[int, Iterable[ActiveAlert]] = dict.fromkeys(deleted, ())
         for state, _ in mine:
-            number = state.id
-            rows = recent.get(number, NO_RECENT_ROWS)
-            active = active_alerts(state, partitions.get(number, ()), rows, now_us)
-            self._alarms[number], some = advance(self._alarms[number], active, now_us, self._repeat_us)
-            if some:
-                due[number] = some
-        return due
+            rows = recent.get(state.id, NO_RECENT_ROWS)
+            active[state.id] = active_alerts(state, partitions.get(state.id, ()), rows, now_us)
+        due = {}
+        for number, some in active.items():
+            self._alarms[number], due[number] = advance(self._alarms[number], some, now_us, self._repeat_us)
+        return {number: some for number, some in due.items() if some}
 
-    def _take_over(self, new: Iterable[int], remembered: Iterable[NotifiedAlert]) -> None:
-        """Forget the streams that another replica decides by now, and continue those that are new here."""
-        self._alarms = {number: self._alarms.get(number, {}) for number in self._under}
+    def _take_over(
+        self, new: Iterable[int], deleted: Iterable[int], remembered: Iterable[NotifiedAlert]
+    ) -> None:
+        """Forget the streams that another replica decides by now, and continue those that are new here.
+
+        The end of what a deleted stream's alerts began is still to be notified.
+        """
+        self._alarms = {number: self._alarms.get(number, {}) for number in (*self._under, *deleted)}
         for number in new:
             self._alarms[number] = {}
         for alarm in remembered:
@@ -199,6 +204,8 @@ class Notifier:
             by_stream[of_stream[notification.key]].append(notification)
         for number, some in by_stream.items():
             self._alarms[number] = delivered(self._alarms[number], some, now_us)
+            if number not in self._under:
+                continue  # a deleted stream has no log
             try:
                 self._write(number, some, now_us)
             except LeaseLostError as error:
@@ -230,3 +237,9 @@ class Notifier:
                 self.tick(self._clock())
             except Exception:  # noqa: BLE001 - the next tick tries again
                 _log.exception("alerts could not be checked; the next tick tries again")
+
+
+def _name(alarms: Mapping[Key, Alarm]) -> tuple[str, str]:
+    """Return the job and the stream that alarms are of."""
+    labels = dict(next(iter(alarms)))
+    return labels["spark_job"], labels["stream"]

@@ -62,6 +62,7 @@ def names(webhook: Webhook) -> list[tuple[str, str]]:
 
 
 FIRING = ("firing", "TidemarkPartitionSkewed")
+RETIRED = {"reason": "retired", "whileReporting": "true"}
 ABSENT = ("firing", "TidemarkReportsAbsent")
 
 
@@ -212,6 +213,25 @@ def test_a_stopped_job_is_notified_and_a_paused_stream_is_not(database_url: str,
         controller.http.post("/v1/jobs/job/streams/stream:pause", json={"reason": "stopped on purpose"})
         assert tick(controller, 1) == 1
         assert names(webhook)[1:] == [("resolved", "TidemarkReportsAbsent")]
+
+
+@pytest.mark.slow
+def test_the_end_of_what_fired_is_notified_once_when_the_stream_is_deleted(
+    database_url: str, webhook: Webhook
+) -> None:
+    with notified(database_url, webhook) as controller:
+        job = skew(controller)
+        tick(controller)
+        tick(controller, 5)
+        webhook.answers.append(400)
+        answer = controller.http.delete(job.path, params=RETIRED, headers={"If-Match": "*"})
+        assert answer.status_code == 200, answer.text
+        assert tick(controller, 1) == 0
+        assert tick(controller, 20) == 1
+        assert tick(controller, 20) == 0
+        assert names(webhook) == [FIRING, ("resolved", "TidemarkPartitionSkewed")]
+        events = controller.http.get("/v1/events", params={"kind": "AlertResolved"}).json()["events"]
+        assert events == []
 
 
 @pytest.mark.slow
