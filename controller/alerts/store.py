@@ -37,8 +37,9 @@ class NotifiedAlert:
 def write_notified(
     session: Session, notified: NotifiedAlert, *, kind: Literal["AlertFiring", "AlertResolved"], summary: str
 ) -> None:
-    """Write down that an alert was notified, at ``notified.notified_us``."""
-    lock_by_id(session, notified.stream_id)
+    """Write down that an alert was notified, at ``notified.notified_us``, unless its stream was deleted meanwhile."""
+    if lock_by_id(session, notified.stream_id) is None:
+        return
     add_event(
         session,
         notified.stream_id,

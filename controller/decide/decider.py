@@ -112,8 +112,8 @@ class Decider:
 
     def _advance(self, session: Session, stream_id: int, now_us: int) -> None:
         """Write what time alone changes."""
-        lock_by_id(session, stream_id)
-        rules = rules_of(session, stream_id, self.rollout_share_ppm)
+        stream = lock_by_id(session, stream_id)
+        rules = None if stream is None else rules_of(session, stream_id, self.rollout_share_ppm)
         if rules is None:
             return
         advance_rollout(session, stream_id, rules, now_us)

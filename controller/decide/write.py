@@ -27,8 +27,8 @@ from tidemark.models.transition import Transition, cut_bucket, transition_to
 def write(session: Session, decision: StreamDecision, now_us: int, share_ppm: int) -> bool:
     """Write a decision and take the stream's rollout as far as it goes; return whether it was written.
 
-    It is not when the SLO or the policy changed since the decision was loaded, or when a report ended the silence that
-    it is about: then the next tick decides again.
+    It is not when the stream was deleted since the decision was loaded. Nor is it when the SLO or the policy changed
+    since then, or a report ended the silence that it is about: then the next tick decides again.
 
     Args:
         session: the session.
@@ -38,9 +38,9 @@ def write(session: Session, decision: StreamDecision, now_us: int, share_ppm: in
     """
     loaded, newest = decision.loaded, decision.loaded.horizon.newest
     # While the row is held here, the session need not read it again.
-    stream = lock_by_id(session, loaded.horizon.stream_id)
-    stream_id = stream.id
-    rules = rules_of(session, stream_id, share_ppm)
+    stream_id = loaded.horizon.stream_id
+    stream = lock_by_id(session, stream_id)
+    rules = None if stream is None else rules_of(session, stream_id, share_ppm)
     if rules is None or _is_outdated(session, rules, decision):
         return False
     _keep_recommendation(session, stream_id, decision, now_us)

@@ -52,11 +52,16 @@ Step = Callable[[Session, RollupRow, int, Retention], bool]
 
 
 def locked_rollup(session: Session, stream_id: int) -> tuple[RollupRow, int] | None:
-    """Lock a stream and return how far it is rolled up, and when its newest batch was seen; None without reports."""
+    """Lock a stream and return how far it is rolled up, and when its newest batch was seen.
+
+    Returns None without reports, or when it was deleted meanwhile.
+    """
     session.flush()
-    session.connection().execute(_LOCKED, {"stream": stream_id})
-    found = session.execute(_HELD, {"stream": stream_id}).one_or_none()
-    if found is None or found[0] is None:
+    stream = session.connection().execute(_LOCKED, {"stream": stream_id}).one_or_none()
+    if stream is None or stream.deleted_us is not None:
+        return None
+    found = session.execute(_HELD, {"stream": stream_id}).one()
+    if found[0] is None:
         return None
     newest_us: int = found[0]
     rollup: RollupRow | None = found[1]
@@ -80,7 +85,7 @@ def locked_rollup(session: Session, stream_id: int) -> tuple[RollupRow, int] | N
 
 
 # Built once: building them takes longer than running them.
-_LOCKED = select(StreamRow.id).where(StreamRow.id == bindparam("stream")).with_for_update()
+_LOCKED = select(StreamRow.deleted_us).where(StreamRow.id == bindparam("stream")).with_for_update()
 _HELD = (
     select(
         select(func.max(ReportRow.seen_us))

@@ -20,6 +20,7 @@ from tidemark.controller.forgetting.history import HISTORY_STEPS
 from tidemark.controller.intake.count_believed import count_believed
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.runtime.priority import Pause, no_pause
+from tidemark.controller.streams.store import lock_by_id
 from tidemark.models.need_slots import DAY_US, HOUR_US
 from tidemark.models.retention import Retention
 
@@ -171,6 +172,8 @@ class Upkeep:
     def _recover(self, stream_id: int, now_us: int, *, by_day: bool) -> int | None:
         """Take the next step after a wrong clock and return None; without any, return by how much the stream aged."""
         with self._database.write() as session:
+            if lock_by_id(session, stream_id) is None:
+                return 0  # what is in quarantine would count for another stream of its name
             found = locked_rollup(session, stream_id)
             if count_believed(session, stream_id, now_us, self._database.limits):
                 return None

@@ -27,7 +27,7 @@ from tidemark.controller.intake.report_counts import ReportCounts
 from tidemark.controller.intake.store_reports import NewReport, Stored, store_reports
 from tidemark.controller.intake.stored_bodies import digest_of
 from tidemark.controller.intake.stored_facts import stored_facts
-from tidemark.controller.streams.store import add_event, lock_stream, make_stream
+from tidemark.controller.streams.store import add_event, lock_or_make
 from tidemark.models.wire import Report
 
 
@@ -135,8 +135,7 @@ def _lock(
     refused: dict[_Name, TidemarkError] = {}
     for name in sorted(names - streams.keys()):
         try:
-            made = make_stream(session, *name, limits)
-            found = lock_stream(session, *name)
+            found, made = lock_or_make(session, *name, limits)
         except TidemarkError as error:
             refused[name] = error
         else:

@@ -24,7 +24,7 @@ from tidemark.controller.pins.store import (
 from tidemark.controller.rollout.publish import republish_under
 from tidemark.controller.rollout.republish import republish
 from tidemark.controller.specs.store import get_policy, get_specs
-from tidemark.controller.streams.store import add_event, find_stream, lock_by_id, lock_stream
+from tidemark.controller.streams.store import add_event, lock_by_id, lock_stream
 
 
 def existing_pin(session: Session, scope: PinScope) -> StoredPin:
@@ -87,13 +87,11 @@ def publish_missing_pins(database: Database, now_us: int) -> int:
     """
     with database.read() as session:
         missing = _not_published(session)
-    for job, stream in missing:
+    for stream_id in missing:
         with database.write() as session:
-            row = find_stream(session, job, stream)
-            if row is None:
+            if lock_by_id(session, stream_id) is None:
                 continue  # it was deleted meanwhile
-            lock_by_id(session, row.id)
-            republish(session, row.id, get_policy(session, row.id).value, now_us)
+            republish(session, stream_id, get_policy(session, stream_id).value, now_us)
         database.answers_changed()
     return len(missing)
 
@@ -133,25 +131,24 @@ def _event(pin: StoredPin | None) -> str | None:
     return None if pin is None else json.dumps({"scope": pin.scope.kind, "to": pin.to, "reason": pin.reason})
 
 
-def _not_published(session: Session) -> list[tuple[str, str]]:
+def _not_published(session: Session) -> list[int]:
     any_row = aliased(PublishedRow)
     newest = select(func.max(any_row.generation)).where(any_row.stream_id == StreamRow.id)
-    found = {
-        (job, stream): pin
-        for job, stream, pin in session.execute(
-            select(StreamRow.job, StreamRow.stream, PublishedRow.pin)
-            .outerjoin(
-                PublishedRow,
-                and_(
-                    PublishedRow.stream_id == StreamRow.id,
-                    PublishedRow.generation == newest.correlate(StreamRow).scalar_subquery(),
-                ),
-            )
-            .where(KNOWN)
+    found = session.execute(
+        select(StreamRow.id, StreamRow.job, StreamRow.stream, PublishedRow.pin)
+        .outerjoin(
+            PublishedRow,
+            and_(
+                PublishedRow.stream_id == StreamRow.id,
+                PublishedRow.generation == newest.correlate(StreamRow).scalar_subquery(),
+            ),
         )
-    }
-    pins = pins_in_force(session, found)
-    return sorted(name for name, pin in found.items() if pin != (pins[name].to if name in pins else None))
+        .where(KNOWN)
+        .order_by(StreamRow.job, StreamRow.stream)
+    ).all()
+    pins = pins_in_force(session, [(row.job, row.stream) for row in found])
+    wanted = {name: pin.to for name, pin in pins.items()}
+    return [row.id for row in found if row.pin != wanted.get((row.job, row.stream))]
 
 
 def _not_set(scope: PinScope) -> PinNotSetError:

@@ -30,7 +30,7 @@ from tidemark.controller.runtime.clock import SteadyClock
 from tidemark.controller.runtime.priority import Pause, no_pause
 from tidemark.controller.stream_state.budget import spent_in
 from tidemark.controller.stream_state.conditions import conditions_of
-from tidemark.controller.stream_state.load import load_horizon, load_state
+from tidemark.controller.stream_state.load import load_horizon, load_states
 from tidemark.controller.stream_state.overview_store import (
     newest_completeness,
     versions_of,
@@ -38,7 +38,7 @@ from tidemark.controller.stream_state.overview_store import (
     write_snapshots,
 )
 from tidemark.controller.stream_state.snapshots import StreamSnapshot, take_snapshot
-from tidemark.controller.stream_state.state import SkewCost
+from tidemark.controller.stream_state.state import SkewCost, StreamState
 from tidemark.controller.streams.store import lock_by_id
 from tidemark.models.retention import Retention
 from tidemark.models.skew import SkewRule
@@ -129,7 +129,7 @@ class Overviews:
         return taken
 
     def snapshot(self, stream_id: int, now_us: int) -> None:
-        """Take a snapshot of one stream and write it.
+        """Take a snapshot of one stream and write it, unless the stream is deleted meanwhile.
 
         Raises:
             LeaseLostError: when another process took the stream over meanwhile; nothing was written.
@@ -140,10 +140,14 @@ class Overviews:
         self._count(stream_id)
         self._give_way()
         with self._database.read() as session:
-            snapshot = self._snapshot(session, stream_id, now_us)
+            states = load_states(session, [stream_id])
+            if not states:
+                return
+            snapshot = self._snapshot(session, states[0], now_us)
         self._give_way()
         with self._database.write() as session:
-            lock_by_id(session, stream_id)
+            if lock_by_id(session, stream_id) is None:
+                return
             if snapshot.partitions is not None:
                 write_snapshots(session, stream_id, snapshot.partitions, now_us)
             write_overview(session, snapshot.overview)
@@ -164,10 +168,10 @@ class Overviews:
                 if not waiting:
                     move_horizon(session, rollup, newest_us, self._retention)
 
-    def _snapshot(self, session: Session, stream_id: int, now_us: int) -> _Snapshot:
+    def _snapshot(self, session: Session, state: StreamState, now_us: int) -> _Snapshot:
+        stream_id = state.id
         # Held, so that the session does not read it again for each part of the snapshot.
         _held = session.get(RollupRow, stream_id)
-        state = load_state(session, stream_id)
         if state.horizon is None or state.newest is None:
             return _Snapshot(_overview(stream_id, now_us, conditions_of(state, None)), None)
         horizon, newest, slo = state.horizon, state.newest, None if state.slo is None else state.slo.value

@@ -72,31 +72,32 @@ def streams_of_job(session: Session, job: str) -> Sequence[StreamRow]:
     return rows
 
 
-# Built once: that takes longer than running it.
-_LOCKED = (
-    select(StreamRow)
-    .where(StreamRow.job == bindparam("job"), StreamRow.stream == bindparam("stream"))
-    .with_for_update()
-)
-_LOCKED_ID = select(StreamRow).where(StreamRow.id == bindparam("stream")).with_for_update()
+# Built once: that takes longer than running it. The session may hold a row as it was before it was locked.
+_LOCK = select(StreamRow).with_for_update().execution_options(populate_existing=True)
+_LOCKED = _LOCK.where(StreamRow.job == bindparam("job"), StreamRow.stream == bindparam("stream"))
+_LOCKED_ID = _LOCK.where(StreamRow.id == bindparam("stream"))
 
 
 def lock_stream(session: Session, job: str, stream: str, limits: Limits = NO_LIMITS) -> StreamRow:
-    """Return the stream for writing, creating it when it is new, within the limits; others wait for the commit."""
-    named = {"job": job, "stream": stream}
-    found = session.scalars(_LOCKED, named).one_or_none()
-    if found is not None:
-        return found
-    make_stream(session, job, stream, limits)
-    return session.scalars(_LOCKED, named).one()
-
-
-def make_stream(session: Session, job: str, stream: str, limits: Limits) -> bool:
-    """Make a stream that is not known, within the limits; return False when another process was faster.
+    """Return the stream for writing, creating it when it is new, within the limits; others wait for the commit.
 
     Raises:
-        TooManyStreamsError: when there is no room for it.
+        TooManyStreamsError: when it is new and there is no room for it.
     """
+    return lock_or_make(session, job, stream, limits)[0]
+
+
+def lock_or_make(session: Session, job: str, stream: str, limits: Limits) -> tuple[StreamRow, bool]:
+    """Do what ``lock_stream`` does, and return too whether the stream is new."""
+    made = False
+    # Another process may make it and a third one delete it, both just now.
+    while (found := session.scalars(_LOCKED, {"job": job, "stream": stream}).one_or_none()) is None:
+        made = _make_stream(session, job, stream, limits)
+    return found, made
+
+
+def _make_stream(session: Session, job: str, stream: str, limits: Limits) -> bool:
+    """Make a stream that is not known; return False when another process was faster."""
     check_room_for_stream(session, limits)
     # Another process may make it at the same time: then this waits for its commit and does nothing.
     made: Any = session.execute(
@@ -113,15 +114,19 @@ def lock_known_stream(session: Session, job: str, stream: str) -> StreamRow:
     Raises:
         StreamNotFoundError: when nothing is known of it.
     """
-    get_stream(session, job, stream)
-    found = session.scalars(_LOCKED, {"job": job, "stream": stream}).one_or_none()
-    # It may be deleted meanwhile.
-    return get_stream(session, job, stream) if found is None else found
+    # It may be deleted, and another one of its name made, both just now.
+    while (found := session.scalars(_LOCKED, {"job": job, "stream": stream}).one_or_none()) is None:
+        get_stream(session, job, stream)
+    return found
 
 
-def lock_by_id(session: Session, stream_id: int) -> StreamRow:
-    """Return a stream for writing, also one that was deleted meanwhile, whose name is another stream's by now."""
-    return session.scalars(_LOCKED_ID, {"stream": stream_id}).one()
+def lock_by_id(session: Session, stream_id: int) -> StreamRow | None:
+    """Return a stream for writing; None when it was deleted meanwhile, and nothing may be written for it.
+
+    Its name may be another stream's then. Others wait for the commit.
+    """
+    row = session.scalars(_LOCKED_ID, {"stream": stream_id}).one_or_none()
+    return None if row is None or row.deleted_us is not None else row
 
 
 def add_event(

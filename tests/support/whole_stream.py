@@ -25,11 +25,12 @@ def run_partitions(
     partitions: int = 4,
     slow: int | None = None,
     late_s: float = 30,
+    tick: bool = True,
     **changes: Any,
 ) -> None:
     """Report ``batches`` of 60 rows a partition up to 2 s late; those of partition ``slow`` are ``late_s`` later.
 
-    The loop ticks at the end.
+    With a tick of the loop at the end.
     """
     dice = random.Random(job.batch_id)
     for _ in range(batches):
@@ -40,7 +41,8 @@ def run_partitions(
                 (str(number), job.at_us - round((2 * dice.random() + more_s) * SECOND)) for _ in range(60)
             ]
         job.report(rows, **changes)
-    job.controller.tick()
+    if tick:
+        job.controller.tick()
 
 
 def _through_a_rollout(controller: Controller) -> RolledJob:
