@@ -11,12 +11,11 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -24,9 +23,7 @@ from sqlalchemy import create_engine, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import LedgerKeyRow, PublishedRow, ReportRow, StreamRow
-from tidemark.controller.evidence.needs import Span, needs_in, partition_needs
-from tidemark.controller.intake.take_reports import take_report
+from tidemark.controller.db.tables import PublishedRow, StreamRow
 from tidemark.controller.replicas.lease_store import SHARDS, shard_of
 from tidemark.models.wire import Report, to_json_object
 
@@ -34,7 +31,8 @@ from support.patience import PATIENCE_S, until, until_ready
 from support.policies import at_once
 from support.postgres import Postgres, find_postgres, restartable_postgres
 from support.reports import exponential_batches, query_reports
-from support.waiting import count_by_partition
+from support.threads import in_threads
+from support.totals import totals, totals_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
@@ -196,25 +194,6 @@ class Readers:
         engine.dispose()
 
 
-@contextmanager
-def in_thread(*runs: Callable[[], None]) -> Iterator[list[BaseException]]:
-    failed: list[BaseException] = []
-
-    def guarded(run: Callable[[], None]) -> None:
-        try:
-            run()
-        except BaseException as error:  # noqa: BLE001 - the test reports it
-            failed.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(run,)) for run in runs]
-    for thread in threads:
-        thread.start()
-    yield failed
-    for thread in threads:
-        thread.join(2 * PATIENCE_S)
-        assert not thread.is_alive()
-
-
 def stop_past_the_lease(replicas: list[Replica]) -> float:
     """Stop the replica that decides most until the other has taken over, let it go on; return its refused writes."""
     decider, other = sorted(replicas, key=lambda each: -each.metric("tidemark_leases_held"))
@@ -281,31 +260,6 @@ def make_trouble(server: Postgres, replicas: list[Replica]) -> Trouble:
     return done
 
 
-def totals(database: Database) -> dict[str, Any]:
-    """Everything that the reports of a store add up to, by stream."""
-    found: dict[str, Any] = {}
-    count_by_partition(database)
-    with database.read() as session:
-        for row in session.scalars(select(StreamRow)):
-            ledger = session.execute(
-                select(LedgerKeyRow.key_us, LedgerKeyRow.rows, LedgerKeyRow.late_min, LedgerKeyRow.late_max)
-                .where(LedgerKeyRow.stream_id == row.id)
-                .order_by(LedgerKeyRow.key_us)
-            ).all()
-            batches = session.scalars(
-                select(ReportRow.batch_id).where(ReportRow.stream_id == row.id).order_by(ReportRow.batch_id)
-            ).all()
-            parts = partition_needs(session, row.id, 0).sketches()
-            found[row.stream] = {
-                "totals": (row.reports, row.pairs, row.late_min, row.late_max, row.unjudged_rows),
-                "batches": list(batches),
-                "ledger": [tuple(each) for each in ledger],
-                "needs": needs_in(session, Span(row.id, 0)).to_bytes(),
-                "needs of partitions": {name: sketch.to_bytes() for name, sketch in parts.items()},
-            }
-    return found
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
     """A PostgreSQL of the test's own, which it restarts."""
@@ -366,30 +320,20 @@ def test_nothing_is_lost_or_doubled_when_replicas_and_their_store_are_killed_and
     readers = Readers(replicas, server.url)
     began = time.monotonic()
     pace = CHAOS_SECONDS / BATCHES / 2
-    with in_thread(readers.read_bounds, readers.read_numbers) as lost_readers:
+    with in_threads(readers.read_bounds, readers.read_numbers, over=readers.over):
         calm = threading.Event()
         sending = [partial(client.run, pace) for client in clients]
-        with in_thread(*sending, partial(keep_deciding, replicas, calm)) as lost_clients:
-            try:
-                trouble = make_trouble(server, replicas)
-            finally:
-                calm.set()
-        assert not lost_clients, lost_clients
+        with in_threads(*sending, partial(keep_deciding, replicas, calm), over=calm):
+            trouble = make_trouble(server, replicas)
         # What was sent last is decided too.
         for stream in reports:
             until(partial(_current, replicas[0].url, stream), f"a decision on {stream}", pause_s=0.1)
         until(readers.have_read, "readers to read", seen=lambda: readers.generations)
-        readers.over.set()
-    assert not lost_readers, lost_readers
 
     acknowledged = sum((client.acknowledged for client in clients), Counter[tuple[str, int]]())
-    stored, alone = Database(server.url), Database(f"sqlite:///{tmp_path / 'alone.db'}")
-    alone.migrate()
-    for body in reports.values():
-        for report in body:
-            with alone.write() as session:
-                take_report(session, report, report.started_us + 60_000_000)
-    found, wanted = totals(stored), totals(alone)
+    stored = Database(server.url)
+    found = totals(stored)
+    wanted = totals_of((report for body in reports.values() for report in body), tmp_path)
     with stored.read() as session:
         terms = session.execute(
             text("SELECT shard, fencing, holder FROM test_lease_terms ORDER BY shard, fencing")
@@ -401,7 +345,6 @@ def test_nothing_is_lost_or_doubled_when_replicas_and_their_store_are_killed_and
             published[stream_id].append(generation)
         duplicates = sum(session.scalars(select(StreamRow.duplicates)))
     stored.close()
-    alone.close()
     waits = sorted(second for client in clients for second in client.seconds)
     print(
         f"\n{sum(acknowledged.values())} acknowledgements of {len(acknowledged)} reports, "

@@ -1,0 +1,56 @@
+"""What the reports of a store add up to, to be compared with what the same reports add up to when each is sent once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+
+from tidemark.controller.db.database import Database
+from tidemark.controller.db.tables import KNOWN, LedgerKeyRow, ReportRow, StreamRow
+from tidemark.controller.evidence.needs import Span, needs_in, partition_needs
+from tidemark.controller.intake.take_reports import take_report
+from tidemark.models.wire import Report
+
+from support.empty_store import open_empty
+from support.waiting import count_by_partition
+
+__all__ = ["totals", "totals_of"]
+
+
+def totals(database: Database) -> dict[str, Any]:
+    """Return everything that the reports of a store add up to, by stream."""
+    found: dict[str, Any] = {}
+    count_by_partition(database)
+    with database.read() as session:
+        for row in session.scalars(select(StreamRow).where(KNOWN)):
+            ledger = session.execute(
+                select(LedgerKeyRow.key_us, LedgerKeyRow.rows, LedgerKeyRow.late_min, LedgerKeyRow.late_max)
+                .where(LedgerKeyRow.stream_id == row.id)
+                .order_by(LedgerKeyRow.key_us)
+            ).all()
+            batches = session.scalars(
+                select(ReportRow.batch_id).where(ReportRow.stream_id == row.id).order_by(ReportRow.batch_id)
+            ).all()
+            parts = partition_needs(session, row.id, 0).sketches()
+            found[row.stream] = {
+                "totals": (row.reports, row.pairs, row.late_min, row.late_max, row.unjudged_rows),
+                "batches": list(batches),
+                "ledger": [tuple(each) for each in ledger],
+                "needs": needs_in(session, Span(row.id, 0)).to_bytes(),
+                "needs of partitions": {name: sketch.to_bytes() for name, sketch in parts.items()},
+            }
+    return found
+
+
+def totals_of(reports: Iterable[Report], folder: Path) -> dict[str, Any]:
+    """Return what reports add up to that are stored once each, in this order, in a store of their own."""
+    alone = open_empty(f"sqlite:///{folder / 'alone.db'}")
+    for report in reports:
+        with alone.write() as session:
+            take_report(session, report, report.started_us + 60_000_000)
+    found = totals(alone)
+    alone.close()
+    return found
