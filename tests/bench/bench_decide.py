@@ -29,7 +29,7 @@ from support.bench_server import status_of
 from support.copied_streams import copy_stream
 from support.full_store import END_US, Filling, fill, report_of, stream_name
 
-pytestmark = pytest.mark.bench
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(3 * 3_600)]
 
 STREAMS = int(os.environ.get("TIDEMARK_BENCH_STREAMS", "60"))
 TRIGGER_US = 3_000_000
