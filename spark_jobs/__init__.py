@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tidemark.spark_jobs.adaptive import adaptive_watermark
     from tidemark.spark_jobs.connections import flush
     from tidemark.spark_jobs.last_line import run_adaptive, run_and_exit
+    from tidemark.spark_jobs.late.side import side
     from tidemark.spark_jobs.runner import AdaptiveQuery
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "run_adaptive",
     "run_and_exit",
     "session",
+    "side",
     "sliding",
     "tumbling",
 ]
@@ -34,6 +36,7 @@ _HOME = {
     "flush": "tidemark.spark_jobs.connections",
     "run_adaptive": "tidemark.spark_jobs.last_line",
     "run_and_exit": "tidemark.spark_jobs.last_line",
+    "side": "tidemark.spark_jobs.late.side",
 }
 
 

@@ -29,6 +29,7 @@ from tidemark.models.wire import Mode
 from tidemark.spark_jobs.bound import choose_bound_at_start
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.connections import NoSink, channel_of, connection_to, listener_of
+from tidemark.spark_jobs.late.side import Side
 from tidemark.spark_jobs.listener import Binding, ReportSink, TidemarkListener
 from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule, Treatment
 from tidemark.spark_jobs.live.orders import Orders, mode_of
@@ -64,6 +65,7 @@ def adaptive_watermark(
     controller_url: str | None = None,
     token_file: str | None = None,
     sink: ReportSink | None = None,
+    late: Side | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
     """Return the transformation that replaces ``withWatermark(event_time, bound)``.
 
@@ -93,6 +95,7 @@ def adaptive_watermark(
         controller_url: address of the controller; conf ``spark.tidemark.controller.url`` unless given.
         token_file: file with the bearer token; conf ``spark.tidemark.token.file`` unless given.
         sink: takes the reports instead of the controller, for tests and demonstrations.
+        late: where the rows are kept that Spark drops, ``side(...)``; unless given they are only counted.
 
     Raises:
         ValueError: when an argument or conf is wrong, a column is missing, the granule would make counts inexact, or
@@ -166,6 +169,8 @@ def adaptive_watermark(
             f"source={chosen.source} generation={chosen.generation} mode={mode_now} "
             f"ceiling={ceiling} controller={settings.controller_url} ({chosen.reason})"
         )
+        future = FutureRowRule(event_time, allowance_us, future_rows, arrival, arrival_type)
+        _keep_late_rows(late, df, metric, binding, future)
         if ceiling_ms is None:
             if mode_now == "Live":
                 _log.error(
@@ -175,7 +180,6 @@ def adaptive_watermark(
                 )
             listener.bind(metric, binding)
             return tap.observe(df, metric).withWatermark(event_time, f"{chosen.bound_ms} milliseconds")
-        future = FutureRowRule(event_time, allowance_us, future_rows, arrival, arrival_type)
         make_watch = None
         if client is not None:
             watched = client
@@ -229,6 +233,16 @@ class _Live:
         )
         tapped = future.set_back(tap.observe(future.mark(df), metric), tap.granule_us, tap.closed)
         return steered(tapped, tap.event_time, self.ceiling_ms, path, metric)
+
+
+def _keep_late_rows(
+    late: Side | None, df: DataFrame, metric: str, binding: Binding, future: FutureRowRule
+) -> None:
+    """Let the stream's late rows be kept, if they are to be."""
+    if late is not None:
+        live = binding.mode == "Live" and binding.ceiling_ms is not None
+        treats = future if live else None
+        late.follow(df, metric, binding.stream, tap=binding.tap, operator=binding.operator, future=treats)
 
 
 def _whole_ms(what: str, text: str) -> int:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.models.wire import Acknowledgement, Report
 from tidemark.spark_jobs.client import ControllerClient
+from tidemark.spark_jobs.late.followers import wait_for_followers
 from tidemark.spark_jobs.listener import TidemarkListener
 from tidemark.spark_jobs.live.channel import ControlChannel
 from tidemark.spark_jobs.sender import Sender
@@ -73,7 +74,7 @@ def connection_to(settings: JobSettings) -> tuple[ControllerClient | None, Sende
 
 
 def flush(timeout_s: float = 10.0) -> bool:
-    """Wait until the batches of ended queries are reported and the reports have left the driver.
+    """Wait until the batches of ended queries are reported, the reports have left the driver, and late rows are kept.
 
     Call it before a short job (``trigger(availableNow=True)``) ends: Spark notifies listeners of batches
     asynchronously. Returns whether all went out in time.
@@ -84,4 +85,4 @@ def flush(timeout_s: float = 10.0) -> bool:
         senders = [sender for _, sender in _senders.values()]
     found = [listener.wait_for_ended_runs(deadline - time.monotonic()) for listener in listeners]
     sent = [sender.flush(max(deadline - time.monotonic(), 0)) for sender in senders]
-    return all(found) and all(sent)
+    return all(found) and all(sent) and wait_for_followers(max(deadline - time.monotonic(), 0))

@@ -56,6 +56,14 @@ class RunningQuery:
             _log.warning("the output mode cannot be read: %s", error)
             return None
 
+    def checkpoint(self) -> str | None:
+        """Return where the query's checkpoint is; None when it cannot be read."""
+        try:
+            return None if self._execution is None else str(self._execution.resolvedCheckpointRoot())
+        except Py4JError as error:
+            _log.warning("the place of the checkpoint cannot be read: %s", error)
+            return None
+
     def logged_watermark_ms(self, batch_id: int) -> int | None:
         """Return the watermark in force in ``batch_id`` as the checkpoint logged it; None when it is not there."""
         return self._logged(batch_id, "batchWatermarkMs")

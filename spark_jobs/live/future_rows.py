@@ -12,7 +12,7 @@ rows of Parquet on two cores: a batch took 2.3 times as long as without Tidemark
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame
@@ -78,11 +78,21 @@ class FutureRowRule:
             tapped = tapped.filter(F.col(AHEAD) != SET_ASIDE)
         if self.marks:
             tapped = tapped.drop(AHEAD)
+        back = self.back_to(F.current_timestamp(), granule_us, closed)
+        return tapped.withColumn(self.event_time, back)
+
+    def back_to(self, clock: Column, granule_us: int, closed: Closed) -> Column:
+        """Return the event time, or ``clock`` where it is ahead of that, by whole granules."""
         time, after = F.col(quoted(self.event_time)), int(closed == "right")
-        latest = f"unix_micros(current_timestamp()) + {min(self.allowance_us, FARTHEST_US) - after}L"
-        first_future = F.expr(f"(({latest}) div {granule_us}L + 1) * {granule_us}L + {after}")
-        found = F.unix_micros(time) >= first_future
-        return tapped.withColumn(self.event_time, F.when(found, F.current_timestamp()).otherwise(time))
+        latest = F.unix_micros(clock) + F.lit(min(self.allowance_us, FARTHEST_US) - after)
+        # Only SQL divides integers.
+        granule = F.call_function("div", latest, F.lit(granule_us).cast("long"))
+        first_future = (granule + 1) * granule_us + after
+        return F.when(F.unix_micros(time) >= first_future, clock).otherwise(time)
+
+    def judging(self, column: str) -> FutureRowRule:
+        """Return the same rule for times in another column."""
+        return replace(self, event_time=column)
 
     def beyond_arrival(self) -> Column:
         """Return whether a row is future-dated by its own arrival, null where that is not known.

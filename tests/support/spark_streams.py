@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.wire import Acknowledgement, Report
 from tidemark.spark_jobs import adaptive_watermark, flush
+from tidemark.spark_jobs.late.side import Side
 
 from support.patience import PATIENCE_S, until
 
@@ -137,6 +138,9 @@ class Job:
     controller_url: str | None = None
     recording: bool = False
     """With a controller: whether reports are kept here instead of being sent to it."""
+    parse: Callable[[DataFrame], DataFrame] = lambda raw: raw  # noqa: E731 - a field's default
+    """Between the source and the watermark."""
+    late: Side | None = None
 
     def write(self, batches: Iterable[Iterable[Row]]) -> None:
         """Add batches to the folder."""
@@ -152,7 +156,7 @@ class Job:
         source = (
             self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(self.folder / "in"))
         )
-        tapped = source.transform(
+        tapped = source.transform(self.parse).transform(
             adaptive_watermark(
                 "ts",
                 bound,
@@ -162,6 +166,7 @@ class Job:
                 max_keys=self.max_keys,
                 controller_url=self.controller_url,
                 sink=None if self.controller_url and not self.recording else self.recorded,
+                late=self.late,
             )
         )
         trigger = {"availableNow": True} if available_now else {"processingTime": interval}

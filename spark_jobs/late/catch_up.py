@@ -1,0 +1,144 @@
+"""One step of catching up: the batches that are due, read again, their late rows written, and marked done."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from pyspark.sql import SparkSession
+
+from tidemark.spark_jobs.late.checkpoint import Checkpoint
+from tidemark.spark_jobs.late.due import Due, DueBatch, Unknown, due, gaps
+from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
+from tidemark.spark_jobs.late.late_rows import BATCH, FutureRows, LateRule, late_rows
+from tidemark.spark_jobs.late.offset_log import is_control
+from tidemark.spark_jobs.late.reread import LateStream, Reader, read_again, reader_of
+from tidemark.spark_jobs.late.side_folder import SideFolder
+
+_log = logging.getLogger("tidemark.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step did."""
+
+    first: int
+    last: int
+    """The batches that were dealt with."""
+    rows: int
+    """Late rows that were written, of a sliding window once for each window they were too late for."""
+    unknown: tuple[Unknown, ...]
+    """Batches whose late rows can no longer be known."""
+    waiting: int
+    """Batches that are committed and not dealt with yet."""
+
+
+class CatchUp:
+    """Catches up with one stream of one query.
+
+    Args:
+        spark: the session to read with.
+        checkpoint: where the query's checkpoint is.
+        folder: where late rows are kept.
+        stream: how its rows are read again and judged.
+    """
+
+    def __init__(self, spark: SparkSession, checkpoint: str, folder: str, stream: LateStream) -> None:
+        self._spark = spark
+        self._checkpoint = Checkpoint(HadoopFiles(spark, checkpoint))
+        self._files = HadoopFiles(spark, folder)
+        self._stream = stream
+
+    def begins(self, future: FutureRows | None) -> None:
+        """Record how a run that begins now treats future-dated rows, from the batch on that it runs first."""
+        folder = SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "")
+        if future is not None or folder.knows_future_rows():
+            folder.record_future_rows(self._checkpoint.committed() + 1, future)
+
+    def treats_future_rows_unknown(self) -> bool:
+        """Return whether the query ran in Live, and the folder does not say how future-dated rows were treated."""
+        folder = SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "")
+        log = self._checkpoint.offset_log()
+        newest = log.get(max(log, default=-1))
+        offsets = [] if newest is None else newest.offsets.values()
+        moved = any(is_control(each) and each is not None and each["watermark_ms"] for each in offsets)
+        return moved and not folder.knows_future_rows()
+
+    def step(self) -> Step | None:
+        """Deal with the next batches; return what was done, None when nothing is due.
+
+        A step that fails, or is killed, changes nothing: the next one does the same again.
+
+        Raises:
+            CheckpointError: when the checkpoint or the source in it cannot be found.
+            LogFormatError: when the offset log cannot be read.
+            SideFolderError: when the folder is another stream's.
+            ValueError: when ``parse`` does not make the stream's columns.
+        """
+        log = self._checkpoint.offset_log()
+        source = self._checkpoint.source(log, self._stream.source)
+        if source is None:
+            return None
+        folder = SideFolder(self._files, self._checkpoint.query_id(), source)
+        done, committed = folder.done(), self._checkpoint.committed()
+        found = due(log, committed, done, source, self._stream.batches_per_read)
+        found, rule = self._of_one_rule(found, folder)
+        last = found.last
+        if last is None:
+            return None
+        reader = reader_of(self._spark, self._stream.origin, self._checkpoint.files, source)
+        rows, lost = self._write(folder, reader, [batch for batch in found.batches if batch.has_rows], rule)
+        unknown = (*found.unknown, *lost)
+        folder.record_unknown(unknown)
+        folder.mark(last)
+        return Step(done + 1, last, rows, unknown, committed - last)
+
+    def _of_one_rule(self, found: Due, folder: SideFolder) -> tuple[Due, LateRule]:
+        """Return the batches up to the first for which future-dated rows are treated in another way, and the rule."""
+        if not found.batches:
+            return found, self._stream.rule
+        treated = folder.future_rows()
+        future = treated(found.batches[0].batch_id)
+        same = tuple(takewhile(lambda each: treated(each.batch_id) == future, found.batches))
+        if len(same) < len(found.batches):
+            next_one = found.batches[len(same)].batch_id
+            found = Due(same, tuple(gap for gap in found.unknown if gap.last < next_one))
+        return found, replace(self._stream.rule, future=future)
+
+    def _write(
+        self, folder: SideFolder, reader: Reader, batches: list[DueBatch], rule: LateRule
+    ) -> tuple[int, list[Unknown]]:
+        """Write the late rows of ``batches``; return how many, and the batches that cannot be read any more."""
+        lost: dict[int, str] = {}
+        while batches:
+            try:
+                return self._write_once(folder, reader, batches, rule), _unknown(lost)
+            except Exception:
+                # Asked only now: data that is gone is rare, and asking costs as much as a small read.
+                gone = reader.lost(batches)
+                if not gone:
+                    raise
+                lost |= gone
+                batches = [batch for batch in batches if batch.batch_id not in gone]
+        folder.clear(folder.done())
+        return 0, _unknown(lost)
+
+    def _write_once(self, folder: SideFolder, reader: Reader, batches: list[DueBatch], rule: LateRule) -> int:
+        rows = read_again(reader, self._stream.parse, batches)
+        if self._stream.columns is not None:
+            made = tuple(name for name in rows.columns if name != BATCH)
+            if made != self._stream.columns:
+                raise ValueError(
+                    f"parse makes the columns {made}, and the stream has {self._stream.columns}: it must be "
+                    "raw.transform(parse).transform(adaptive_watermark(...)), with nothing in between"
+                )
+        return folder.write(batches[0].batch_id, late_rows(rows, batches, rule))
+
+
+def _unknown(lost: dict[int, str]) -> list[Unknown]:
+    return [
+        gap
+        for reason in dict.fromkeys(lost.values())
+        for gap in gaps([batch for batch, why in lost.items() if why == reason], reason)
+    ]

@@ -1,0 +1,78 @@
+"""Batches read again, by the source's ranges and the user's own ``parse``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark.spark_jobs.late.due import DueBatch
+from tidemark.spark_jobs.late.file_ranges import FileRanges
+from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
+from tidemark.spark_jobs.late.kafka_ranges import KafkaRanges, keeps, tell_apart
+from tidemark.spark_jobs.late.late_rows import LateRule, with_batch
+from tidemark.spark_jobs.late.origin import KAFKA, Origin
+
+Parse = Callable[[DataFrame], DataFrame]
+"""From the source's columns to rows; the same for the stream and for what is read again."""
+
+DEFAULT_BATCHES = 20
+"""Batches of one read."""
+
+_PLACE = ("topic", "partition", "offset")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateStream:
+    """How the rows of a stream are read again and judged."""
+
+    parse: Parse
+    origin: Origin
+    rule: LateRule
+    """How future-dated rows are treated is taken from the folder with the late rows."""
+    source: str | None = None
+    """The source, as the offset log names it; the only one if None."""
+    batches_per_read: int = DEFAULT_BATCHES
+    columns: tuple[str, ...] | None = None
+    """The stream's columns, which ``parse`` must make; None when they are not known."""
+
+
+class Reader(Protocol):
+    """Reads the batches of one source again."""
+
+    def read(self, batch: DueBatch) -> DataFrame:
+        """Return what the stream had from its source in a batch."""
+        ...
+
+    def read_many(self, batches: Sequence[DueBatch]) -> tuple[DataFrame, DataFrame] | None:
+        """Return what it had in several, and a table of them by Kafka's columns; None where rows do not show it."""
+        ...
+
+    def lost(self, batches: Sequence[DueBatch]) -> dict[int, str]:
+        """Return, of batches that could not be read, those that never can be, and why."""
+        ...
+
+
+def reader_of(spark: SparkSession, origin: Origin, checkpoint: HadoopFiles, source: str) -> Reader:
+    """Return the reader for a source."""
+    make = KafkaRanges if origin.format == KAFKA else FileRanges
+    return make(spark, origin, checkpoint, source)
+
+
+def read_again(reader: Reader, parse: Parse, batches: Sequence[DueBatch]) -> DataFrame:
+    """Return the rows of batches that have some, each with the number of its batch.
+
+    Messages of Kafka are read at once if ``parse`` keeps ``topic``, ``partition`` and ``offset``, by which their
+    batches are told apart. Else each batch is read by itself: a column more, to tell them apart, might change what
+    ``parse`` makes of a row.
+    """
+    if len(batches) > 1 and (many := reader.read_many(batches)) is not None:
+        raw, table = many
+        rows = parse(raw)
+        if keeps(raw, rows, _PLACE):
+            return tell_apart(rows, table)
+    parts = [with_batch(parse(reader.read(batch)), batch) for batch in batches]
+    return reduce(DataFrame.union, parts)

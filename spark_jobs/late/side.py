@@ -1,0 +1,116 @@
+"""``late=side(...)``: the rows that Spark drops as late are kept in a folder, by the driver, after each commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from tidemark.models.operators import Operator
+from tidemark.spark_jobs.late.catch_up import CatchUp
+from tidemark.spark_jobs.late.followers import followers_of
+from tidemark.spark_jobs.late.late_rows import LATE_COLUMN, FutureRows, LateRule
+from tidemark.spark_jobs.late.origin import Origin, origin_of
+from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, LateStream, Parse
+from tidemark.spark_jobs.live.future_rows import FutureRowRule
+from tidemark.spark_jobs.tap import Tap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """Where late rows are kept, and how they are read again; see ``side``."""
+
+    folder: str
+    parse: Parse
+    source: str | None
+    origin: Origin | None
+    batches_per_read: int
+
+    def follow(
+        self,
+        df: DataFrame,
+        metric: str,
+        stream: str,
+        *,
+        tap: Tap,
+        operator: Operator,
+        future: FutureRowRule | None,
+    ) -> None:
+        """Let the queries in whose plan the tap ``metric`` stands be followed.
+
+        Args:
+            df: the stream, as it comes from ``parse``.
+            metric: name of the tap.
+            stream: name of the stream, for the log.
+            tap: the tap.
+            operator: the stateful operator behind the watermark.
+            future: how the plan treats future-dated rows; None where it takes them as they are.
+
+        Raises:
+            ValueError: when the stream's source cannot be read again, or it has a column of the name ``late``.
+        """
+        if LATE_COLUMN in (name.lower() for name in df.columns):
+            raise ValueError(
+                f"late=side(...) adds a column {LATE_COLUMN!r}, and the stream has one: name it otherwise"
+            )
+        spark = df.sparkSession
+        late = LateStream(
+            parse=self.parse,
+            origin=self.origin or origin_of(df),
+            rule=LateRule(tap.event_time, operator, tap.partition),
+            source=self.source,
+            batches_per_read=self.batches_per_read,
+            columns=tuple(df.columns),
+        )
+        treats = None if future is None else FutureRows(future, tap.granule_us, tap.closed)
+
+        def make(checkpoint: str) -> CatchUp:
+            catch_up = CatchUp(spark, checkpoint, self.folder, late)
+            catch_up.begins(treats)
+            return catch_up
+
+        followers_of(spark).add(metric, stream, operator, make)
+
+
+def side(
+    folder: str,
+    *,
+    parse: Parse,
+    source: str | None = None,
+    format: str | None = None,  # noqa: A002 - as Spark's readers name it
+    options: Mapping[str, str] | None = None,
+    schema: StructType | None = None,
+    batches_per_read: int = DEFAULT_BATCHES,
+) -> Side:
+    """Return what ``adaptive_watermark(late=...)`` needs to keep the rows that Spark drops.
+
+        raw.transform(parse).transform(adaptive_watermark(..., late=side("/data/late/clicks", parse=parse)))
+
+    After each commit the driver reads the batch again, between the offsets that the checkpoint has of it, and writes
+    what was late to ``folder`` as Parquet, with a column ``late``. Kafka and file sources can be read again.
+
+    Args:
+        folder: a path or URI; each stream of each checkpoint needs its own.
+        parse: makes rows of the source's columns, with deterministic functions only. The stream must be
+            ``raw.transform(parse).transform(adaptive_watermark(...))``.
+        source: the source in the query's plan, by its place (``"0"``) or name; needed if the query has several.
+        format: format of the source, with ``options`` and ``schema``; read from the plan unless given.
+        options: options of the source's reader.
+        schema: columns of a file source.
+        batches_per_read: how many batches are read at once at most.
+
+    Raises:
+        ValueError: when an argument is wrong.
+    """
+    if not folder:
+        raise ValueError("side(...) needs a folder for the late rows")
+    if not callable(parse):
+        raise ValueError("side(..., parse=) must be the function that makes rows of the source's columns")  # noqa: TRY004
+    if batches_per_read < 1:
+        raise ValueError(f"batches_per_read must be at least 1, not {batches_per_read}")
+    if format is None and (options is not None or schema is not None):
+        raise ValueError("options= and schema= go with format=: give all of what reads the source")
+    origin = None if format is None else Origin(format, dict(options or {}), schema)
+    return Side(folder=folder, parse=parse, source=source, origin=origin, batches_per_read=batches_per_read)

@@ -1,0 +1,127 @@
+"""The folder with a stream's late rows: each read of some batches is a folder of Parquet, written once.
+
+    from_batch=12/     late rows of the batches from 12 on, up to the next folder's or to the last one done
+    _done/17           the last batch that was dealt with, and whose batches these are
+    _unknown/15-17     batches whose late rows can no longer be known, and why
+    _future_rows/9     how future-dated rows are treated from batch 9 on
+
+A read is written to ``_writing``, renamed, and then marked done. Whatever a crash leaves of batches that are not done
+is deleted and written again. Nothing is written over, since not every file system does that in one step. Names with an
+underscore are not read by Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from tidemark.spark_jobs.late.checkpoint import numbers_in
+from tidemark.spark_jobs.late.due import Unknown
+from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
+from tidemark.spark_jobs.late.late_rows import FutureRows
+
+_VERSION = 1
+_DONE, _UNKNOWN, _WRITING, _FUTURE = "_done", "_unknown", "_writing", "_future_rows"
+_FROM = "from_batch="
+
+
+class SideFolderError(ValueError):
+    """A folder that belongs to another query or was written by a later version."""
+
+
+class SideFolder:
+    """One stream's folder. One process at a time may write to it.
+
+    Args:
+        files: the folder.
+        query_id: persistent id of the query whose rows it holds.
+        source: the source, as the query's offset log names it.
+    """
+
+    def __init__(self, files: HadoopFiles, query_id: str, source: str) -> None:
+        self._files = files
+        self._owner = {"version": _VERSION, "query_id": query_id, "source": source}
+
+    def done(self) -> int:
+        """Return the last batch that was dealt with, -1 for none.
+
+        Raises:
+            SideFolderError: when the folder is not this stream's.
+        """
+        last = max(numbers_in(self._files, _DONE), default=-1)
+        text = self._files.read(f"{_DONE}/{last}")
+        if text is None:
+            return -1
+        owner = json.loads(text)
+        if owner != self._owner:
+            raise SideFolderError(
+                f"{self._files.uri} holds the late rows of {owner}, not of {self._owner}: a stream with a new "
+                "checkpoint needs a new folder"
+            )
+        return last
+
+    def write(self, first: int, rows: DataFrame) -> int:
+        """Write the late rows of the batches from ``first`` on; return how many there are.
+
+        Nothing that is written after the last batch done stays: a crash left it.
+        """
+        self.clear(self.done())
+        observed = Observation()
+        written = rows.observe(observed, F.count(F.lit(1)).alias("rows")).hint("rebalance")
+        written.write.mode("overwrite").parquet(self._files.path(_WRITING))
+        found = int(observed.get["rows"])
+        if found:
+            self._files.rename(_WRITING, f"{_FROM}{first}")
+        else:
+            self._files.delete(_WRITING)
+        return found
+
+    def clear(self, done: int) -> None:
+        """Delete what was written for batches after ``done``."""
+        for name in self._files.names():
+            if name.startswith(_FROM) and int(name.removeprefix(_FROM)) > done:
+                self._files.delete(name)
+
+    def mark(self, batch: int) -> None:
+        """Record that all batches up to ``batch`` are dealt with."""
+        before = numbers_in(self._files, _DONE)
+        self._files.write_whole(f"{_DONE}/{batch}", json.dumps(self._owner))
+        for each in before:
+            self._files.delete(f"{_DONE}/{each}")
+
+    def record_unknown(self, unknown: Iterable[Unknown]) -> None:
+        """Record batches that can no longer be known; the same ones again change nothing."""
+        for gap in unknown:
+            name = f"{_UNKNOWN}/{gap.first}-{gap.last}"
+            self._files.write_whole(
+                name, json.dumps({"first": gap.first, "last": gap.last, "reason": gap.reason})
+            )
+
+    def unknown(self) -> list[Unknown]:
+        """Return the batches that can no longer be known, ascending."""
+        texts = (self._files.read(f"{_UNKNOWN}/{name}") for name in self._files.names(_UNKNOWN))
+        return sorted((Unknown(**json.loads(text)) for text in texts if text), key=lambda gap: gap.first)
+
+    def record_future_rows(self, first: int, future: FutureRows | None) -> None:
+        """Record how future-dated rows are treated from batch ``first`` on: the mode may change with each start."""
+        text = json.dumps(None if future is None else future.to_json())
+        self._files.write_whole(f"{_FUTURE}/{first}", text)
+
+    def future_rows(self) -> Callable[[int], FutureRows | None]:
+        """Return what says how future-dated rows are treated in a batch; None where they are taken as they are."""
+        firsts = numbers_in(self._files, _FUTURE)
+        texts = [json.loads(self._files.read(f"{_FUTURE}/{first}") or "null") for first in firsts]
+
+        def of(batch: int) -> FutureRows | None:
+            index = bisect_right(firsts, batch) - 1
+            return None if index < 0 or texts[index] is None else FutureRows.from_json(texts[index])
+
+        return of
+
+    def knows_future_rows(self) -> bool:
+        """Return whether it was ever recorded how future-dated rows are treated."""
+        return bool(self._files.names(_FUTURE))

@@ -1,0 +1,68 @@
+"""Main + side = input, row for row, on real queries over files; and what can no longer be known is said so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tidemark.models.operators import Operator, TimeWindow, row_level, session, sliding, tumbling
+from tidemark.spark_jobs import side
+
+from support.late_streams import (
+    CLOSING_ID,
+    done,
+    input_pairs,
+    late_by_batch,
+    late_in_ledger,
+    main_pairs,
+    parse_rows,
+    side_pairs,
+    uncommit_last,
+)
+from support.spark_streams import EPOCH_US, Job, Row, random_batches
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+END_US = EPOCH_US + 48 * 3_600_000_000
+OPERATORS: dict[str, Operator] = {
+    "tumbling": tumbling("5 seconds"),
+    "sliding": sliding("10 seconds", "4 seconds", "1 second"),
+    "session": session("3 seconds"),
+    "row-level": row_level(),
+}
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_main_and_side_add_up_to_the_input_over_restarts_with_other_bounds_and_a_replayed_batch(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    operator, folder = OPERATORS[kind], tmp_path / "late"
+    batches = random_batches(sum(map(ord, kind)), 12)
+    job = Job(
+        spark,
+        tmp_path,
+        operator,
+        granule=None if isinstance(operator, TimeWindow) else "1 ms",
+        parse=parse_rows,
+        late=side(str(folder), parse=parse_rows),
+    )
+    job.write(batches[:5])
+    job.run_available("1 second")
+    before = done(folder)
+    replayed = uncommit_last(job)
+    job.write(batches[5:])
+    job.run("4 seconds", [[], []])
+    job.write([[Row(CLOSING_ID, 0, END_US)], [Row(CLOSING_ID + 1, 0, END_US)]])
+    job.run_available("2 seconds")
+
+    late = side_pairs(spark, folder, operator)
+    assert before == replayed, "the first driver had caught up"
+    assert late.total() >= 10
+    assert main_pairs(job.output.values()) + late == input_pairs(batches, operator)
+    assert late_by_batch(spark, folder) == late_in_ledger(job.recorded.reports)
+    assert not (folder / "_unknown").exists()
