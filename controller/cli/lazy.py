@@ -35,6 +35,7 @@ COMMANDS = {
     "demo": Entry(
         "demo", "Run the whole loop on a real Spark stream: guessed bound, recommendation, restart."
     ),
+    "side": Entry("side", "Keep the rows that Spark dropped as late."),
     "trace": Entry("trace", "Make a trace, a Parquet file of recorded arrivals.", "trace"),
     "curve": Entry("curve", "Show completeness and latency by bound, for a trace or a stream.", "trace"),
     "backtest": Entry("backtest", "Replay traces under policies and compare the policies.", "trace"),

@@ -56,6 +56,11 @@ class CatchUp:
         if future is not None or folder.knows_future_rows():
             folder.record_future_rows(self._checkpoint.committed() + 1, future)
 
+    def always(self, future: FutureRows) -> None:
+        """Record how every run so far treated future-dated rows."""
+        folder = SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "")
+        folder.record_future_rows(0, future)
+
     def treats_future_rows_unknown(self) -> bool:
         """Return whether the query ran in Live, and the folder does not say how future-dated rows were treated."""
         folder = SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "")

@@ -102,7 +102,7 @@ class KafkaRanges:
                 earliest, latest = there.get((topic, number), (end, end))
                 if first < end and (first < earliest or end > latest):
                     gone[batch_id] = (
-                        f"messages {first} to {end - 1} of {topic}-{number} have expired, or the topic was made anew; "
+                        f"messages of {topic}-{number} have expired, or the topic was made anew; "
                         "raise the topic's retention.ms, or catch up more often"
                     )
         return gone

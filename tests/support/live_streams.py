@@ -22,6 +22,7 @@ from tidemark.models.granules import default_granule_us
 from tidemark.models.operators import Operator
 from tidemark.models.wire import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush
+from tidemark.spark_jobs.late.side import Side
 
 from support.patience import PATIENCE_S
 from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, started, write_batch
@@ -162,6 +163,8 @@ class LiveJob:
     output: dict[int, list[tuple[int | None, tuple[int | None, ...]]]] = field(default_factory=dict)
     controllers: Mapping[str, str] = field(default_factory=dict)
     """Address of the controller of each input that has one, by the input's name."""
+    late: Side | None = None
+    """Where the late rows of the only input are kept."""
     runs: int = 0
     replayed: list[int] = field(default_factory=list)
     """Batches in whose middle the query died and which were run again."""
@@ -257,6 +260,7 @@ class LiveJob:
                 mode=entry.mode or self.mode,
                 controller_url=self.controllers.get(entry.name),
                 sink=self.recorded.setdefault(entry.name, RecordingSink()),
+                late=self.late,
             )
         )
 

@@ -28,6 +28,7 @@ from tidemark.controller.alerts.table import ALERTS
 from tidemark.controller.app import create_app
 from tidemark.controller.cli import app
 from tidemark.controller.cli.demo import MODULE as DEMO
+from tidemark.controller.cli.side import MODULE as SIDE
 from tidemark.controller.metrics.names import HELP, LABELS
 from tidemark.controller.settings import Settings
 from tidemark.models.duration import format_duration
@@ -282,7 +283,9 @@ changes nothing; `--reason` goes into the event that a change leaves. `set` chan
 
 def _help(path: list[str]) -> str:
     if path == ["demo"]:
-        text = _help_of_the_demo()
+        text = _help_of_the_program(DEMO)
+    elif path == ["side"]:
+        text = _help_of_the_program(SIDE, "catch-up")
     else:
         with patch.object(typer.core, "HAS_RICH", new=False):
             done = CliRunner().invoke(
@@ -296,10 +299,10 @@ def _help(path: list[str]) -> str:
     return re.sub(r" +$", "", text, flags=re.MULTILINE).strip()
 
 
-def _help_of_the_demo() -> str:
+def _help_of_the_program(module: str, *arguments: str) -> str:
     """The command runs it in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", DEMO, "--help"],
+        [sys.executable, "-m", module, *arguments, "--help"],
         env={**os.environ, "COLUMNS": _WIDTH},
         capture_output=True,
         text=True,

@@ -138,7 +138,7 @@ class Job:
     controller_url: str | None = None
     recording: bool = False
     """With a controller: whether reports are kept here instead of being sent to it."""
-    parse: Callable[[DataFrame], DataFrame] = lambda raw: raw  # noqa: E731 - a field's default
+    parse: Callable[[DataFrame], DataFrame] = lambda raw: raw
     """Between the source and the watermark."""
     late: Side | None = None
 

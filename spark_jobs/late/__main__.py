@@ -1,0 +1,203 @@
+"""``tidemark side catch-up``: keep the late rows of a query from its checkpoint alone, without the job.
+
+The job must not run with ``late=side(...)`` on the same folder meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from tidemark.models.duration import parse_duration
+from tidemark.models.granules import default_granule_us
+from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
+from tidemark.spark_jobs.late.catch_up import CatchUp
+from tidemark.spark_jobs.late.late_rows import FutureRows, LateRule
+from tidemark.spark_jobs.late.origin import KAFKA, Origin
+from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, LateStream, Parse
+from tidemark.spark_jobs.live.future_rows import FutureRowRule
+
+_OPERATORS = {"tumbling": tumbling, "sliding": sliding, "session": session, "row_level": row_level}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Catch up; return 0, or 2 when something that was given is wrong."""
+    given = _parser().parse_args(arguments)
+    try:
+        rule = LateRule(given.event_time, operator_of(given.operator), given.partition)
+        parse = _function(given.parse)
+        spark = _spark(given)
+        stream = LateStream(
+            parse=parse,
+            origin=_origin(given),
+            rule=rule,
+            source=given.source,
+            batches_per_read=given.batches,
+        )
+        catch_up = CatchUp(spark, given.checkpoint, given.into, stream)
+        _settle_future_rows(catch_up, given, stream)
+        rows = unknown = 0
+        while (step := catch_up.step()) is not None:
+            rows += step.rows
+            unknown += sum(gap.last - gap.first + 1 for gap in step.unknown)
+            _print(f"batches {step.first} to {step.last}: {step.rows} late rows")
+            for gap in step.unknown:
+                _print(f"batches {gap.first} to {gap.last} are unknown: {gap.reason}")
+    except (ValueError, PySparkException, Py4JJavaError) as error:
+        sys.stderr.write(f"tidemark side catch-up: {error}\n")
+        return 2
+    _print(f"{rows} late rows; {unknown} batches are unknown")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tidemark side", description="Keep the rows that Spark dropped as late."
+    )
+    command = parser.add_subparsers(dest="command", required=True).add_parser(
+        "catch-up", description="Read the late rows of all committed batches that are not kept yet."
+    )
+    add = command.add_argument
+    add("checkpoint", help="the query's checkpointLocation")
+    add("--into", required=True, metavar="FOLDER", help="folder for the late rows")
+    add(
+        "--parse",
+        required=True,
+        metavar="MODULE:FUNCTION",
+        help="makes rows of the source's columns, as in the job",
+    )
+    add("--operator", required=True, help="as in the job, such as 'tumbling(\"1 minute\")'")
+    add("--event-time", required=True, metavar="COLUMN", help="the event-time column")
+    add("--partition", metavar="COLUMN", help="the column that names a row's partition")
+    add("--format", required=True, help="format of the source: kafka, json, parquet and so on")
+    add(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the source's reader"
+    )
+    add("--schema", metavar="DDL", help="columns of a file source, such as 'id long, ts timestamp'")
+    add(
+        "--source",
+        metavar="NAME",
+        help="the source by its place in the plan or its name, if there are several",
+    )
+    add("--batches", type=_positive, default=DEFAULT_BATCHES, metavar="N", help="batches of one read at most")
+    add(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a conf of Spark, such as spark.jars.packages",
+    )
+    add(
+        "--future-rows",
+        choices=("clamp", "aside", "keep"),
+        help="how the job treated future-dated rows, if it ran in Live without keeping late rows",
+    )
+    add("--future-allowance", default="1 minute", help="as in the job")
+    add("--arrival-time", metavar="COLUMN", help="as in the job")
+    add("--arrival-type", metavar="COLUMN", help="timestampType, if rows have it")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return number
+
+
+def operator_of(text: str) -> Operator:
+    """Return the operator in ``text``, a call as it stands in a job.
+
+    Raises:
+        ValueError: when it is none of the four, or its arguments are not plain texts.
+    """
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+        assert isinstance(call, ast.Call)
+        assert isinstance(call.func, ast.Name)
+        make: Any = _OPERATORS[call.func.id]
+        named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+        return make(*map(ast.literal_eval, call.args), **named)  # type: ignore[no-any-return]
+    except (AssertionError, KeyError, SyntaxError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"--operator {text!r} is not understood ({error}); write it as in the job: "
+            'tumbling("1 minute"), sliding("1 hour", "5 minutes"), session("30 s") or row_level()'
+        ) from error
+
+
+def _origin(given: argparse.Namespace) -> Origin:
+    options = _pairs("--option", given.option)
+    if given.format == KAFKA:
+        return Origin(KAFKA, options)
+    if given.schema is None:
+        raise ValueError("a file source needs --schema, the columns that the job's reader has")
+    return Origin(given.format, options, StructType.fromDDL(given.schema))
+
+
+def _function(name: str) -> Parse:
+    module, _, function = name.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Parse = getattr(import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"--parse {name!r} cannot be imported ({error}); write module:function, and set PYTHONPATH if needed"
+        ) from error
+    return found
+
+
+def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    if wrong := [name for name, equals, _ in pairs if not equals]:
+        raise ValueError(f"{option} {wrong[0]!r} must be of the form NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def _spark(given: argparse.Namespace) -> SparkSession:
+    # Python workers must be this Python, or they cannot import what parse imports.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("tidemark-side").config("spark.ui.showConsoleProgress", "false")
+    for key, value in _pairs("--conf", given.conf).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _settle_future_rows(catch_up: CatchUp, given: argparse.Namespace, stream: LateStream) -> None:
+    """Take from the command line how future-dated rows were treated, where only that can tell."""
+    if not catch_up.treats_future_rows_unknown():
+        return
+    if given.future_rows is None:
+        raise ValueError(
+            "the query has run in Live, and the folder does not say how future-dated rows were treated: say "
+            "--future-rows clamp (the job's default), aside, or keep if it never ran in Live with this data"
+        )
+    if given.future_rows != "keep":
+        rule = FutureRowRule(
+            given.event_time,
+            parse_duration(given.future_allowance),
+            given.future_rows,
+            given.arrival_time,
+            given.arrival_type,
+        )
+        operator = stream.rule.operator
+        catch_up.always(FutureRows(rule, default_granule_us(operator), operator.closed))
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""Main + side = input on Kafka, with a ``parse`` that keeps a message's place and with one that does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import functions as F
+
+from tidemark.models.operators import tumbling
+from tidemark.spark_jobs import adaptive_watermark, flush, side
+from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
+
+from support.kafka import Sent, new_topic, send
+from support.late_streams import late_by_batch, late_in_ledger, side_rows
+from support.patience import PATIENCE_S
+from support.spark_streams import EPOCH_US, RecordingSink
+from support.tree import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SECOND_US = 1_000_000
+
+
+def placed(raw: DataFrame) -> DataFrame:
+    """Keep the message's place: batches can be told apart in one read."""
+    value = F.from_json(F.col("value").cast("string"), "id long, ts long")
+    return raw.select(
+        value["id"].alias("id"), F.timestamp_micros(value["ts"]).alias("ts"), "topic", "partition", "offset"
+    )
+
+
+def bare(raw: DataFrame) -> DataFrame:
+    """Keep only what was sent."""
+    return placed(raw).select("id", "ts")
+
+
+def _burst(first: int, count: int, now_s: float, seed: int) -> list[Sent]:
+    """Return messages of two partitions, the second of which trails."""
+    rng = random.Random(seed)
+    messages = []
+    for number in range(first, first + count):
+        partition = rng.randrange(2)
+        delay_s = rng.expovariate(1 / 4) + 20 * partition * (rng.random() < 0.3)
+        ts = EPOCH_US + round((3_600 + now_s - delay_s) * SECOND_US)
+        messages.append(Sent(json.dumps({"id": number, "ts": ts}), partition))
+    return messages
+
+
+def _run(
+    spark: SparkSession,
+    kafka: KafkaBroker,
+    topic: str,
+    folder: Path,
+    bound: str,
+    parse: object,
+    sink: RecordingSink,
+) -> list[int]:
+    """Run over what is there; return the ids in windows that closed."""
+    out: list[int] = []
+    raw = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 60)
+        .load()
+    )
+    rows = raw.transform(parse).transform(  # type: ignore[arg-type]
+        adaptive_watermark(
+            "ts",
+            bound,
+            tumbling("5 seconds"),
+            stream="in",
+            sink=sink,
+            late=side(str(folder / "late"), parse=parse),  # type: ignore[arg-type]
+        )
+    )
+
+    def collect(df: DataFrame, _: int) -> None:
+        out.extend(i for row in df.collect() for i in row["ids"])
+
+    query = (
+        rows.groupBy(F.window("ts", "5 seconds"))
+        .agg(F.collect_list("id").alias("ids"))
+        .writeStream.foreachBatch(collect)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert flush(PATIENCE_S)
+    return out
+
+
+@pytest.mark.parametrize("parse", [placed, bare])
+def test_main_and_side_add_up_to_the_topic_over_bursts_restarts_and_bounds(
+    kafka: KafkaBroker, kafka_spark: SparkSession, tmp_path: Path, parse: object
+) -> None:
+    topic, sink = new_topic(kafka, 2), RecordingSink()
+    send(kafka, topic, _burst(0, 150, 0, 1))
+    out = _run(kafka_spark, kafka, topic, tmp_path, "2 seconds", parse, sink)
+    send(kafka, topic, _burst(150, 200, 40, 2))
+    out += _run(kafka_spark, kafka, topic, tmp_path, "8 seconds", parse, sink)
+    close = [Sent(json.dumps({"id": -1, "ts": EPOCH_US + 90_000 * SECOND_US}), n) for n in (0, 1)]
+    send(kafka, topic, close)
+    out += _run(kafka_spark, kafka, topic, tmp_path, "1 second", parse, sink)
+    late = [row["id"] for row in side_rows(kafka_spark, tmp_path / "late").select("id").collect()]
+
+    assert len(late) >= 20
+    assert Counter(out) + Counter(late) == Counter(range(350))
+    assert late_by_batch(kafka_spark, tmp_path / "late") == late_in_ledger(sink.reports)
+
+
+def test_messages_that_have_expired_before_they_were_read_again_are_unknown(
+    kafka: KafkaBroker, kafka_spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = new_topic(kafka, 2)
+    send(kafka, topic, _burst(0, 150, 0, 1))
+    _run(kafka_spark, kafka, topic, tmp_path, "2 seconds", bare, RecordingSink())
+    for path in (tmp_path / "late").glob("from_batch=*"):
+        path.rename(tmp_path / path.name)
+    (tmp_path / "late" / "_done").rename(tmp_path / "gone")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    deleted = admin.delete_records([TopicPartition(topic, 1, 40)])
+    assert all(each.result() is not None for each in deleted.values())
+    _run(kafka_spark, kafka, topic, tmp_path, "2 seconds", bare, RecordingSink())
+
+    unknown = sorted(path.name for path in (tmp_path / "late" / "_unknown").iterdir() if path.name[0] != ".")
+    assert unknown == ["0-1"], "40 messages of one of two partitions are in the first two batches of 60"
+    assert "expired" in (tmp_path / "late" / "_unknown" / "0-1").read_text()
+    assert set(late_by_batch(kafka_spark, tmp_path / "late")) <= {2, 3}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("ceiling", [None, "30 seconds"], ids=["Off", "Live"])
+def test_ten_kills_lose_and_double_no_row(
+    kafka: KafkaBroker, kafka_spark: SparkSession, tmp_path: Path, ceiling: str | None
+) -> None:
+    """Six fall between the offset log and the commit, four after the last commit, whatever the side is at."""
+    topic, rows = new_topic(kafka, 2), 0
+    for number in range(11):
+        send(kafka, topic, _burst(rows, 130, 12 * number, number))
+        rows += 130
+        if number == 10:
+            close = [Sent(json.dumps({"id": -1, "ts": EPOCH_US + 90_000 * SECOND_US}), n) for n in (0, 1)]
+            send(kafka, topic, close)
+        given = {
+            "folder": str(tmp_path),
+            "servers": kafka.bootstrap_servers,
+            "topic": topic,
+            "bound": f"{1 + number * 3 % 7} seconds",
+            "ceiling": ceiling,
+            "die_in": None if number == 10 else (2 + number % 2 if number % 5 < 3 else 99),
+        }
+        ran = subprocess.run(
+            [sys.executable, "-m", "support.late_kafka_job", json.dumps(given)],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+            start_new_session=True,
+            capture_output=True,
+            timeout=5 * PATIENCE_S,
+            check=False,
+        )
+        assert ran.returncode == (0 if number == 10 else -signal.SIGKILL), ran.stderr.decode()[-3_000:]
+        if number < 10 and given["die_in"] != 99:
+            logged = max(int(p.name) for p in (tmp_path / "checkpoint" / "offsets").glob("[0-9]*"))
+            assert not (tmp_path / "checkpoint" / "commits" / str(logged)).exists()
+    out: Counter[int] = Counter()
+    windows: dict[int, list[str]] = defaultdict(list)
+    for path in (tmp_path / "out").glob("*.json"):
+        for key, identity in json.loads(path.read_text()):
+            out[identity] += 1
+            windows[key].append(path.name)
+    late = Counter(row["id"] for row in side_rows(kafka_spark, tmp_path / "late").select("id").collect())
+    counted = late_by_batch(kafka_spark, tmp_path / "late")
+    reported = {int(p.stem): json.loads(p.read_text()) for p in (tmp_path / "reports").glob("*.json")}
+
+    out.pop(-1, None)
+    assert out + late == Counter(range(rows))
+    assert late.total() >= 50
+    assert all(len(set(batches)) == 1 for batches in windows.values()), "a window is emitted once"
+    assert {batch: counted.get(batch, 0) for batch in reported} == reported
+    print(
+        f"{rows} rows in = {out.total()} in windows + {late.total()} late; {len(reported)} batches reported"
+    )
