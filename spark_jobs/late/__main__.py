@@ -142,7 +142,10 @@ def _origin(given: argparse.Namespace) -> Origin:
         return Origin(KAFKA, options)
     if given.schema is None:
         raise ValueError("a file source needs --schema, the columns that the job's reader has")
-    return Origin(given.format, options, StructType.fromDDL(given.schema))
+    schema = StructType.fromDDL(given.schema)
+    if not isinstance(schema, StructType):
+        raise ValueError(f"--schema {given.schema!r} names no columns; write it as 'id long, ts timestamp'")  # noqa: TRY004
+    return Origin(given.format, options, schema)
 
 
 def _function(name: str) -> Parse:

@@ -16,8 +16,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from tidemark.spark_jobs.late.checkpoint import numbers_in
 from tidemark.spark_jobs.late.due import Unknown
@@ -25,7 +24,7 @@ from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
 from tidemark.spark_jobs.late.late_rows import FutureRows
 
 _VERSION = 1
-_DONE, _UNKNOWN, _WRITING, _FUTURE = "_done", "_unknown", "_writing", "_future_rows"
+_DONE, _UNKNOWN, _WRITING, _FUTURE = "_done", "_unknown", "_writing/rows", "_future_rows"
 _FROM = "from_batch="
 
 
@@ -70,14 +69,11 @@ class SideFolder:
         Nothing that is written after the last batch done stays: a crash left it.
         """
         self.clear(self.done())
-        observed = Observation()
-        written = rows.observe(observed, F.count(F.lit(1)).alias("rows")).hint("rebalance")
-        written.write.mode("overwrite").parquet(self._files.path(_WRITING))
-        found = int(observed.get["rows"])
+        rows.hint("rebalance").write.mode("overwrite").parquet(self._files.path(_WRITING))
+        # Parquet knows it without being read, and an event that Spark drops when it is busy is not waited for.
+        found = rows.sparkSession.read.parquet(self._files.path(_WRITING)).count()
         if found:
             self._files.rename(_WRITING, f"{_FROM}{first}")
-        else:
-            self._files.delete(_WRITING)
         return found
 
     def clear(self, done: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ from tidemark.spark_jobs.late.offset_log import (
 )
 
 METADATA = json.dumps({"batchWatermarkMs": 7_000, "batchTimestampMs": 9_000, "conf": {}})
-CONTROL = {"source": "ab", "watermark_ms": None, "partitions": {}}
+CONTROL: dict[str, Any] = {"source": "ab", "watermark_ms": None, "partitions": {}}
 
 
 def test_an_entry_has_watermark_clock_and_an_offset_of_each_source_none_where_there_is_none() -> None:
