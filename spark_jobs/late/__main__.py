@@ -23,7 +23,7 @@ from tidemark.models.duration import parse_duration
 from tidemark.models.granules import default_granule_us
 from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
 from tidemark.spark_jobs.late.catch_up import CatchUp
-from tidemark.spark_jobs.late.late_rows import FutureRows, LateRule
+from tidemark.spark_jobs.late.late_rows import FutureRowTreatment, LateRule
 from tidemark.spark_jobs.late.origin import KAFKA, Origin
 from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, LateStream, Parse
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
@@ -194,7 +194,7 @@ def _settle_future_rows(catch_up: CatchUp, given: argparse.Namespace, stream: La
             given.arrival_type,
         )
         operator = stream.rule.operator
-        catch_up.always(FutureRows(rule, default_granule_us(operator), operator.closed))
+        catch_up.always(FutureRowTreatment(rule, default_granule_us(operator), operator.closed))
 
 
 def _print(line: str) -> None:

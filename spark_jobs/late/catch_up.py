@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tidemark.spark_jobs.late.checkpoint import Checkpoint
 from tidemark.spark_jobs.late.due import Due, DueBatch, Unknown, due, gaps
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
-from tidemark.spark_jobs.late.late_rows import BATCH, FutureRows, LateRule, late_rows
+from tidemark.spark_jobs.late.late_rows import BATCH, FutureRowTreatment, LateRule, late_rows
 from tidemark.spark_jobs.late.offset_log import is_control
 from tidemark.spark_jobs.late.reread import LateStream, Reader, read_again, reader_of
 from tidemark.spark_jobs.late.side_folder import SideFolder
@@ -50,13 +50,13 @@ class CatchUp:
         self._files = HadoopFiles(spark, folder)
         self._stream = stream
 
-    def begins(self, future: FutureRows | None) -> None:
+    def begins(self, future: FutureRowTreatment | None) -> None:
         """Record how a run that begins now treats future-dated rows, from the batch on that it runs first."""
         folder = SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "")
         if future is not None or folder.knows_future_rows():
             folder.record_future_rows(self._checkpoint.committed() + 1, future)
 
-    def always(self, future: FutureRows) -> None:
+    def always(self, future: FutureRowTreatment) -> None:
         """Record how every run so far treated future-dated rows."""
         folder = SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "")
         folder.record_future_rows(0, future)

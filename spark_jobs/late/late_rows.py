@@ -30,7 +30,7 @@ _TIME, _REASON, _KEY = "__tidemark_time", "__tidemark_reason", "__tidemark_key"
 
 
 @dataclass(frozen=True, slots=True)
-class FutureRows:
+class FutureRowTreatment:
     """How a live query treats future-dated rows.
 
     Args:
@@ -48,7 +48,7 @@ class FutureRows:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> FutureRows:
+    def from_json(cls, fields: dict[str, Any]) -> FutureRowTreatment:
         """Return what ``to_json`` made JSON of."""
         return cls(**{**fields, "rule": FutureRowRule(**fields["rule"])})
 
@@ -67,7 +67,7 @@ class LateRule:
     event_time: str
     operator: Operator
     partition: str | None
-    future: FutureRows | None = None
+    future: FutureRowTreatment | None = None
 
 
 def with_batch(rows: DataFrame, batch: DueBatch) -> DataFrame:

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from tidemark.models.operators import Operator
 from tidemark.spark_jobs.late.catch_up import CatchUp
 from tidemark.spark_jobs.late.followers import followers_of
-from tidemark.spark_jobs.late.late_rows import LATE_COLUMN, FutureRows, LateRule
+from tidemark.spark_jobs.late.late_rows import LATE_COLUMN, FutureRowTreatment, LateRule
 from tidemark.spark_jobs.late.origin import Origin, origin_of
 from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, LateStream, Parse
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
@@ -64,7 +64,7 @@ class Side:
             batches_per_read=self.batches_per_read,
             columns=tuple(df.columns),
         )
-        treats = None if future is None else FutureRows(future, tap.granule_us, tap.closed)
+        treats = None if future is None else FutureRowTreatment(future, tap.granule_us, tap.closed)
 
         def make(checkpoint: str) -> CatchUp:
             catch_up = CatchUp(spark, checkpoint, self.folder, late)

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from tidemark.spark_jobs.late.checkpoint import numbers_in
 from tidemark.spark_jobs.late.due import Unknown
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
-from tidemark.spark_jobs.late.late_rows import FutureRows
+from tidemark.spark_jobs.late.late_rows import FutureRowTreatment
 
 _VERSION = 1
 _DONE, _UNKNOWN, _WRITING, _FUTURE = "_done", "_unknown", "_writing/rows", "_future_rows"
@@ -102,19 +102,19 @@ class SideFolder:
         texts = (self._files.read(f"{_UNKNOWN}/{name}") for name in self._files.names(_UNKNOWN))
         return sorted((Unknown(**json.loads(text)) for text in texts if text), key=lambda gap: gap.first)
 
-    def record_future_rows(self, first: int, future: FutureRows | None) -> None:
+    def record_future_rows(self, first: int, future: FutureRowTreatment | None) -> None:
         """Record how future-dated rows are treated from batch ``first`` on: the mode may change with each start."""
         text = json.dumps(None if future is None else future.to_json())
         self._files.write_whole(f"{_FUTURE}/{first}", text)
 
-    def future_rows(self) -> Callable[[int], FutureRows | None]:
+    def future_rows(self) -> Callable[[int], FutureRowTreatment | None]:
         """Return what says how future-dated rows are treated in a batch; None where they are taken as they are."""
         firsts = numbers_in(self._files, _FUTURE)
         texts = [json.loads(self._files.read(f"{_FUTURE}/{first}") or "null") for first in firsts]
 
-        def of(batch: int) -> FutureRows | None:
+        def of(batch: int) -> FutureRowTreatment | None:
             index = bisect_right(firsts, batch) - 1
-            return None if index < 0 or texts[index] is None else FutureRows.from_json(texts[index])
+            return None if index < 0 or texts[index] is None else FutureRowTreatment.from_json(texts[index])
 
         return of
 

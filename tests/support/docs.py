@@ -95,7 +95,7 @@ def commands(text: str) -> Iterator[tuple[str, bool]]:
                         r"(?:\$ )?(?:[A-Z_]+=(?:'[^']*'|\S+) )*(tidemark (?:[^#\n])*)", part.strip()
                     )
                     if found:
-                        whole = re.split(r"\s(?:>|&|\|)|\)\"?", found[1])[0]
+                        whole = re.split(r"\s(?:>|&|\|)|\)\"?(?=\s|$)", found[1])[0]
                         yield whole.strip(), True
     for code in re.findall(r"(?<!`)`(tidemark [^`]+)`(?!`)", _FENCE.sub("", text).replace("\n", " ")):
         yield code, False

@@ -13,7 +13,7 @@ import pytest
 from tidemark.models.operators import row_level, tumbling
 from tidemark.spark_jobs import side
 from tidemark.spark_jobs.late.due import DueBatch
-from tidemark.spark_jobs.late.late_rows import FutureRows, LateRule, late_rows, with_batch
+from tidemark.spark_jobs.late.late_rows import FutureRowTreatment, LateRule, late_rows, with_batch
 from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
 
 from support.late_streams import CLOSING_ID, late_by_batch, late_in_ledger, side_rows
@@ -75,7 +75,9 @@ def test_a_future_dated_row_is_judged_as_the_plan_of_its_batch_treats_it(
     future = None
     if treatment is not None:
         rule = FutureRowRule("ts", 60 * SECOND_US, treatment, "arrived", None)
-        future = FutureRows.from_json(json.loads(json.dumps(FutureRows(rule, SECOND_US, "right").to_json())))
+        future = FutureRowTreatment.from_json(
+            json.loads(json.dumps(FutureRowTreatment(rule, SECOND_US, "right").to_json()))
+        )
     found = late_rows(with_batch(rows, batch), [batch], LateRule("ts", row_level(), None, future)).collect()
 
     assert {row["id"]: row["late"]["reason"] for row in found} == expected
