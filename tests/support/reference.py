@@ -263,7 +263,7 @@ def _cli() -> str:
     for path in command_paths():
         if path:
             parts.append(f"\n## tidemark {' '.join(path)}\n\n")
-        parts.append(f"```text\n{_help(path)}\n```\n")
+        parts.append(f"```text\n{help_of(path)}\n```\n")
     return "".join(parts)
 
 
@@ -281,7 +281,8 @@ changes nothing; `--reason` goes into the event that a change leaves. `set` chan
 """
 
 
-def _help(path: list[str]) -> str:
+def help_of(path: list[str]) -> str:
+    """Return what a command prints with ``--help``."""
     if path == ["demo"]:
         text = _help_of_the_program(DEMO)
     elif path == ["side"]:
