@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import logging
+import threading
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -16,7 +17,8 @@ from tidemark.spark_jobs.late.offset_log import is_control
 from tidemark.spark_jobs.late.reread import LateStream, Reader, read_again, reader_of
 from tidemark.spark_jobs.late.side_folder import SideFolder
 
-_log = logging.getLogger("tidemark.spark")
+_writing: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+"""By folder. After a restart in one driver the run that has ended may still be catching up when the next one begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,10 @@ class CatchUp:
         moved = any(is_control(each) and each is not None and each["watermark_ms"] for each in offsets)
         return moved and not folder.knows_future_rows()
 
+    def session_has_ended(self) -> bool:
+        """Return whether nothing can be read any more."""
+        return self._spark.sparkContext._jsc is None  # noqa: SLF001 - PySpark has no other sign of it
+
     def step(self) -> Step | None:
         """Deal with the next batches; return what was done, None when nothing is due.
 
@@ -81,6 +87,10 @@ class CatchUp:
             SideFolderError: when the folder is another stream's.
             ValueError: when ``parse`` does not make the stream's columns.
         """
+        with _writing[self._files.uri]:
+            return self._step()
+
+    def _step(self) -> Step | None:
         log = self._checkpoint.offset_log()
         source = self._checkpoint.source(log, self._stream.source)
         if source is None:

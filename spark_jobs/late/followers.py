@@ -77,6 +77,8 @@ class Follower:
                 while (step := self._catch_up.step()) is not None:
                     self._tell(step)
             except Exception as error:  # noqa: BLE001 - the query goes on, and the next try does the same again
+                if self._catch_up.session_has_ended():
+                    return  # the next driver goes on
                 failed = True
                 self._explain(error)
             if ending:
