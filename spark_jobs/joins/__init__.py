@@ -1,0 +1,1 @@
+"""What Spark derives of the joins of two streams, read from a query's plan."""
