@@ -1,7 +1,7 @@
 """Makes the archive for ``spark-submit --py-files``: what a job needs of ``tidemark``, in one zip.
 
 That is ``tidemark.models`` and ``tidemark.spark_jobs`` without the demonstration, the examples (they are main programs,
-given to ``spark-submit`` as files) and the tools that prepare a machine.
+given to ``spark-submit`` as files), the check of a job's file and the tools that prepare a machine.
 
 The same tree gives the same bytes. Standard library only: ``python -m tidemark.spark_jobs.archive OUT.zip``.
 """
@@ -16,7 +16,8 @@ from pathlib import Path
 PACKAGES = ("tidemark.models", "tidemark.spark_jobs")
 
 LEFT_OUT = tuple(
-    f"tidemark/spark_jobs/{name}" for name in ("archive.py", "demo", "examples", "java.py", "local_disk.py")
+    f"tidemark/spark_jobs/{name}"
+    for name in ("archive.py", "demo", "examples", "java.py", "lint", "local_disk.py")
 )
 """Files and folders of the packages that no job needs."""
 

@@ -36,6 +36,7 @@ COMMANDS = {
         "demo", "Run the whole loop on a real Spark stream: guessed bound, recommendation, restart."
     ),
     "side": Entry("side", "Keep the rows that Spark dropped as late."),
+    "lint": Entry("lint", "Check the joins of a job's streams before it starts."),
     "trace": Entry("trace", "Make a trace, a Parquet file of recorded arrivals.", "trace"),
     "curve": Entry("curve", "Show completeness and latency by bound, for a trace or a stream.", "trace"),
     "backtest": Entry("backtest", "Replay traces under policies and compare the policies.", "trace"),

@@ -155,6 +155,11 @@ WITHOUT = (
     [
         ("pyspark", ["demo"], "tidemark: `tidemark demo` needs pyspark: pip install 'tidemark[demo]'\n"),
         (
+            "pyspark",
+            ["lint", "job.py"],
+            "tidemark: `tidemark lint` needs pyspark: pip install 'tidemark[spark]'\n",
+        ),
+        (
             "pyarrow",
             ["curve", "t.parquet"],
             "tidemark: `tidemark curve` needs pyarrow: pip install 'tidemark[trace]'\n",

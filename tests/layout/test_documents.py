@@ -18,13 +18,11 @@ from tidemark.controller.settings import Settings
 from tidemark.spark_jobs.settings import SETTINGS
 
 from support.docs import DOCS, DOCUMENTS, all_text, anchors, commands, links
-from support.reference import help_of
+from support.reference import MODULES, help_of_module
 from support.tree import ROOT, tree_files
 
 NAME = re.compile(r"\bTIDEMARK_[A-Z]+(?:_[A-Z]+)*(?!\w|_?\*)")
 CONF = re.compile(r"\bspark\.tidemark(?:\.[a-z]+)+")
-LAZY = {"demo", "side"}
-"""Commands whose options the command line itself does not know: their modules do."""
 DEVELOPERS_OWN = ("TIDEMARK_TEST_", "TIDEMARK_BENCH_", "TIDEMARK_TRACES")
 """How variables begin that tests and benches alone read."""
 
@@ -69,8 +67,8 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
 
 @cache
 def _help(*path: str) -> str:
-    if path and path[0] in LAZY:
-        return help_of(list(path))  # in a process of its own, since these commands take this one's place
+    if path and path[0] in MODULES:
+        return help_of_module(path[0])
     done = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "400"}, prog_name="tidemark")
     assert done.exit_code == 0, done.output
     return done.stdout
@@ -109,7 +107,7 @@ def _faults(line: str, *, whole: bool) -> list[str]:
     options = [word.partition("=")[0] for word in arguments if re.match(r"--?[a-z]", word)]
     body = _help(*path)
     faults = [f"{line}: no option {option}" for option in options if option not in body]
-    if whole and not (path and path[0] in LAZY):
+    if whole and not (path and path[0] in MODULES):
         try:
             command.make_context(" ".join(path), list(arguments), resilient_parsing="--help" in options)
         except USAGE_ERROR as error:

@@ -52,7 +52,7 @@ def locked(name: str) -> set[str]:
 
 
 def test_the_archive_holds_what_a_job_needs_and_no_more(tmp_path: Path) -> None:
-    """Neither the demonstration with its Kafka broker, jar fetcher and replayer, nor the examples, nor tools."""
+    """Neither the demonstration with its Kafka broker, jar fetcher and replayer, nor the examples, lint, nor tools."""
     names = write_archive(tmp_path / "out" / "a.zip")
 
     files = {name for name in names if not name.endswith("/")}
@@ -60,7 +60,7 @@ def test_the_archive_holds_what_a_job_needs_and_no_more(tmp_path: Path) -> None:
     assert files == {
         f"tidemark/{path.as_posix()}"
         for path in tree_files("models", "spark_jobs")
-        if path.parts[:2] not in {("spark_jobs", "demo"), ("spark_jobs", "examples")}
+        if path.parts[:2] not in {("spark_jobs", name) for name in ("demo", "examples", "lint")}
         and not (path.parts[0] == "spark_jobs" and path.name in tools)
     }
     assert {"tidemark/spark_jobs/adaptive.py", "tidemark/spark_jobs/kafka/backlog.py"} <= files

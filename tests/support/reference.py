@@ -28,6 +28,7 @@ from tidemark.controller.alerts.table import ALERTS
 from tidemark.controller.app import create_app
 from tidemark.controller.cli import app
 from tidemark.controller.cli.demo import MODULE as DEMO
+from tidemark.controller.cli.lint import MODULE as LINT
 from tidemark.controller.cli.side import MODULE as SIDE
 from tidemark.controller.metrics.names import HELP, LABELS
 from tidemark.controller.settings import Settings
@@ -36,9 +37,12 @@ from tidemark.spark_jobs.settings import SETTINGS
 
 from support.tree import ROOT
 
-__all__ = ["FOLDER", "command_paths", "interface", "reference"]
+__all__ = ["FOLDER", "MODULES", "command_paths", "help_of_module", "interface", "reference"]
 
 FOLDER = ROOT / "docs" / "reference"
+
+MODULES = {"demo": [DEMO], "side": [SIDE, "catch-up"], "lint": [LINT]}
+"""Commands whose options the command line itself does not know, with what runs them."""
 
 _HEAD = "<!-- Made from the code by `make docs`: change the code and not this. -->\n\n"
 _WIDTH = "80"
@@ -263,7 +267,7 @@ def _cli() -> str:
     for path in command_paths():
         if path:
             parts.append(f"\n## tidemark {' '.join(path)}\n\n")
-        parts.append(f"```text\n{help_of(path)}\n```\n")
+        parts.append(f"```text\n{_help(path)}\n```\n")
     return "".join(parts)
 
 
@@ -275,18 +279,17 @@ changes nothing; `--reason` goes into the event that a change leaves. `set` chan
 | exit code | meaning |
 | --- | --- |
 | 0 | done |
-| 1 | the controller rejected it or does not answer; for `tidemark doctor`: something is missing |
-| 2 | the command line makes no sense; for `tidemark doctor`: the controller could not be asked |
+| 1 | the controller rejected it or does not answer; for `tidemark doctor`: something is missing; \
+for `tidemark lint`: an error |
+| 2 | the command line makes no sense; for `tidemark doctor`: the controller could not be asked; \
+for `tidemark lint`: the job cannot be checked |
 
 """
 
 
-def help_of(path: list[str]) -> str:
-    """Return what a command prints with ``--help``."""
-    if path == ["demo"]:
-        text = _help_of_the_program(DEMO)
-    elif path == ["side"]:
-        text = _help_of_the_program(SIDE, "catch-up")
+def _help(path: list[str]) -> str:
+    if " ".join(path) in MODULES:
+        text = help_of_module(" ".join(path))
     else:
         with patch.object(typer.core, "HAS_RICH", new=False):
             done = CliRunner().invoke(
@@ -300,10 +303,10 @@ def help_of(path: list[str]) -> str:
     return re.sub(r" +$", "", text, flags=re.MULTILINE).strip()
 
 
-def _help_of_the_program(module: str, *arguments: str) -> str:
-    """The command runs it in a process of its own."""
+def help_of_module(command: str) -> str:
+    """Return the help of a command that is run in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", module, *arguments, "--help"],
+        [sys.executable, "-m", *MODULES[command], "--help"],
         env={**os.environ, "COLUMNS": _WIDTH},
         capture_output=True,
         text=True,

@@ -1,0 +1,1 @@
+"""``tidemark lint``: the checks of a query's start, before it starts."""

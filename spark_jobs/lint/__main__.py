@@ -1,0 +1,121 @@
+"""``tidemark lint``: check the joins of a job's streams before it starts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.models.duration import format_duration
+from tidemark.models.joins import Finding, JoinedQuery, JoinInput, judge_joins
+from tidemark.spark_jobs.java import JavaNotFound, ensure_java
+from tidemark.spark_jobs.joins.reader import read_joins
+from tidemark.spark_jobs.lint.job import JobNotCheckedError, Wanted, queries_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A query of a job, with what is found."""
+
+    name: str | None
+    output_mode: str
+    joins: JoinedQuery | None
+    findings: list[Finding]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check a job.
+
+    Returns:
+        0 without errors, 1 with one, 2 when the job cannot be checked.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    end = given.index("--") if "--" in given else len(given)
+    chosen = _parser().parse_args(given[:end])
+    console = Console(highlight=False, markup=False, soft_wrap=False)
+    try:
+        ensure_java()
+        checked = [_check(wanted) for wanted in queries_of(chosen.job, given[end + 1 :])]
+    except (JobNotCheckedError, JavaNotFound) as error:
+        print(f"lint: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    except Exception as error:  # noqa: BLE001 - whatever the job's own code raises
+        print(f"lint: {chosen.job} fails before it is checked: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    if chosen.json:
+        print(json.dumps({"queries": [_as_json(each) for each in checked]}, indent=2))  # noqa: T201
+    else:
+        for number, each in enumerate(checked, 1):
+            _show(console, number, each)
+    return int(any(finding.severity == "error" for each in checked for finding in each.findings))
+
+
+def _check(wanted: Wanted) -> _Checked:
+    df = wanted.df
+    joins = read_joins(
+        df.sparkSession._jsparkSession,  # noqa: SLF001 - the one way to Spark's own session
+        df._jdf.queryExecution().analyzed(),  # noqa: SLF001 - and to the plan
+        wanted.output_mode,
+    )
+    return _Checked(wanted.name, wanted.output_mode, joins, [] if joins is None else judge_joins(joins))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tidemark lint",
+        description="Check the joins of a job's streams before it starts. The file is run up to where it would wait "
+        "for a query, and no query starts: what it does before that is done.",
+        epilog="Exit code: 0 without errors, 1 with one, 2 when the job cannot be checked.",
+    )
+    parser.add_argument(
+        "job",
+        metavar="JOB",
+        help="a Python file that starts queries, or FILE:FUNCTION for a function that returns streaming DataFrames; "
+        "the file's own arguments follow after --",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _as_json(checked: _Checked) -> dict[str, object]:
+    document = asdict(checked)
+    if checked.joins is not None:
+        document["joins"]["starts"] = checked.joins.starts
+    return document
+
+
+def _show(console: Console, number: int, checked: _Checked) -> None:
+    console.print(f"query {checked.name or number}, output mode {checked.output_mode}", style="bold")
+    if checked.joins is None:
+        console.print("  it joins no two streams\n")
+        return
+    sides = Table("join", "side", "watermark", "a row is kept", box=None, pad_edge=False)
+    for index, join in enumerate(checked.joins.joins, 1):
+        for side in ("left", "right"):
+            entry = join.left if side == "left" else join.right
+            sides.add_row(f"{index} {join.type}", side, _watermark_text(entry), entry.kept)
+    console.print(sides)
+    console.print()
+    findings = Table("severity", "where", "finding", "instead", box=None, pad_edge=False)
+    for finding in checked.findings:
+        findings.add_row(finding.severity, finding.where, finding.text, finding.instead)
+    if checked.findings:
+        console.print(findings)
+    else:
+        console.print("nothing is wrong")
+    console.print()
+
+
+def _watermark_text(entry: JoinInput) -> str:
+    if entry.watermark_column is None or entry.delay_ms is None:
+        return "none"
+    return f"{entry.watermark_column}, {format_duration(entry.delay_ms * 1_000)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
