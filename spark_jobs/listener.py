@@ -26,6 +26,7 @@ from pyspark.sql.streaming.listener import (
 from tidemark.models.needs import BaseTracker
 from tidemark.models.operators import Operator, call_for
 from tidemark.models.wire import REPORT_SCHEMA, Acknowledgement, BoundSource, Mode, Report
+from tidemark.spark_jobs.joins.start import must_not_run
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.live.backlog import backlog_of, control_offsets_of
 from tidemark.spark_jobs.live.control_source import Offset
@@ -160,8 +161,10 @@ class TidemarkListener(JsonListener):
         taps = tuple(name for name in plan.operators if name in self._bindings)
         if taps and query.is_real_time():
             _log.error("query %s is stopped: %s", event.id, _NO_REAL_TIME)
-            # Spark waits for this callback before the query's thread goes on, and stop() waits for that thread.
-            threading.Thread(target=query.stop, name="tidemark-stop", daemon=True).start()
+            _stop_from_callback(query)
+            return
+        if taps and must_not_run(str(event.id), query.joins()):
+            _stop_from_callback(run.query)
             return
         run.contradictions = self._contradictions(plan, taps)
         self._begin(run_id, run, taps, plan.watermarks)
@@ -366,6 +369,14 @@ class TidemarkListener(JsonListener):
             return 0
         known = run.watermark_ms.get(batch - 1)
         return run.query.logged_watermark_ms(batch - 1) if known is None else known
+
+
+def _stop_from_callback(query: RunningQuery) -> None:
+    """Stop a query whose start a listener is being notified of.
+
+    Spark waits for that callback before the query's thread goes on, and ``stop()`` waits for that thread.
+    """
+    threading.Thread(target=query.stop, name="tidemark-stop", daemon=True).start()
 
 
 def watermark_ms_of(progress: StreamingQueryProgress) -> int | None:

@@ -13,11 +13,14 @@ import logging
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from tidemark.models.joins import JoinedQuery
 from tidemark.models.live.control import WatermarkPolicy
 from tidemark.models.wire import OutputMode
+from tidemark.spark_jobs.joins.reader import read_joins
 from tidemark.spark_jobs.query_plan import QueryPlan, read_plan
 
 _log = logging.getLogger("tidemark.spark")
@@ -89,6 +92,20 @@ class RunningQuery:
             return None if self._execution is None else read_plan(self._execution.analyzedPlan())
         except Py4JError as error:
             _log.warning("the query's plan cannot be read: %s", error)
+            return None
+
+    def joins(self) -> JoinedQuery | None:
+        """Return what Spark makes of the query's stream-stream joins; None without any, or when it cannot be read.
+
+        The policy is the session's; that of a checkpoint is in force only from the first batch's planning on.
+        """
+        try:
+            if self._execution is None:
+                return None
+            mode = self.output_mode() or "append"
+            return read_joins(self._execution.sparkSessionForStream(), self._execution.analyzedPlan(), mode)
+        except (Py4JError, PySparkException) as error:
+            _log.warning("the query's joins cannot be read: %s", error)
             return None
 
     def trigger_ms(self) -> int | None:

@@ -1,0 +1,69 @@
+"""The check of a query's joins at its start, for queries with ``adaptive_watermark`` in them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+from tidemark.models.operators import row_level
+from tidemark.spark_jobs import adaptive_watermark
+
+from support.patience import until
+from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, write_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+NEAR = "lk = rk and rts >= lts - interval 4 seconds and rts <= lts + interval 6 seconds"
+
+
+def joined(spark: SparkSession, folder: Path, how: str, condition: str = NEAR) -> DataFrame:
+    """Return a join in which only the right input has a watermark, an adaptive one."""
+    sides = []
+    for name in "lr":
+        write_batch(folder / name, 0, [Row(1, 0, EPOCH_US)])
+        rows = spark.readStream.schema(SCHEMA).json(str(folder / name))
+        sides.append(rows.selectExpr(f"id as {name}k", f"ts as {name}ts"))
+    adaptive = adaptive_watermark("rts", "10 seconds", row_level(), stream="right", sink=RecordingSink())
+    return sides[0].join(sides[1].transform(adaptive), F.expr(condition), how)
+
+
+def test_a_query_whose_outer_rows_would_never_come_is_stopped_with_what_to_write(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    df = joined(spark, tmp_path, "leftOuter")
+    with caplog.at_level(logging.WARNING, "tidemark.spark"):
+        query = (
+            df.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        )
+        until(lambda: not query.isActive, "the end of the query")
+
+    (error,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert error.startswith(
+        f"query {query.id} is stopped: join 1, left: the left rows without a partner never come"
+    )
+    assert error.endswith('instead: call withWatermark("<event time>", "<delay>") on the left input')
+
+
+def test_a_query_whose_state_only_grows_is_warned_of_and_runs(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    df = joined(spark, tmp_path, "inner", "lk = rk")
+    with caplog.at_level(logging.WARNING, "tidemark.spark"):
+        query = (
+            df.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        )
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+    warnings = [record.getMessage() for record in caplog.records if "never evicted" in record.getMessage()]
+
+    assert query.exception() is None
+    assert [text.split(": ")[1] for text in warnings] == ["join 1, left", "join 1, right"]
