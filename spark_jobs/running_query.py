@@ -104,7 +104,11 @@ class RunningQuery:
                 return None
             mode = self.output_mode() or "append"
             return read_joins(self._execution.sparkSessionForStream(), self._execution.analyzedPlan(), mode)
-        except (Py4JError, PySparkException) as error:
+        except (
+            Py4JError,
+            PySparkException,
+            TypeError,
+        ) as error:  # TypeError: Py4J, of a class that is not there
             _log.warning("the query's joins cannot be read: %s", error)
             return None
 
