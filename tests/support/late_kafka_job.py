@@ -25,6 +25,7 @@ from tidemark.spark_jobs.local_disk import LOCAL_DISK
 from tidemark.spark_jobs.whole_file import write_whole
 
 from support.patience import PATIENCE_S
+from support.spark_streams import started
 
 
 def parse(raw: DataFrame) -> DataFrame:
@@ -87,15 +88,15 @@ def main() -> None:
         if next(batches) == die_in:
             os.killpg(0, signal.SIGKILL)
 
-    query = (
+    writer = (
         rows.groupBy(F.window("ts", "5 seconds"))
         .agg(F.collect_list("id").alias("ids"))
         .select(F.unix_micros("window.end").alias("key"), "ids")
         .writeStream.foreachBatch(collect)
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(processingTime="100 milliseconds")
-        .start()
     )
+    query = started(writer.start)
     query.processAllAvailable()
     if die_in is not None:
         os.killpg(0, signal.SIGKILL)
