@@ -116,7 +116,7 @@ def max_up_to(
 
 
 _MAX_EVENT_TIME = select(
-    max_up_to(QueryRow.stream_id, QueryRow.query_id, bindparam("last")).correlate(QueryRow),
+    max_up_to(bindparam("stream"), bindparam("query"), bindparam("last")),
     QueryRow.gone_batch,
     QueryRow.gone_max_event_time_us,
 ).where(QueryRow.stream_id == bindparam("stream"), QueryRow.query_id == bindparam("query"))
