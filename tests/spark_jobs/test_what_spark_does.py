@@ -6,12 +6,12 @@ dated a day ahead, after which every honest row is dropped (live/test_future_row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ from support.patience import until
 from support.spark_streams import EPOCH_US, SCHEMA, Row, write_batch
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -151,6 +151,93 @@ def test_a_row_of_a_chain_is_late_by_the_key_of_its_first_operator_and_the_water
     _is_judged_by_the_watermark_of_the_batch_before(
         _judged(_job(spark, tmp_path, kind.plan, 10), kind.operator)
     )
+
+
+def _ids_of(key: Callable[[], Column]) -> Plan:
+    def plan(inputs: Sequence[DataFrame]) -> DataFrame:
+        grouped = inputs[0].groupBy(key()).agg(F.collect_list("id").alias("ids"))
+        return grouped.select(F.lit(None).cast("long").alias("key_us"), "ids")
+
+    return plan
+
+
+def _first_of_each(*needed: str) -> Plan:
+    columns = "cast(null as long) as key_us", "array(id) as ids", *needed
+    return lambda inputs: inputs[0].dropDuplicates(["id"]).selectExpr(*columns)
+
+
+def _pairs(*needed: str) -> Plan:
+    """Join two inputs by a key without time."""
+
+    def plan(inputs: Sequence[DataFrame]) -> DataFrame:
+        left, right = (
+            frame.selectExpr(f"id as {side}_id", f"id % 1000 as {side}_key", f"ts as {side}_ts")
+            for frame, side in zip(inputs, ("left", "right"), strict=True)
+        )
+        pairs = left.join(right, F.expr("left_key = right_key"))
+        return pairs.selectExpr("cast(null as long) as key_us", "array(left_id) as ids", *needed)
+
+    return plan
+
+
+def _all_of_each(timeout: str) -> Plan:
+    def ids_of(_: Any, frames: Any, __: Any) -> Any:
+        import pandas as pd
+
+        for frame in frames:
+            yield pd.DataFrame({"key_us": [None], "ids": [frame["id"].tolist()]})
+
+    return lambda inputs: (
+        inputs[0]
+        .groupBy("partition")
+        .applyInPandasWithState(ids_of, "key_us long, ids array<long>", "count long", "update", timeout)
+    )
+
+
+BY_TIME: dict[str, Plan] = {
+    "event time as a key": _ids_of(lambda: F.col("ts")),
+    "deduplication without a horizon": _first_of_each("ts"),
+    "join without a range": _pairs("left_ts"),
+    "state with a timeout by event time": _all_of_each("EventTimeTimeout"),
+}
+"""What is judged by event time although nothing in its call says so."""
+
+BY_NOTHING: dict[str, Plan] = {
+    "a key without time": _ids_of(lambda: F.col("partition")),
+    "a key by another function": _ids_of(lambda: F.date_trunc("minute", "ts")),
+    "the end of a window": _ids_of(lambda: F.window("ts", "5 seconds")["end"]),
+    "state without a timeout": _all_of_each("NoTimeout"),
+    "deduplication after which nobody needs the event time": _first_of_each(),
+    "join after which nobody needs the event time": _pairs(),
+}
+"""What admits every row, however late: the event time is no key, or the optimizer has left it out."""
+
+
+def _updating(spark: SparkSession, folder: Path, name: str, plans: Mapping[str, Plan]) -> LiveJob:
+    """Return a query that emits what is not closed; Spark wants joins in append mode."""
+    joins = "join" in name
+    job = _job(spark, folder, plans[name], *([10, 10] if joins else [10]))
+    return replace(job, output_mode="append" if joins else "update")
+
+
+@pytest.mark.parametrize("name", BY_TIME)
+def test_an_operator_that_the_event_time_reaches_judges_a_row_by_it(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    job = _updating(spark, tmp_path, name, BY_TIME)
+
+    _is_judged_by_the_watermark_of_the_batch_before(_judged(job, row_level()))
+
+
+@pytest.mark.parametrize("name", BY_NOTHING)
+def test_an_operator_that_the_event_time_does_not_reach_drops_no_row(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    """A ledger that called some late would be wrong."""
+    job = _updating(spark, tmp_path, name, BY_NOTHING)
+    judged = _judged(job, row_level())
+
+    assert judged.admitted == judged.keys_us.keys()
 
 
 def test_where_several_stateful_operators_are_forbidden_a_row_is_judged_by_the_watermark_of_its_own_batch(
