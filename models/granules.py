@@ -9,8 +9,10 @@ late rule is ``key <= watermark``. Elsewhere the ledger gives an interval.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import overload
 
+from tidemark.models.duration import format_duration
 from tidemark.models.operators import Closed, Int64s, Operator, TimeWindow
 
 SPARK_TICK_US = 1_000
@@ -18,6 +20,22 @@ SPARK_TICK_US = 1_000
 
 _PARTS_OF_A_SLIDE = 10
 """Maximum number of granules in a slide: more of them cost distinct keys in the tap and tell little more."""
+
+_ROW_GRANULE_US = 100 * SPARK_TICK_US
+
+
+@dataclass(frozen=True, slots=True)
+class Granules:
+    """A grid of granules."""
+
+    granule_us: int
+    """Width of a granule in microseconds."""
+    closed: Closed
+    """Which edge belongs to a granule."""
+
+    def first_us(self, index: int) -> int:
+        """Return the first whole microsecond of a granule."""
+        return granule_first_us(index, self.granule_us, self.closed)
 
 
 def granule_index(event_time_us: Int64s, granule_us: int, closed: Closed) -> Int64s:
@@ -43,21 +61,24 @@ def granule_last_us(index: Int64s | int, granule_us: int, closed: Closed) -> Int
     return (index + 1) * granule_us - (closed == "left")
 
 
-def default_granule_us(operator: Operator) -> int:
-    """Return the default granule of the tap.
+def default_granule_us(operator: Operator, whole_us: int = SPARK_TICK_US) -> int:
+    """Return the default granule of the tap, or of its reports where the tap counts by ``whole_us`` microseconds.
 
     For windows: an exact one (it divides size, slide and start) that cuts them into up to 10, so that a partition's
-    progress inside a window is visible; never finer than a millisecond.
+    progress inside a window is visible.
     For row-level and session keys: 100 ms, which bounds the ledger's interval to the rows of one granule.
+    It is always a multiple of ``whole_us``.
+
+    Raises:
+        ValueError: when size, slide and start of a window are not.
     """
     if not isinstance(operator, TimeWindow):
-        return 100 * SPARK_TICK_US
+        return math.ceil(_ROW_GRANULE_US / whole_us) * whole_us
     grid = math.gcd(operator.size_us, operator.slide_us, operator.start_us)
-    if grid % SPARK_TICK_US:
+    if grid % whole_us:
+        whole = "milliseconds" if whole_us == SPARK_TICK_US else f"multiples of {format_duration(whole_us)}"
         raise ValueError(
-            f"{operator}: size, slide and start must be whole milliseconds for its rows to be counted"
+            f"{operator}: size, slide and start must be whole {whole} for its rows to be counted"
         )
-    exact = [
-        grid // parts for parts in range(1, _PARTS_OF_A_SLIDE + 1) if grid % (parts * SPARK_TICK_US) == 0
-    ]
+    exact = [grid // parts for parts in range(1, _PARTS_OF_A_SLIDE + 1) if grid % (parts * whole_us) == 0]
     return min(exact)

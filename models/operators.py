@@ -170,7 +170,8 @@ def call_for(operator: Operator) -> str:
     """Return the call that declares ``operator`` in a job."""
 
     def text(time_us: int) -> str:
-        return f'"{format_duration(time_us)}"'
+        shown = format_duration(time_us)
+        return f'"{shown}"' if parse_duration(shown) == time_us else f'"{time_us} us"'
 
     if isinstance(operator, SessionWindow):
         return f"session({text(operator.gap_us)})"

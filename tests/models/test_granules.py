@@ -80,7 +80,26 @@ def test_the_default_granule_cuts_a_window_into_at_most_ten(operator: Operator, 
     assert default_granule_us(operator) == granule_us
 
 
+@pytest.mark.parametrize(
+    ("operator", "granule_us"),
+    [
+        (tumbling("1 minute"), 6_000_000),
+        (tumbling("45s"), 5_000_000),
+        (tumbling("5s"), 1_000_000),
+        (SessionWindow(5_000_000), 1_000_000),
+        (RowLevel(), 1_000_000),
+    ],
+)
+def test_made_of_granules_of_a_second_the_default_granule_is_whole_seconds(
+    operator: Operator, granule_us: int
+) -> None:
+    """So that a report of a window of an hour is as small as if the operator had been declared."""
+    assert default_granule_us(operator, 1_000_000) == granule_us
+
+
 def test_windows_finer_than_sparks_watermark_have_no_granule() -> None:
     """Said by name, since the tap would have to guess."""
     with pytest.raises(ValueError, match="whole milliseconds"):
         default_granule_us(TimeWindow(1_500, 1_500))
+    with pytest.raises(ValueError, match="whole multiples of 1 s"):
+        default_granule_us(tumbling("500 ms"), 1_000_000)
