@@ -83,7 +83,7 @@ def late_base_ms(reported_ms: int | None, earlier_us: int | None) -> int | None:
 
 
 def needs_against(report: Report, base_ms: int | None, pairs: KeyCounts | None = None) -> Needs:
-    """Return the needs of the report's rows against the base of its late filter; unknown if its plan contradicts it.
+    """Return the needs of the report's rows against the base of its late filter; unknown if rows are not judged.
 
     Where a granule's rows have different keys (row-level, sessions) the lowest one is taken, so that no need is too
     small.

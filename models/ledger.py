@@ -4,7 +4,7 @@ Spark drops a row of batch n iff ``key_us <= 1000 * W(n-1)``, with W(n-1) the wa
 offset log, no-data batches included and across restarts (Spark 4.2, measured; ``late_watermark_ms`` of a report). In
 complete mode it drops nothing. The ledger, not a model, says whether an SLO was met, so it reports as unknown what it
 does not know: rows that could not be counted by granule, batches never reported, the rows of a granule that the
-watermark cuts (an interval), and every row of a query whose plan contradicts the declared operator.
+watermark cuts (an interval), and every row of a query whose operator is not known.
 """
 
 from __future__ import annotations

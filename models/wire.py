@@ -142,7 +142,7 @@ class ReportedBatch:
     live: LiveState | None = None
     """What the fast policy did; null unless the job runs in Live."""
     contradiction: Annotated[str, MaxLen(1_000)] | None = None
-    """How the query's plan contradicts the declared operator; null when no contradiction is known."""
+    """Why no row is judged: the plan contradicts the call, or shows no operator; null when rows are judged."""
 
     def __post_init__(self) -> None:
         """Reject granules that cannot be judged."""

@@ -1,14 +1,14 @@
 """The one line on the user's side: ``.transform(adaptive_watermark(...))`` in place of ``.withWatermark(...)``.
 
     clicks.withWatermark("ts", "10 minutes")
-    clicks.transform(adaptive_watermark("ts", "10 minutes", tumbling("1 minute"), stream="clicks"))
+    clicks.transform(adaptive_watermark("ts", "10 minutes", stream="clicks"))
 
 It puts the tap before the watermark, asks for the bound, and applies it. Without a controller it is
 ``withWatermark`` with the job's own bound, plus the tap. With a ceiling the plan also holds a control stream, which
 moves the watermark while the query runs (mode Live) and is silent in every other mode, so that modes change without a
 new checkpoint:
 
-    clicks.transform(adaptive_watermark("ts", "10 minutes", tumbling("1 minute"), stream="clicks", ceiling="2 hours"))
+    clicks.transform(adaptive_watermark("ts", "10 minutes", stream="clicks", ceiling="2 hours"))
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from tidemark.models.duration import format_duration, parse_duration
 from tidemark.models.granules import default_granule_us
 from tidemark.models.operators import Operator
 from tidemark.models.wire import Mode
+from tidemark.spark_jobs.binding import Binding, ReportSink
 from tidemark.spark_jobs.bound import choose_bound_at_start
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.connections import NoSink, channel_of, connection_to, listener_of
 from tidemark.spark_jobs.late.side import Side
-from tidemark.spark_jobs.listener import Binding, ReportSink, TidemarkListener
+from tidemark.spark_jobs.listener import TidemarkListener
 from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule, Treatment
 from tidemark.spark_jobs.live.orders import Orders, mode_of
 from tidemark.spark_jobs.live.queries import LiveStream
@@ -42,6 +43,8 @@ from tidemark.spark_jobs.watch import BoundWatch
 _KAFKAS = "partition"
 _KAFKAS_TIME, _KAFKAS_TIME_TYPE = "timestamp", "timestampType"
 _ALLOW_MULTIPLE = "spark.sql.streaming.statefulOperator.allowMultiple"
+_GRANULE_US = 1_000_000
+"""Granule of a stream whose operator is read from the plan: it divides every window of whole seconds."""
 _log = logging.getLogger("tidemark.spark")
 _numbers = itertools.count()
 
@@ -49,7 +52,7 @@ _numbers = itertools.count()
 def adaptive_watermark(
     event_time: str,
     bound: str,
-    operator: Operator,
+    operator: Operator | None = None,
     *,
     stream: str | None = None,
     partition: str | None = _KAFKAS,
@@ -72,7 +75,9 @@ def adaptive_watermark(
     Args:
         event_time: the event-time column, of type timestamp.
         bound: the job's own bound, used when the controller gives none; a Spark interval such as ``"10 minutes"``.
-        operator: the stateful operator the watermark is for: ``tumbling``, ``sliding``, ``session`` or ``row_level``.
+        operator: the stateful operator the watermark is for: ``tumbling``, ``sliding``, ``session`` or ``row_level``;
+            read from the query's plan unless given. A query whose plan contradicts the call ends before its first
+            batch: ``awaitTermination`` raises what to write.
         stream: name of the stream within the job; conf ``spark.tidemark.stream`` unless given.
         partition: column that names the partition of a row, as Kafka's source has it; without such a column, or with
             None, the whole stream is one partition.
@@ -89,7 +94,9 @@ def adaptive_watermark(
             granule more.
         arrival_time: column with the source's own timestamp, as Kafka's source has it; it is used where the column is
             there, and with ``aside`` it must be.
-        granule: width of the event-time grid on which rows are counted; an exact one for the operator unless given.
+        granule: width of the event-time grid on which rows are counted. Unless given, an exact one for the operator, or
+            a second where that is read from the plan: exact for windows of whole seconds, and an interval of the rows
+            of a second for other keys.
         max_keys: distinct (partition, granule) pairs a batch may hold and still be counted exactly.
         job: name of the job; conf ``spark.tidemark.job``, else the application's name, unless given.
         controller_url: address of the controller; conf ``spark.tidemark.controller.url`` unless given.
@@ -105,8 +112,7 @@ def adaptive_watermark(
     own_bound_ms = _whole_ms("bound", bound)
     ceiling_ms = None if ceiling is None else _whole_ms("ceiling", ceiling)
     _check_ceiling(ceiling_ms, own_bound_ms, mode)
-    granule_us = parse_duration(granule) if granule is not None else default_granule_us(operator)
-    _check_granule(granule_us, operator)
+    granule_us = _granule_us(granule, operator)
     if not 1 <= max_keys <= MAX_KEYS:
         raise ValueError(f"max_keys must be at least 1 and at most {MAX_KEYS}, not {max_keys}")
     if future_rows not in get_args(Treatment):
@@ -124,7 +130,7 @@ def adaptive_watermark(
             event_time,
             None if absent else partition,
             granule_us,
-            operator.closed,
+            None if operator is None else operator.closed,
             max_keys,
             arrival_time=arrival,
             arrival_type=arrival_type,
@@ -163,6 +169,7 @@ def adaptive_watermark(
             generation=chosen.generation,
             sink=sink or sender or NoSink(),
             ceiling_ms=ceiling_ms,
+            names_granule=granule is not None,
         )
         _print_or_log(
             f"tidemark: job={settings.job} stream={settings.stream} bound={format_duration(chosen.bound_ms * 1_000)} "
@@ -225,13 +232,12 @@ class _Live:
             metric,
             LiveStream(
                 name=binding.stream,
-                operator=binding.operator,
                 ceiling_us=self.ceiling_ms * 1_000,
                 idle_timeout_us=self.idle_timeout_us,
                 orders=self.orders,
             ),
         )
-        tapped = future.set_back(tap.observe(future.mark(df), metric), tap.granule_us, tap.closed)
+        tapped = future.set_back(tap.observe(future.mark(df), metric), tap.granule_us, tap.cut)
         return steered(tapped, tap.event_time, self.ceiling_ms, path, metric)
 
 
@@ -280,16 +286,21 @@ def _arrival(df: DataFrame, event_time: str, arrival_time: str | None) -> tuple[
     return arrival_time, kind
 
 
-def _check_granule(granule_us: int, operator: Operator) -> None:
+def _granule_us(granule: str | None, operator: Operator | None) -> int:
+    """Return the width of the tap's granules in microseconds."""
+    if granule is None:
+        return _GRANULE_US if operator is None else default_granule_us(operator)
+    granule_us = parse_duration(granule)
     if granule_us <= 0 or granule_us % 1_000:
         raise ValueError(
             f"granule {format_duration(granule_us)} must be a positive number of whole milliseconds"
         )
-    if not operator.granule_fits(granule_us):
+    if operator is not None and not operator.granule_fits(granule_us):
         raise ValueError(
             f"granule {format_duration(granule_us)} must divide size, slide and start of the {operator}, "
             "else rows of one granule would belong to different windows"
         )
+    return granule_us
 
 
 def _check_session(spark: SparkSession) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Protocol
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
@@ -24,16 +23,15 @@ from pyspark.sql.streaming.listener import (
 )
 
 from tidemark.models.needs import BaseTracker
-from tidemark.models.operators import Operator, call_for
-from tidemark.models.wire import REPORT_SCHEMA, Acknowledgement, BoundSource, Mode, Report
-from tidemark.spark_jobs.joins.start import must_not_run
+from tidemark.models.wire import REPORT_SCHEMA, Acknowledgement, Report
+from tidemark.spark_jobs.binding import Binding, Judging, PlanRejectedError, judging_of, not_judged
+from tidemark.spark_jobs.joins.start import reject_joins
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.live.backlog import backlog_of, control_offsets_of
 from tidemark.spark_jobs.live.control_source import Offset
 from tidemark.spark_jobs.live.mode_changes import why_rejected
-from tidemark.spark_jobs.live.orders import Orders
 from tidemark.spark_jobs.live.queries import LiveQueries
-from tidemark.spark_jobs.query_plan import QueryPlan
+from tidemark.spark_jobs.query_plan import Found, NoOperator
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.tap import Tap, TapCounts
 
@@ -42,41 +40,7 @@ _NO_REAL_TIME = (
     "real-time mode has no batch after which rows could be counted and a watermark moved, so adaptive_watermark cannot "
     "work in it; use a processing-time trigger, or take adaptive_watermark out"
 )
-
-
-class ReportSink(Protocol):
-    """Where reports go. Neither call may block."""
-
-    @property
-    def dropped(self) -> int:
-        """Reports dropped so far."""
-        ...
-
-    def report(self, report: Report) -> None:
-        """Take a report."""
-        ...
-
-    def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> None:
-        """Take an acknowledgement."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
-    """One stream as one plan has it: what to count, and which bound was applied."""
-
-    job: str
-    stream: str
-    tap: Tap
-    operator: Operator
-    bound_ms: int
-    source: BoundSource
-    mode: Mode
-    generation: int | None
-    sink: ReportSink
-    ceiling_ms: int | None = None
-    orders: Orders | None = None
-    """Of a live stream what it has to do: it is watched while a run has this tap."""
+_NOT_READ = NoOperator("Unreadable", "the query's plan cannot be read")
 
 
 @dataclass(slots=True)
@@ -87,10 +51,8 @@ class _Run:
     ended: threading.Event = field(default_factory=threading.Event)
     last_batch: int = -1
     """The last batch that was reported."""
-    metrics: tuple[str, ...] = ()
-    """Names of the taps in its plan."""
-    contradictions: dict[str, str] = field(default_factory=dict)
-    """By tap how the plan contradicts the operator that the call declares."""
+    streams: dict[str, Judging] = field(default_factory=dict)
+    """By tap in its plan how the rows are judged."""
     watermark_ms: dict[int, int] = field(default_factory=dict)
     bases: dict[str, BaseTracker] = field(default_factory=dict)
     acknowledged: set[str] = field(default_factory=set)
@@ -158,16 +120,16 @@ class TidemarkListener(JsonListener):
                 event.id,
             )
             return
-        taps = tuple(name for name in plan.operators if name in self._bindings)
-        if taps and query.is_real_time():
-            _log.error("query %s is stopped: %s", event.id, _NO_REAL_TIME)
-            _stop_from_callback(query)
+        found = {metric: found for metric, found in plan.operators.items() if metric in self._bindings}
+        if found and query.is_real_time():
+            self._reject(event.id, query, _NO_REAL_TIME)
             return
-        if taps and must_not_run(str(event.id), query.joins()):
-            _stop_from_callback(run.query)
+        streams, rejected = self._judged(found)
+        if found:
+            rejected += reject_joins(str(event.id), query.joins())
+        if rejected and self._reject(event.id, query, "; ".join(rejected)):
             return
-        run.contradictions = self._contradictions(plan, taps)
-        self._begin(run_id, run, taps, plan.watermarks)
+        self._begin(run_id, run, streams, plan.watermarks)
 
     def wants(self, run_id: str, batch_id: int) -> bool:
         """Return whether a batch is yet to be reported: in Live most are before Spark notifies this listener."""
@@ -194,7 +156,7 @@ class TidemarkListener(JsonListener):
         run = self._runs.pop(str(event.runId), None)
         if run is None:
             return
-        for metric in run.metrics:
+        for metric in run.streams:
             orders = self._bindings[metric].orders
             if orders is not None:
                 orders.ended()
@@ -203,40 +165,68 @@ class TidemarkListener(JsonListener):
 
     # -- inside -------------------------------------------------------------------------------------------------
 
-    def _begin(self, run_id: str, run: _Run, metrics: tuple[str, ...], watermark_nodes: int | None) -> None:
+    @staticmethod
+    def _reject(query_id: object, query: RunningQuery, why: str) -> bool:
+        """Let a query end before its first batch; return whether it will. The error is in the log, too."""
+        will_end = query.fail(why)
+        if will_end:
+            _log.error("query %s is stopped before its first batch: %s", query_id, why)
+        else:
+            _log.error("query %s should not run and cannot be stopped: %s", query_id, why)
+        return will_end
+
+    def _begin(
+        self, run_id: str, run: _Run, streams: dict[str, Judging], watermark_nodes: int | None
+    ) -> None:
         """Record the taps of a run."""
-        run.metrics = metrics
-        for metric in metrics:
-            orders = self._bindings[metric].orders
-            if orders is not None:
-                orders.started()
+        run.streams = streams
+        for metric, judging in streams.items():
+            binding = self._bindings[metric]
+            self._log_judging(binding, judging)
+            if binding.orders is not None:
+                binding.orders.started()
         self.live.started(
             run_id,
-            [metric for metric in metrics if metric not in run.contradictions],
+            {
+                metric: judging.operator
+                for metric, judging in streams.items()
+                if judging.contradiction is None
+            },
             run.query.trigger_ms(),
             policy=run.query.watermark_policy,
             watermark_nodes=watermark_nodes,
         )
 
-    def _contradictions(self, plan: QueryPlan, taps: Iterable[str]) -> dict[str, str]:
-        """Return by tap how the plan contradicts the call; where the plan is not recognised the call is believed."""
-        found = {}
-        for tap in taps:
-            binding, actual = self._bindings[tap], plan.operators[tap]
-            if actual is None or actual == binding.operator:
-                continue
-            found[tap] = f"the call declares a {binding.operator}, but the query has a {actual}"
+    def _judged(self, found: Mapping[str, Found]) -> tuple[dict[str, Judging], list[str]]:
+        """Return how the rows of each tap are judged, and why the query must not run."""
+        streams, rejected = {}, []
+        for metric, operator in found.items():
+            binding = self._bindings[metric]
+            try:
+                judging = judging_of(binding, operator)
+            except PlanRejectedError as error:
+                rejected.append(f"stream {binding.stream}: {error}")
+                judging = not_judged(binding, str(error))
+            streams[metric] = judging
+        return streams, rejected
+
+    @staticmethod
+    def _log_judging(binding: Binding, judging: Judging) -> None:
+        if judging.contradiction is not None:
             _log.error(
-                "stream %s: %s; its rows are not judged and it is not steered; declare %s",
+                "stream %s: %s; its rows are not judged and it is not steered",
                 binding.stream,
-                found[tap],
-                call_for(actual),
+                judging.contradiction,
             )
-        return found
+        elif judging.doubt is not None:
+            why = "stream %s: the declared %s is believed, since the plan does not show it: %s"
+            _log.warning(why, binding.stream, judging.operator, judging.doubt)
+        elif binding.operator is None:
+            _log.info("stream %s: the query has a %s", binding.stream, judging.operator)
 
     def _explain(self, run: _Run, error: str) -> None:
         """Log what to do where Spark's own message does not say it."""
-        for metric in run.metrics:
+        for metric in run.streams:
             binding = self._bindings.get(metric)
             reason = None if binding is None else why_rejected(error, binding.ceiling_ms is not None)
             if binding is not None and reason is not None:
@@ -263,8 +253,9 @@ class TidemarkListener(JsonListener):
         run.last_batch = progress.batchId
         run.watermark_ms[progress.batchId] = _watermark_ms(progress, run)
         run_id = str(progress.runId)
-        if not run.metrics:
-            self._begin(run_id, run, tuple(taps), None)
+        if not run.streams:
+            # The plan could not be read as the query began.
+            self._begin(run_id, run, self._judged(dict.fromkeys(taps, _NOT_READ))[0], None)
         self.live.recognise(run_id, control_offsets_of(progress), run.watermark_ms[progress.batchId])
         for metric, observed in taps.items():
             binding = self._bindings[metric]
@@ -277,13 +268,14 @@ class TidemarkListener(JsonListener):
     def _report_stream(
         self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, observed: str
     ) -> None:
+        judging = run.streams[metric]
         if metric not in run.acknowledged:
             run.acknowledged.add(metric)
             # A stream that is not steered does not run in Live, whatever its mode is.
-            mode = "Off" if binding.mode == "Live" and metric in run.contradictions else binding.mode
+            mode = "Off" if binding.mode == "Live" and judging.contradiction else binding.mode
             acknowledgement = self._acknowledgement(replace(binding, mode=mode), progress)
             binding.sink.acknowledge(binding.job, binding.stream, acknowledgement)
-        counts = binding.tap.decode(observed, self._clock_of(run, binding.tap, progress))
+        counts = binding.tap.decode(observed, judging.granules, self._clock_of(run, binding.tap, progress))
         report = self._report(run, metric, binding, progress, counts)
         if metric in self.live:
             state = self.live.observe(
@@ -326,7 +318,7 @@ class TidemarkListener(JsonListener):
     def _report(
         self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, counts: TapCounts
     ) -> Report:
-        batch = progress.batchId
+        batch, judging = progress.batchId, run.streams[metric]
         bases = run.bases.setdefault(metric, BaseTracker())
         bases.add(batch, counts.max_event_time_us)
         states = progress.stateOperators
@@ -340,7 +332,7 @@ class TidemarkListener(JsonListener):
             batch_id=batch,
             started_us=_micros(progress.timestamp),
             duration_ms=int(progress.durationMs.get("triggerExecution", progress.batchDuration)),
-            operator=binding.operator,
+            operator=judging.operator,
             output_mode=output_mode or "append",
             bound_ms=binding.bound_ms,
             generation=binding.generation,
@@ -348,8 +340,8 @@ class TidemarkListener(JsonListener):
             late_watermark_ms=self._late_watermark_ms(run, batch) if output_mode is not None else None,
             watermark_ms=run.watermark_ms[batch],
             late_base_ms=bases.late_base_ms(batch),
-            granule_us=binding.tap.granule_us,
-            closed=binding.tap.closed,
+            granule_us=judging.granules.granule_us,
+            closed=judging.granules.closed,
             rows=counts.rows,
             null_rows=counts.null_rows,
             min_event_time_us=counts.min_event_time_us,
@@ -360,7 +352,7 @@ class TidemarkListener(JsonListener):
             dropped_by_spark=sum(state.numRowsDroppedByWatermark for state in states),
             dropped_reports=binding.sink.dropped,
             append_delay=counts.append_delay,
-            contradiction=run.contradictions.get(metric),
+            contradiction=judging.contradiction,
         )
 
     def _late_watermark_ms(self, run: _Run, batch: int) -> int | None:
@@ -369,14 +361,6 @@ class TidemarkListener(JsonListener):
             return 0
         known = run.watermark_ms.get(batch - 1)
         return run.query.logged_watermark_ms(batch - 1) if known is None else known
-
-
-def _stop_from_callback(query: RunningQuery) -> None:
-    """Stop a query whose start a listener is being notified of.
-
-    Spark waits for that callback before the query's thread goes on, and ``stop()`` waits for that thread.
-    """
-    threading.Thread(target=query.stop, name="tidemark-stop", daemon=True).start()
 
 
 def watermark_ms_of(progress: StreamingQueryProgress) -> int | None:

@@ -1,18 +1,25 @@
 """What the analysed plan of a query holds: its observed metrics, its watermarks, and the operator above each metric.
 
-The operator is not read from text. Spark (4.2, ``ResolveTimeWindows``) makes of ``window`` and ``session_window`` an
-expression of the event time, which is evaluated here for one time: the windows that come out show size, slide and
-start. An operator that is not recognised is None: a window over another column than the event time, a gap that depends
-on the row, a key made by other functions.
+Spark (4.2, ``WatermarkSupport``) judges a row by the one column with the mark of an event time among the columns that
+reach a stateful operator, for an aggregate among its keys: by the end of a window, else by the time itself. So that
+column is followed from the operator down to the watermark. A window is not read from text: ``window`` and
+``session_window`` become an expression of the event time (``ResolveTimeWindows``), which is evaluated here for one
+time; the windows that come out show size, slide and start.
+
+Spark's optimizer leaves out a column that nobody needs, and an event time that has not been needed by a join or
+``dropDuplicates`` makes no row late there. So for them the optimized plan says whether it is still there.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from itertools import pairwise
+from typing import Any, Literal
 
+from py4j.java_gateway import get_field
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
@@ -20,17 +27,24 @@ from tidemark.models.operators import Operator, SessionWindow, TimeWindow, row_l
 
 _log = logging.getLogger("tidemark.spark")
 
-_ROW_LEVEL = frozenset(
+_WITH_TIMEOUT = frozenset({"FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState"})
+"""Operators that judge rows only if their timeout is by event time."""
+
+_STATEFUL = _WITH_TIMEOUT | frozenset(
     {
+        "Aggregate",
+        "Deduplicate",
         "DeduplicateWithinWatermark",
         "TransformWithState",
         "TransformWithStateInPandas",
         "TransformWithStateInPySpark",
     }
 )
-_OTHER_STATEFUL = frozenset(
-    {"Deduplicate", "FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState", "FlatMapGroupsInRWithState"}
-)
+"""Stateful operators, beside the join of two streams. All but an aggregate judge rows whatever their keys are."""
+
+_EVENT_TIME, _TIME_WINDOW, _SESSION = "spark.watermarkDelayMs", "spark.timeWindow", "spark.sessionWindow"
+"""Marks in the metadata of a column."""
+
 _SAMPLE_US = 1_767_225_601_234_567
 """Any time that is on no grid; one after 1970 has windows without negative remainders."""
 
@@ -39,99 +53,235 @@ _Node = Any
 
 
 @dataclass(frozen=True, slots=True)
+class NoOperator:
+    """Why a plan shows no operator that Tidemark can judge rows by."""
+
+    kind: Literal["Unreadable", "Unrecognised", "NothingLate", "Unsupported"]
+    """Unreadable: this Spark has other names; Unrecognised: the plan has a form that is not known; NothingLate: Spark
+    drops no row of the stream; Unsupported: the key of a row does not follow from its event time."""
+    why: str
+    """The reason, as a clause."""
+
+
+Found = Operator | NoOperator
+
+
+@dataclass(frozen=True, slots=True)
 class QueryPlan:
     """What the analysed plan of a query holds."""
 
-    operators: Mapping[str, Operator | None]
-    """By name of an observed metric the nearest stateful operator above it; None when it is not recognised."""
+    operators: Mapping[str, Found]
+    """By name of an observed metric the nearest stateful operator above it."""
     watermarks: int
     """How many watermark nodes there are."""
 
 
-def read_plan(plan: _Node) -> QueryPlan:
+class _NotFoundError(Exception):
+    """Ends the search with its result."""
+
+    def __init__(self, result: NoOperator) -> None:
+        super().__init__(result.why)
+        self.result = result
+
+
+def read_plan(plan: _Node, optimizer: _Node) -> QueryPlan:
     """Return what a plan in the JVM holds.
+
+    Args:
+        plan: the analysed plan.
+        optimizer: Spark's, of the session in which the query runs.
 
     Raises:
         Py4JError: when its nodes cannot be walked.
     """
-    operators: dict[str, Operator | None] = {}
+    operators: dict[str, Found] = {}
     watermarks = 0
-    ways: list[list[_Node]] = [[plan]]
-    while ways:
-        way = ways.pop()
-        node = way[-1]
-        kind = node.nodeName()
+    left_out = cache(lambda: _left_out(optimizer.execute(plan)))
+    for way in _ways(plan):
+        kind = way[-1].nodeName()
         watermarks += kind == "EventTimeWatermark"
         if kind == "CollectMetrics":
-            operators.setdefault(node.name(), _operator_on(way[:-1]))
-        ways += [[*way, child] for child in _items(node.children())]
+            name, found = way[-1].name(), _operator_on(way, left_out)
+            if operators.setdefault(name, found) != found:
+                why = "the stream feeds several different operators"
+                operators[name] = NoOperator("Unrecognised", why)
     return QueryPlan(operators, watermarks)
 
 
-def _operator_on(way: Sequence[_Node]) -> Operator | None:
-    """Return the operator nearest to the end of a way down from the root."""
+def _ways(plan: _Node) -> Iterator[list[_Node]]:
+    """Return the way from the root down to each node."""
+    ways: list[list[_Node]] = [[plan]]
+    while ways:
+        way = ways.pop()
+        yield way
+        ways += [[*way, child] for child in _items(way[-1].children())]
+
+
+def _left_out(optimized: _Node) -> set[str]:
+    """Return the names of the metrics whose stream has no event time any more at its first stateful operator."""
+    metrics = (way for way in _ways(optimized) if way[-1].nodeName() == "CollectMetrics")
+    return {
+        way[-1].name()
+        for way in metrics
+        if (at := _first_stateful(way)) is not None and not _event_times(way[at], way[at + 1])
+    }
+
+
+def _operator_on(way: Sequence[_Node], left_out: Callable[[], set[str]]) -> Found:
+    """Return the operator nearest to the end of a way down from the root to a metric."""
     try:
-        between: list[_Node] = []
-        for node in reversed(way):
-            kind = node.nodeName()
-            if kind in _ROW_LEVEL or (
-                kind == "Join" and all(c.isStreaming() for c in _items(node.children()))
-            ):
-                return row_level()
-            if kind == "Aggregate":
-                made = [operator for below in between for operator in _windows_made_in(below)]
-                return made[0] if len(made) == 1 else None
-            if kind in _OTHER_STATEFUL:
-                return None
-            between.append(node)
+        at = _first_stateful(way)
+        if at is None:
+            return NoOperator("NothingLate", "the query has no stateful operator")
+        times = _event_times(way[at], way[at + 1])
+        if way[at].nodeName() == "Aggregate":
+            why = "it is no key of the query's aggregate, nor is a window of it"
+        else:
+            why = "the query's first stateful operator does not get it"
+            times = [] if times and way[-1].name() in left_out() else times
+        # Of several event times Spark fails the query by itself.
+        return _operator_by(times[0], way[at + 1 :]) if times else NoOperator("NothingLate", why)
+    except _NotFoundError as ended:
+        return ended.result
     except (Py4JError, TypeError) as error:  # Py4J says TypeError of a class that this Spark does not have
         _log.warning("the operator cannot be read from the plan: %s", error)
+        return NoOperator("Unreadable", "this Spark's plan cannot be read")
+
+
+def _first_stateful(way: Sequence[_Node]) -> int | None:
+    """Return the position of the stateful operator nearest to the end of a way."""
+    for position in reversed(range(len(way) - 1)):
+        kind = way[position].nodeName()
+        if kind in _STATEFUL or (
+            kind == "Join" and all(side.isStreaming() for side in _items(way[position].children()))
+        ):
+            return position
     return None
 
 
-def _windows_made_in(node: _Node) -> Iterator[Operator | None]:
-    """Return the operators of the window columns that a node makes, None for one that is not understood."""
+def _event_times(node: _Node, child: _Node) -> list[_Node]:
+    """Return the columns by which a stateful operator may judge the rows of ``child``."""
+    kind = node.nodeName()
+    if kind in _WITH_TIMEOUT and node.timeout().toString() != "EventTimeTimeout":
+        return []
+    columns = node.groupingExpressions() if kind == "Aggregate" else child.output()
+    return [
+        column for column in _items(columns) if _is_column(column) and column.metadata().contains(_EVENT_TIME)
+    ]
+
+
+def _operator_by(column: _Node, path: Sequence[_Node]) -> Operator:
+    """Return what rows are judged by.
+
+    Args:
+        column: the event time, or a window of it, as it reaches their operator.
+        path: the nodes from there down to the metric.
+    """
+    window = None
+    watermarks = [index for index, node in enumerate(path) if node.nodeName() == "EventTimeWatermark"]
+    own = path[: watermarks[-1] + 1] if watermarks else path
+    for node, child in pairwise(own):
+        made = _makes(node, child, column)
+        if window is None and made and (found := _window(column.metadata(), made)) is not None:
+            window = found
+            column = made[0].references().toSeq().apply(0)
+        elif len(made) == 1 and _is_column(made[0]):
+            column = made[0]
+        else:
+            raise _unrecognised(f"column {column.name()} is made in a way that is not known")
+    if not watermarks or own[-1].eventTime().exprId().id() != column.exprId().id():
+        raise _unrecognised(f"column {column.name()} is not the event time of adaptive_watermark")
+    return window or row_level()
+
+
+def _makes(node: _Node, child: _Node, column: _Node) -> list[_Node]:
+    """Return the expressions of the columns below ``node`` that its column is made by, two at most."""
     kind = node.nodeName()
     if kind == "Project":
-        for column in _items(node.projectList()):
-            if column.nodeName() == "Alias" and column.child().nodeName() == "CreateNamedStruct":
-                yield from _window(column.metadata(), [column.child()])
-    elif kind == "Expand":
-        projections = _items(node.projections())[:2]
-        for index, column in enumerate(_items(node.output())):
-            yield from _window(column.metadata(), [projection.apply(index) for projection in projections])
+        made = node.projectList().apply(_index(node, column))
+        return [made.child() if made.nodeName() == "Alias" else made]
+    if kind == "Expand":
+        index = _index(node, column)
+        made = [projection.apply(index) for projection in _items(node.projections())[:2]]
+        # A column that is passed on is the same in each projection.
+        return made[:1] if _is_column(made[0]) and made[0].exprId().id() == column.exprId().id() else made
+    if kind == "Union":
+        return [child.output().apply(_index(node, column))]
+    _index(child, column)
+    return [column]
 
 
-def _window(metadata: _Node, expressions: Sequence[_Node]) -> Iterator[Operator | None]:
-    """Return the operator of a column if it is a window; a sliding one has an expression for each of its windows."""
-    is_session = metadata.contains("spark.sessionWindow")
-    if not (is_session or metadata.contains("spark.timeWindow")):
-        return
-    edges = [edge for expression in expressions if (edge := _edges_us(expression)) is not None]
-    if len(edges) < len(expressions):
-        yield None
-        return
-    start_us, end_us = edges[0]
-    if is_session:
-        yield SessionWindow(end_us - start_us)
-        return
-    slide_us = start_us - edges[1][0] if len(edges) > 1 else end_us - start_us
-    yield TimeWindow(end_us - start_us, slide_us, start_us % slide_us)
+def _index(node: _Node, column: _Node) -> int:
+    """Return the position of a column in a node's output."""
+    index = _attributes(node.output()).indexOf(column.exprId())
+    if index < 0:
+        raise _unrecognised(f"column {column.name()} cannot be followed through {node.nodeName()}")
+    return int(index)
 
 
-def _edges_us(expression: _Node) -> tuple[int, int] | None:
-    """Return start and end of the window of the sample; None where it does not depend on the event time alone."""
-    references = expression.references().toSeq()
-    if references.length() != 1 or not references.apply(0).metadata().contains("spark.watermarkDelayMs"):
+def _window(metadata: _Node, expressions: Sequence[_Node]) -> Operator | None:
+    """Return the operator of a window column, None for another column.
+
+    A sliding window has an expression for each of its windows.
+    """
+    is_session = metadata.contains(_SESSION)
+    if not (is_session or metadata.contains(_TIME_WINDOW)):
         return None
+    if any(expression.nodeName() != "CreateNamedStruct" for expression in expressions):
+        return None
+    if is_session:
+        _check_gap(expressions[0])
+    if any(expression.references().size() != 1 for expression in expressions):
+        raise _unrecognised("its window is made of several columns")
+    start_us, end_us = _edges_us(expressions[0])
+    if is_session:
+        return SessionWindow(end_us - start_us)
+    slide_us = start_us - _edges_us(expressions[1])[0] if len(expressions) > 1 else end_us - start_us
+    return TimeWindow(end_us - start_us, slide_us, start_us % slide_us)
+
+
+def _check_gap(session: _Node) -> None:
+    """Raise unless the gap of a session is the same for all rows."""
+    gaps = list(_intervals(session))
+    if len(gaps) != 1:
+        raise _unrecognised("its session window is made in a way that is not known")
+    if not gaps[0].foldable() or get_field(gaps[0].eval(None), "months"):
+        why = "the gap of its session window depends on the row, so a row's key does not follow from its event time"
+        raise _NotFoundError(NoOperator("Unsupported", why))
+
+
+def _intervals(expression: _Node) -> Iterator[_Node]:
+    """Return the outermost intervals in an expression."""
+    if expression.dataType().typeName() == "interval":
+        yield expression
+        return
+    for child in _items(expression.children()):
+        yield from _intervals(child)
+
+
+def _edges_us(expression: _Node) -> tuple[int, int]:
+    """Return start and end of the sample's window."""
     jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
     expressions = jvm.org.apache.spark.sql.catalyst.expressions
-    schema = getattr(expressions, "package$AttributeSeq")(references)
     values = SparkContext._gateway.new_array(jvm.java.lang.Object, 1)  # type: ignore[union-attr]  # noqa: SLF001
     values[0] = _SAMPLE_US
-    bound = expressions.BindReferences.bindReference(expression, schema, False)
+    columns = _attributes(expression.references().toSeq())
+    bound = expressions.BindReferences.bindReference(expression, columns, False)
     window = bound.eval(expressions.GenericInternalRow(values))
     return int(window.getLong(0)), int(window.getLong(1))
+
+
+def _attributes(columns: _Node) -> _Node:
+    jvm: Any = SparkContext._jvm  # noqa: SLF001 - as above
+    return getattr(jvm.org.apache.spark.sql.catalyst.expressions, "package$AttributeSeq")(columns)
+
+
+def _is_column(expression: _Node) -> bool:
+    return str(expression.nodeName()) == "AttributeReference"
+
+
+def _unrecognised(why: str) -> _NotFoundError:
+    return _NotFoundError(NoOperator("Unrecognised", why))
 
 
 def _items(sequence: _Node) -> list[_Node]:

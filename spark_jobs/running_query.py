@@ -7,12 +7,12 @@ is no public way to it, so this module (and ``between_batches``) reaches into Sp
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -25,8 +25,6 @@ from tidemark.spark_jobs.query_plan import QueryPlan, read_plan
 
 _log = logging.getLogger("tidemark.spark")
 _POLICY_KEY = "spark.sql.streaming.multipleWatermarkPolicy"
-_MAX_START_MS = 60_000
-"""How long a query that is to be stopped may take to begin, in milliseconds."""
 _OUTPUT_MODES: dict[str, OutputMode] = {"Append": "append", "Update": "update", "Complete": "complete"}
 
 
@@ -89,7 +87,10 @@ class RunningQuery:
     def plan(self) -> QueryPlan | None:
         """Return what the query's plan holds; None when it cannot be read."""
         try:
-            return None if self._execution is None else read_plan(self._execution.analyzedPlan())
+            if self._execution is None:
+                return None
+            state = self._execution.sparkSessionForStream().sessionState()
+            return read_plan(self._execution.analyzedPlan(), state.optimizer())
         except Py4JError as error:
             _log.warning("the query's plan cannot be read: %s", error)
             return None
@@ -134,20 +135,35 @@ class RunningQuery:
             _log.warning("the trigger cannot be read: %s", error)
             return ""
 
-    def stop(self) -> None:
-        """Stop the query once it has begun. It waits for the query's thread, so it must not be called on that.
+    def fail(self, reason: str) -> bool:
+        """Let the query end with an error before its first batch; return whether it will.
 
-        While that thread notifies the listeners of the start, an interruption would make Spark drop the listener that
-        it is notifying, for all queries of the session and for good (``ListenerBus.postToAll``).
+        To be called while Spark notifies listeners of its start: the query's thread waits for them, goes on to make its
+        sources, and ends where it would begin to run. ``awaitTermination`` raises the error.
         """
-        if self._execution is None:
-            return
-        with contextlib.suppress(Py4JError):  # it has failed by itself meanwhile, or takes very long
-            self._execution.awaitInitialization(_MAX_START_MS)
         try:
-            self._execution.stop()
-        except Py4JError as error:
-            _log.warning("the query cannot be stopped: %s", error)
+            jvm: Any = SparkContext._jvm  # noqa: SLF001 - see the module's docstring
+            states, error = jvm.org.apache.spark.sql.execution.streaming.runtime, self._failed_of(jvm, reason)
+            begun, ended = (
+                getattr(getattr(states, f"{name}$"), "MODULE$") for name in ("INITIALIZING", "TERMINATED")
+            )
+            getattr(self._execution, "streamDeathCause_$eq")(error)
+            return bool(self._execution.state().compareAndSet(begun, ended))
+        except (Py4JError, AttributeError, TypeError) as problem:
+            _log.warning("the query cannot be ended: %s", problem)
+            return False
+
+    def _failed_of(self, jvm: Any, reason: str) -> Any:
+        """Return the exception that Spark makes of a failure, for a query without offsets."""
+        details = {"id": self._execution.id().toString(), "runId": self._execution.runId().toString()}
+        return jvm.org.apache.spark.sql.streaming.StreamingQueryException(
+            "",
+            jvm.java.lang.IllegalArgumentException(reason),
+            "",
+            "",
+            "STREAM_FAILED",
+            jvm.PythonUtils.toScalaMap({**details, "message": reason}),
+        )
 
     def watermark_policy(self) -> WatermarkPolicy:
         """Return how Spark makes one watermark of those of the query's inputs; from the first batch's planning on."""

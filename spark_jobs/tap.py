@@ -15,6 +15,7 @@ import math
 import zlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -22,9 +23,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, IntegerType, ShortType, TimestampType
 
 from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
-from tidemark.models.granules import granule_first_us, granule_last_us
+from tidemark.models.granules import Granules, granule_last_us
 from tidemark.models.operators import Closed
 from tidemark.models.wire import AppendDelay
+from tidemark.spark_jobs.time_numbers import BITS, FARTHEST_US, FIRST, TimeNumbers
 
 DEFAULT_MAX_KEYS = 98_304
 """Distinct (partition, granule) pairs a batch may hold and still be counted exactly; 1,000,000 is Spark's limit.
@@ -37,26 +39,21 @@ granules of a second.
 MAX_KEYS = 100_000
 """Maximum of ``max_keys``: what a report may carry. Spark itself fails a query that asks for more than 1,000,000."""
 
-_GRANULE_BITS = 44
-_HALF = 1 << (_GRANULE_BITS - 1)
-_PARTITIONS = 1 << (63 - _GRANULE_BITS)
+_PARTITIONS = 1 << (63 - BITS)
 _RESIDUE = (1 << 20) - 1
 _COLUMN = "tap"
 _KEY = "__tidemark_key"
 _FUTURE_MARK, _ASIDE_MARK, _BEFORE_MARK, _AFTER_MARK = "!", "!!", "~", "~~"
-_ASIDE_INDEX, _BEFORE_INDEX, _AFTER_INDEX, _FIRST_INDEX = range(4)
-"""Granules that no time is counted in, for rows that are taken out and for times out of range, and the first other."""
+_ASIDE_NUMBER, _BEFORE_NUMBER, _AFTER_NUMBER = range(FIRST)
+"""Numbers of rows that are taken out and of times out of range."""
 
 TAKEN, SET_BACK, SET_ASIDE = 0, 1, 2
 """Values of the column ``ahead``: the row is taken as it is, set back to the clock, or taken out."""
 
-FARTHEST_US = 1 << 60
-"""Times further from the epoch are not counted, and reported as this far: no calendar and no controller goes there."""
-
 _LONGEST_NAME = 200
 
 _Key = tuple[str, int | None, int]
-"""A partition, the index of a granule (None where there is none) and what became of its rows."""
+"""A partition, the number of a time (None for one out of range) and what became of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,7 @@ class Tap:
         event_time: name of the event-time column.
         partition: name of the column that names a row's partition; None counts all rows as one partition.
         granule_us: width of a granule in microseconds.
-        closed: which edge belongs to a granule.
+        closed: which edge belongs to a granule; None while the operator is not known (``time_numbers``).
         max_keys: distinct (partition, granule) pairs to count exactly in a batch.
         ahead: name of the column that marks rows that are future-dated by their own arrival; None when none are marked.
         takes_out: whether some of those rows are taken out after the tap: they are counted as future-dated, and are no
@@ -104,7 +101,7 @@ class Tap:
     event_time: str
     partition: str | None
     granule_us: int
-    closed: Closed
+    closed: Closed | None
     max_keys: int = DEFAULT_MAX_KEYS
     ahead: str | None = None
     takes_out: bool = False
@@ -147,7 +144,7 @@ class Tap:
         if self._packed(df):
             # Without a branch, in which Spark would compute the key anew: all bits turned, which makes it negative.
             marked = key.bitwiseXOR(F.when(ahead == TAKEN, F.lit(0)).otherwise(-1).cast("long"))
-            aside = F.bitwise_not(self._with_granule(F.lit(_ASIDE_INDEX).cast("long")))
+            aside = F.bitwise_not(self._with_time(F.lit(_ASIDE_NUMBER).cast("long")))
         else:
             marked = F.when(ahead == TAKEN, key).otherwise(F.concat(F.lit(_FUTURE_MARK), key))
             aside = F.concat(F.lit(f"{_ASIDE_MARK}:"), self._name())
@@ -184,6 +181,11 @@ class Tap:
                 f"event-time column {self.event_time!r} is a {kind.simpleString()}; cast it to timestamp"
             )
 
+    @property
+    def cut(self) -> Closed:
+        """Which edge belongs to a granule where rows ahead of the clock are found."""
+        return self.closed or "left"
+
     def first_future_us(self, clock_us: int | None) -> int | None:
         """Return the minimum event time that is ahead of a batch's clock: the first granule's beyond the allowance.
 
@@ -192,13 +194,17 @@ class Tap:
         if clock_us is None or self.allowance_us is None:
             return None
         latest_us = clock_us + min(self.allowance_us, FARTHEST_US)
-        return granule_last_us(self._granule(latest_us), self.granule_us, self.closed) + 1
+        return (
+            granule_last_us(TimeNumbers(self.granule_us, self.cut).of(latest_us), self.granule_us, self.cut)
+            + 1
+        )
 
-    def decode(self, observed: str, clock_us: int | None = None) -> TapCounts:
+    def decode(self, observed: str, granules: Granules, clock_us: int | None = None) -> TapCounts:
         """Return the counts in what ``observe`` produced.
 
         Args:
             observed: the observed metric of the batch.
+            granules: the granules to return; their width is a multiple of the tap's.
             clock_us: the batch's clock, as its checkpoint has it; without it no row counts as ahead of it.
         """
         seen = json.loads(observed)
@@ -206,38 +212,34 @@ class Tap:
         packed = not top or isinstance(top[0]["item"], int)
         # Rows without an event time have no key; they are counted apart, and always exactly.
         null_rows = sum(entry["count"] for entry in seen["top"]) - sum(entry["count"] for entry in top)
-        named = [(self._read(entry["item"], packed), entry["count"]) for entry in top]
+        end = self._times.end
+        named = [(self._read(entry["item"], packed, end), entry["count"]) for entry in top]
         aside = sum(count for (_, _, ahead), count in named if ahead == SET_ASIDE)
         exact = sum(count for _, count in named) - aside + null_rows == seen["rows"] and (
             sum(entry["count"] * _residue(entry["item"], packed) for entry in top) == seen.get("check", 0)
         )
         first_future_us = self.first_future_us(clock_us)
         if clock_us is not None and first_future_us is not None:
-            first, clock = self._granule(first_future_us), self._granule(clock_us)
+            first, clock = self._times.of(first_future_us), self._times.of(clock_us)
             named = [(_set_back(key, first, clock), count) for key, count in named]
-        by_granule, newest = self._by_granule(named if exact else [])
+        by_granule, newest = self._by_granule(named if exact else [], granules)
         last_us = _clamped(seen.get("last"))
         if last_us is not None and first_future_us is not None and last_us >= first_future_us:
-            last_us = granule_first_us(max(newest.values()), self.granule_us, self.closed) if newest else None
+            newest_granule = max(newest.values(), default=None)
+            last_us = None if newest_granule is None else granules.first_us(newest_granule)
         return TapCounts(
             rows=seen["rows"],
             null_rows=null_rows,
-            min_event_time_us=self._first_us(by_granule, last_us),
+            min_event_time_us=_first_us(by_granule, granules, last_us),
             max_event_time_us=last_us,
             by_granule=by_granule,
             newest_granules=newest,
             append_delay=_append_delay(seen),
         )
 
-    def _granule(self, time_us: int) -> int:
-        return (time_us - (self.closed == "right")) // self.granule_us
-
-    def _first_us(self, by_granule: GranuleCounts, last_us: int | None) -> int | None:
-        """Return the minimum time of the oldest granule, at most ``last_us``."""
-        oldest = min((first for _, first, _ in by_granule.edges()), default=None)
-        if oldest is None or last_us is None:
-            return last_us
-        return min(oldest * self.granule_us + (self.closed == "right"), last_us)
+    @property
+    def _times(self) -> TimeNumbers:
+        return TimeNumbers(self.granule_us, self.closed)
 
     def _packed(self, df: DataFrame) -> bool:
         # A long is an identifier more often than a partition's number, and does not fit beside a granule.
@@ -248,81 +250,77 @@ class Tap:
 
     def _key(self, df: DataFrame) -> Column:
         """One number for (partition, granule), or a string where partitions are names, at 2 to 3 times the cost."""
-        times = F.unix_micros(F.col(quoted(self.event_time)))
-        # Integer division truncates towards zero, so the division is done on times shifted to be positive.
-        half = self._half
-        shift = half * self.granule_us - (self.closed == "right")
-        index = F.expr(f"(unix_micros({quoted(self.event_time)}) + {shift}L) div {self.granule_us}L")
-        before = times < F.lit(-shift + _FIRST_INDEX * self.granule_us)
-        after = times >= F.lit(shift)
+        time = quoted(self.event_time)
+        number, before, after = self._times.columns(time)
         if not self._packed(df):
-            granule = F.when(before, F.lit(_BEFORE_MARK)).when(after, F.lit(_AFTER_MARK))
-            granule = granule.otherwise((index - half).cast("string"))
-            return F.when(times.isNotNull(), F.concat_ws(":", granule, self._name()))
-        index = (
-            F.when(before, F.lit(_BEFORE_INDEX).cast("long"))
-            .when(after, F.lit(_AFTER_INDEX).cast("long"))
-            .otherwise(index)
+            text = F.when(before, F.lit(_BEFORE_MARK)).when(after, F.lit(_AFTER_MARK))
+            text = text.otherwise((number - self._times.end).cast("string"))
+            return F.when(F.col(time).isNotNull(), F.concat_ws(":", text, self._name()))
+        number = (
+            F.when(before, F.lit(_BEFORE_NUMBER).cast("long"))
+            .when(after, F.lit(_AFTER_NUMBER).cast("long"))
+            .otherwise(number)
         )
-        return F.when(times.isNotNull(), self._with_granule(index))
+        return F.when(F.col(time).isNotNull(), self._with_time(number))
 
     def _name(self) -> Column:
         return F.coalesce(F.col(quoted(str(self.partition))).cast("string"), F.lit(""))
 
-    def _with_granule(self, index: Column) -> Column:
-        """Return the packed key of a row's partition and ``index``."""
+    def _with_time(self, number: Column) -> Column:
+        """Return the packed key of a row's partition and its time's ``number``."""
         if self.partition is None:
-            return index
-        number = F.col(quoted(self.partition)).cast("long")
-        fits = (number >= 0) & (number < _OTHER_NUMBER)
-        number = F.when(fits, number).otherwise(F.lit(_OTHER_NUMBER))
-        return F.shiftleft(number, _GRANULE_BITS).bitwiseOR(index)
+            return number
+        partition = F.col(quoted(self.partition)).cast("long")
+        fits = (partition >= 0) & (partition < _OTHER_NUMBER)
+        partition = F.when(fits, partition).otherwise(F.lit(_OTHER_NUMBER))
+        return F.shiftleft(partition, BITS).bitwiseOR(number)
 
-    @property
-    def _half(self) -> int:
-        return min(_HALF, FARTHEST_US // self.granule_us)
-
-    def _by_granule(self, named: list[tuple[_Key, int]]) -> tuple[GranuleCounts, dict[str, int]]:
+    def _by_granule(
+        self, named: list[tuple[_Key, int]], granules: Granules
+    ) -> tuple[GranuleCounts, dict[str, int]]:
         """Return the counts, and the newest granule of each partition's rows that are not future-dated."""
         by_name: dict[str, Counter[int]] = defaultdict(Counter)
         future: Counter[str] = Counter()
         newest: dict[str, int] = {}
-        for (name, granule, ahead), count in named:
+        times, end = self._times, self._times.end
+        granule_of = cache(lambda number: times.granule(number, granules))
+        for (name, number, ahead), count in named:
             cells = by_name[name]
             if ahead != TAKEN:
                 future[name] += count
-            if granule is not None and granule < self._half:
+            if number is not None and number < end:
+                granule = granule_of(number)
                 cells[granule] += count
                 if ahead == TAKEN:
                     newest[name] = max(granule, newest.get(name, granule))
         result = []
         for name, cells in sorted(by_name.items()):
-            granules, counts = zip(*sorted(cells.items()), strict=True) if cells else ((), ())
+            indexes, counts = zip(*sorted(cells.items()), strict=True) if cells else ((), ())
             result.append(
-                PartitionCounts(partition=name, granules=granules, counts=counts, future_rows=future[name])
+                PartitionCounts(partition=name, granules=indexes, counts=counts, future_rows=future[name])
             )
         return GranuleCounts.of(result), newest
 
-    def _read(self, item: int | str, packed: bool) -> _Key:
-        """Return what a key stands for; a time after all granules has the granule after the last."""
+    def _read(self, item: int | str, packed: bool, end: int) -> _Key:
+        """Return what a key stands for; a time after all numbers has ``end``, the one after the last."""
         if packed:
-            number = int(item)
-            ahead = TAKEN if number >= 0 else SET_BACK
-            number = number if number >= 0 else -number - 1
-            name, index = self._name_of(number >> _GRANULE_BITS), number & ((1 << _GRANULE_BITS) - 1)
-            if index == _AFTER_INDEX:
-                return name, self._half, ahead
-            if ahead == SET_BACK and index == _ASIDE_INDEX:
+            packed_key = int(item)
+            ahead = TAKEN if packed_key >= 0 else SET_BACK
+            packed_key = packed_key if packed_key >= 0 else -packed_key - 1
+            name, number = self._name_of(packed_key >> BITS), packed_key & ((1 << BITS) - 1)
+            if number == _AFTER_NUMBER:
+                return name, end, ahead
+            if ahead == SET_BACK and number == _ASIDE_NUMBER:
                 return name, None, SET_ASIDE
-            return name, None if index < _FIRST_INDEX else index - self._half, ahead
+            return name, None if number < FIRST else number - end, ahead
         text, _, name = str(item).partition(":")
         if text == _ASIDE_MARK:
             return _short(name), None, SET_ASIDE
         ahead = SET_BACK if text.startswith(_FUTURE_MARK) else TAKEN
-        granule = text.removeprefix(_FUTURE_MARK)
-        if granule == _AFTER_MARK:
-            return _short(name), self._half, ahead
-        return _short(name), None if granule == _BEFORE_MARK else int(granule), ahead
+        text = text.removeprefix(_FUTURE_MARK)
+        if text == _AFTER_MARK:
+            return _short(name), end, ahead
+        return _short(name), None if text == _BEFORE_MARK else int(text), ahead
 
     def _name_of(self, number: int) -> str:
         if self.partition is None:
@@ -350,6 +348,12 @@ def _short(name: str) -> str:
     if len(name) <= _LONGEST_NAME:
         return name
     return f"{name[: _LONGEST_NAME - 17]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def _first_us(by_granule: GranuleCounts, granules: Granules, last_us: int | None) -> int | None:
+    """Return the minimum time of the oldest granule, at most ``last_us``."""
+    oldest = min((first for _, first, _ in by_granule.edges()), default=None)
+    return last_us if oldest is None or last_us is None else min(granules.first_us(oldest), last_us)
 
 
 def _set_back(key: _Key, first_future: int, clock: int) -> _Key:

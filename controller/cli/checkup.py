@@ -260,7 +260,8 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         f"give the job's call a larger max_keys= and start it again: {place.start()}"
     ),
     "OperatorContradicted": lambda _, place: (
-        f"declare the operator that the query has, as the driver's log says, and start it again: {place.start()}"
+        "declare the operator that the query has, or take adaptive_watermark out where nothing is late, and start it "
+        f"again: {place.start()}"
     ),
     "NeedsUnknown": lambda _, place: (
         f"this ends when those rows leave the horizon; see which batches are missing: {place.curl()}"

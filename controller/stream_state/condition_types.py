@@ -32,7 +32,7 @@ class ConditionKind:
 # A rollback is a warning: the bound from before is back in force, so nothing more is lost.
 # Missing reports are a warning: whether rows are lost is unknown, and the bound is held meanwhile.
 CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
-    "OperatorContradicted": ConditionKind("critical", "Other operator than declared"),
+    "OperatorContradicted": ConditionKind("critical", "Rows not judged"),
     "LiveWithoutCeiling": ConditionKind("critical", "Live without a ceiling"),
     "SkewBeyondCeiling": ConditionKind("critical", "Skew beyond the ceiling"),
     "CeilingNear": ConditionKind("critical", "Ceiling near", "TidemarkBoundSaturated"),

@@ -54,8 +54,7 @@ def _expected(state: StreamState) -> Iterator[Condition]:
         yield condition("NoSlo", "no SLO is set, so nothing is recommended")
     contradiction = None if state.newest is None else state.newest.driver.contradiction
     if contradiction is not None:
-        detail = f"{contradiction}: no row is judged; the driver's log has the call to write"
-        yield condition("OperatorContradicted", detail)
+        yield condition("OperatorContradicted", f"{contradiction}: no row is judged")
 
 
 def _quarantined(state: StreamState) -> Iterator[Condition]:

@@ -48,7 +48,7 @@ class NewestState:
     append_delay: AppendDelay | None = None
     """How late rows were appended; None when the job names no column for it."""
     contradiction: str | None = None
-    """How the query's plan contradicts the declared operator; None when it does not."""
+    """Why no row is judged; None when they are."""
 
 
 def keep_live(session: Session, stream_id: int, report_id: int, report: Report) -> None:

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.listener import (
 from tidemark.models.operators import Operator
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.late.catch_up import CatchUp, Step
+from tidemark.spark_jobs.query_plan import NoOperator
 from tidemark.spark_jobs.running_query import RunningQuery
 
 _log = logging.getLogger("tidemark.spark")
@@ -31,8 +32,8 @@ _followers: dict[SparkSession, Followers] = {}
 _RETRY_S = 10.0
 _RETAINED = "spark.sql.streaming.minBatchesToRetain"
 
-Make = Callable[[str], CatchUp]
-"""Makes what catches up with a stream, from where the query's checkpoint is."""
+Make = Callable[[str, Operator], CatchUp]
+"""Makes what catches up with a stream, from where the query's checkpoint is and the operator behind the watermark."""
 
 
 class Follower:
@@ -127,12 +128,15 @@ class Followers(JsonListener):
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._streams: dict[str, tuple[str, Operator, Make]] = {}
+        self._streams: dict[str, tuple[str, Operator | None, Make]] = {}
         self._runs: dict[str, list[Follower]] = {}
         self._ended: list[Follower] = []
 
-    def add(self, metric: str, stream: str, operator: Operator, make: Make) -> None:
-        """Let the stream of the tap ``metric`` be followed in every query that has it, with ``operator`` behind it."""
+    def add(self, metric: str, stream: str, operator: Operator | None, make: Make) -> None:
+        """Let the stream of the tap ``metric`` be followed in every query that has it.
+
+        ``operator`` is what the call declares; None to read it from the plan.
+        """
         self._streams[metric] = stream, operator, make
 
     def wait(self, timeout_s: float) -> bool:
@@ -168,13 +172,15 @@ class Followers(JsonListener):
             return
         retained = int(self._spark.conf.get(_RETAINED) or 0)
         followers = self._runs[str(event.runId)] = []
-        for metric, (stream, operator, make) in mine.items():
-            actual = plan.operators[metric]
-            if actual not in {None, operator}:
-                _log.error("stream %s: its late rows are not kept: the query has a %s", stream, actual)
+        for metric, (stream, declared, make) in mine.items():
+            found = plan.operators[metric]
+            operator = declared if isinstance(found, NoOperator) else found
+            if operator is None or declared not in {None, operator}:
+                why = found.why if isinstance(found, NoOperator) else f"the query has a {found}"
+                _log.error("stream %s: its late rows are not kept: %s", stream, why)
                 continue
             try:
-                followers.append(Follower(stream, make(checkpoint), retained))
+                followers.append(Follower(stream, make(checkpoint, operator), retained))
             except Exception:  # noqa: BLE001 - the query goes on
                 _log.exception("stream %s: its late rows are not kept in this run", stream)
 

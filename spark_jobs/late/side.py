@@ -35,7 +35,7 @@ class Side:
         stream: str,
         *,
         tap: Tap,
-        operator: Operator,
+        operator: Operator | None,
         future: FutureRowRule | None,
     ) -> None:
         """Let the queries in whose plan the tap ``metric`` stands be followed.
@@ -45,7 +45,7 @@ class Side:
             metric: name of the tap.
             stream: name of the stream, for the log.
             tap: the tap.
-            operator: the stateful operator behind the watermark.
+            operator: the stateful operator behind the watermark, as the call declares it; None to read it from the plan.
             future: how the plan treats future-dated rows; None where it takes them as they are.
 
         Raises:
@@ -56,17 +56,18 @@ class Side:
                 f"late=side(...) adds a column {LATE_COLUMN!r}, and the stream has one: name it otherwise"
             )
         spark = df.sparkSession
-        late = LateStream(
-            parse=self.parse,
-            origin=self.origin or origin_of(df),
-            rule=LateRule(tap.event_time, operator, tap.partition),
-            source=self.source,
-            batches_per_read=self.batches_per_read,
-            columns=tuple(df.columns),
-        )
-        treats = None if future is None else FutureRowTreatment(future, tap.granule_us, tap.closed)
+        origin, columns = self.origin or origin_of(df), tuple(df.columns)
+        treats = None if future is None else FutureRowTreatment(future, tap.granule_us, tap.cut)
 
-        def make(checkpoint: str) -> CatchUp:
+        def make(checkpoint: str, operator: Operator) -> CatchUp:
+            late = LateStream(
+                parse=self.parse,
+                origin=origin,
+                rule=LateRule(tap.event_time, operator, tap.partition),
+                source=self.source,
+                batches_per_read=self.batches_per_read,
+                columns=columns,
+            )
             catch_up = CatchUp(spark, checkpoint, self.folder, late)
             catch_up.begins(treats)
             return catch_up

@@ -20,7 +20,8 @@ from pyspark.sql import functions as F
 
 from tidemark.models.duration import parse_duration
 from tidemark.models.operators import Closed
-from tidemark.spark_jobs.tap import FARTHEST_US, SET_ASIDE, SET_BACK, TAKEN, quoted
+from tidemark.spark_jobs.tap import SET_ASIDE, SET_BACK, TAKEN, quoted
+from tidemark.spark_jobs.time_numbers import FARTHEST_US
 
 Treatment = Literal["clamp", "aside"]
 """What becomes of a future-dated row: its event time is set back to the clock, or it is taken out of the stream."""

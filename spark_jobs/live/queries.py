@@ -39,7 +39,6 @@ class LiveStream:
     """One stream as a live plan has it."""
 
     name: str
-    operator: Operator
     ceiling_us: int
     idle_timeout_us: int | None
     orders: Orders
@@ -117,7 +116,7 @@ class LiveQueries:
     def started(
         self,
         run_id: str,
-        metrics: Sequence[str],
+        operators: Mapping[str, Operator],
         trigger_ms: int | None,
         *,
         policy: Callable[[], WatermarkPolicy] = lambda: "min",
@@ -127,24 +126,22 @@ class LiveQueries:
 
         Args:
             run_id: Spark's id of the run.
-            metrics: the taps in its plan.
+            operators: by tap in its plan the stream's operator.
             trigger_ms: interval of its trigger in milliseconds, None or 0 where there is none.
             policy: returns how Spark combines the watermarks of the query's inputs, once a batch is planned.
             watermark_nodes: watermarks in its plan; None when that is not known.
         """
         with self._lock:
             streams = {
-                metric: _Stream(
-                    stream, FastPolicy(stream.operator, stream.ceiling_us, stream.idle_timeout_us)
-                )
-                for metric in metrics
+                metric: _Stream(stream, FastPolicy(operator, stream.ceiling_us, stream.idle_timeout_us))
+                for metric, operator in operators.items()
                 if (stream := self._streams.get(metric)) is not None
             }
             if not streams:
                 return
             every = [entry.stream for entry in streams.values()]
             control = Control(
-                min(_step_us(stream.operator) for stream in every),
+                min(_step_us(operators[metric]) for metric in streams),
                 max(stream.ceiling_us for stream in every),
                 policy,
             )

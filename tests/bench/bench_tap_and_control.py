@@ -43,6 +43,7 @@ VARIANTS = (
     "tap, numbered partitions",
     "tap and control, numbered",
     "tap, named partitions",
+    "tap, operator from the plan",
 )
 
 
@@ -95,7 +96,7 @@ def _batch_ms(events: DataFrame, variant: str, checkpoint: Path) -> tuple[float,
             adaptive_watermark(
                 "ts",
                 "10 seconds",
-                tumbling("10 seconds"),
+                None if variant == VARIANTS[4] else tumbling("10 seconds"),
                 partition="name" if variant == VARIANTS[3] else "partition",
                 ceiling="1 hour" if live else None,
                 mode="Live" if live else "Off",

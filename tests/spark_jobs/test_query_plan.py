@@ -1,30 +1,27 @@
-"""The operator as the plan has it, against the one that the call declares."""
+"""The operator that rows are judged by, as the plan of a query has it."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.ledger import judge
-from tidemark.models.operators import Operator, call_for, row_level, session, sliding, tumbling
+from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
 from tidemark.spark_jobs import adaptive_watermark
-from tidemark.spark_jobs.query_plan import read_plan
+from tidemark.spark_jobs.query_plan import NoOperator, read_plan
 
-from support.live_streams import Input, LiveJob
-from support.spark_streams import EPOCH_US, SCHEMA, Row
+from support.live_operators import KINDS
+from support.spark_streams import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SECOND = 1_000_000
 Query = Callable[[DataFrame], DataFrame]
 
 
@@ -32,16 +29,36 @@ def counted(key: Callable[[], Column], *more: str) -> Query:
     return lambda df: df.groupBy(key(), *more).count()
 
 
-def gap_by_row() -> Column:
-    return F.session_window("ts", F.when(F.col("id") > 5, "3 seconds").otherwise("9 seconds"))
+def five() -> Column:
+    return F.window("ts", "5 seconds")
+
+
+def gap_by(column: str) -> Query:
+    return counted(lambda: F.session_window("ts", F.expr(f"if({column} > 5, '3 seconds', '9 seconds')")))
+
+
+def other(df: DataFrame) -> DataFrame:
+    return df.sparkSession.readStream.format("rate").load().withWatermark("timestamp", "1 minute")
 
 
 def joined(df: DataFrame) -> DataFrame:
-    other = df.sparkSession.readStream.format("rate").load()
-    return df.join(other, F.expr("id = value and ts between timestamp - interval 4 seconds and timestamp"))
+    return df.join(
+        other(df), F.expr("id = value and ts between timestamp - interval 4 seconds and timestamp")
+    )
 
 
-PLANS: dict[str, tuple[Query, Operator | None]] = {
+def united(df: DataFrame) -> DataFrame:
+    return other(df).selectExpr("timestamp as time", "value").union(df.select("ts", "id"))
+
+
+def with_state(timeout: str) -> Query:
+    def nothing(_: Any, __: Any, ___: Any) -> Iterator[Any]:
+        yield from ()
+
+    return lambda df: df.groupBy("id").applyInPandasWithState(nothing, "a long", "a long", "append", timeout)
+
+
+PLANS: dict[str, tuple[Query, Operator | str]] = {
     "tumbling": (counted(lambda: F.window("ts", "1 minute")), tumbling("1 minute")),
     "tumbling with a start": (
         counted(lambda: F.window("ts", "1 minute", "1 minute", "15 seconds")),
@@ -59,95 +76,106 @@ PLANS: dict[str, tuple[Query, Operator | None]] = {
         counted(lambda: F.window("ts", "1 day", "5 minutes")),
         sliding("1 day", "5 minutes"),
     ),
-    "session": (counted(lambda: F.session_window("ts", "3 seconds"), "id"), session("3 s")),
-    "session with a gap by row": (counted(gap_by_row, "partition"), None),
+    "window under another name": (counted(lambda: five().alias("w")), tumbling("5 s")),
     "window as a column first": (
-        lambda df: df.withColumn("w", F.window("ts", "30 seconds")).filter("id > 0").groupBy("w").count(),
-        tumbling("30 s"),
+        lambda df: df.withColumn("w", five()).filter("id > 0").groupBy(F.col("w").alias("v")).count(),
+        tumbling("5 s"),
+    ),
+    "one of two windows": (
+        lambda df: (
+            df.withColumn("w", five()).withColumn("v", F.window("ts", "1 minute")).groupBy("w").count()
+        ),
+        tumbling("5 s"),
+    ),
+    "window of a renamed event time": (
+        lambda df: df.withColumnRenamed("ts", "time").groupBy(F.window("time", "5 seconds")).count(),
+        tumbling("5 s"),
+    ),
+    "windows, distinct": (
+        lambda df: df.select(five().alias("w"), "id").distinct(),
+        tumbling("5 s"),
     ),
     "window of another column": (
         lambda df: (
-            df.withColumn("t2", F.expr("ts + interval 1 hour")).groupBy(F.window("t2", "5 seconds")).count()
+            df.withColumn("later", F.expr("ts + interval 1 hour"))
+            .groupBy(F.window("later", "5 seconds"))
+            .count()
         ),
-        None,
+        "NothingLate",
+    ),
+    "window in a column that has lost its mark": (
+        lambda df: (
+            df.withColumn("w", five()).select(F.struct("w.start", "w.end").alias("w")).groupBy("w").count()
+        ),
+        "NothingLate",
+    ),
+    "end of a window": (counted(lambda: five()["end"]), "NothingLate"),
+    "windows, rolled up": (lambda df: df.rollup(five(), "id").count(), "Unrecognised"),
+    "window of two queries in one": (
+        lambda df: counted(five)(df).union(counted(lambda: F.window("ts", "1 minute"))(df)),
+        "Unrecognised",
     ),
     "windows of windows": (
-        lambda df: counted(lambda: F.window(F.window_time("window"), "20 seconds"))(
-            counted(lambda: F.window("ts", "5 seconds"), "id")(df)
-        ),
+        lambda df: counted(lambda: F.window(F.window_time("window"), "20 seconds"))(counted(five, "id")(df)),
         tumbling("5 s"),
     ),
-    "a key by another function": (counted(lambda: F.date_trunc("minute", "ts"), "ts"), None),
+    "windows behind a function of the user's": (
+        lambda df: counted(five)(df.mapInPandas(lambda frames: frames, df.schema)),
+        "Unrecognised",
+    ),
+    "windows of a union": (
+        lambda df: united(df).groupBy(F.window("time", "5 seconds")).count(),
+        tumbling("5 s"),
+    ),
+    "session": (counted(lambda: F.session_window("ts", "3 seconds"), "id"), session("3 s")),
+    "session with a gap by row": (gap_by("id"), "Unsupported"),
+    "session with a gap by time": (gap_by("hour(ts)"), "Unsupported"),
+    "session with a gap of a month": (counted(lambda: F.session_window("ts", "1 month")), "Unsupported"),
+    "event time as a key": (counted(lambda: F.date_trunc("minute", "ts"), "ts"), row_level()),
+    "a key by another function": (counted(lambda: F.date_trunc("minute", "ts")), "NothingLate"),
+    "a key without time": (counted(lambda: F.col("id")), "NothingLate"),
     "deduplication": (lambda df: df.dropDuplicatesWithinWatermark(["id"]), row_level()),
+    "deduplication without a horizon": (lambda df: df.dropDuplicates(["id"]), row_level()),
+    "deduplication after which nobody needs the event time": (
+        lambda df: df.dropDuplicates(["id"]).select("id"),
+        "NothingLate",
+    ),
     "deduplication, then windows": (
-        lambda df: counted(lambda: F.window("ts", "5 seconds"))(df.dropDuplicatesWithinWatermark(["id"])),
+        lambda df: counted(five)(df.dropDuplicatesWithinWatermark(["id"])),
         row_level(),
     ),
     "join of two streams": (joined, row_level()),
+    "join of two streams, then windows": (lambda df: counted(five)(joined(df)), row_level()),
+    "join that needs no event time": (
+        lambda df: df.join(other(df), F.expr("id = value")).select("id"),
+        "NothingLate",
+    ),
     "join with a table, then windows": (
-        lambda df: counted(lambda: F.window("ts", "5 seconds"))(df.join(df.sparkSession.range(3), "id")),
+        lambda df: counted(five)(df.sparkSession.range(3).join(df, "id")),
         tumbling("5 s"),
     ),
-    "nothing stateful": (lambda df: df.filter("id > 0"), None),
+    "transformWithState": (lambda df: KINDS["transformWithState, timers"].plan([df]), row_level()),
+    "state with a timeout by event time": (with_state("EventTimeTimeout"), row_level()),
+    "state without a timeout": (with_state("NoTimeout"), "NothingLate"),
+    "nothing stateful": (lambda df: df.filter("id > 0"), "NothingLate"),
 }
 
 
 @pytest.mark.parametrize(
     ("name", "ceiling"),
-    [*((name, None) for name in PLANS), ("sliding, and a key", "1 hour"), ("join of two streams", "1 hour")],
+    [
+        *((name, None) for name in PLANS),
+        *((name, "1 hour") for name in ("sliding, and a key", "session", "join of two streams")),
+    ],
 )
-def test_the_operator_above_the_tap_is_read_from_the_plan_or_not_recognised(
+def test_the_operator_that_rows_are_judged_by_is_read_from_the_plan_or_it_is_said_why_not(
     spark: SparkSession, tmp_path: Path, name: str, ceiling: str | None
 ) -> None:
     query, expected = PLANS[name]
     source = spark.readStream.schema(SCHEMA).json(str(tmp_path))
-    tapped = source.transform(adaptive_watermark("ts", "10 seconds", row_level(), ceiling=ceiling))
-    plan = read_plan(query(tapped)._jdf.queryExecution().analyzed())
-    operators = {metric: operator for metric, operator in plan.operators.items() if "control" not in metric}
+    tapped = source.transform(adaptive_watermark("ts", "10 seconds", ceiling=ceiling))
+    frame = query(tapped)._jdf
+    plan = read_plan(frame.queryExecution().analyzed(), frame.sparkSession().sessionState().optimizer())
+    (found,) = plan.operators.values()
 
-    assert list(operators.values()) == [expected]
-    assert plan.watermarks == 1
-
-
-@pytest.mark.parametrize(
-    "operator",
-    [tumbling("1 m"), tumbling("1 d", "22 h"), sliding("10 s", "4 s"), session("3 s"), row_level()],
-)
-def test_the_call_that_is_to_be_written_declares_the_operator(operator: Operator) -> None:
-    known = {"tumbling": tumbling, "sliding": sliding, "session": session, "row_level": row_level}
-
-    assert eval(call_for(operator), known) == operator
-
-
-@pytest.mark.parametrize("ceiling", [None, "10 minutes"], ids=["OnRestart", "Live"])
-def test_under_a_declaration_that_the_plan_contradicts_no_row_is_judged_nothing_steered_and_the_log_says_what_to_write(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, ceiling: str | None
-) -> None:
-    """By windows of a minute some of these rows would be called late, and Spark admits them all."""
-    entry = Input(name="in", operator=tumbling("1 minute"), bound="3 seconds", ceiling=ceiling)
-    mode = "OnRestart" if ceiling is None else "Live"
-    job = LiveJob(
-        spark,
-        tmp_path,
-        [entry],
-        lambda inputs: (
-            inputs[0]
-            .groupBy(F.window("ts", "5 minutes"))
-            .agg(F.collect_list("id").alias("ids"))
-            .select(F.unix_micros("window.end").alias("key_us"), "ids")
-        ),
-        mode=mode,  # type: ignore[arg-type]
-    )
-    batches = [[Row(n, 0, EPOCH_US + at * SECOND)] for n, at in enumerate((0, 70, 80, 10, 20))]
-    with caplog.at_level(logging.ERROR, "tidemark.spark"):
-        job.run([[[rows]] for rows in batches])
-    reports, (acknowledged,) = job.recorded["in"].reports, job.recorded["in"].acknowledgements
-
-    assert {report.contradiction for report in reports} == {
-        "the call declares a tumbling window of 60 s, but the query has a tumbling window of 5 min"
-    }
-    assert sum(judge(report).unjudged_rows for report in reports) == 5
-    assert [judge(report).tallies for report in reports if judge(report).tallies] == []
-    assert 'declare tumbling("5 min")' in caplog.text
-    assert acknowledged.mode == ("OnRestart" if ceiling is None else "Off")
-    assert all(logged.controls in {(), (None,)} for logged in job.log())
+    assert (found.kind if isinstance(found, NoOperator) else found) == expected

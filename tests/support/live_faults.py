@@ -450,13 +450,12 @@ class Driver:
         self.queries = LiveQueries(lambda: self.now_us)
         stream = LiveStream(
             name="s",
-            operator=self.operator,
             ceiling_us=7_200 * SECOND,
             idle_timeout_us=idle_timeout_us,
             orders=Orders(None, bound_s * 1_000, "Live", None),
         )
         self.queries.add("tap", stream)
-        self.queries.started("run", ("tap",), trigger_ms)
+        self.queries.started("run", {"tap": self.operator}, trigger_ms)
         self.offset = dict(offset or {"source": "0", "watermark_ms": None, "partitions": {}})
         self.batches = 0
 

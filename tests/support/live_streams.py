@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidemark.models.duration import parse_duration
-from tidemark.models.granules import default_granule_us
+from tidemark.models.granules import SPARK_TICK_US, default_granule_us
 from tidemark.models.operators import Operator
 from tidemark.models.wire import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush
@@ -76,11 +76,15 @@ class Input:
     granule: str | None = None
     mode: Mode | None = None
     """Its own mode; the job's unless given."""
+    declared: bool = True
+    """Whether the call names the operator, which is read from the plan otherwise."""
 
     @property
     def granule_us(self) -> int:
         """Width of the grid on which its rows are counted, in microseconds."""
-        return default_granule_us(self.operator) if self.granule is None else parse_duration(self.granule)
+        if self.granule is not None:
+            return parse_duration(self.granule)
+        return default_granule_us(self.operator, SPARK_TICK_US if self.declared else SECOND_US)
 
 
 Batches = list[list[Row]]
@@ -253,7 +257,7 @@ class LiveJob:
             adaptive_watermark(
                 "ts",
                 entry.bound,
-                entry.operator,
+                entry.operator if entry.declared else None,
                 stream=entry.name,
                 granule=entry.granule,
                 ceiling=entry.ceiling,

@@ -190,7 +190,7 @@ class LiveRow(Base):
     append_delay: Mapped[Long | None]
     """How late rows were appended to the source, as JSON; null when the job names no column for it."""
     contradiction: Mapped[Long | None]
-    """How the query's plan contradicts the declared operator; null when it does not."""
+    """Why no row is judged; null when they are."""
 
 
 class PartitionRow(Base):

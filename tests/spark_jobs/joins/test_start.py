@@ -44,9 +44,10 @@ def test_a_query_whose_outer_rows_would_never_come_is_stopped_with_what_to_write
         )
         until(lambda: not query.isActive, "the end of the query")
 
+    assert "the left rows without a partner never come" in str(query.exception())
     (error,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert error.startswith(
-        f"query {query.id} is stopped: join 1, left: the left rows without a partner never come"
+        f"query {query.id} is stopped before its first batch: join 1, left: the left rows without a partner never come"
     )
     assert error.endswith('instead: call withWatermark("<event time>", "<delay>") on the left input')
 

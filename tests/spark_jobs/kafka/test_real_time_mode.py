@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from tidemark.models.operators import tumbling
 from tidemark.spark_jobs import adaptive_watermark
 
 from support.kafka import new_topic
-from support.patience import until
 from support.spark_streams import Job, random_batches
 
 if TYPE_CHECKING:
@@ -24,20 +23,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-class _SlowToReturn(threading.Thread):
-    """A thread whose starter goes on a moment later, as on a busy machine."""
-
-    def start(self) -> None:
-        super().start()
-        self.join(1.0)
-
-
 def test_a_query_in_real_time_mode_is_stopped_with_the_reason_and_other_queries_are_still_reported(
     kafka_spark: SparkSession,
     kafka: KafkaBroker,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     servers = kafka.bootstrap_servers
     events = (
@@ -47,8 +37,7 @@ def test_a_query_in_real_time_mode_is_stopped_with_the_reason_and_other_queries_
         .load()
         .transform(adaptive_watermark("timestamp", "10 seconds", tumbling("10 seconds")))
     )
-    with caplog.at_level(logging.ERROR, "tidemark.spark"), monkeypatch.context() as patched:
-        patched.setattr("tidemark.spark_jobs.listener.threading.Thread", _SlowToReturn)
+    with caplog.at_level(logging.ERROR, "tidemark.spark"):
         query = (
             events.selectExpr("value")
             .writeStream.format("kafka")
@@ -59,7 +48,8 @@ def test_a_query_in_real_time_mode_is_stopped_with_the_reason_and_other_queries_
             .trigger(realTime="5 seconds")  # type: ignore[call-overload]  # not in the stubs of 4.2
             .start()
         )
-        until(lambda: not query.isActive, "the end of the query")
+        with pytest.raises(StreamingQueryException, match="use a processing-time trigger"):
+            query.awaitTermination()
 
     assert "use a processing-time trigger" in caplog.text
     job = Job(kafka_spark, tmp_path, tumbling("10 seconds"))

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tidemark.models.granule_counts import PartitionCounts
-from tidemark.models.granules import default_granule_us, granule_index
+from tidemark.models.granules import Granules, default_granule_us, granule_index
 from tidemark.models.operators import Closed, Operator, session, tumbling
 from tidemark.models.wire import AppendDelay
 from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule, Treatment, future_rows
@@ -233,7 +233,7 @@ def _around_the_allowance(folder: Path, closed: Closed) -> dict[int, int]:
 
 
 def _tap_and_set_back(
-    df: DataFrame, rule: FutureRowRule, tap: Tap, folder: Path
+    df: DataFrame, rule: FutureRowRule, tap: Tap, closed: Closed, folder: Path
 ) -> tuple[dict[int, int], TapCounts, int]:
     """Run one batch; return the event times above the tap by id, what the tap counted, and the batch's clock."""
     after: dict[int, int] = {}
@@ -242,7 +242,7 @@ def _tap_and_set_back(
         after.update({row["id"]: row["us"] for row in df.selectExpr("id", "unix_micros(ts) AS us").collect()})
 
     query = (
-        rule.set_back(tap.observe(rule.mark(df), "seen"), tap.granule_us, tap.closed)
+        rule.set_back(tap.observe(rule.mark(df), "seen"), tap.granule_us, tap.cut)
         .writeStream.foreachBatch(snapshot)
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
@@ -252,20 +252,27 @@ def _tap_and_set_back(
     progress = query.lastProgress
     assert progress is not None
     clock_us = _clock_us(folder / "checkpoint")
-    return after, tap.decode(progress["observedMetrics"]["seen"]["tap"], clock_us), clock_us
+    counts = tap.decode(
+        progress["observedMetrics"]["seen"]["tap"], Granules(tap.granule_us, closed), clock_us
+    )
+    return after, counts, clock_us
 
 
 @pytest.mark.parametrize("kind", ["int", "string"])
+@pytest.mark.parametrize("declared", [True, False], ids=["declared", "not declared"])
 @pytest.mark.parametrize("closed", OPERATORS)
 def test_the_tap_counts_exactly_the_rows_that_are_set_back(
-    spark: SparkSession, tmp_path: Path, closed: Closed, kind: str
+    spark: SparkSession, tmp_path: Path, closed: Closed, declared: bool, kind: str
 ) -> None:
     """It counts them before they are: both find the same granules by the clock that the checkpoint has."""
     rows = _around_the_allowance(tmp_path / "in", closed)
     read = files(spark, tmp_path / "in", "id long, us long")
-    tap = Tap("ts", "partition", default_granule_us(OPERATORS[closed]), closed, allowance_us=ALLOWANCE_US)
+    granule_us = default_granule_us(OPERATORS[closed])
+    tap = Tap("ts", "partition", granule_us, closed if declared else None, allowance_us=ALLOWANCE_US)
     timed = read().selectExpr("id", f"cast(id % 2 as {kind}) as partition", "timestamp_micros(us) as ts")
-    after, counts, clock_us = _tap_and_set_back(timed, FutureRowRule("ts", ALLOWANCE_US), tap, tmp_path)
+    after, counts, clock_us = _tap_and_set_back(
+        timed, FutureRowRule("ts", ALLOWANCE_US), tap, closed, tmp_path
+    )
 
     back = {number for number, us in rows.items() if after[number] != us}
     beyond = {number for number, us in rows.items() if us > clock_us + ALLOWANCE_US}
@@ -322,7 +329,7 @@ def test_by_the_brokers_own_time_a_row_is_set_back_to_that_and_by_a_producers_to
         arrival_time=rule.arrival_time,
         arrival_type=rule.arrival_type,
     )
-    after, counts, clock_us = _tap_and_set_back(df, rule, tap, tmp_path)
+    after, counts, clock_us = _tap_and_set_back(df, rule, tap, "left", tmp_path)
 
     expected = [rows[0][1], appended_us, rows[2][1], clock_us]
     assert after == dict(enumerate(expected))

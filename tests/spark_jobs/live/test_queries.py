@@ -26,7 +26,7 @@ class Query:
         self.queries, self.run_id = queries, run_id
         self.offset: dict[str, Any] = {"source": source, "watermark_ms": None, "partitions": {}}
         self.batches = 0
-        queries.started(run_id, ("tap",), 1_000, watermark_nodes=watermark_nodes)
+        queries.started(run_id, {"tap": tumbling("10 s")}, 1_000, watermark_nodes=watermark_nodes)
 
     def batch(self, time_us: int, watermark_ms: int | None = None) -> Any:
         """Plan a batch and run it under a watermark, that of its offset unless given; return what is reported."""
@@ -54,7 +54,6 @@ def queries() -> LiveQueries:
     known = LiveQueries(lambda: START_US + 1_000 * SECOND)
     stream = LiveStream(
         name="clicks",
-        operator=tumbling("10 s"),
         ceiling_us=CEILING_US,
         idle_timeout_us=None,
         orders=Orders(None, 5_000, "Live", None),

@@ -1,0 +1,130 @@
+"""What a call of ``adaptive_watermark`` binds to its tap, and what the plan of a query makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidemark.models.duration import format_duration
+from tidemark.models.granules import Granules, default_granule_us
+from tidemark.models.operators import Operator, call_for, row_level
+from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
+from tidemark.spark_jobs.live.orders import Orders
+from tidemark.spark_jobs.query_plan import Found, NoOperator
+from tidemark.spark_jobs.tap import Tap
+
+
+class ReportSink(Protocol):
+    """Where reports go. Neither call may block."""
+
+    @property
+    def dropped(self) -> int:
+        """Reports dropped so far."""
+        ...
+
+    def report(self, report: Report) -> None:
+        """Take a report."""
+        ...
+
+    def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> None:
+        """Take an acknowledgement."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """One stream as one plan has it: what to count, and which bound was applied."""
+
+    job: str
+    stream: str
+    tap: Tap
+    operator: Operator | None
+    """The operator that the call declares; None when it is to be read from the plan."""
+    bound_ms: int
+    source: BoundSource
+    mode: Mode
+    generation: int | None
+    sink: ReportSink
+    ceiling_ms: int | None = None
+    orders: Orders | None = None
+    """Of a live stream what it has to do: it is watched while a run has this tap."""
+    names_granule: bool = False
+    """Whether the call names the granule, which reports have then too."""
+
+
+class PlanRejectedError(Exception):
+    """A query must not run with this call; the message says why, and what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """How the rows of a stream are judged in one run of a query."""
+
+    operator: Operator
+    granules: Granules
+    """The granules of its reports."""
+    contradiction: str | None = None
+    """Why no row is judged; None when they are."""
+    doubt: str | None = None
+    """Why the plan cannot say whether the declared operator is right; None when it could."""
+
+
+def judging_of(binding: Binding, found: Found) -> Judging:
+    """Return how the rows of a stream are judged, given its operator in the plan.
+
+    Raises:
+        PlanRejectedError: when the ledger would be wrong, or nobody knows the operator.
+    """
+    declared = binding.operator
+    if not isinstance(found, NoOperator):
+        if declared is not None and declared != found:
+            raise PlanRejectedError(
+                f"the call declares a {declared}, but the query has a {found}; write {call_for(found)}"
+            )
+        return Judging(found, _granules(binding, found))
+    if found.kind == "Unsupported":
+        raise PlanRejectedError(f"{found.why}; give it a fixed gap, or write withWatermark")
+    if found.kind == "NothingLate":
+        return not_judged(binding, f"Spark drops no row by this stream's event time: {found.why}")
+    if declared is not None:
+        return Judging(declared, _granules(binding, declared), doubt=found.why)
+    if found.kind == "Unreadable":
+        return not_judged(binding, f"the call declares no operator, and {found.why}")
+    raise PlanRejectedError(
+        f"the operator cannot be read from the plan: {found.why}; declare it after the bound, with tumbling(size), "
+        "sliding(size, slide), session(gap) or row_level()"
+    )
+
+
+def not_judged(binding: Binding, why: str) -> Judging:
+    """Return that no row of a stream is judged. A report names an operator all the same."""
+    operator = binding.operator or row_level()
+    closed = binding.tap.closed or operator.closed
+    return Judging(operator, Granules(binding.tap.granule_us, closed), contradiction=why)
+
+
+def _granules(binding: Binding, operator: Operator) -> Granules:
+    """Return the granules of reports: the tap's, or without a declaration the operator's default made of them.
+
+    Raises:
+        PlanRejectedError: when the tap's granules do not fit the operator.
+    """
+    tap = binding.tap
+    if tap.closed is not None:
+        return Granules(tap.granule_us, tap.closed)
+    if not operator.granule_fits(tap.granule_us):
+        counted = format_duration(tap.granule_us)
+        raise PlanRejectedError(
+            f"without an operator in the call rows are counted by {counted}, which does not divide the query's "
+            f"{operator}; {_fitting(operator)}"
+        )
+    granule_us = tap.granule_us if binding.names_granule else default_granule_us(operator, tap.granule_us)
+    return Granules(granule_us, operator.closed)
+
+
+def _fitting(operator: Operator) -> str:
+    try:
+        granule = format_duration(default_granule_us(operator))
+    except ValueError as error:
+        return str(error)
+    return f'write {call_for(operator)} after the bound, or granule="{granule}"'

@@ -1,0 +1,80 @@
+"""The numbers under which the tap counts event times: one for each granule, while the operator may not be known yet.
+
+Windows need granules ``[a, b)`` and other operators ``(a, b]``. Where the operator is read from the plan of the query,
+which is there only after the tap has been put into it, a time's number is the sum of the indexes of both of its
+granules, and each follows from it: of granules of 10 us 0 has -1, 1 to 9 have 0, 10 has 1, 11 to 19 have 2. So the
+counts are as exact as with a declared operator, for some more distinct keys where times lie on edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from tidemark.models.granules import Granules
+from tidemark.models.operators import Closed
+
+FARTHEST_US = 1 << 60
+"""Times further from the epoch are not counted, and reported as this far: no calendar and no controller goes there."""
+
+BITS = 44
+"""Bits of a number that has been made positive."""
+
+FIRST = 3
+"""The lowest positive number of a time; those below are free for rows that have none."""
+
+_HALF = 1 << (BITS - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeNumbers:
+    """How times are numbered.
+
+    Args:
+        granule_us: width of a granule in microseconds.
+        closed: which edge belongs to a granule; None while the operator is not known.
+    """
+
+    granule_us: int
+    closed: Closed | None
+
+    @property
+    def end(self) -> int:
+        """What is added to a number so that it is positive; no time has this number or one above it."""
+        return self._half * len(self._kinds)
+
+    def of(self, time_us: int) -> int:
+        """Return the number of a time."""
+        return sum((time_us - (closed == "right")) // self.granule_us for closed in self._kinds)
+
+    def granule(self, number: int, granules: Granules) -> int:
+        """Return the index of the granule of the times that have a number; it is a multiple of this granule."""
+        if self.closed is None:
+            number = (number + (granules.closed == "left")) // 2
+        return number // (granules.granule_us // self.granule_us)
+
+    def columns(self, event_time: str) -> tuple[Column, Column, Column]:
+        """Return the number of each time, made positive, and whether the time is before or after all that have one.
+
+        A time without a number must not be given one: the arithmetic would fail the query.
+
+        Args:
+            event_time: name of the column, quoted.
+        """
+        # Integer division truncates towards zero, so the division is done on times shifted to be positive.
+        shifts = [self._half * self.granule_us - (closed == "right") for closed in self._kinds]
+        times = f"unix_micros({event_time})"
+        number = F.expr(" + ".join(f"({times} + {shift}L) div {self.granule_us}L" for shift in shifts))
+        before = F.expr(times) < F.lit(-shifts[-1] + FIRST * self.granule_us)
+        return number, before, F.expr(times) >= F.lit(shifts[-1])
+
+    @property
+    def _kinds(self) -> tuple[Closed, ...]:
+        return ("left", "right") if self.closed is None else (self.closed,)
+
+    @property
+    def _half(self) -> int:
+        """Half of the granules that have a number."""
+        return min(_HALF // len(self._kinds), FARTHEST_US // self.granule_us)
