@@ -22,7 +22,7 @@ from pyspark.sql.streaming.listener import (
 from tidemark.models.operators import Operator
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.late.catch_up import CatchUp, Step
-from tidemark.spark_jobs.query_plan import NoOperator
+from tidemark.spark_jobs.query_plan import Found, NoOperator
 from tidemark.spark_jobs.running_query import RunningQuery
 
 _log = logging.getLogger("tidemark.spark")
@@ -174,7 +174,7 @@ class Followers(JsonListener):
         followers = self._runs[str(event.runId)] = []
         for metric, (stream, declared, make) in mine.items():
             found = plan.operators[metric]
-            operator = declared if isinstance(found, NoOperator) else found
+            operator = _known(found, declared)
             if operator is None or declared not in {None, operator}:
                 why = found.why if isinstance(found, NoOperator) else f"the query has a {found}"
                 _log.error("stream %s: its late rows are not kept: %s", stream, why)
@@ -205,6 +205,13 @@ class Followers(JsonListener):
         for follower in self._runs.pop(run_id, ()):
             self._ended.append(follower)
             follower.end()
+
+
+def _known(found: Found, declared: Operator | None) -> Operator | None:
+    """Return the operator that drops a stream's rows; None when none does, or it is not known."""
+    if not isinstance(found, NoOperator):
+        return found
+    return None if found.kind in {"NothingLate", "Unsupported"} else declared
 
 
 def followers_of(spark: SparkSession) -> Followers:
