@@ -45,7 +45,7 @@ class Side:
             metric: name of the tap.
             stream: name of the stream, for the log.
             tap: the tap.
-            operator: the stateful operator behind the watermark, as the call declares it; None to read it from the plan.
+            operator: the stateful operator behind the watermark, as the call declares it; None: the plan's.
             future: how the plan treats future-dated rows; None where it takes them as they are.
 
         Raises:

@@ -141,6 +141,8 @@ class Job:
     parse: Callable[[DataFrame], DataFrame] = lambda raw: raw
     """Between the source and the watermark."""
     late: Side | None = None
+    declared: bool = True
+    """Whether the call declares the operator."""
 
     def write(self, batches: Iterable[Iterable[Row]]) -> None:
         """Add batches to the folder."""
@@ -160,7 +162,7 @@ class Job:
             adaptive_watermark(
                 "ts",
                 bound,
-                self.operator,
+                self.operator if self.declared else None,
                 stream=self.stream,
                 granule=self.granule,
                 max_keys=self.max_keys,

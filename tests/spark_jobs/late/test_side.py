@@ -53,6 +53,7 @@ def test_main_and_side_add_up_to_the_input_over_restarts_with_other_bounds_and_a
         granule=None if isinstance(operator, TimeWindow) else "1 ms",
         parse=parse_rows,
         late=side(str(folder), parse=parse_rows),
+        declared=kind != "sliding",
     )
     job.write(batches[:4])
     write_without_time(job, TIMELESS)
