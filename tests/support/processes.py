@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,23 +17,40 @@ __all__ = ["serving"]
 
 
 @contextmanager
-def serving(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    """A controller in ``folder``, and a client at the address it printed."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tidemark.controller", "serve", "--port", "0", *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        # Nobody reads its log: a pipe would fill up, and stop it.
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "TIDEMARK_TICK_SECONDS": "0.2", "PYTHONUNBUFFERED": "1"},
-    )
+def serving(
+    folder: Path, *arguments: str, under: Sequence[str] = (), tick_seconds: float = 0.2, **environment: str
+) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+    """A controller in ``folder``, and a client at the address it printed.
+
+    Args:
+        folder: its working directory, where its store and its log are.
+        arguments: of `tidemark serve`.
+        under: a command that runs it, such as one that limits it.
+        tick_seconds: time between two ticks.
+        environment: variables of its environment.
+    """
+    log = folder / "controller.log"
+    with log.open("ab") as errors:
+        process = subprocess.Popen(
+            [*under, sys.executable, "-m", "tidemark.controller", "serve", "--port", "0", *arguments],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            # Not a pipe, which would fill up and stop it.
+            stderr=errors,
+            text=True,
+            env={
+                **os.environ,
+                "TIDEMARK_TICK_SECONDS": str(tick_seconds),
+                "PYTHONUNBUFFERED": "1",
+                **environment,
+            },
+        )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert line.startswith("tidemark: listening on http://"), line
+        assert line.startswith("tidemark: listening on http://"), line + log.read_text()
         url = line.split()[3].rstrip(",")
-        until_ready(f"{url}/readyz", process)
+        until_ready(f"{url}/readyz", process, log)
         with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
             yield process, client
     finally:
