@@ -246,8 +246,10 @@ class Database:
                 if inspect(connection).has_table(_VERSION.name):
                     if connection.scalar(version) == self.release_version:
                         return  # also on a standby, which takes no lock
-                    # Writes of other replicas end first; those that begin later see the new version.
-                    connection.execute(version.with_for_update())
+                    if self.dialect == "postgresql":
+                        # Writes of other replicas end first; those that begin later wait, and see the new version. Not
+                        # a lock on the row, which writes share: the next one would be let in before this.
+                        connection.execute(text("LOCK TABLE alembic_version IN EXCLUSIVE MODE"))
                 command.upgrade(_migrations(connection), "head")
         except CommandError as error:
             raise StoreUnusableError(

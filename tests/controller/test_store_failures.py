@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import create_engine, event, make_url, text
-from sqlalchemy.exc import DBAPIError
+
+from tidemark.controller.db.database import Database
+from tidemark.controller.errors import StoreUnavailableError
 
 from support.controller_app import Controller
-from support.postgres import find_postgres, restartable_postgres
+from support.patience import until
+from support.postgres import find_postgres, lock_waits, restartable_postgres
 from support.reports import exponential_batches, query_reports
 
 pytestmark = pytest.mark.slow
@@ -45,6 +49,7 @@ def fails(controller: Controller, why: str) -> None:
     answer = controller.report(REPORTS[-1])
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5"), answer.text
     assert answer.json()["type"] == "urn:tidemark:problem:store-unavailable"
+    assert answer.headers["connection"] == "close"
     assert controller.put("/slo", {"target_ppm": 900_000}).status_code == 503
     answer = controller.http.get("/readyz")
     assert answer.status_code == 503
@@ -87,15 +92,36 @@ def test_a_probe_does_not_wait_behind_the_writes_of_a_busy_controller(controller
         assert controller.http.get("/readyz").status_code == 200
 
 
-def test_a_migration_waits_for_the_writes_that_have_begun(new_postgres_url: str) -> None:
-    """Else a write could be half by the old schema and half by the new one."""
-    with Controller(new_postgres_url) as controller:
-        engine = create_engine(new_postgres_url)
-        with controller.service.database.write(), engine.connect() as other:
-            other.execute(text("SET lock_timeout = '100ms'"))
-            with pytest.raises(DBAPIError, match="lock timeout"):
-                other.execute(text("SELECT version_num FROM alembic_version FOR UPDATE"))
-        engine.dispose()
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_replicas_that_start_together_migrate_once(request: pytest.FixtureRequest, kind: str) -> None:
+    url = request.getfixturevalue("database_url" if kind == "sqlite" else "bare_postgres_url")
+    replicas = [Database(url) for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(Database.migrate, replicas))
+    for replica in replicas:
+        replica.prove_writable()
+        replica.close()
+
+
+def test_a_migration_waits_for_the_writes_that_have_begun_and_later_ones_wait_for_it(
+    new_postgres_url: str,
+) -> None:
+    """Else a write could be half by the old schema and half by the new one, and busy replicas hold a new one up."""
+    old, new = Database(new_postgres_url), Database(new_postgres_url)
+    old.release_version = "0016"
+    with new.connect() as connection, ThreadPoolExecutor(2) as pool:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0016'"))
+        connection.commit()
+        with old.write() as session:
+            migration = pool.submit(new.migrate)
+            until(lambda: lock_waits(session) == 1, "the migration to wait")
+            later = pool.submit(old.prove_writable)
+            until(lambda: lock_waits(session) == 2, "the later write to wait")
+        migration.result()
+        with pytest.raises(StoreUnavailableError, match="this release wants 0016"):
+            later.result()
+    old.close()
+    new.close()
 
 
 def test_a_controller_on_a_standby_is_not_ready_and_counts_once_that_is_promoted(tmp_path: Path) -> None:

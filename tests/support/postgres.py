@@ -13,9 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy import Connection, text
+from sqlalchemy.orm import Session
+
 from support.patience import PATIENCE_S
 
-__all__ = ["Postgres", "find_postgres", "restartable_postgres", "running_postgres"]
+__all__ = ["Postgres", "find_postgres", "free_port", "lock_waits", "restartable_postgres", "running_postgres"]
 
 
 def find_postgres() -> Path | None:
@@ -40,6 +43,11 @@ class Postgres:
     """Make a standby take writes."""
 
 
+def lock_waits(connection: Connection | Session) -> int:
+    """Return how many transactions of the server wait for another one."""
+    return int(connection.execute(text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar_one())
+
+
 @contextmanager
 def running_postgres(programs: Path) -> Iterator[str]:
     """Start an empty server and give its URL; it ends with the context."""
@@ -54,7 +62,7 @@ def restartable_postgres(programs: Path, primary: Postgres | None = None) -> Ite
     folder = Path(tempfile.mkdtemp(prefix="tidemark-postgres-"))
     try:
         become = _unprivileged(folder)
-        data, port = folder / "data", _free_port()
+        data, port = folder / "data", free_port()
         patience = ("-t", str(round(PATIENCE_S)))
         options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
         # Its workers would go from one of the tests' many databases to the next.
@@ -121,7 +129,8 @@ def _unprivileged(folder: Path) -> list[str]:
     return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of loopback that nobody uses now."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
 
 from tidemark.controller.alerts.notifier import Notifier
 from tidemark.controller.db.tables import Base, StreamRow
@@ -30,6 +31,7 @@ from support.controller_app import Controller
 from support.empty_store import open_empty
 from support.patience import PATIENCE_S, until
 from support.policies import at_once
+from support.postgres import lock_waits
 from support.rolled_job import RolledJob
 from support.streams import SECOND
 from support.webhook import running_webhook
@@ -145,10 +147,10 @@ def committed_once_waited_for(job: RolledJob) -> Iterator[partial[None]]:
     begun, over = threading.Event(), threading.Event()
     deletions: list[Future[None]] = []
 
-    def held(*given: Any) -> dict[str, int]:
-        found = delete_stream(*given)
+    def held(session: Session, *given: Any) -> dict[str, int]:
+        found = delete_stream(session, *given)
         begun.set()
-        until(lambda: over.is_set() or waits_for_a_lock(job.controller), "somebody who waits")
+        until(lambda: over.is_set() or lock_waits(session), "somebody who waits")
         return found
 
     def begin() -> None:
@@ -163,15 +165,6 @@ def committed_once_waited_for(job: RolledJob) -> Iterator[partial[None]]:
             over.set()
         for deletion in deletions:
             deletion.result()
-
-
-def waits_for_a_lock(controller: Controller) -> bool:
-    """Return whether a transaction on PostgreSQL waits for another one."""
-    asked = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    with controller.service.database.connect() as connection:
-        return bool(connection.execute(asked).scalar_one())
 
 
 @contextmanager
