@@ -15,6 +15,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from tidemark.controller.access.token_format import TOKEN
+from tidemark.controller.errors import StoreUnavailableError
 from tidemark.controller.settings import LogFormat, LogLevel
 
 HIDDEN = "[hidden]"
@@ -59,6 +60,7 @@ def handler_for(form: LogFormat, stream: TextIO) -> logging.Handler:
             foreign_pre_chain=before,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _say_why,
                 *_renderers(form, colors=stream.isatty()),
                 _hide_secrets,
             ],
@@ -78,6 +80,15 @@ def _renderers(form: LogFormat, *, colors: bool) -> list[Processor]:
         plain = structlog.dev.plain_traceback
         return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+def _say_why(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
+    """Give a store that takes no writes its sentence, which says everything, and no traceback at every tick."""
+    error = (line.get("exc_info") or (None, None))[1]
+    if isinstance(error, StoreUnavailableError):
+        del line["exc_info"]
+        line["event"] = f"{line['event']}: {error.detail}"
+    return line
 
 
 def _hide_secrets(_: WrappedLogger, __: str, line: EventDict) -> str:

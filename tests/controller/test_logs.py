@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tidemark.controller.access.roles import ROLES
 from tidemark.controller.access.token_format import SECRET_BYTES
 from tidemark.controller.access.token_format import make_token as any_token
+from tidemark.controller.errors import StoreUnavailableError
 from tidemark.controller.runtime.logs import HIDDEN, configure_logs, handler_for, without_secrets
 from tidemark.controller.settings import LogFormat
 
@@ -255,6 +256,15 @@ def test_a_traceback_shows_no_values_of_variables() -> None:
             logging.getLogger("tidemark").exception("it failed")
         assert "ValueError: invalid literal" in stream.getvalue()
         assert held not in stream.getvalue()
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_a_store_that_takes_no_writes_is_a_sentence_and_no_traceback(form: LogFormat) -> None:
+    with captured(form) as stream:
+        error = StoreUnavailableError("the file was removed")
+        logging.getLogger("tidemark").error("a tick failed", exc_info=error)
+    assert "a tick failed: the file was removed" in stream.getvalue()
+    assert stream.getvalue().count("\n") == 1
 
 
 def test_a_line_for_people_has_the_event_and_the_fields(controller: Controller) -> None:
