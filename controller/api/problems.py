@@ -68,6 +68,8 @@ def _own_error(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if isinstance(error, StoreUnavailableError):
         headers["Retry-After"] = _RETRY_AFTER_SECONDS
+        # Behind one address of many replicas, the next connection leads to one that is ready.
+        headers["Connection"] = "close"
     return _answer(request, problem, headers)
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter, defaultdict
@@ -27,9 +24,10 @@ from tidemark.controller.db.tables import PublishedRow, StreamRow
 from tidemark.controller.replicas.lease_store import SHARDS, shard_of
 from tidemark.models.wire import Report, to_json_object
 
-from support.patience import PATIENCE_S, until, until_ready
+from support.patience import PATIENCE_S, until
 from support.policies import at_once
 from support.postgres import Postgres, find_postgres, restartable_postgres
+from support.replicas import Replica
 from support.reports import exponential_batches, query_reports
 from support.threads import in_threads
 from support.totals import totals, totals_of
@@ -40,71 +38,6 @@ STREAMS, BATCHES = 5, 120
 LEASE_SECONDS = 1.5
 CHAOS_SECONDS = 40
 MAX_STOPS = 60
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-class Replica:
-    """``tidemark serve`` in a process of its own, always at the same address."""
-
-    def __init__(self, folder: Path, name: str, database_url: str) -> None:
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.kills = 0
-        self._log = folder / f"{name}.log"
-        self._environment = {
-            **os.environ,
-            "TIDEMARK_DATABASE_URL": database_url,
-            "TIDEMARK_TICK_SECONDS": "0.2",
-            "TIDEMARK_LEASE_SECONDS": str(LEASE_SECONDS),
-            "TIDEMARK_REPORTS_PER_SECOND": "0",
-            "TIDEMARK_LOG_LEVEL": "warning",
-            "PYTHONFAULTHANDLER": "1",
-            "TIDEMARK_REQUESTS_PER_SECOND": "0",
-        }
-        self.process = self._start()
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        with self._log.open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "tidemark.controller", "serve", "--port", str(self.port)],
-                stdout=log,
-                stderr=log,
-                env=self._environment,
-            )
-
-    def wait_ready(self) -> None:
-        try:
-            until_ready(f"{self.url}/readyz", self.process, self._log)
-        except AssertionError as error:
-            # It says where each of its threads is.
-            self.process.send_signal(signal.SIGABRT)
-            self.process.wait()
-            raise AssertionError(self._log.read_text()[-8_000:]) from error
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self.kills += 1
-
-    def start_again(self) -> None:
-        self.process = self._start()
-
-    def metric(self, name: str) -> float:
-        for line in httpx.get(f"{self.url}/metrics", timeout=PATIENCE_S).text.splitlines():
-            if line.startswith(name + " "):
-                return float(line.split()[1])
-        raise AssertionError(name)
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
-            self.process.kill()
-            self.process.wait()
 
 
 def all_reports() -> dict[str, list[Report]]:
@@ -294,10 +227,10 @@ def replicas(server: Postgres, tmp_path: Path) -> Iterator[list[Replica]]:
         connection.execute(text(LOG_LEASES))
         connection.commit()
     database.close()
-    first = Replica(tmp_path, "a", server.url)
+    first = Replica(tmp_path, "a", server.url, TIDEMARK_LEASE_SECONDS=str(LEASE_SECONDS))
     try:
         first.wait_ready()
-        second = Replica(tmp_path, "b", server.url)
+        second = Replica(tmp_path, "b", server.url, TIDEMARK_LEASE_SECONDS=str(LEASE_SECONDS))
         try:
             second.wait_ready()
             yield [first, second]
