@@ -33,10 +33,10 @@ COMMANDS = {
         "serve", "Run the controller: the REST API, the decision loop and the metrics, in one process."
     ),
     "demo": Entry(
-        "demo", "Run the whole loop on a real Spark stream: guessed bound, recommendation, restart."
+        "spark_programs", "Run the whole loop on a real Spark stream: guessed bound, recommendation, restart."
     ),
-    "side": Entry("side", "Keep the rows that Spark dropped as late."),
-    "lint": Entry("lint", "Check the joins of a job's streams before it starts."),
+    "side": Entry("spark_programs", "Keep the rows that Spark dropped as late."),
+    "lint": Entry("spark_programs", "Check the joins of a job's streams before it starts."),
     "trace": Entry("trace", "Make a trace, a Parquet file of recorded arrivals.", "trace"),
     "curve": Entry("curve", "Show completeness and latency by bound, for a trace or a stream.", "trace"),
     "backtest": Entry("backtest", "Replay traces under policies and compare the policies.", "trace"),

@@ -27,9 +27,7 @@ from tidemark.controller.access.roles import need_of
 from tidemark.controller.alerts.table import ALERTS
 from tidemark.controller.app import create_app
 from tidemark.controller.cli import app
-from tidemark.controller.cli.demo import MODULE as DEMO
-from tidemark.controller.cli.lint import MODULE as LINT
-from tidemark.controller.cli.side import MODULE as SIDE
+from tidemark.controller.cli.spark_programs import PROGRAMS
 from tidemark.controller.metrics.names import HELP, LABELS
 from tidemark.controller.settings import Settings
 from tidemark.models.duration import format_duration
@@ -41,7 +39,9 @@ __all__ = ["FOLDER", "MODULES", "command_paths", "help_of_module", "interface", 
 
 FOLDER = ROOT / "docs" / "reference"
 
-MODULES = {"demo": [DEMO], "side": [SIDE, "catch-up"], "lint": [LINT]}
+MODULES = {
+    name: [program.module, *(["catch-up"] if name == "side" else [])] for name, program in PROGRAMS.items()
+}
 """Commands whose options the command line itself does not know, with what runs them."""
 
 _HEAD = "<!-- Made from the code by `make docs`: change the code and not this. -->\n\n"
