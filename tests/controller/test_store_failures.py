@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import create_engine, event, make_url, text
 
-from tidemark.controller.db.database import Database
+from tidemark.controller.db.database import Database, _migrations
 from tidemark.controller.errors import StoreUnavailableError
 
 from support.controller_app import Controller
@@ -108,9 +109,9 @@ def test_a_migration_waits_for_the_writes_that_have_begun_and_later_ones_wait_fo
 ) -> None:
     """Else a write could be half by the old schema and half by the new one, and busy replicas hold a new one up."""
     old, new = Database(new_postgres_url), Database(new_postgres_url)
-    old.release_version = "0016"
     with new.connect() as connection, ThreadPoolExecutor(2) as pool:
-        connection.execute(text("UPDATE alembic_version SET version_num = '0016'"))
+        command.downgrade(_migrations(connection), "-1")
+        old.release_version = connection.scalar(text("SELECT version_num FROM alembic_version"))
         connection.commit()
         with old.write() as session:
             migration = pool.submit(new.migrate)
@@ -118,7 +119,7 @@ def test_a_migration_waits_for_the_writes_that_have_begun_and_later_ones_wait_fo
             later = pool.submit(old.prove_writable)
             until(lambda: lock_waits(session) == 2, "the later write to wait")
         migration.result()
-        with pytest.raises(StoreUnavailableError, match="this release wants 0016"):
+        with pytest.raises(StoreUnavailableError, match=f"this release wants {old.release_version}"):
             later.result()
     old.close()
     new.close()
