@@ -45,7 +45,8 @@ def test_a_query_whose_outer_rows_would_never_come_is_stopped_with_what_to_write
         until(lambda: not query.isActive, "the end of the query")
 
     assert "the left rows without a partner never come" in str(query.exception())
-    (error,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    (error,) = [text for text in errors if text.startswith(f"query {query.id} ")]
     assert error.startswith(
         f"query {query.id} is stopped before its first batch: join 1, left: the left rows without a partner never come"
     )
