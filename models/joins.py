@@ -259,8 +259,8 @@ _POLICY_MAX = Finding(
 _SILENT_SIDE = Finding(
     "note",
     "silent_side",
-    "the watermark is the least of all inputs: while one is silent it stands still, nothing is evicted, and no outer "
-    "row without a partner comes out",
+    "the watermark is the minimum over all inputs: while one is silent it stands still, nothing is evicted, and no "
+    "outer row without a partner comes out",
     "let each source send something at least now and then, such as a heartbeat row, or alert on a watermark that "
     "stands still",
 )

@@ -24,6 +24,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow, row_level
+from tidemark.spark_jobs.scala import items
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -114,7 +115,7 @@ def _ways(plan: _Node) -> Iterator[list[_Node]]:
     while ways:
         way = ways.pop()
         yield way
-        ways += [[*way, child] for child in _items(way[-1].children())]
+        ways += [[*way, child] for child in items(way[-1].children())]
 
 
 def _left_out(optimized: _Node) -> set[str]:
@@ -153,7 +154,7 @@ def _first_stateful(way: Sequence[_Node]) -> int | None:
     for position in reversed(range(len(way) - 1)):
         kind = way[position].nodeName()
         if kind in _STATEFUL or (
-            kind == "Join" and all(side.isStreaming() for side in _items(way[position].children()))
+            kind == "Join" and all(side.isStreaming() for side in items(way[position].children()))
         ):
             return position
     return None
@@ -166,7 +167,7 @@ def _event_times(node: _Node, child: _Node) -> list[_Node]:
         return []
     columns = node.groupingExpressions() if kind == "Aggregate" else child.output()
     return [
-        column for column in _items(columns) if _is_column(column) and column.metadata().contains(_EVENT_TIME)
+        column for column in items(columns) if _is_column(column) and column.metadata().contains(_EVENT_TIME)
     ]
 
 
@@ -202,7 +203,7 @@ def _makes(node: _Node, child: _Node, column: _Node) -> list[_Node]:
         return [made.child() if made.nodeName() == "Alias" else made]
     if kind == "Expand":
         index = _index(node, column)
-        made = [projection.apply(index) for projection in _items(node.projections())[:2]]
+        made = [projection.apply(index) for projection in items(node.projections())[:2]]
         # A column that is passed on is the same in each projection.
         return made[:1] if _is_column(made[0]) and made[0].exprId().id() == column.exprId().id() else made
     if kind == "Union":
@@ -255,7 +256,7 @@ def _intervals(expression: _Node) -> Iterator[_Node]:
     if expression.dataType().typeName() == "interval":
         yield expression
         return
-    for child in _items(expression.children()):
+    for child in items(expression.children()):
         yield from _intervals(child)
 
 
@@ -282,7 +283,3 @@ def _is_column(expression: _Node) -> bool:
 
 def _unrecognised(why: str) -> _NotFoundError:
     return _NotFoundError(NoOperator("Unrecognised", why))
-
-
-def _items(sequence: _Node) -> list[_Node]:
-    return [sequence.apply(index) for index in range(sequence.length())]

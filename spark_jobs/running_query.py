@@ -105,11 +105,8 @@ class RunningQuery:
                 return None
             mode = self.output_mode() or "append"
             return read_joins(self._execution.sparkSessionForStream(), self._execution.analyzedPlan(), mode)
-        except (
-            Py4JError,
-            PySparkException,
-            TypeError,
-        ) as error:  # TypeError: Py4J, of a class that is not there
+        # Py4J says TypeError of a class that this Spark does not have.
+        except (Py4JError, PySparkException, TypeError) as error:
             _log.warning("the query's joins cannot be read: %s", error)
             return None
 

@@ -15,6 +15,7 @@ from pyspark import SparkContext
 from pyspark.errors import AnalysisException
 
 from tidemark.models.joins import JoinedQuery, JoinInput, JoinType, StreamJoin
+from tidemark.spark_jobs.scala import items
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 _CHECK = "spark.sql.streaming.unsupportedOperationCheck"
@@ -86,9 +87,7 @@ def _read(join: _Node, as_written: _Node) -> StreamJoin:
     if not found.isDefined():
         return StreamJoin(kind, left, right, keys=(), refused=_NO_EQUALITY)
     _, left_keys, right_keys, condition, *_ = _items_of_product(found.get())
-    pairs = [
-        (one.sql(), other.sql()) for one, other in zip(_items(left_keys), _items(right_keys), strict=True)
-    ]
+    pairs = [(one.sql(), other.sql()) for one, other in zip(items(left_keys), items(right_keys), strict=True)]
     keys = tuple(f"{one} = {other}" for one, other in pairs)
     helper = _jvm().org.apache.spark.sql.execution.streaming.operators.stateful.join
     helper = helper.StreamingSymmetricHashJoinHelper
@@ -109,13 +108,13 @@ def _read(join: _Node, as_written: _Node) -> StreamJoin:
     timed = [
         number
         for side in (left_keys, right_keys)
-        for number, key in enumerate(_items(side))
+        for number, key in enumerate(items(side))
         if _is_event_time(key)
     ]
     by = pairs[timed[0]] if timed else (left.watermark_column, right.watermark_column)
     ranges, unreadable = _ranges(join, condition)
     if not timed:
-        both = zip(_items(left_keys), _items(right_keys), keys, strict=True)
+        both = zip(items(left_keys), items(right_keys), keys, strict=True)
         unreadable += [
             key
             for one, other, key in both
@@ -185,7 +184,7 @@ def _conjuncts(condition: _Node) -> list[_Node]:
 
 def _event_times(columns: _Node) -> list[_Node]:
     """Return the columns of a set that have a watermark."""
-    return [column for column in _items(columns.toSeq()) if column.metadata().contains(_DELAY)]
+    return [column for column in items(columns.toSeq()) if column.metadata().contains(_DELAY)]
 
 
 def _is_event_time(key: _Node) -> bool:
@@ -204,11 +203,7 @@ def _nodes(plan: _Node) -> Iterator[_Node]:
     while ways:
         node = ways.pop()
         yield node
-        ways += reversed(_items(node.children()))
-
-
-def _items(sequence: _Node) -> list[_Node]:
-    return [sequence.apply(index) for index in range(sequence.length())]
+        ways += reversed(items(node.children()))
 
 
 def _items_of_product(product: _Node) -> list[_Node]:

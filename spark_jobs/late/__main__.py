@@ -124,12 +124,12 @@ def operator_of(text: str) -> Operator:
     """
     try:
         call = ast.parse(text.strip(), mode="eval").body
-        assert isinstance(call, ast.Call)
-        assert isinstance(call.func, ast.Name)
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+            raise TypeError("it is not a call of one of them")  # noqa: TRY301 - explained below as what else is wrong
         make: Any = _OPERATORS[call.func.id]
         named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
         return make(*map(ast.literal_eval, call.args), **named)  # type: ignore[no-any-return]
-    except (AssertionError, KeyError, SyntaxError, TypeError, ValueError) as error:
+    except (KeyError, SyntaxError, TypeError, ValueError) as error:
         raise ValueError(
             f"--operator {text!r} is not understood ({error}); write it as in the job: "
             'tumbling("1 minute"), sliding("1 hour", "5 minutes"), session("30 s") or row_level()'

@@ -10,7 +10,7 @@ from tidemark.spark_jobs.late.offset_log import LogEntry, data_sources, parse_en
 
 
 class CheckpointError(ValueError):
-    """A folder that is no checkpoint, or whose source cannot be told."""
+    """A folder that is no checkpoint, or in which it is not clear which source is meant."""
 
 
 class OffsetLog(Mapping[int, LogEntry]):
@@ -77,7 +77,7 @@ class Checkpoint:
         """Return the source whose rows are meant, as the offset log names it; None while the log is empty.
 
         Raises:
-            CheckpointError: when it cannot be told, or there is none of that name.
+            CheckpointError: when it is not clear which, or there is none of that name.
         """
         ends = [log[number] for number in sorted({*list(log)[:1], *list(log)[-1:]}) if number in log]
         if not ends:

@@ -66,7 +66,7 @@ class KafkaRanges:
         return self._between(self._ranges(batch))
 
     def read_many(self, batches: Sequence[DueBatch]) -> tuple[DataFrame, DataFrame]:
-        """Return the messages of several batches, and a table by which to tell them apart.
+        """Return the messages of several batches, and a table that shows the batch of each.
 
         Its columns are ``topic``, ``partition``, ``first`` and ``end`` (offsets) and the batch.
 
@@ -150,14 +150,14 @@ class KafkaRanges:
     def _there(self, partitions: set[_Partition]) -> dict[_Partition, _Range]:
         """Return which messages the broker has; partitions that are gone are not in it."""
         jvm: Any = self._spark._jvm  # noqa: SLF001 - Spark does not pass this on
-        strings = jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer().getClass().getName()
+        deserializer = jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer().getClass().getName()
         settings = jvm.java.util.HashMap()
         for name, value in self._options.items():
             if name.lower().startswith("kafka."):
                 settings.put(name[len("kafka.") :], value)
         for name, value in {
-            "key.deserializer": strings,
-            "value.deserializer": strings,
+            "key.deserializer": deserializer,
+            "value.deserializer": deserializer,
             "enable.auto.commit": "false",
             "allow.auto.create.topics": "false",
         }.items():
@@ -190,7 +190,7 @@ def keeps(raw: DataFrame, rows: DataFrame, names: Sequence[str]) -> bool:
     return all(len(before[name]) == 1 and after.get(name) == before[name] for name in names)
 
 
-def tell_apart(rows: DataFrame, table: DataFrame) -> DataFrame:
+def with_batches(rows: DataFrame, table: DataFrame) -> DataFrame:
     """Return ``rows``, which have Kafka's columns, with the batch of each."""
     places = table.select(
         F.col("topic").alias("__t"), F.col("partition").alias("__p"), "first", "end", BATCH

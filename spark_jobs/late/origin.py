@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
+
+from tidemark.spark_jobs.scala import items
 
 KAFKA = "kafka"
 
@@ -45,7 +46,7 @@ def origin_of(df: DataFrame) -> Origin:
         ValueError: when that is not one source of Kafka or files.
     """
     leaves = df._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001 - see the module's docstring
-    streaming = [leaf for leaf in _items(leaves) if leaf.isStreaming()]
+    streaming = [leaf for leaf in items(leaves) if leaf.isStreaming()]
     if len(streaming) != 1:
         raise ValueError(
             f"late=side(...) reads one source again, and there are {len(streaming)} below adaptive_watermark; "
@@ -56,7 +57,7 @@ def origin_of(df: DataFrame) -> Origin:
     if leaf.nodeName() == "StreamingRelation" and name.startswith("FileSource["):
         source = leaf.dataSource()
         schema = StructType.fromJson(json.loads(leaf.schema().json()))
-        options = {each._1(): each._2() for each in _items(source.options().toSeq())}  # noqa: SLF001 - a Scala pair
+        options = {each._1(): each._2() for each in items(source.options().toSeq())}  # noqa: SLF001 - a Scala pair
         return Origin(str(source.className()), options, schema)
     if name.lower().startswith((KAFKA, "org.apache.spark.sql.kafka")):
         return Origin(KAFKA, dict(leaf.extraOptions().asCaseSensitiveMap()))
@@ -64,7 +65,3 @@ def origin_of(df: DataFrame) -> Origin:
         f"late=side(...) can read Kafka and files again, but the stream reads {name!r}; leave late= out, or name what "
         "holds the same rows: side(..., format=, options=, schema=)"
     )
-
-
-def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(index) for index in range(sequence.length())]

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark.spark_jobs.late.due import DueBatch
 from tidemark.spark_jobs.late.file_ranges import FileRanges
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
-from tidemark.spark_jobs.late.kafka_ranges import KafkaRanges, keeps, tell_apart
+from tidemark.spark_jobs.late.kafka_ranges import KafkaRanges, keeps, with_batches
 from tidemark.spark_jobs.late.late_rows import LateRule, with_batch
 from tidemark.spark_jobs.late.origin import KAFKA, Origin
 
@@ -65,14 +65,14 @@ def reader_of(spark: SparkSession, origin: Origin, checkpoint: HadoopFiles, sour
 def read_again(reader: Reader, parse: Parse, batches: Sequence[DueBatch]) -> DataFrame:
     """Return the rows of batches that have some, each with the number of its batch.
 
-    Messages of Kafka are read at once if ``parse`` keeps ``topic``, ``partition`` and ``offset``, by which their
-    batches are told apart. Else each batch is read by itself: a column more, to tell them apart, might change what
-    ``parse`` makes of a row.
+    Messages of Kafka are read at once if ``parse`` keeps ``topic``, ``partition`` and ``offset``, which show the
+    batch of each. Else each batch is read by itself: a column more, for its number, might change what ``parse`` makes
+    of a row.
     """
     if len(batches) > 1 and (many := reader.read_many(batches)) is not None:
         raw, table = many
         rows = parse(raw)
         if keeps(raw, rows, _PLACE):
-            return tell_apart(rows, table)
+            return with_batches(rows, table)
     parts = [with_batch(parse(reader.read(batch)), batch) for batch in batches]
     return reduce(DataFrame.union, parts)

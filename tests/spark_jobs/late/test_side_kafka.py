@@ -36,7 +36,7 @@ SECOND_US = 1_000_000
 
 
 def placed(raw: DataFrame) -> DataFrame:
-    """Keep the message's place: batches can be told apart in one read."""
+    """Keep the message's place: it shows the batch, so many are one read."""
     value = F.from_json(F.col("value").cast("string"), "id long, ts long")
     return raw.select(
         value["id"].alias("id"), F.timestamp_micros(value["ts"]).alias("ts"), "topic", "partition", "offset"
