@@ -51,6 +51,12 @@ def curve(
             help="Bounds to show, such as 0,2s,5s; bare numbers are seconds. Default: chosen from the data."
         ),
     ] = None,
+    grace: Annotated[
+        str | None,
+        typer.Option(
+            help="Time that a window is still corrected after the bound, such as 5s,15s: shows what it admits then."
+        ),
+    ] = None,
     target: Annotated[str, typer.Option(help="Completeness target, a decimal share such as 0.99.")] = "0.99",
     latency_cap: Annotated[str | None, typer.Option(help="Maximum mean latency, such as 12s.")] = None,
     latency: Annotated[
@@ -68,10 +74,12 @@ def curve(
     if stream is not None:
         from tidemark.controller.cli.stream_curve import show_stream_curve  # noqa: PLC0415 - needs no scipy
 
-        options = (window, slide, session_gap, latency_cap)
+        options = (window, slide, session_gap, latency_cap, grace)
         show_stream_curve(str(trace), stream, bounds, options, json=as_json, url=url, token_file=token_file)
         return
     from tidemark.controller.cli.trace_curve import Question, show_trace_curve  # noqa: PLC0415 - a stream needs no scipy
 
-    question = Question(window, slide, session_gap, engine, trigger, bounds, target, latency_cap, latency)
+    question = Question(
+        window, slide, session_gap, engine, trigger, bounds, grace, target, latency_cap, latency
+    )
     show_trace_curve(trace, question, json=as_json)

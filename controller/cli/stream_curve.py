@@ -24,7 +24,7 @@ def show_stream_curve(
     """Print completeness and latency of a stream by bound: at ``bounds``, or where the curve bends."""
     with open_client(url, token_file) as tidemark:
         if any(option is not None for option in trace_options):
-            raise ValueError("--window, --slide, --session-gap and --latency-cap need a trace")
+            raise ValueError("--window, --slide, --session-gap, --latency-cap and --grace need a trace")
         bounds_ms = [] if bounds is None else [bound // 1_000 for bound in bounds_of(bounds, SPARK_TICK_US)]
         found = tidemark.curve(job, stream, bounds_ms)
     if json:

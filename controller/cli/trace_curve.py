@@ -31,6 +31,10 @@ _LADDER = (0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 1.0)
 """Shares of the rows whose needs are the candidate bounds by default, beside 0 and the need at the target."""
 
 
+_Corrected = Sequence[Sequence[tuple[int, CurvePoint]]]
+"""For each bound, by each grace in microseconds, the point of bound + grace."""
+
+
 class Question(NamedTuple):
     """The options of the command, as they were given."""
 
@@ -46,6 +50,8 @@ class Question(NamedTuple):
     """Spark's processing-time trigger."""
     bounds: str | None
     """Candidates, with commas between."""
+    grace: str | None
+    """How long windows are corrected after the bound, with commas between."""
     target: str
     """Completeness target."""
     latency_cap: str | None
@@ -56,7 +62,7 @@ class Question(NamedTuple):
 
 def show_trace_curve(path: Path, question: Question, *, json: bool) -> None:
     """Print completeness and latency of a trace under each bound, and the bound to choose."""
-    window, slide, session_gap, engine, trigger, bounds, target, latency_cap, latency = question
+    window, slide, session_gap, engine, trigger, bounds, grace, target, latency_cap, latency = question
     with input_errors_in_one_line():
         if session_gap is not None and (window is not None or slide is not None):
             raise ValueError("--session-gap goes without --window and --slide")
@@ -67,17 +73,20 @@ def show_trace_curve(path: Path, question: Question, *, json: bool) -> None:
         tick_us = SPARK_TICK_US if engine == "spark" else 1
         given = None if bounds is None else bounds_of(bounds, tick_us)
         recorded = _read(path)
+        graces = [] if grace is None else bounds_of(grace, tick_us)
         replayed = Curve.of_replay(_replay(recorded, operator, engine, trigger_us), operator)
         points = [replayed.at(bound) for bound in given or _ladder(replayed.needs, target_ppm)]
+        # Rows are judged by base - (bound + grace), the watermark under which a corrected window is final.
+        corrected = [[(after, replayed.at(point.bound_us + after)) for after in graces] for point in points]
         choice = choose_bound(points, target_ppm, cap_us, latency=latency)
     rows, partitions = plural(len(recorded), "row"), plural(len(recorded.partitions), "partition")
     how = f"{rows}, {partitions}; {operator}; {engine} engine"
     if engine == "spark":
         how += f", trigger {format_duration(trigger_us)}"
     if json:
-        typer.echo(json_format.dumps(_document(how, points, choice), indent=2))
+        typer.echo(json_format.dumps(_document(how, points, corrected, choice), indent=2))
     else:
-        _show(how, points, choice, latency)
+        _show(how, points, corrected, choice, latency)
 
 
 def _ladder(needs: NeedDistribution, target_ppm: int) -> list[int]:
@@ -110,7 +119,9 @@ def _replay(trace: Trace, operator: Operator, engine: Engine, trigger_us: int) -
     return replay_spark(trace.event_time_us, batch, wall_us, operator)
 
 
-def _show(how: str, points: Sequence[CurvePoint], choice: BoundChoice, latency: Latency) -> None:
+def _show(
+    how: str, points: Sequence[CurvePoint], corrected: _Corrected, choice: BoundChoice, latency: Latency
+) -> None:
     table = Table()
     for name in ("bound", "completeness", "late rows", "base - end", "wall - end", "windows"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -130,11 +141,27 @@ def _show(how: str, points: Sequence[CurvePoint], choice: BoundChoice, latency: 
     console.print(
         "Latencies are means over windows, in seconds; ≥: too many windows are still open.", soft_wrap=True
     )
+    if corrected[0]:
+        console.print(_grace_table(points, corrected))
+        console.print(
+            "Completeness, and rows still late, of windows that are corrected for that much longer.",
+            soft_wrap=True,
+        )
     console.print(
         f"chosen ({latency} latency): {choice.reason}" if choice.point else choice.reason, soft_wrap=True
     )
     for rejection in choice.rejections:
         console.print(f"  not {format_duration(rejection.bound_us)}: {rejection.detail}", soft_wrap=True)
+
+
+def _grace_table(points: Sequence[CurvePoint], corrected: _Corrected) -> Table:
+    table = Table("bound", *(f"+ {format_duration(after)}" for after, _ in corrected[0]))
+    for column in table.columns:
+        column.justify, column.no_wrap = "right", True
+    for point, graces in zip(points, corrected, strict=True):
+        cells = (f"{percent(later)} ({later.late})" for _, later in graces)
+        table.add_row(format_duration(point.bound_us), *cells)
+    return table
 
 
 def _wall(latency: MeanLatency | None) -> str:
@@ -147,14 +174,16 @@ def _two_decimals(duration_us: float | None) -> str:
     return "-" if duration_us is None else f"{duration_us / 1e6:.2f}"
 
 
-def _document(how: str, points: Sequence[CurvePoint], choice: BoundChoice) -> dict[str, Any]:
+def _document(
+    how: str, points: Sequence[CurvePoint], corrected: _Corrected, choice: BoundChoice
+) -> dict[str, Any]:
     """Return the result for JSON: integers with their unit in the name, and no float."""
     return {
         "replayed": how,
         "points": [
             {
                 "bound_us": point.bound_us,
-                "completeness_ppm": (point.rows - point.late) * PPM // point.rows if point.rows else None,
+                "completeness_ppm": _completeness_ppm(point),
                 "rows": point.rows,
                 "late": point.late,
                 "latency_base_us": _whole(point.latency_base_us),
@@ -165,13 +194,21 @@ def _document(how: str, points: Sequence[CurvePoint], choice: BoundChoice) -> di
                     point.latency_wall.mean_us if point.latency_wall and point.latency_wall.censored else None
                 ),
                 "windows_emitted": point.windows_emitted,
+                "corrected": [
+                    {"grace_us": after, "completeness_ppm": _completeness_ppm(later), "late": later.late}
+                    for after, later in graces
+                ],
             }
-            for point in points
+            for point, graces in zip(points, corrected, strict=True)
         ],
         "chosen_bound_us": choice.point.bound_us if choice.point else None,
         "reason": choice.reason,
         "rejections": [asdict(rejection) for rejection in choice.rejections],
     }
+
+
+def _completeness_ppm(point: CurvePoint) -> int | None:
+    return (point.rows - point.late) * PPM // point.rows if point.rows else None
 
 
 def _whole(value: float | None) -> int | None:

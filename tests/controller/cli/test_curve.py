@@ -113,6 +113,21 @@ def test_json_has_the_same_figures_as_integers(textbook: Path) -> None:
     assert not any(isinstance(value, float) for point in found["points"] for value in point.values())
 
 
+def test_grace_shows_what_a_window_holds_when_it_is_corrected_for_longer(textbook: Path) -> None:
+    """A bound with a grace admits what the bound of their sum admits."""
+    asked = (*BOOK[:-1], "5", "--grace", "0,5s,15s,30s")
+    (point,) = document(textbook, *asked)["points"]
+    assert [one["grace_us"] // SECOND for one in point["corrected"]] == [0, 5, 15, 30]
+    assert [one["late"] for one in point["corrected"]] == [2_999, 1_307, 105, 0]
+    assert table(said(textbook, *asked))[-1] == [
+        "5 s",
+        "85.00 % (2999)",
+        "93.47 % (1307)",
+        "99.48 % (105)",
+        "100.00 % (0)",
+    ]
+
+
 def test_the_default_bounds_hold_the_smallest_that_meets_the_target(textbook: Path) -> None:
     """A microsecond less misses it, so no finer list could do better."""
     found = document(textbook, "--engine", "per-row", "--target", "0.97")
