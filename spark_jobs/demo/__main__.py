@@ -27,7 +27,7 @@ from tidemark.models.operators import TimeWindow
 from tidemark.models.plural import plural
 from tidemark.models.target import parse_target
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoError
-from tidemark.spark_jobs.demo.feed import Feed, TraceFeed
+from tidemark.spark_jobs.demo.feed import Feed, FileFeed
 from tidemark.spark_jobs.demo.generator import generate
 from tidemark.spark_jobs.demo.kafka_jars import JarsNotFound, with_kafka
 from tidemark.spark_jobs.demo.loop import JOB, STREAM, Loop
@@ -124,9 +124,9 @@ def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console:
             f"{format_duration(plan.slot_us)} of arrivals, so latencies are no finer than that"
         )
     with ExitStack() as stack:
-        feed: Feed = TraceFeed(plan)
-        if chosen.kafka:
-            feed = _through_kafka(plan, stack, console)
+        feed: Feed = (
+            _through_kafka(plan, stack, console) if chosen.kafka else FileFeed(plan, folder / "slots")
+        )
         console.print("starting the controller and Spark ...")
         controller = ControllerProcess(folder, JOB, STREAM)
         try:

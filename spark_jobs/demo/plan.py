@@ -51,6 +51,12 @@ class Plan:
         """Rows of the trace."""
         return len(self.arrivals.event_time_us)
 
+    def batch_ends(self) -> Int64s:
+        """Return the number of rows up to the end of each batch, shape (``batches``,)."""
+        arrivals = self.arrivals.arrival_time_us
+        slots = (arrivals - arrivals[0]) // self.slot_us
+        return np.append(np.flatnonzero(np.diff(slots)) + 1, len(slots))
+
     def wall_us(self, rows: int) -> int:
         """Return when, by the trace's clock, the batch runs whose last row is number ``rows``."""
         first = int(self.arrivals.arrival_time_us[0])

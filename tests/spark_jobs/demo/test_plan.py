@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
+from tidemark.spark_jobs.demo.feed import FileFeed
 from tidemark.spark_jobs.demo.generator import PARTITIONS, SLOW_PARTITION, GeneratedRows, generate
 from tidemark.spark_jobs.demo.plan import (
     MAX_BATCHES,
@@ -102,3 +104,23 @@ def test_the_fleet_has_sixteen_partitions_a_slow_one_and_flushes_that_come_late(
     assert set(fleet.partition[flushed].tolist()) == {"3", "11"}
     assert (np.diff(fleet.arrival_time_us) >= 0).all()
     np.testing.assert_array_equal(fleet.event_time_us, generate(120, 400, 1).event_time_us)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_files_of_the_feed_hold_each_row_once_in_the_batch_of_its_slot(
+    shape: str, tmp_path: Path
+) -> None:
+    arrivals = _arrivals(SHAPES[shape])
+    plan = plan_of(Path("trace"), arrivals)
+    feed = FileFeed(plan, tmp_path / "slots")
+    feed.send(plan.switch_rows)
+    before = len(list((tmp_path / "slots").iterdir()))
+    feed.send(plan.rows)
+    files = sorted((tmp_path / "slots").iterdir(), key=lambda file: file.stat().st_mtime)
+    taken = np.cumsum([pq.read_metadata(file).num_rows for file in files])
+
+    assert len(files) == plan.batches
+    assert taken[before - 1] == plan.switch_rows
+    assert taken[-1] == plan.rows
+    assert [feed.rows_read(f'{{"logOffset":{number}}}') for number in range(len(files))] == taken.tolist()
+    assert plan.batch_ends().tolist() == taken.tolist()
