@@ -36,6 +36,7 @@ COMMANDS = {
         "spark_programs", "Run the whole loop on a real Spark stream: guessed bound, recommendation, restart."
     ),
     "side": Entry("spark_programs", "Keep the rows that Spark dropped as late."),
+    "reconcile": Entry("spark_programs", "Put late rows into the finished windows that they belong to."),
     "lint": Entry("spark_programs", "Check the joins of a job's streams before it starts."),
     "trace": Entry("trace", "Make a trace, a Parquet file of recorded arrivals.", "trace"),
     "curve": Entry("curve", "Show completeness and latency by bound, for a trace or a stream.", "trace"),

@@ -1,4 +1,4 @@
-"""Commands that are programs of the Spark side: ``tidemark demo``, ``tidemark side`` and ``tidemark lint``.
+"""Commands that are programs of the Spark side: ``tidemark demo``, ``side``, ``reconcile`` and ``lint``.
 
 They are run, not imported: the controller does not depend on the Spark side.
 """
@@ -33,6 +33,10 @@ PROGRAMS = {
         "demo",
     ),
     "side": Program("tidemark.spark_jobs.late", "Keep the rows that Spark dropped as late."),
+    "reconcile": Program(
+        "tidemark.spark_jobs.late.reconcile_command",
+        "Put late rows into the finished windows that they belong to.",
+    ),
     "lint": Program("tidemark.spark_jobs.lint", "Check the joins of a job's streams before it starts."),
 }
 """The programs by name of their command."""

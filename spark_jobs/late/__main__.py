@@ -6,29 +6,21 @@ The job must not run with ``late=side(...)`` on the same folder meanwhile.
 from __future__ import annotations
 
 import argparse
-import ast
-import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tidemark.models.duration import parse_duration
 from tidemark.models.granules import default_granule_us
-from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
+from tidemark.spark_jobs.late.arguments import function_of, operator_of, pairs_of, session_of
 from tidemark.spark_jobs.late.catch_up import CatchUp
 from tidemark.spark_jobs.late.late_rows import FutureRowTreatment, LateRule
 from tidemark.spark_jobs.late.origin import KAFKA, Origin
-from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, LateStream, Parse
+from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, LateStream
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
-
-_OPERATORS = {"tumbling": tumbling, "sliding": sliding, "session": session, "row_level": row_level}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,8 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         rule = LateRule(given.event_time, operator_of(given.operator), given.partition)
-        parse = _function(given.parse)
-        spark = _spark(given)
+        parse = function_of("--parse", given.parse)
+        spark = session_of("tidemark-side", given.conf)
         stream = LateStream(
             parse=parse,
             origin=_origin(given),
@@ -116,28 +108,8 @@ def _positive(text: str) -> int:
     return number
 
 
-def operator_of(text: str) -> Operator:
-    """Return the operator in ``text``, a call as it stands in a job.
-
-    Raises:
-        ValueError: when it is none of the four, or its arguments are not plain texts.
-    """
-    try:
-        call = ast.parse(text.strip(), mode="eval").body
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
-            raise TypeError("it is not a call of one of them")  # noqa: TRY301 - explained below as what else is wrong
-        make: Any = _OPERATORS[call.func.id]
-        named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
-        return make(*map(ast.literal_eval, call.args), **named)  # type: ignore[no-any-return]
-    except (KeyError, SyntaxError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"--operator {text!r} is not understood ({error}); write it as in the job: "
-            'tumbling("1 minute"), sliding("1 hour", "5 minutes"), session("30 s") or row_level()'
-        ) from error
-
-
 def _origin(given: argparse.Namespace) -> Origin:
-    options = _pairs("--option", given.option)
+    options = pairs_of("--option", given.option)
     if given.format == KAFKA:
         return Origin(KAFKA, options)
     if given.schema is None:
@@ -146,34 +118,6 @@ def _origin(given: argparse.Namespace) -> Origin:
     if not isinstance(schema, StructType):
         raise ValueError(f"--schema {given.schema!r} names no columns; write it as 'id long, ts timestamp'")  # noqa: TRY004
     return Origin(given.format, options, schema)
-
-
-def _function(name: str) -> Parse:
-    module, _, function = name.partition(":")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Parse = getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"--parse {name!r} cannot be imported ({error}); write module:function, and set PYTHONPATH if needed"
-        ) from error
-    return found
-
-
-def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in texts]
-    if wrong := [name for name, equals, _ in pairs if not equals]:
-        raise ValueError(f"{option} {wrong[0]!r} must be of the form NAME=VALUE")
-    return {name: value for name, _, value in pairs}
-
-
-def _spark(given: argparse.Namespace) -> SparkSession:
-    # Python workers must be this Python, or they cannot import what parse imports.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("tidemark-side").config("spark.ui.showConsoleProgress", "false")
-    for key, value in _pairs("--conf", given.conf).items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
 
 
 def _settle_future_rows(catch_up: CatchUp, given: argparse.Namespace, stream: LateStream) -> None:

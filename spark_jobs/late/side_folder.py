@@ -32,6 +32,17 @@ class SideFolderError(ValueError):
     """A folder that belongs to another query or was written by a later version."""
 
 
+def last_done(files: HadoopFiles) -> int:
+    """Return the last batch that a folder's writer has dealt with, -1 for none."""
+    return max(numbers_in(files, _DONE), default=-1)
+
+
+def unknown_in(files: HadoopFiles) -> list[Unknown]:
+    """Return the batches whose late rows a folder's writer could no longer know, ascending."""
+    texts = (files.read(f"{_UNKNOWN}/{name}") for name in files.names(_UNKNOWN))
+    return sorted((Unknown(**json.loads(text)) for text in texts if text), key=lambda gap: gap.first)
+
+
 class SideFolder:
     """One stream's folder. One process at a time may write to it.
 
@@ -51,7 +62,7 @@ class SideFolder:
         Raises:
             SideFolderError: when the folder is not this stream's.
         """
-        last = max(numbers_in(self._files, _DONE), default=-1)
+        last = last_done(self._files)
         text = self._files.read(f"{_DONE}/{last}")
         if text is None:
             return -1
@@ -96,11 +107,6 @@ class SideFolder:
             self._files.write_whole(
                 name, json.dumps({"first": gap.first, "last": gap.last, "reason": gap.reason})
             )
-
-    def unknown(self) -> list[Unknown]:
-        """Return the batches that can no longer be known, ascending."""
-        texts = (self._files.read(f"{_UNKNOWN}/{name}") for name in self._files.names(_UNKNOWN))
-        return sorted((Unknown(**json.loads(text)) for text in texts if text), key=lambda gap: gap.first)
 
     def record_future_rows(self, first: int, future: FutureRowTreatment | None) -> None:
         """Record how future-dated rows are treated from batch ``first`` on: the mode may change with each start."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidemark.models.operators import tumbling
-from tidemark.spark_jobs.late.__main__ import main, operator_of
+from tidemark.spark_jobs.late.__main__ import main
+from tidemark.spark_jobs.late.arguments import operator_of
 
 from support.late_streams import late_by_batch, late_in_ledger, side_rows, write_without_time
 from support.spark_streams import SCHEMA, Job, Row, random_batches
