@@ -24,6 +24,7 @@ from support.controller_app import STREAM, Controller
 from support.oracles import replay_reports
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
+from support.soak import with_soak
 
 BATCHES = exponential_batches(24, 50, slow=3)
 REPORTS = query_reports(BATCHES)
@@ -32,7 +33,7 @@ MAX_STATEMENTS = 40
 """Of a decision in mode Off, whatever the stream holds."""
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=with_soak(["sqlite", "postgresql"], {"postgresql"}))
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
     """A controller on each database that is there."""
     if request.param == "sqlite":

@@ -23,6 +23,7 @@ from support.controller_app import STREAM, Controller
 from support.oracles import replay_reports
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
+from support.soak import with_soak
 from support.streams import SECOND
 
 REPORTS = query_reports(exponential_batches(24, 50, slow=3))
@@ -33,7 +34,7 @@ CEILING_MS = 1_800_000
 FLEET_PIN, JOB_PIN, STREAM_PIN = "/v1/pin", "/v1/pin?job=job", "/v1/pin?job=job&stream=stream"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=with_soak(["sqlite", "postgresql"], {"postgresql"}))
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
     """A controller on each database that is there."""
     if request.param == "sqlite":

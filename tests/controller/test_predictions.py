@@ -23,6 +23,7 @@ from tidemark.models.wire import Acknowledgement, Report
 from support.controller_app import STREAM, Controller
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports, restarted_reports
+from support.soak import with_soak
 from support.streams import Row
 
 pytestmark = pytest.mark.slow
@@ -33,7 +34,7 @@ LEARNT = query_reports(BATCHES[:40], bound_ms=1_000, state_rows=500, state_bytes
 POLICY = at_once()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=with_soak(["sqlite", "postgresql"], {"postgresql"}))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database of each kind that is there."""
     if request.param == "sqlite":

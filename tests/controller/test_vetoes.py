@@ -13,6 +13,7 @@ from support.policies import at_once
 from support.rolled_job import RolledJob
 from support.seeded import continued
 from support.settled import HOUR, LOOSE, STRICT, settled
+from support.soak import with_soak
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,7 @@ def rolled_back(controller: Controller) -> RolledJob:
     return job
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=with_soak(["sqlite", "postgresql"], {"postgresql"}))
 def job(request: pytest.FixtureRequest) -> Iterator[RolledJob]:
     """One on each database that is there."""
     url = request.getfixturevalue("database_url" if request.param == "sqlite" else "postgres_url")

@@ -18,6 +18,7 @@ from support.controller_app import Controller
 from support.databases import on_sqlite_alone
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
+from support.soak import with_soak
 from support.streams import SECOND
 
 pytestmark = pytest.mark.slow
@@ -27,7 +28,7 @@ REPORTS = query_reports(exponential_batches(60, 40))
 GOOD, BAD, LATER = REPORTS[:50], REPORTS[50], REPORTS[51:]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=with_soak(["sqlite", "postgresql"], {"postgresql"}))
 def controller(request: pytest.FixtureRequest, database_url: str) -> Iterator[Controller]:
     """Return a running controller on an empty store, of each kind of database."""
     url = database_url if request.param == "sqlite" else request.getfixturevalue("new_postgres_url")

@@ -72,6 +72,7 @@ def _wait_for_last_batch(controller: ControllerProcess, query: StreamingQuery) -
     return controller.get()
 
 
+@pytest.mark.soak
 def test_a_job_takes_the_recommended_bound_at_its_next_start_and_says_so(
     spark: SparkSession, tmp_path: Path, controller: ControllerProcess, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,6 +29,7 @@ def _batch(number: int) -> list[Row]:
     return [Row(number * 1_000 + n, n % 4, start_us - n % 10 * 1_000_000 + n) for n in range(40)]
 
 
+@pytest.mark.soak
 def test_a_running_job_takes_what_is_recommended_between_two_batches(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -209,6 +209,7 @@ def _print(capsys: pytest.CaptureFixture[str], compared: Compared) -> None:
     assert all(getattr(compared, item.name) > 0 for item in fields(compared))
 
 
+@pytest.mark.soak
 def test_the_replay_equals_real_spark_on_a_recorded_run_batch_for_batch(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

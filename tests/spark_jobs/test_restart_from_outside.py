@@ -59,6 +59,7 @@ def _write(folder: Path, number: int) -> None:
     (folder / "in" / f"{number}.json").write_text(json.dumps(line))
 
 
+@pytest.mark.soak
 def test_the_job_exits_with_75_and_a_marker_and_takes_the_bound_when_it_is_started_again(
     tmp_path: Path,
 ) -> None:

@@ -16,6 +16,7 @@ from support.controller_app import Controller
 from support.databases import on_sqlite_alone
 from support.patience import until
 from support.rolled_job import RolledJob
+from support.soak import with_soak
 from support.streams import SECOND
 from support.webhook import Webhook, running_webhook
 from support.whole_stream import run_partitions
@@ -29,7 +30,7 @@ def webhook() -> Iterator[Webhook]:
         yield running
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=with_soak(["sqlite", "postgresql"], {"postgresql"}))
 def url(request: pytest.FixtureRequest) -> str:
     name = "database_url" if request.param == "sqlite" else "new_postgres_url"
     found: str = request.getfixturevalue(name)

@@ -15,6 +15,7 @@ from tidemark.controller.db.tables import Base, EventRow
 from support.controller_app import STREAM, Controller
 from support.databases import on_sqlite_alone
 from support.reports import exponential_batches, query_reports
+from support.soak import with_soak
 
 REPORTS = query_reports(exponential_batches(60, 40, slow=3))
 TARGET = {"target_ppm": 900_000}
@@ -25,7 +26,7 @@ BODIES: dict[str, list[Any]] = {
 }
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=with_soak(["sqlite", "postgresql"], {"postgresql"}))
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
     url = f"sqlite:///{tmp_path / 'tidemark.db'}"
     if request.param == "postgresql":

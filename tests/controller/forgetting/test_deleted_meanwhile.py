@@ -33,6 +33,7 @@ from support.patience import PATIENCE_S, until
 from support.policies import at_once
 from support.postgres import lock_waits
 from support.rolled_job import RolledJob
+from support.soak import with_soak
 from support.streams import SECOND
 from support.webhook import running_webhook
 from support.whole_stream import run_partitions
@@ -43,7 +44,7 @@ Rows = set[tuple[Any, ...]]
 Work = Callable[[RolledJob, int], None]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=with_soak(["sqlite", "postgresql"], {"postgresql"}))
 def controller(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Controller]:

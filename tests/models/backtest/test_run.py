@@ -66,7 +66,7 @@ def cases(count: int) -> list[tuple[int, list[Row], Setup, int]]:
 
 
 def test_under_a_constant_bound_spark_does_what_the_literal_simulation_does() -> None:
-    for seed, rows, setup, partitions in cases(200):
+    for seed, rows, setup, partitions in cases(100):
         bound = int(np.random.default_rng(seed).integers(0, 90)) * MS
         arrivals = arrivals_of(rows, setup, partitions)
 
@@ -79,7 +79,7 @@ def test_under_a_constant_bound_spark_does_what_the_literal_simulation_does() ->
 
 
 def test_under_a_live_control_spark_does_what_the_literal_simulation_does() -> None:
-    for seed, rows, setup, partitions in cases(400):
+    for seed, rows, setup, partitions in cases(140):
         kinds = KINDS[seed // len(OPERATORS) % len(KINDS)]
         asked, expected = (Recorder(seed, kinds, 4 * SLOT) for _ in range(2))
         arrivals = arrivals_of(rows, setup, partitions)
@@ -93,7 +93,7 @@ def test_under_a_live_control_spark_does_what_the_literal_simulation_does() -> N
 
 def test_with_restarts_spark_does_what_the_literal_simulation_does() -> None:
     restarts = 0
-    for seed, rows, live, partitions in cases(400):
+    for seed, rows, live, partitions in cases(140):
         setup = replace(live, mode="restart")
         asked, expected = (Recorder(seed, ("bound",), 4 * SLOT) for _ in range(2))
         arrivals = arrivals_of(rows, setup, partitions)
@@ -105,11 +105,11 @@ def test_with_restarts_spark_does_what_the_literal_simulation_does() -> None:
         assert_same(arrivals, found, outcome)
         assert found.bound_us.tolist() == [NO_BOUND_US if b is None else b for b in outcome.bounds]
         restarts += found.bound_changes
-    assert restarts > 400
+    assert restarts > 140
 
 
 def test_a_per_row_engine_does_what_the_literal_simulation_does() -> None:
-    for seed, rows, spark, partitions in cases(400):
+    for seed, rows, spark, partitions in cases(140):
         setup = replace(spark, engine="per-row")
         kinds = KINDS[seed // len(OPERATORS) % len(KINDS)]
         asked, expected = (Recorder(seed, kinds, 4 * SLOT) for _ in range(2))
@@ -124,7 +124,7 @@ def test_a_per_row_engine_does_what_the_literal_simulation_does() -> None:
 
 
 def test_under_a_constant_bound_a_per_row_engine_does_what_the_literal_simulation_does() -> None:
-    for seed, rows, spark, partitions in cases(200):
+    for seed, rows, spark, partitions in cases(100):
         setup = replace(spark, engine="per-row")
         bound = int(np.random.default_rng(seed).integers(0, 90_000))
         arrivals = arrivals_of(rows, setup, partitions)
@@ -185,7 +185,7 @@ def assert_equal(one: BacktestRun, other: BacktestRun) -> None:
 
 @pytest.mark.parametrize(("engine", "mode"), [("spark", "live"), ("spark", "restart"), ("per-row", "live")])
 def test_what_is_cut_off_a_trace_changes_nothing_before_the_cut(engine: Engine, mode: BacktestMode) -> None:
-    for seed, rows, whole, partitions in cases(60):
+    for seed, rows, whole, partitions in cases(20):
         setup = replace(whole, engine=engine, mode=mode)
         kinds = ("bound",) if mode == "restart" else KINDS[seed % len(KINDS)]
         shown = Recorder(seed, kinds, 4 * SLOT)
@@ -302,7 +302,7 @@ def test_a_watermark_that_follows_the_clock_brings_no_batch_into_idle_slots_wher
 
 def test_no_window_is_closed_later_because_idle_batches_leave_the_control_alone() -> None:
     held, spared = 0, 0
-    for seed, rows, setup, partitions in cases(200):
+    for seed, rows, setup, partitions in cases(100):
         clock = Clock(int(np.random.default_rng(seed).integers(0, 6 * SLOT)))
         arrivals = arrivals_of(rows, setup, partitions)
 

@@ -212,7 +212,7 @@ wild_batches = st.lists(
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
 @given(batches=wild_batches, order=orders, waited_s=st.sampled_from([0, 1, 500]), data=st.data())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 def test_no_limit_is_ever_passed_whatever_arrives_and_whatever_is_ordered(
     operator: Operator,
     batches: list[tuple[list[tuple[str, int]], dict[str, int] | None, int]],

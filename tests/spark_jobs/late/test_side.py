@@ -23,6 +23,7 @@ from support.late_streams import (
     uncommit_last,
     write_without_time,
 )
+from support.soak import with_soak
 from support.spark_streams import EPOCH_US, Job, Row, random_batches
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ OPERATORS: dict[str, Operator] = {
 }
 
 
-@pytest.mark.parametrize("kind", OPERATORS)
+@pytest.mark.parametrize("kind", with_soak(OPERATORS, {"tumbling", "row-level"}))
 def test_main_and_side_add_up_to_the_input_over_restarts_with_other_bounds_and_a_replayed_batch(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

@@ -24,6 +24,7 @@ from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
 from support.kafka import Sent, new_topic, send
 from support.late_streams import late_by_batch, late_in_ledger, side_rows
 from support.patience import PATIENCE_S
+from support.soak import with_soak
 from support.spark_streams import EPOCH_US, RecordingSink
 from support.tree import ROOT
 
@@ -106,7 +107,7 @@ def _run(
     return out
 
 
-@pytest.mark.parametrize("parse", [placed, bare])
+@pytest.mark.parametrize("parse", with_soak([placed, bare], {bare}))
 def test_main_and_side_add_up_to_the_topic_over_bursts_restarts_and_bounds(
     kafka: KafkaBroker, kafka_spark: SparkSession, tmp_path: Path, parse: object
 ) -> None:

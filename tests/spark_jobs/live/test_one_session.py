@@ -158,6 +158,7 @@ def test_live_queries_are_each_steered_whatever_starts_between_them_and_plain_on
     assert {conf["spark.sql.streaming.multipleWatermarkPolicy"] for conf in confs} == {"min"}
 
 
+@pytest.mark.soak
 def test_live_queries_of_a_new_and_of_a_cloned_session_are_steered_and_both_stay_as_they_were(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -179,6 +180,7 @@ def test_live_queries_of_a_new_and_of_a_cloned_session_are_steered_and_both_stay
     assert [dict(session.conf.getAll) for session in sessions] == before
 
 
+@pytest.mark.soak
 def test_the_user_s_own_policy_of_several_watermarks_stays_and_live_follows_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
