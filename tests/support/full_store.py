@@ -98,8 +98,10 @@ def fill(database: Database, filling: Filling) -> None:
                 session.execute(
                     text(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM {table}")
                 )
+    if database.dialect != "postgresql":
+        return
     with database.connect() as connection:
-        # As the database does by itself in a day.
+        # As PostgreSQL does by itself in a day; nobody does it for SQLite.
         connection.execute(text("ANALYZE"))
         connection.commit()
 
