@@ -52,6 +52,11 @@ class HadoopFiles:
 
     def read(self, name: str) -> str | None:
         """Return the text of a file; None when it is not there."""
+        data = self.read_bytes(name)
+        return None if data is None else data.decode()
+
+    def read_bytes(self, name: str) -> bytes | None:
+        """Return what is in a file; None when it is not there."""
         try:
             stream = self._system.open(self._path(name))
         except Py4JJavaError as error:
@@ -59,11 +64,11 @@ class HadoopFiles:
                 return None
             raise
         try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
         finally:
             stream.close()
 
-    def write_whole(self, name: str, text: str) -> None:
+    def write_whole(self, name: str, data: str | bytes) -> None:
         """Write a small file that is new, or replaces one: whoever reads it finds it whole or not at all.
 
         Raises:
@@ -75,7 +80,7 @@ class HadoopFiles:
         self._system.delete(path, False)
         stream = self._manager.createAtomic(path, False)
         try:
-            stream.write(bytearray(text.encode()))
+            stream.write(bytearray(data.encode() if isinstance(data, str) else data))
             stream.close()
         except BaseException:
             stream.cancel()
