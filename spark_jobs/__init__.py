@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tidemark.spark_jobs.adaptive import adaptive_watermark
     from tidemark.spark_jobs.connections import flush
     from tidemark.spark_jobs.last_line import run_adaptive, run_and_exit
+    from tidemark.spark_jobs.late.revise import revise
     from tidemark.spark_jobs.late.side import side
     from tidemark.spark_jobs.runner import AdaptiveQuery
 
@@ -21,6 +22,7 @@ __all__ = [
     "AdaptiveQuery",
     "adaptive_watermark",
     "flush",
+    "revise",
     "row_level",
     "run_adaptive",
     "run_and_exit",
@@ -36,6 +38,7 @@ _HOME = {
     "flush": "tidemark.spark_jobs.connections",
     "run_adaptive": "tidemark.spark_jobs.last_line",
     "run_and_exit": "tidemark.spark_jobs.last_line",
+    "revise": "tidemark.spark_jobs.late.revise",
     "side": "tidemark.spark_jobs.late.side",
 }
 

@@ -30,6 +30,7 @@ from tidemark.spark_jobs.binding import Binding, ReportSink
 from tidemark.spark_jobs.bound import choose_bound_at_start
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.connections import NoSink, channel_of, connection_to, listener_of
+from tidemark.spark_jobs.late.revise import Revise, RevisedStream
 from tidemark.spark_jobs.late.side import Side
 from tidemark.spark_jobs.listener import TidemarkListener
 from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule, Treatment
@@ -68,7 +69,7 @@ def adaptive_watermark(
     controller_url: str | None = None,
     token_file: str | None = None,
     sink: ReportSink | None = None,
-    late: Side | None = None,
+    late: Side | Revise | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
     """Return the transformation that replaces ``withWatermark(event_time, bound)``.
 
@@ -102,15 +103,20 @@ def adaptive_watermark(
         controller_url: address of the controller; conf ``spark.tidemark.controller.url`` unless given.
         token_file: file with the bearer token; conf ``spark.tidemark.token.file`` unless given.
         sink: takes the reports instead of the controller, for tests and demonstrations.
-        late: where the rows are kept that Spark drops, ``side(...)``; unless given they are only counted.
+        late: what becomes of late rows: ``side(...)`` keeps those that Spark drops; ``revise(...)`` puts windows out in
+            versions, so that the bound moves in each batch and rows that come later still count. Unless given they are
+            dropped and counted.
 
     Raises:
         ValueError: when an argument or conf is wrong, a column is missing, the granule would make counts inexact, or
-            the ceiling is below the bound.
+            the ceiling is below the bound, or ``revise(...)`` is given with a ceiling, a session or a row level.
         NotImplementedError: under Spark Connect, which has no listener in the driver's process.
     """
     own_bound_ms = _whole_ms("bound", bound)
     ceiling_ms = None if ceiling is None else _whole_ms("ceiling", ceiling)
+    revised = late if isinstance(late, Revise) else None
+    if revised is not None:
+        revised.check(operator, ceiling_ms)
     _check_ceiling(ceiling_ms, own_bound_ms, mode)
     granule_us = _granule_us(granule, operator)
     if not 1 <= max_keys <= MAX_KEYS:
@@ -154,7 +160,15 @@ def adaptive_watermark(
             settings.timeout_s,
             pin=settings.pin,
             ceiling_ms=ceiling_ms,
+            restarts=revised is None,
         )
+        make_watch = None
+        if client is not None:
+            watched = client
+            make_watch = lambda: BoundWatch(  # noqa: E731 - a name would say no more
+                watched, settings.job, settings.stream, cache, wait_s=settings.watch_s
+            )
+        orders = Orders(chosen.answer, own_bound_ms, mode, settings.pin, make_watch)
         mode_now = mode_of(chosen.answer, mode)
         metric = f"tidemark:{settings.stream}:{next(_numbers)}"
         listener = listener_of(spark)
@@ -177,6 +191,12 @@ def adaptive_watermark(
             f"ceiling={ceiling} controller={settings.controller_url} ({chosen.reason})"
         )
         future = FutureRowRule(event_time, allowance_us, future_rows, arrival, arrival_type)
+        if revised is not None:
+            stream_of_versions = RevisedStream(revised, chosen, orders)
+            listener.bind(metric, replace(binding, orders=orders, revised=stream_of_versions))
+            return tap.observe(df, metric).withWatermark(
+                event_time, f"{stream_of_versions.delay_ms} milliseconds"
+            )
         _keep_late_rows(late, df, metric, binding, future)
         if ceiling_ms is None:
             if mode_now == "Live":
@@ -187,19 +207,7 @@ def adaptive_watermark(
                 )
             listener.bind(metric, binding)
             return tap.observe(df, metric).withWatermark(event_time, f"{chosen.bound_ms} milliseconds")
-        make_watch = None
-        if client is not None:
-            watched = client
-            make_watch = lambda: BoundWatch(  # noqa: E731 - a name would say no more
-                watched, settings.job, settings.stream, cache, wait_s=settings.watch_s
-            )
-        live = _Live(
-            ceiling_ms,
-            idle_timeout_us,
-            future,
-            Orders(chosen.answer, own_bound_ms, mode, settings.pin, make_watch),
-        )
-        return live.plan(df, metric, listener, binding)
+        return _Live(ceiling_ms, idle_timeout_us, future, orders).plan(df, metric, listener, binding)
 
     return transform
 
@@ -242,10 +250,10 @@ class _Live:
 
 
 def _keep_late_rows(
-    late: Side | None, df: DataFrame, metric: str, binding: Binding, future: FutureRowRule
+    late: Side | Revise | None, df: DataFrame, metric: str, binding: Binding, future: FutureRowRule
 ) -> None:
     """Let the stream's late rows be kept, if they are to be."""
-    if late is not None:
+    if isinstance(late, Side):
         live = binding.mode == "Live" and binding.ceiling_ms is not None
         treats = future if live else None
         late.follow(df, metric, binding.stream, tap=binding.tap, operator=binding.operator, future=treats)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tidemark.models.duration import format_duration
 from tidemark.models.granules import Granules, default_granule_us
 from tidemark.models.operators import Operator, call_for, row_level
 from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
+from tidemark.spark_jobs.late.revise import RevisedStream
 from tidemark.spark_jobs.live.orders import Orders
 from tidemark.spark_jobs.query_plan import Found, NoOperator
+from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.tap import Tap
 
 
@@ -47,9 +49,39 @@ class Binding:
     sink: ReportSink
     ceiling_ms: int | None = None
     orders: Orders | None = None
-    """Of a live stream what it has to do: it is watched while a run has this tap."""
+    """Of a live or revised stream what it has to do: it is watched while a run has this tap."""
+    revised: RevisedStream | None = None
+    """How its windows come out in versions; None when they come out once."""
     names_granule: bool = False
     """Whether the call names the granule, which reports have then too."""
+
+    def started(self, query: RunningQuery) -> None:
+        """Take a new run of a query that has this tap."""
+        if self.orders is not None:
+            self.orders.started()
+        if self.revised is not None:
+            self.revised.started(query)
+
+    def ended(self, query: RunningQuery) -> None:
+        """Forget a run."""
+        if self.orders is not None:
+            self.orders.ended()
+        if self.revised is not None:
+            self.revised.ended(query)
+
+    def in_batch(self, query: RunningQuery, batch: int) -> Binding:
+        """Return the binding with the bound that was in force in a batch: with versions it need not be the plan's."""
+        mark = None if self.revised is None else self.revised.mark(query, batch)
+        if mark is None:
+            return self
+        bound = mark.bound
+        return replace(
+            self,
+            bound_ms=bound.bound_ms,
+            source=bound.source,
+            mode=bound.mode,
+            generation=bound.generation,
+        )
 
 
 class PlanRejectedError(Exception):
@@ -94,6 +126,20 @@ def judging_of(binding: Binding, found: Found) -> Judging:
         f"the operator cannot be read from the plan: {found.why}; declare it after the bound, with tumbling(size), "
         "sliding(size, slide), session(gap) or row_level()"
     )
+
+
+def check_versions(binding: Binding, judging: Judging, query: RunningQuery, watermarks: int | None) -> None:
+    """Raise if a stream's windows are to come out in versions and its query cannot have them.
+
+    Raises:
+        PlanRejectedError: when it cannot.
+    """
+    if binding.revised is not None:
+        why = binding.revised.revise.why_not(
+            judging.operator, judging.contradiction, query.output_mode(), watermarks
+        )
+        if why is not None:
+            raise PlanRejectedError(why)
 
 
 def not_judged(binding: Binding, why: str) -> Judging:

@@ -120,6 +120,7 @@ def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
     *,
     pin: Pin | None = None,
     ceiling_ms: int | None = None,
+    restarts: bool = True,
 ) -> ChosenBound:
     """Return the bound to start with, within about ``limit_s`` seconds. Never raises: a job must start.
 
@@ -136,6 +137,7 @@ def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
         limit_s: how long the controller may take, in seconds.
         pin: the job's own pin, from ``spark.tidemark.pin``.
         ceiling_ms: the ceiling of a job that can run in Live, in milliseconds: what the pin ``Ceiling`` holds it to.
+        restarts: whether another bound needs another start; a stream that takes it at once is none of the runner's.
     """
     bounds_ms = own_bound_ms, ceiling_ms
     held = (_held.get() or {}).get((job, stream))
@@ -155,9 +157,14 @@ def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
         cache=cache,
         chosen=chosen,
     )
-    for choices in _collected.get():
+    for choices in _collected.get() if restarts else ():
         choices.append(choice)
     return chosen
+
+
+def chosen_by(answer: BoundAnswer, own_bound_ms: int) -> ChosenBound:
+    """Return what the controller's ``answer`` makes of a job's own bound, where the job has neither pin nor ceiling."""
+    return _of(answer, "controller", (own_bound_ms, None), answer.reason)
 
 
 _BoundsMs = tuple[int, int | None]

@@ -24,7 +24,14 @@ from pyspark.sql.streaming.listener import (
 
 from tidemark.models.needs import BaseTracker
 from tidemark.models.wire import REPORT_SCHEMA, Acknowledgement, Report
-from tidemark.spark_jobs.binding import Binding, Judging, PlanRejectedError, judging_of, not_judged
+from tidemark.spark_jobs.binding import (
+    Binding,
+    Judging,
+    PlanRejectedError,
+    check_versions,
+    judging_of,
+    not_judged,
+)
 from tidemark.spark_jobs.joins.start import reject_joins
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.live.backlog import backlog_of, control_offsets_of
@@ -55,7 +62,8 @@ class _Run:
     """By tap in its plan how the rows are judged."""
     watermark_ms: dict[int, int] = field(default_factory=dict)
     bases: dict[str, BaseTracker] = field(default_factory=dict)
-    acknowledged: set[str] = field(default_factory=set)
+    acknowledged: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    """By tap what was acknowledged last."""
 
 
 class TidemarkListener(JsonListener):
@@ -124,7 +132,7 @@ class TidemarkListener(JsonListener):
         if found and query.is_real_time():
             self._reject(event.id, query, _NO_REAL_TIME)
             return
-        streams, rejected = self._judged(found)
+        streams, rejected = self._judged(found, query, plan.watermarks)
         if found:
             rejected += reject_joins(str(event.id), query.joins())
         if rejected and self._reject(event.id, query, "; ".join(rejected)):
@@ -157,9 +165,7 @@ class TidemarkListener(JsonListener):
         if run is None:
             return
         for metric in run.streams:
-            orders = self._bindings[metric].orders
-            if orders is not None:
-                orders.ended()
+            self._bindings[metric].ended(run.query)
         self._explain(run, event.exception or "")
         run.ended.set()
 
@@ -183,8 +189,7 @@ class TidemarkListener(JsonListener):
         for metric, judging in streams.items():
             binding = self._bindings[metric]
             self._log_judging(binding, judging)
-            if binding.orders is not None:
-                binding.orders.started()
+            binding.started(run.query)
         self.live.started(
             run_id,
             {
@@ -197,13 +202,16 @@ class TidemarkListener(JsonListener):
             watermark_nodes=watermark_nodes,
         )
 
-    def _judged(self, found: Mapping[str, Found]) -> tuple[dict[str, Judging], list[str]]:
+    def _judged(
+        self, found: Mapping[str, Found], query: RunningQuery, watermarks: int | None
+    ) -> tuple[dict[str, Judging], list[str]]:
         """Return how the rows of each tap are judged, and why the query must not run."""
         streams, rejected = {}, []
         for metric, operator in found.items():
             binding = self._bindings[metric]
             try:
                 judging = judging_of(binding, operator)
+                check_versions(binding, judging, query, watermarks)
             except PlanRejectedError as error:
                 rejected.append(f"stream {binding.stream}: {error}")
                 judging = not_judged(binding, str(error))
@@ -255,7 +263,7 @@ class TidemarkListener(JsonListener):
         run_id = str(progress.runId)
         if not run.streams:
             # The plan could not be read as the query began.
-            self._begin(run_id, run, self._judged(dict.fromkeys(taps, _NOT_READ))[0], None)
+            self._begin(run_id, run, self._judged(dict.fromkeys(taps, _NOT_READ), run.query, None)[0], None)
         self.live.recognise(run_id, control_offsets_of(progress), run.watermark_ms[progress.batchId])
         for metric, observed in taps.items():
             binding = self._bindings[metric]
@@ -268,15 +276,18 @@ class TidemarkListener(JsonListener):
     def _report_stream(
         self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, observed: str
     ) -> None:
-        judging = run.streams[metric]
-        if metric not in run.acknowledged:
-            run.acknowledged.add(metric)
+        judging, binding = run.streams[metric], binding.in_batch(run.query, progress.batchId)
+        in_force = binding.bound_ms, binding.generation, binding.source, binding.mode
+        if run.acknowledged.get(metric) != in_force:
+            run.acknowledged[metric] = in_force
             # A stream that is not steered does not run in Live, whatever its mode is.
             mode = "Off" if binding.mode == "Live" and judging.contradiction else binding.mode
             acknowledgement = self._acknowledgement(replace(binding, mode=mode), progress)
             binding.sink.acknowledge(binding.job, binding.stream, acknowledgement)
         counts = binding.tap.decode(observed, judging.granules, self._clock_of(run, binding.tap, progress))
         report = self._report(run, metric, binding, progress, counts)
+        if binding.revised is not None:
+            report = binding.revised.judged(report, run.query)
         if metric in self.live:
             state = self.live.observe(
                 str(progress.runId), metric, report, counts.newest_granules, backlog_of(progress)

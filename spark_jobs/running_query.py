@@ -37,6 +37,7 @@ class RunningQuery:
     """
 
     def __init__(self, spark: SparkSession, query_id: str) -> None:
+        self.spark, self.query_id = spark, query_id
         self._execution: Any = None
         self._policy: WatermarkPolicy | None = None
         try:

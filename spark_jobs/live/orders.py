@@ -84,10 +84,15 @@ class Orders:
             self._watch.close()
             self._watch = None
 
+    @property
+    def newest(self) -> BoundAnswer | None:
+        """The controller's newest answer; None when there is none."""
+        latest = None if self._watch is None else self._watch.latest
+        return latest or self.first
+
     def now(self) -> Order:
         """Return what the stream has to do now."""
-        latest = None if self._watch is None else self._watch.latest
-        return order_of(latest or self.first, self.own_bound_ms, self.own_mode, self.own_pin)
+        return order_of(self.newest, self.own_bound_ms, self.own_mode, self.own_pin)
 
     def last_contact_us(self) -> int | None:
         """Return the wall time of the controller's last answer in microseconds; None when there was none."""

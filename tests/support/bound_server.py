@@ -26,6 +26,8 @@ class BoundServer:
         self._away = False
         self.acknowledgements: list[dict[str, Any]] = []
         self.asked = 0
+        self.known: str | None = None
+        """ETag of the answer that the last request had already."""
         self._changed = threading.Condition()
         self._answer = self._make("Off", None, 0, None)
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
@@ -76,6 +78,7 @@ class BoundServer:
         """Return the answer that is not the one of ``etag``; None when there is none within the wait."""
         with self._changed:
             self.asked += 1
+            self.known = etag
             self._changed.wait_for(lambda: self._away or etag != self.etag, wait_s if self.holds else 0)
             return None if etag == self.etag else self._answer
 

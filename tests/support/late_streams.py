@@ -85,9 +85,9 @@ def write_without_time(job: Job, identity: int) -> None:
     os.utime(path, (written.st_atime, written.st_mtime))
 
 
-def uncommit_last(job: Job) -> int:
-    """Take away the last commit, as a driver leaves it that died after writing and before committing."""
-    commits = job.folder / "checkpoint" / "commits"
+def uncommit_last(folder: Path) -> int:
+    """Take away a job's last commit, as a driver leaves it that died after writing and before committing."""
+    commits = folder / "checkpoint" / "commits"
     last = max(int(path.name) for path in commits.iterdir() if path.name.isdecimal())
     (commits / str(last)).unlink()
     (commits / f".{last}.crc").unlink(missing_ok=True)

@@ -60,7 +60,7 @@ def test_main_and_side_add_up_to_the_input_over_restarts_with_other_bounds_and_a
     write_without_time(job, TIMELESS)
     job.run_available("1 second")
     before = done(folder)
-    replayed = uncommit_last(job)
+    replayed = uncommit_last(tmp_path)
     job.write(batches[4:])
     job.run("4 seconds", [[], []])
     job.write([[Row(CLOSING_ID, 0, END_US)], [Row(CLOSING_ID + 1, 0, END_US)]])

@@ -1,0 +1,220 @@
+"""``late=revise(...)``: windows come out early, again when rows come after that, and at last as final.
+
+The plan holds windows open for bound + grace, in update mode. Which of them come out is decided in the driver, batch by
+batch, by the bound in force (``late.mark``): so the bound may move both ways while the query runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from tidemark.models.duration import format_duration, parse_duration
+from tidemark.models.operators import Operator, SessionWindow, TimeWindow
+from tidemark.models.wire import OutputMode, Report
+from tidemark.spark_jobs.bound import ChosenBound, chosen_by
+from tidemark.spark_jobs.late.mark import BoundInForce, Mark
+from tidemark.spark_jobs.live.orders import Orders, mode_of
+from tidemark.spark_jobs.running_query import RunningQuery
+
+if TYPE_CHECKING:
+    from tidemark.spark_jobs.late.revised_run import RevisedRun
+
+Upsert = Callable[[DataFrame, int], object]
+"""Writes the versions of a batch, each over an older one of its window and keys; gets the batch's number, too."""
+
+_QUERY_ID = "sql.streaming.queryId"
+"""Spark's local property of the thread that runs a query."""
+
+
+class Revise:
+    """How windows come out in versions; see ``revise``."""
+
+    def __init__(self, end: str, keys: tuple[str, ...], grace_ms: int) -> None:
+        self.grace_ms = grace_ms
+        """How long a window stays open after the bound, in milliseconds of event time."""
+        self._end = end
+        self._keys = keys
+        self._has_writer = False
+        self._runs: dict[RunningQuery, RevisedRun] = {}
+        """The last one of a query is the one that runs; one before it may not be reported to its end."""
+
+    def into(self, upsert: Upsert) -> Callable[[DataFrame, int], None]:
+        """Return the function for ``foreachBatch``.
+
+        Args:
+            upsert: writes the versions of a batch: a DataFrame with the columns of the aggregate, ``version`` and
+                ``is_final``, of which there is one row for a window and its keys. It is not called when there are
+                none. A batch that Spark runs again has the same versions again.
+        """
+        self._has_writer = True
+
+        def write(df: DataFrame, batch: int) -> None:
+            versions = self._run_of(df).step(df, batch)
+            if versions is not None:
+                upsert(versions, batch)
+
+        return write
+
+    def check(self, operator: Operator | None, ceiling_ms: int | None) -> None:
+        """Raise unless a call with these arguments can have versions.
+
+        Raises:
+            ValueError: when it cannot.
+        """
+        if ceiling_ms is not None:
+            raise ValueError(
+                "late=revise moves the bound in each batch without a control stream: leave out ceiling=, and give "
+                "revise(grace=) what rows may exceed the bound by"
+            )
+        if operator is not None and (why := _unsupported(operator)):
+            raise ValueError(why)
+
+    def why_not(
+        self, operator: Operator, contradiction: str | None, mode: OutputMode | None, watermarks: int | None
+    ) -> str | None:
+        """Return why a query cannot have versions, and what to do; None when it can.
+
+        Args:
+            operator: the operator by which rows are judged.
+            contradiction: why none are; None when they are.
+            mode: its output mode.
+            watermarks: how many watermarks its plan has; None when that is not known.
+        """
+        if contradiction is not None:
+            return f"late=revise needs an aggregate by a window of the event time: {contradiction}"
+        if why := _unsupported(operator):
+            return why
+        if watermarks not in {None, 1}:
+            return (
+                f"late=revise needs the query's only watermark, and it has {watermarks}; write the joined rows to a "
+                "table or topic and aggregate them in a query of their own"
+            )
+        if mode != "update":
+            return f'late=revise needs the output mode update, not {mode}; write .outputMode("update")'
+        if not self._has_writer:
+            return "late=revise has no sink: write .foreachBatch(revised.into(upsert)) with revised = revise(...)"
+        return None
+
+    def started(self, query: RunningQuery, delay_ms: int, bound: Callable[[], BoundInForce]) -> None:
+        """Take a new run of a query, before its first batch.
+
+        Args:
+            query: the run.
+            delay_ms: the delay in its plan, in milliseconds.
+            bound: returns the bound in force now.
+        """
+        # Only here, because it needs pyarrow, and other jobs do not.
+        from tidemark.spark_jobs.late.revised_run import RevisedRun  # noqa: PLC0415
+
+        self._runs[query] = RevisedRun(query, self._end, self._keys, delay_ms, bound)
+
+    def ended(self, query: RunningQuery) -> None:
+        """Forget a run."""
+        self._runs.pop(query, None)
+
+    def mark(self, query: RunningQuery, batch: int) -> Mark | None:
+        """Return the mark of a batch; None when the run does not know it."""
+        run = self._runs.get(query)
+        return None if run is None else run.marks.get(batch)
+
+    def _run_of(self, df: DataFrame) -> RevisedRun:
+        query_id = df.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        runs = [run for query, run in list(self._runs.items()) if query.query_id == query_id]
+        if not runs:
+            raise RuntimeError(
+                f"query {query_id} was not announced to late=revise: its plan has no adaptive_watermark(..., late=) "
+                "with this object, or it could not be read"
+            )
+        return runs[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class RevisedStream:
+    """A stream whose windows come out in versions, as one plan has it."""
+
+    revise: Revise
+    chosen: ChosenBound
+    """The bound at the start."""
+    orders: Orders
+    """The controller's newest answer, and what is the job's own."""
+
+    @property
+    def delay_ms(self) -> int:
+        """The plan's delay in milliseconds. It does not depend on the controller, so that it stays what it is."""
+        return self.orders.own_bound_ms + self.revise.grace_ms
+
+    def bound(self) -> BoundInForce:
+        """Return the bound in force now, at most the delay."""
+        answer, chosen = self.orders.newest, self.chosen
+        if self.orders.own_pin is None and answer is not None and answer != chosen.answer:
+            chosen = chosen_by(answer, self.orders.own_bound_ms)
+        return BoundInForce(
+            bound_ms=min(chosen.bound_ms, self.delay_ms),
+            generation=chosen.generation,
+            source=chosen.source,
+            mode=mode_of(answer, self.orders.own_mode),
+        )
+
+    def started(self, query: RunningQuery) -> None:
+        """Take a new run of a query that has this plan."""
+        self.revise.started(query, self.delay_ms, self.bound)
+
+    def ended(self, query: RunningQuery) -> None:
+        """Forget a run."""
+        self.revise.ended(query)
+
+    def mark(self, query: RunningQuery, batch: int) -> Mark | None:
+        """Return the mark of a batch; None when the run does not know it."""
+        return self.revise.mark(query, batch)
+
+    def judged(self, report: Report, query: RunningQuery) -> Report:
+        """Return a report with the watermarks of first versions: a row below the earlier one came too late for its."""
+        before, mark = (self.mark(query, batch) for batch in (report.batch_id - 1, report.batch_id))
+        if mark is None:
+            return replace(report, late_watermark_ms=None)
+        late_ms = before.early_ms if before is not None else None if report.batch_id else 0
+        return replace(report, late_watermark_ms=late_ms, watermark_ms=mark.early_ms)
+
+
+def revise(*keys: str, grace: str, end: str = "window.end") -> Revise:
+    """Return what ``adaptive_watermark(late=...)`` and the query's sink need to put windows out in versions.
+
+        revised = revise("page", grace="1 hour")
+        counts = (
+            clicks.transform(adaptive_watermark("ts", "1 minute", stream="clicks", late=revised))
+            .groupBy(F.window("ts", "5 minutes"), "page")
+            .count()
+        )
+        counts.writeStream.outputMode("update").foreachBatch(revised.into(upsert)) ...
+
+    Args:
+        keys: the grouping columns beside the window, as the query puts them out.
+        grace: how long after the bound a window stays open, in event time: the window is final when the newest event
+            time has passed its end by bound + grace, and rows after that are dropped.
+        end: the column with the window's end.
+
+    Raises:
+        ValueError: when the grace is not above 0, or not in whole milliseconds.
+    """
+    grace_us = parse_duration(grace)
+    if grace_us <= 0 or grace_us % 1_000:
+        raise ValueError(f"grace {format_duration(grace_us)} must be above 0 and in whole milliseconds")
+    return Revise(end, keys, grace_us // 1_000)
+
+
+def _unsupported(operator: Operator) -> str | None:
+    if isinstance(operator, TimeWindow):
+        return None
+    if isinstance(operator, SessionWindow):
+        return (
+            "late=revise versions windows of fixed ends: a late row may merge sessions, a version that is out cannot "
+            "be taken back, and Spark has no update mode for them; use late=side(...) and correct sessions afterwards"
+        )
+    return (
+        f"late=revise versions the windows of an aggregate, and the query has a {operator}; use late=side(...) to keep "
+        "the rows that come too late"
+    )
