@@ -197,6 +197,19 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """Return the URL of an empty PostgreSQL. It is skipped where there is none, but never in CI."""
+    from support.postgres import find_postgres, running_postgres
+
+    programs = find_postgres()
+    if programs is None:
+        assert os.environ.get("CI") != "true", "CI has no PostgreSQL: `make services` installs it"
+        pytest.skip("there is no PostgreSQL here; `make services` installs it")
+    with running_postgres(programs) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaBroker]:
     """Return a running Kafka broker. It is skipped where Maven or Java cannot be had, but never in CI."""
     from support.kafka import running_kafka

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,21 +9,9 @@ import pytest
 
 from support.controller_app import Controller
 from support.empty_store import bare_postgres, new_postgres
-from support.postgres import find_postgres, running_postgres
 from support.shared_statements import share_statements
 
 share_statements()
-
-
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    """Return the URL of an empty PostgreSQL. It is skipped where there is none, but never in CI."""
-    programs = find_postgres()
-    if programs is None:
-        assert os.environ.get("CI") != "true", "CI has no PostgreSQL: `make services` installs it"
-        pytest.skip("there is no PostgreSQL here; `make services` installs it")
-    with running_postgres(programs) as url:
-        yield url
 
 
 @pytest.fixture
