@@ -353,3 +353,10 @@ def test_what_one_thread_holds_or_collects_is_not_anothers(tmp_path: Path) -> No
 
     assert seen == [12_300]
     assert choices == []
+
+
+def test_a_stream_that_takes_other_bounds_without_a_restart_is_none_of_the_runners(tmp_path: Path) -> None:
+    with collected_choices() as choices:
+        choose_bound_at_start("a/b", "s", 60_000, None, BoundCache(tmp_path), restarts=False)
+
+    assert choices == []
