@@ -108,15 +108,13 @@ class ReportedBatch:
     output_mode: OutputMode
     """Spark's output mode. In complete mode nothing is ever late."""
     bound_ms: Annotated[int, Ge(0)]
-    """The lateness bound in the plan of this run (Spark's delayThreshold), or where windows come out in versions that of
-    the first one, in milliseconds."""
+    """The lateness bound in milliseconds: Spark's delayThreshold in the plan of this run, or that of first versions."""
     generation: _Count | None
     """Generation of the bound that was applied; null when the bound is the job's own."""
     late_watermark_ms: _Time | None
     """The watermark the late filter used in this batch, W(n-1), in milliseconds; null when it is unknown."""
     watermark_ms: _Time
-    """The watermark in force in this batch, W(n), in milliseconds: the batch evicts state by it. Where windows come out in
-    versions it is that of the first one, and so is the late filter's."""
+    """The watermark in force in this batch, W(n), in milliseconds: it evicts state, or puts out first versions."""
     late_base_ms: _Time | None
     """Maximum event time of this run's batches that the late filter's watermark covers, floored to milliseconds."""
     granule_us: Annotated[int, Ge(1_000)]
