@@ -108,15 +108,15 @@ def adaptive_watermark(
             dropped and counted.
 
     Raises:
-        ValueError: when an argument or conf is wrong, a column is missing, the granule would make counts inexact, or
-            the ceiling is below the bound, or ``revise(...)`` is given with a ceiling, a session or a row level.
+        ValueError: when an argument or conf is wrong, a column is missing, the granule would make counts inexact, the
+            ceiling is below the bound, or ``revise(...)`` is given with a ceiling, mode Live, or no windows.
         NotImplementedError: under Spark Connect, which has no listener in the driver's process.
     """
     own_bound_ms = _whole_ms("bound", bound)
     ceiling_ms = None if ceiling is None else _whole_ms("ceiling", ceiling)
     revised = late if isinstance(late, Revise) else None
     if revised is not None:
-        revised.check(operator, ceiling_ms)
+        revised.check(operator, ceiling_ms, mode)
     _check_ceiling(ceiling_ms, own_bound_ms, mode)
     granule_us = _granule_us(granule, operator)
     if not 1 <= max_keys <= MAX_KEYS:
@@ -190,13 +190,11 @@ def adaptive_watermark(
             f"source={chosen.source} generation={chosen.generation} mode={mode_now} "
             f"ceiling={ceiling} controller={settings.controller_url} ({chosen.reason})"
         )
-        future = FutureRowRule(event_time, allowance_us, future_rows, arrival, arrival_type)
         if revised is not None:
-            stream_of_versions = RevisedStream(revised, chosen, orders)
-            listener.bind(metric, replace(binding, orders=orders, revised=stream_of_versions))
-            return tap.observe(df, metric).withWatermark(
-                event_time, f"{stream_of_versions.delay_ms} milliseconds"
-            )
+            versions = RevisedStream(revised, chosen, orders)
+            listener.bind(metric, replace(binding, orders=orders, revised=versions))
+            return tap.observe(df, metric).withWatermark(event_time, f"{versions.delay_ms} milliseconds")
+        future = FutureRowRule(event_time, allowance_us, future_rows, arrival, arrival_type)
         _keep_late_rows(late, df, metric, binding, future)
         if ceiling_ms is None:
             if mode_now == "Live":

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from tidemark.models.duration import format_duration, parse_duration
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow
-from tidemark.models.wire import OutputMode, Report
+from tidemark.models.wire import Mode, OutputMode, Report
 from tidemark.spark_jobs.bound import ChosenBound, chosen_by
 from tidemark.spark_jobs.late.mark import BoundInForce, Mark
 from tidemark.spark_jobs.live.orders import Orders, mode_of
@@ -59,16 +59,16 @@ class Revise:
 
         return write
 
-    def check(self, operator: Operator | None, ceiling_ms: int | None) -> None:
+    def check(self, operator: Operator | None, ceiling_ms: int | None, mode: Mode) -> None:
         """Raise unless a call with these arguments can have versions.
 
         Raises:
             ValueError: when it cannot.
         """
-        if ceiling_ms is not None:
+        if ceiling_ms is not None or mode == "Live":
             raise ValueError(
-                "late=revise moves the bound in each batch without a control stream: leave out ceiling=, and give "
-                "revise(grace=) what rows may exceed the bound by"
+                "late=revise follows the bound in each batch without a control stream, in the modes OnRestart and "
+                "Restart: leave out ceiling= and mode Live, and give revise(grace=) what rows may exceed the bound by"
             )
         if operator is not None and (why := _unsupported(operator)):
             raise ValueError(why)

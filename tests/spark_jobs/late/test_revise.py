@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
@@ -20,13 +21,17 @@ from pyspark.sql import functions as F
 from tidemark.models.ledger import judge
 from tidemark.models.operators import TimeWindow, sliding
 from tidemark.spark_jobs import adaptive_watermark, flush, revise
+from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
+from tidemark.spark_jobs.late.mark import BoundInForce
 from tidemark.spark_jobs.late.offset_log import parse_entry
+from tidemark.spark_jobs.late.revision import Revision, WindowColumns
+from tidemark.spark_jobs.late.version_log import VersionLog
 
 from support.bound_server import BoundServer
 from support.late_streams import uncommit_last
 from support.patience import PATIENCE_S
 from support.revised_job import BOUND_S, GRACE_S, OPERATOR, PLACES, bound_s_of, publish, start_revised
-from support.spark_streams import SCHEMA, RecordingSink, Row, random_batches, write_batch
+from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, random_batches, write_batch
 from support.tree import ROOT
 from support.versions import Window, WindowVersion, check_versions, early_of
 
@@ -172,6 +177,22 @@ def test_with_one_bound_the_first_and_the_last_versions_are_those_of_two_append_
         spark, tmp_path, operator, BOUND_S + GRACE_S
     )
     assert len(put_out) > 1
+
+
+def test_the_checkpoint_keeps_no_more_than_the_next_driver_needs(spark: SparkSession, tmp_path: Path) -> None:
+    """Each batch here is one driver's; the window of each is still open at the end."""
+    files, delay_ms = HadoopFiles(spark, str(tmp_path / "checkpoint" / "tidemark_versions")), 60_000
+    put_out = []
+    for batch in range(9):
+        newest_us = EPOCH_US + batch * 1_000_000
+        changed = pa.table({"end": pa.array([newest_us], pa.timestamp("us", "UTC")), "rows": [batch]})
+        revision = Revision(VersionLog(files), WindowColumns("end", ()), delay_ms, max_files=3)
+        watermark_ms = newest_us // 1_000 - delay_ms if batch else 0
+        put_out += revision.step(batch, changed, watermark_ms, BoundInForce(bound_ms=1_000))[1].to_pylist()
+
+    assert [(row["rows"], row["version"]) for row in put_out] == [(batch, 1) for batch in range(8)]
+    assert sorted(int(name) for name in files.names("changed") if name.isdecimal()) == [6, 7, 8]
+    assert [name for name in files.names("open") if name.isdecimal()] == ["5"]
 
 
 def _forgotten(df: DataFrame, _: int) -> None:

@@ -57,18 +57,20 @@ def test_the_plan_holds_windows_for_bound_and_grace_whatever_the_controller_says
 
 
 @pytest.mark.parametrize(
-    ("operator", "ceiling", "match"),
+    ("operator", "ceiling", "mode", "match"),
     [
-        (session("5 seconds"), None, r"use late=side\(\.\.\.\) and correct sessions"),
-        (row_level(), None, r"use late=side\(\.\.\.\) to keep the rows"),
-        (None, "1 hour", "leave out ceiling="),
+        (session("5 seconds"), None, "Off", r"use late=side\(\.\.\.\) and correct sessions"),
+        (row_level(), None, "Off", r"use late=side\(\.\.\.\) to keep the rows"),
+        (None, "1 hour", "Off", "leave out ceiling="),
+        (None, None, "Live", "and mode Live"),
     ],
 )
 def test_a_call_that_cannot_have_versions_says_what_to_write(
-    operator: Operator | None, ceiling: str | None, match: str
+    operator: Operator | None, ceiling: str | None, mode: Mode, match: str
 ) -> None:
+    late = revise(grace="1 minute")
     with pytest.raises(ValueError, match=match):
-        adaptive_watermark("ts", "1 second", operator, ceiling=ceiling, late=revise(grace="1 minute"))
+        adaptive_watermark("ts", "1 second", operator, ceiling=ceiling, mode=mode, late=late)
 
 
 @pytest.mark.parametrize("grace", ["0 seconds", "1500 microseconds", "-1 second"])
