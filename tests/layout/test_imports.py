@@ -48,7 +48,9 @@ RULES = {
     "controller": Rule(
         ours=frozenset({"models", "controller"}), extras=("controller", "kafka", "trace", "plot")
     ),
-    "spark_jobs": Rule(ours=frozenset({"models", "spark_jobs"}), extras=("spark", "kafka", "trace")),
+    "spark_jobs": Rule(
+        ours=frozenset({"models", "spark_jobs"}), extras=("spark", "kafka", "trace", "postgres")
+    ),
 }
 
 

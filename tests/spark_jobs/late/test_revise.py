@@ -180,17 +180,19 @@ def test_with_one_bound_the_first_and_the_last_versions_are_those_of_two_append_
 
 
 def test_the_checkpoint_keeps_no_more_than_the_next_driver_needs(spark: SparkSession, tmp_path: Path) -> None:
-    """Each batch here is one driver's; the window of each is still open at the end."""
-    files, delay_ms = HadoopFiles(spark, str(tmp_path / "checkpoint" / "tidemark_versions")), 60_000
+    """Each batch here is one driver's and has a window, which comes out a batch later and is final after four."""
+    files, delay_ms = HadoopFiles(spark, str(tmp_path / "checkpoint" / "tidemark_versions")), 4_000
     put_out = []
     for batch in range(9):
         newest_us = EPOCH_US + batch * 1_000_000
         changed = pa.table({"end": pa.array([newest_us], pa.timestamp("us", "UTC")), "rows": [batch]})
         revision = Revision(VersionLog(files), WindowColumns("end", ()), delay_ms, max_files=3)
         watermark_ms = newest_us // 1_000 - delay_ms if batch else 0
-        put_out += revision.step(batch, changed, watermark_ms, BoundInForce(bound_ms=1_000))[1].to_pylist()
+        versions = revision.step(batch, changed, watermark_ms, BoundInForce(bound_ms=1_000))[1].to_pylist()
+        put_out += [(row["rows"], row["version"], row["is_final"], batch) for row in versions]
 
-    assert [(row["rows"], row["version"]) for row in put_out] == [(batch, 1) for batch in range(8)]
+    first = [(window, 1, False, window + 1) for window in range(8)]
+    assert sorted(put_out) == sorted(first + [(window, 2, True, window + 4) for window in range(5)])
     assert sorted(int(name) for name in files.names("changed") if name.isdecimal()) == [6, 7, 8]
     assert [name for name in files.names("open") if name.isdecimal()] == ["5"]
 

@@ -93,7 +93,7 @@ PLANS = st.lists(
         st.lists(st.tuples(st.sampled_from(CRASHES), st.integers(0, 20)), max_size=2),
         st.booleans(),
     ),
-    min_size=1,
+    min_size=6,
     max_size=14,
 )
 
