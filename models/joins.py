@@ -12,21 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.models.duration import format_duration
+from tidemark.models.findings import Finding, Side, worst_first
 
 JoinType = Literal["inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti", "other"]
-Side = Literal["left", "right"]
-Severity = Literal["error", "warning", "note"]
-
-FindingCode = Literal[
-    "refused",
-    "refused_by_first_batch",
-    "outer_rows_never_come",
-    "never_evicted",
-    "watermark_lost",
-    "unreadable_range",
-    "policy_max",
-    "silent_side",
-]
 
 _OUTER_SIDES: dict[JoinType, tuple[Side, ...]] = {
     "left_outer": ("left",),
@@ -104,26 +92,6 @@ class JoinedQuery:
         return self.refused is None and all(join.refused is None for join in self.joins)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something about a query's joins that its author should know."""
-
-    severity: Severity
-    """``error``: the query must not start; ``warning``: it runs, and loses rows or grows; ``note``: good to know."""
-    code: FindingCode
-    text: str
-    instead: str
-    """What to write or do instead."""
-    join: int | None = None
-    """Number of the join, from 1; None when it is about the whole query."""
-    side: Side | None = None
-
-    @property
-    def where(self) -> str:
-        """What it is about: ``join 1, left``."""
-        return ", ".join(filter(None, ["query" if self.join is None else f"join {self.join}", self.side]))
-
-
 def judge_joins(query: JoinedQuery) -> list[Finding]:
     """Return what is to be said about a query's joins, the worst first."""
     found = [
@@ -133,8 +101,7 @@ def judge_joins(query: JoinedQuery) -> list[Finding]:
         found.append(_refused(query, query.refused))
     elif query.starts and query.watermarks > 1:
         found.append(_POLICY_MAX if query.policy == "max" else _SILENT_SIDE)
-    order: tuple[Severity, ...] = ("error", "warning", "note")
-    return sorted(found, key=lambda finding: order.index(finding.severity))
+    return worst_first(found)
 
 
 def predicted_state_rows(sides: Iterable[tuple[Iterable[int], int | None]], watermark_ms: int) -> int:

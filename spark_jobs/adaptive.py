@@ -178,12 +178,14 @@ def adaptive_watermark(
             tap=tap,
             operator=operator,
             bound_ms=chosen.bound_ms,
+            own_bound_ms=own_bound_ms,
             source=chosen.source,
             mode=mode_now,
             generation=chosen.generation,
             sink=sink or sender or NoSink(),
             ceiling_ms=ceiling_ms,
             names_granule=granule is not None,
+            chain_confirmed=settings.chain_confirmed,
         )
         _print_or_log(
             f"tidemark: job={settings.job} stream={settings.stream} bound={format_duration(chosen.bound_ms * 1_000)} "

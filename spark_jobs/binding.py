@@ -43,6 +43,8 @@ class Binding:
     operator: Operator | None
     """The operator that the call declares; None when it is to be read from the plan."""
     bound_ms: int
+    own_bound_ms: int
+    """The job's own bound, in milliseconds."""
     source: BoundSource
     mode: Mode
     generation: int | None
@@ -54,6 +56,8 @@ class Binding:
     """How its windows come out in versions; None when they come out once."""
     names_granule: bool = False
     """Whether the call names the granule, which reports have then too."""
+    chain_confirmed: bool = False
+    """Whether the job confirms a chain that a watermark nearer to the newest rows may end."""
 
     def started(self, query: RunningQuery) -> None:
         """Take a new run of a query that has this tap."""

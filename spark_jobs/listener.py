@@ -32,14 +32,15 @@ from tidemark.spark_jobs.binding import (
     judging_of,
     not_judged,
 )
-from tidemark.spark_jobs.joins.start import reject_joins
+from tidemark.spark_jobs.chains import LastBounds
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.live.backlog import backlog_of, control_offsets_of
 from tidemark.spark_jobs.live.control_source import Offset
 from tidemark.spark_jobs.live.mode_changes import why_rejected
 from tidemark.spark_jobs.live.queries import LiveQueries
-from tidemark.spark_jobs.query_plan import Found, NoOperator
+from tidemark.spark_jobs.query_plan import Found, NoOperator, QueryPlan
 from tidemark.spark_jobs.running_query import RunningQuery
+from tidemark.spark_jobs.start_check import errors_at_start
 from tidemark.spark_jobs.tap import Tap, TapCounts
 
 _log = logging.getLogger("tidemark.spark")
@@ -64,6 +65,8 @@ class _Run:
     bases: dict[str, BaseTracker] = field(default_factory=dict)
     acknowledged: dict[str, tuple[object, ...]] = field(default_factory=dict)
     """By tap what was acknowledged last."""
+    last_bounds: LastBounds | None = None
+    """Where its bounds are written down; None for a query that any bound is right for."""
 
 
 class TidemarkListener(JsonListener):
@@ -88,6 +91,10 @@ class TidemarkListener(JsonListener):
     def bind(self, metric: str, binding: Binding) -> None:
         """Let the observed metric of name ``metric`` stand for ``binding``."""
         self._bindings[metric] = binding
+
+    def bindings_in(self, plan: QueryPlan) -> list[Binding]:
+        """Return what stands behind the taps of a plan."""
+        return [self._bindings[metric] for metric in plan.operators if metric in self._bindings]
 
     def wait_for_ended_runs(self, timeout_s: float) -> bool:
         """Wait until every batch of the runs that have ended is reported; return whether that is so.
@@ -134,7 +141,10 @@ class TidemarkListener(JsonListener):
             return
         streams, rejected = self._judged(found, query, plan.watermarks)
         if found:
-            rejected += reject_joins(str(event.id), query.joins())
+            bindings = self.bindings_in(plan)
+            if plan.own_times:
+                run.last_bounds = LastBounds(self._spark, query.checkpoint(), bindings)
+            rejected += errors_at_start(str(event.id), query.joins(), plan, bindings, run.last_bounds)
         if rejected and self._reject(event.id, query, "; ".join(rejected)):
             return
         self._begin(run_id, run, streams, plan.watermarks)
@@ -259,6 +269,8 @@ class TidemarkListener(JsonListener):
         if not taps:
             return
         run.last_batch = progress.batchId
+        if run.last_bounds is not None:
+            run.last_bounds.record()
         run.watermark_ms[progress.batchId] = _watermark_ms(progress, run)
         run_id = str(progress.runId)
         if not run.streams:

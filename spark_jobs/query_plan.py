@@ -75,6 +75,8 @@ class QueryPlan:
     """By name of an observed metric the nearest stateful operator above it."""
     watermarks: int
     """How many watermark nodes there are."""
+    own_times: tuple[str, ...] = ()
+    """The columns in which a ``transformWithState`` gives its rows an event time of their own."""
 
 
 class _NotFoundError(Exception):
@@ -97,16 +99,19 @@ def read_plan(plan: _Node, optimizer: _Node) -> QueryPlan:
     """
     operators: dict[str, Found] = {}
     watermarks = 0
+    own_times: dict[str, None] = {}
     left_out = cache(lambda: _left_out(optimizer.execute(plan)))
     for way in _ways(plan):
         kind = way[-1].nodeName()
         watermarks += kind == "EventTimeWatermark"
+        if kind == "UpdateEventTimeWatermarkColumn":
+            own_times[way[-1].eventTime().name()] = None
         if kind == "CollectMetrics":
             name, found = way[-1].name(), _operator_on(way, left_out)
             if operators.setdefault(name, found) != found:
                 why = "the stream feeds several different operators"
                 operators[name] = NoOperator("Unrecognised", why)
-    return QueryPlan(operators, watermarks)
+    return QueryPlan(operators, watermarks, tuple(own_times))
 
 
 def _ways(plan: _Node) -> Iterator[list[_Node]]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidemark.models.chains import CONFIRMED_KEY
 from tidemark.models.wire import Pin
 from tidemark.spark_jobs.bearer import TOKEN_FILE_KEY, TOKEN_VARIABLE
 
@@ -66,6 +67,12 @@ SETTINGS = (
         None,
         "File that says which bound a job ended for, where something outside starts it again.",
     ),
+    Setting(
+        CONFIRMED_KEY,
+        "false",
+        "`true` lets a query whose `transformWithState` gives its rows their own event time start with a narrower "
+        "bound, or in Live.",
+    ),
 )
 """Every conf key that a job reads, for the table in docs/reference/settings.md."""
 
@@ -94,6 +101,8 @@ class JobSettings:
     """How long the controller may hold a request for the next bound, in seconds."""
     restart_marker: Path | None = None
     """File that says which bound a job ended for; None for none."""
+    chain_confirmed: bool = False
+    """Whether a chain may run that a watermark nearer to the newest rows may end."""
 
     @classmethod
     def read(
@@ -149,6 +158,7 @@ class JobSettings:
             pin=_pin(found[PIN_KEY]),
             watch_s=float(_number("spark.tidemark.watch.seconds", found["spark.tidemark.watch.seconds"], 1)),
             restart_marker=_path(found["spark.tidemark.restart.marker"]),
+            chain_confirmed=_flag(CONFIRMED_KEY, found[CONFIRMED_KEY]),
         )
 
 
@@ -172,6 +182,13 @@ def _pin(text: str | None) -> Pin | None:
         return _PINS[text.strip().lower()]
     except KeyError:
         raise ValueError(f"{PIN_KEY} is {text!r}; it must be {' or '.join(_PINS)}") from None
+
+
+def _flag(key: str, text: str | None) -> bool:
+    value = (text or "").strip().lower()
+    if value not in {"true", "false"}:
+        raise ValueError(f"{key} is {text!r}; it must be true or false")
+    return value == "true"
 
 
 def _cache_home() -> Path:

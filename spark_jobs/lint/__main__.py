@@ -1,4 +1,4 @@
-"""``tidemark lint``: check the joins of a job's streams before it starts."""
+"""``tidemark lint``: check the joins and chains of a job's streams before it starts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from rich.console import Console
 from rich.table import Table
 
 from tidemark.models.duration import format_duration
-from tidemark.models.joins import Finding, JoinedQuery, JoinInput, judge_joins
+from tidemark.models.findings import Finding, worst_first
+from tidemark.models.joins import JoinedQuery, JoinInput, judge_joins
+from tidemark.spark_jobs.chains import check_chain
+from tidemark.spark_jobs.connections import listener_of
 from tidemark.spark_jobs.java import JavaNotFound, ensure_java
 from tidemark.spark_jobs.joins.reader import read_joins
 from tidemark.spark_jobs.lint.job import JobNotCheckedError, Wanted, queries_of
+from tidemark.spark_jobs.query_plan import read_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +60,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check(wanted: Wanted) -> _Checked:
-    df = wanted.df
-    joins = read_joins(
-        df.sparkSession._jsparkSession,  # noqa: SLF001 - the one way to Spark's own session
-        df._jdf.queryExecution().analyzed(),  # noqa: SLF001 - and to the plan
-        wanted.output_mode,
-    )
-    return _Checked(wanted.name, wanted.output_mode, joins, [] if joins is None else judge_joins(joins))
+    spark = wanted.df.sparkSession
+    session = spark._jsparkSession  # noqa: SLF001 - the one way to Spark's own session
+    analysed = wanted.df._jdf.queryExecution().analyzed()  # noqa: SLF001 - and to the plan
+    joins = read_joins(session, analysed, wanted.output_mode)
+    plan = read_plan(analysed, session.sessionState().optimizer())
+    # Which checkpoint it will run from, and with which bounds that ran, is not known here.
+    found = check_chain(plan.own_times, listener_of(spark).bindings_in(plan), {})
+    found += [] if joins is None else judge_joins(joins)
+    return _Checked(wanted.name, wanted.output_mode, joins, worst_first(found))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tidemark lint",
-        description="Check the joins of a job's streams before it starts. The file is run up to where it would wait "
-        "for a query, and no query starts: what it does before that is done.",
+        description="Check the joins and chains of a job's streams before it starts. The file is run up to where it "
+        "would wait for a query, and no query starts: what it does before that is done.",
         epilog="Exit code: 0 without errors, 1 with one, 2 when the job cannot be checked.",
     )
     parser.add_argument(
@@ -92,22 +98,26 @@ def _as_json(checked: _Checked) -> dict[str, object]:
 def _show(console: Console, number: int, checked: _Checked) -> None:
     console.print(f"query {checked.name or number}, output mode {checked.output_mode}", style="bold")
     if checked.joins is None:
-        console.print("  it joins no two streams\n")
-        return
-    sides = Table("join", "side", "watermark", "a row is kept", box=None, pad_edge=False)
-    for index, join in enumerate(checked.joins.joins, 1):
-        for side in ("left", "right"):
-            entry = join.left if side == "left" else join.right
-            sides.add_row(f"{index} {join.type}", side, _watermark_text(entry), entry.kept)
-    console.print(sides)
-    console.print()
+        console.print("  it joins no two streams")
+    else:
+        _show_joins(console, checked.joins)
     findings = Table("severity", "where", "finding", "instead", box=None, pad_edge=False)
     for finding in checked.findings:
         findings.add_row(finding.severity, finding.where, finding.text, finding.instead)
     if checked.findings:
         console.print(findings)
-    else:
+    elif checked.joins is not None:
         console.print("nothing is wrong")
+    console.print()
+
+
+def _show_joins(console: Console, query: JoinedQuery) -> None:
+    sides = Table("join", "side", "watermark", "a row is kept", box=None, pad_edge=False)
+    for index, join in enumerate(query.joins, 1):
+        for side in ("left", "right"):
+            entry = join.left if side == "left" else join.right
+            sides.add_row(f"{index} {join.type}", side, _watermark_text(entry), entry.kept)
+    console.print(sides)
     console.print()
 
 

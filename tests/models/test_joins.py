@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemark.models.findings import Finding, FindingCode, Severity
 from tidemark.models.joins import (
-    Finding,
-    FindingCode,
     JoinedQuery,
     JoinInput,
     JoinType,
-    Severity,
     StreamJoin,
     judge_joins,
     predicted_state_rows,

@@ -58,6 +58,20 @@ def with_state(timeout: str) -> Query:
     return lambda df: df.groupBy("id").applyInPandasWithState(nothing, "a long", "a long", "append", timeout)
 
 
+def with_own_times(df: DataFrame) -> DataFrame:
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    class Nothing(StatefulProcessor):
+        def init(self, handle: Any) -> None: ...
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: ARG002, N802, N803
+            yield from ()
+
+    return df.groupBy("id").transformWithStateInPandas(
+        Nothing(), "ts timestamp", "append", "EventTime", eventTimeColumnName="ts"
+    )
+
+
 PLANS: dict[str, tuple[Query, Operator | str]] = {
     "tumbling": (counted(lambda: F.window("ts", "1 minute")), tumbling("1 minute")),
     "tumbling with a start": (
@@ -155,6 +169,11 @@ PLANS: dict[str, tuple[Query, Operator | str]] = {
         tumbling("5 s"),
     ),
     "transformWithState": (lambda df: KINDS["transformWithState, timers"].plan([df]), row_level()),
+    "transformWithState with times of its own": (with_own_times, row_level()),
+    "transformWithState with times of its own, then windows": (
+        lambda df: counted(five)(with_own_times(df)),
+        row_level(),
+    ),
     "state with a timeout by event time": (with_state("EventTimeTimeout"), row_level()),
     "state without a timeout": (with_state("NoTimeout"), "NothingLate"),
     "nothing stateful": (lambda df: df.filter("id > 0"), "NothingLate"),
@@ -179,3 +198,4 @@ def test_the_operator_that_rows_are_judged_by_is_read_from_the_plan_or_it_is_sai
     (found,) = plan.operators.values()
 
     assert (found.kind if isinstance(found, NoOperator) else found) == expected
+    assert plan.own_times == (("ts",) if "times of its own" in name else ())

@@ -107,6 +107,41 @@ def test_an_error_is_told_with_what_to_write_and_exit_code_1(
     assert not spark.catalog.tableExists("never_made")
 
 
+def test_a_chain_that_a_narrower_bound_may_end_is_noted_and_in_live_an_error(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs = """
+        from pyspark.sql import SparkSession
+        from pyspark.sql import functions as F
+        from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+        from tidemark.spark_jobs import adaptive_watermark
+
+        class Nothing(StatefulProcessor):
+            def init(self, handle): ...
+            def handleInputRows(self, key, rows, timerValues): return iter(())
+
+        def chain(**live):
+            df = SparkSession.builder.getOrCreate().readStream.format("rate").load()
+            kept = df.transform(adaptive_watermark("timestamp", "10 seconds", stream="in", **live)).groupBy("value")
+            own = kept.transformWithStateInPandas(
+                Nothing(), "ts timestamp", "append", "EventTime", eventTimeColumnName="ts"
+            )
+            return own.groupBy(F.window("ts", "5 seconds")).count()
+
+        def build():
+            return [chain(), chain(mode="Live", ceiling="1 minute")]
+    """
+    assert main([job(tmp_path, "", inputs) + ":build", "--json"]) == 1
+    queries = found(capsys)
+    findings = [finding for query in queries for finding in query["findings"]]
+
+    assert [(each["severity"], each["code"]) for each in findings] == [
+        ("note", "own_event_time"),
+        ("error", "own_event_time"),
+    ]
+    assert "stream in is to run in Live" in findings[1]["text"]
+
+
 def test_a_function_is_called_and_the_rest_of_its_file_is_no_main_program(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
