@@ -52,6 +52,24 @@ def certified_ranks(
     return found
 
 
+def certified_share(admitted: int, samples: int, confidence: float = DEFAULT_CONFIDENCE) -> float:
+    """Return the greatest share that ``admitted`` of ``samples`` certify: the inverse of ``certified_rank``.
+
+    It is 0 when nothing was admitted.
+
+    Raises:
+        ValueError: when ``confidence`` is not strictly between 0 and 1, or not 0 <= admitted <= samples.
+    """
+    _check(0.5, confidence)
+    if not 0 <= admitted <= samples:
+        raise ValueError(f"admitted must be at least 0 and at most {samples}, not {admitted}")
+    if not admitted:
+        return 0.0
+    from scipy.special import betaincinv  # noqa: PLC0415 - as below
+
+    return float(betaincinv(admitted, samples - admitted + 1, 1 - confidence))
+
+
 def min_samples(share: float, confidence: float = DEFAULT_CONFIDENCE) -> int:
     """Return the minimum number of independent samples that certify ``share`` with ``confidence``.
 

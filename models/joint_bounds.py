@@ -1,0 +1,132 @@
+"""Bounds for the sides of a join, chosen together for one SLO on the joined output.
+
+A pair comes out iff both of its rows are admitted. If a side's rows have equally many partners, the share of the pairs
+that is lost is at most the sum of the sides' shares of late rows, however these depend on each other. So the SLO holds
+if that sum is at most its error budget, each share being certified.
+
+First one bound is chosen for all sides, then each side's is lowered as far as the SLO still holds: while the lead
+alternates, a side may wait for little because another one waits. The one bound is at least the lowest under which the
+SLO holds. From that one itself little can be lowered where every late row counts; from a wider one, one side can often
+be lowered so far that the watermark trails less. What counts is how far it trails the base of the group (the minimum of
+the sides' bases), because the state follows that.
+
+All of this is for the policy ``min``. Under ``max`` the fastest side alone moves the watermark.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark.models.joint_needs import JointNeeds
+from tidemark.models.quantile import certified_share
+from tidemark.models.target import PPM
+
+_WIDER_PPM = 100_000
+"""Step from one common bound to the next, as a share of it. Chosen: a tenth is what a narrowing must be worth, too."""
+
+_STEPS = 24
+"""How many wider common bounds are tried: up to ten times the lowest."""
+
+WORTH_PPM = 50_000
+"""Share of the watermark's lag that a side wider than the lowest common bound must save, in parts per million.
+
+Chosen: bounds at or below the lowest common one never hold more state than it does, in no batch. With a wider one that
+is so in the mean of the evidence, of which a twentieth may be chance.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JointBounds:
+    """Bounds for the sides of a join."""
+
+    bounds_ms: tuple[int, ...]
+    """The bound of each side, in milliseconds."""
+    common_ms: int
+    """The lowest bound that meets the SLO when all sides have it, in milliseconds."""
+
+
+def choose_joint_bounds(needs: JointNeeds, target_ppm: int, confidence_ppm: int) -> JointBounds | None:
+    """Return the bounds that meet an SLO on the joined output with the least lag of the watermark that was found.
+
+    None when not even the greatest need as one common bound certifies the target: there are too few rows of a side.
+
+    Args:
+        needs: the needs of all sides over the horizon.
+        target_ppm: share of the pairs to come out, in parts per million.
+        confidence_ppm: confidence with which it is certified, in parts per million.
+    """
+    slo = _Slo(needs, target_ppm, confidence_ppm)
+    sides = len(needs.sides)
+    candidates = np.unique(np.maximum(needs.needs_ms.min(axis=1), 0)).tolist()
+    at = bisect_left(candidates, True, key=lambda bound_ms: slo.holds([bound_ms] * sides))
+    if at == len(candidates):
+        return None
+    common_ms, *wider_ms = _common_bounds(candidates[at], candidates[-1])
+    never_more = slo.lowered(common_ms)
+    found = [slo.lowered(bound_ms) for bound_ms in wider_ms]
+    best = min([never_more, *found], key=needs.watermark_lag_ms)
+    saved = 1 - WORTH_PPM / PPM
+    worth = needs.watermark_lag_ms(best) <= saved * needs.watermark_lag_ms(never_more)
+    return JointBounds(best if worth else never_more, common_ms)
+
+
+def _common_bounds(lowest_ms: int, greatest_ms: int) -> Iterator[int]:
+    """Yield the common bounds to begin with, ascending."""
+    bound_ms = lowest_ms
+    for _ in range(_STEPS + 1):
+        yield bound_ms
+        bound_ms += -(-bound_ms * _WIDER_PPM // PPM)
+        if bound_ms > greatest_ms or not bound_ms:
+            return
+
+
+class _Slo:
+    """The SLO as a condition on bounds."""
+
+    def __init__(self, needs: JointNeeds, target_ppm: int, confidence_ppm: int) -> None:
+        self._needs = needs
+        self._rows = needs.rows_by_side.tolist()
+        # No bound is below 0: whatever needs less is never late, and need not be looked at again.
+        open_ = (needs.needs_ms > 0).all(axis=1)
+        self._open = JointNeeds(needs.sides, needs.needs_ms[open_], needs.rows[open_])
+        self._never_late = needs.rows_by_side - self._open.rows_by_side
+        self._budget = (PPM - target_ppm) / PPM
+        # Each side may be wrong with its part of the doubt, and none is with the whole of it (Bonferroni).
+        self._confidence = 1 - (PPM - confidence_ppm) / PPM / len(self._rows)
+
+    def holds(self, bounds_ms: Sequence[int]) -> bool:
+        """Return whether it is certified under these bounds; wider ones never change a yes."""
+        admitted = (self._never_late + self._open.admitted(bounds_ms)).tolist()
+        late = (
+            1 - certified_share(some, rows, self._confidence)
+            for some, rows in zip(admitted, self._rows, strict=True)
+        )
+        return sum(late) <= self._budget
+
+    def lowered(self, common_ms: int) -> tuple[int, ...]:
+        """Return the bounds that are left of a common one, under which it holds, when each is lowered in turn.
+
+        What one side no longer waits for another one must: so each is the first once, and the least lag is taken.
+        """
+        sides = len(self._rows)
+        orders = [[*range(first, sides), *range(first)] for first in range(sides)]
+        found = [self._lowered_in(order, [common_ms] * sides) for order in orders]
+        return min(found, key=self._needs.watermark_lag_ms)
+
+    def _lowered_in(self, order: Sequence[int], bounds_ms: list[int]) -> tuple[int, ...]:
+        for side in order:
+            before, after = bounds_ms[:side], bounds_ms[side + 1 :]
+            # The last one admits what the side's bound does, under which it holds.
+            needs_ms = np.minimum(self._open.needs_ms[:, side], bounds_ms[side])
+            candidates = np.unique(np.append(needs_ms, 0)).tolist()
+            at = bisect_left(
+                candidates,
+                True,
+                key=lambda bound_ms: self.holds([*before, bound_ms, *after]),
+            )
+            bounds_ms = [*before, candidates[at], *after]
+        return tuple(bounds_ms)
