@@ -22,6 +22,7 @@ from tidemark.controller.charts import curve_routes, heatmap_routes, history_rou
 from tidemark.controller.events import routes as event_routes
 from tidemark.controller.forgetting import routes as forget_routes
 from tidemark.controller.intake import routes as intake_routes
+from tidemark.controller.joint import routes as joint_routes
 from tidemark.controller.page import server as page_server
 from tidemark.controller.partitions import routes as partition_routes
 from tidemark.controller.pins import routes as pin_routes
@@ -47,6 +48,7 @@ _RESOURCES = (
     pin_routes,
     curve_routes,
     preview_routes,
+    joint_routes,
     history_routes,
     heatmap_routes,
     partition_routes,

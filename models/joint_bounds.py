@@ -21,8 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidemark.models.duration import format_duration
 from tidemark.models.joint_needs import JointNeeds
-from tidemark.models.quantile import certified_share
+from tidemark.models.quantile import certified_share, min_samples
 from tidemark.models.target import PPM
 
 _WIDER_PPM = 100_000
@@ -47,6 +48,17 @@ class JointBounds:
     """The bound of each side, in milliseconds."""
     common_ms: int
     """The lowest bound that meets the SLO when all sides have it, in milliseconds."""
+
+    def reason(self, side: int) -> str:
+        """Return why a side has its bound, as a clause."""
+        bound_ms, common = self.bounds_ms[side], format_duration(self.common_ms * 1_000)
+        if bound_ms == self.common_ms:
+            return f"{common} is the lowest bound that meets the SLO when all have it"
+        if bound_ms < self.common_ms:
+            return (
+                f"lower than the lowest common bound, {common}: the others' bounds admit enough of the rows"
+            )
+        return f"wider than the lowest common bound, {common}, so that the others can be lowered by more"
 
 
 def choose_joint_bounds(needs: JointNeeds, target_ppm: int, confidence_ppm: int) -> JointBounds | None:
@@ -84,6 +96,16 @@ def _common_bounds(lowest_ms: int, greatest_ms: int) -> Iterator[int]:
             return
 
 
+def rows_needed(sides: int, target_ppm: int, confidence_ppm: int) -> int:
+    """Return how many rows of each side it takes at least to certify an SLO, if all have equally many."""
+    return min_samples(1 - (1 - target_ppm / PPM) / sides, _confidence_of_each(sides, confidence_ppm))
+
+
+def _confidence_of_each(sides: int, confidence_ppm: int) -> float:
+    """Return the confidence that each side needs: it may be wrong with its part of the doubt (Bonferroni)."""
+    return 1 - (PPM - confidence_ppm) / PPM / sides
+
+
 class _Slo:
     """The SLO as a condition on bounds."""
 
@@ -95,8 +117,7 @@ class _Slo:
         self._open = JointNeeds(needs.sides, needs.needs_ms[open_], needs.rows[open_])
         self._never_late = needs.rows_by_side - self._open.rows_by_side
         self._budget = (PPM - target_ppm) / PPM
-        # Each side may be wrong with its part of the doubt, and none is with the whole of it (Bonferroni).
-        self._confidence = 1 - (PPM - confidence_ppm) / PPM / len(self._rows)
+        self._confidence = _confidence_of_each(len(self._rows), confidence_ppm)
 
     def holds(self, bounds_ms: Sequence[int]) -> bool:
         """Return whether it is certified under these bounds; wider ones never change a yes."""

@@ -41,6 +41,12 @@ class JointNeeds:
         """Rows of each side with these needs, shape (cells, sides)."""
 
     @classmethod
+    def nothing(cls, sides: Sequence[str]) -> JointNeeds:
+        """Return the counts of no rows."""
+        none = np.empty((0, len(sides)), np.int64)
+        return cls(sides, none, none)
+
+    @classmethod
     def counted(cls, sides: Sequence[str], side: Int64s, needs_us: Int64s, counts: Int64s) -> JointNeeds:
         """Return the counts of rows.
 
@@ -71,7 +77,7 @@ class JointNeeds:
         if len({(report.query_id, report.batch_id) for report in reports}) != 1:
             raise ValueError("the sides' reports must be of one batch of one query")
         sides = [report.stream for report in reports]
-        found = [cls(sides, *(np.empty((0, len(sides)), np.int64) for _ in range(2)))]
+        found = [cls.nothing(sides)]
         for number, report in enumerate(reports):
             pairs = key_counts(report)
             against = [needs_against(report, base_ms, pairs) for base_ms in bases_ms]

@@ -93,6 +93,7 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "listStreamEvents": _READ,
         "getCurve": _READ,
         "getPreview": _READ,
+        "getJointBounds": _READ,
         "getHistory": _READ,
         "getHeatmap": _READ,
         "listPartitions": _READ,

@@ -56,6 +56,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.FleetPage, "serialization"),
     (schemas.CurveAnswer, "serialization"),
     (schemas.Preview, "serialization"),
+    (schemas.JointBoundsAnswer, "serialization"),
     (schemas.History, "serialization"),
     (schemas.Heatmap, "serialization"),
     (schemas.PartitionPage, "serialization"),

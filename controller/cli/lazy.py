@@ -37,7 +37,7 @@ COMMANDS = {
     ),
     "side": Entry("spark_programs", "Keep the rows that Spark dropped as late."),
     "reconcile": Entry("spark_programs", "Put late rows into the finished windows that they belong to."),
-    "lint": Entry("spark_programs", "Check the joins of a job's streams before it starts."),
+    "lint": Entry("spark_programs", "Check the joins and chains of a job's streams before it starts."),
     "trace": Entry("trace", "Make a trace, a Parquet file of recorded arrivals.", "trace"),
     "curve": Entry("curve", "Show completeness and latency by bound, for a trace or a stream.", "trace"),
     "backtest": Entry("backtest", "Replay traces under policies and compare the policies.", "trace"),
@@ -45,6 +45,10 @@ COMMANDS = {
     "policy": Entry("policy", "Set, show and delete what the controller may do to a stream."),
     "status": Entry("status", "Show how all jobs, one job or one of its streams are doing."),
     "partitions": Entry("partitions", "Show the partitions of a stream, those that cost most latency first."),
+    "joint": Entry(
+        "joint",
+        "Show bounds for all streams of a stream's query together, by one SLO on its joined output.",
+    ),
     "recommendations": Entry("recommendations", "Show what is recommended for each stream, and why."),
     "rollouts": Entry(
         "rollouts", "List rollouts, the newest first: open ones, those in some states, or all."

@@ -37,7 +37,9 @@ PROGRAMS = {
         "tidemark.spark_jobs.late.reconcile_command",
         "Put late rows into the finished windows that they belong to.",
     ),
-    "lint": Program("tidemark.spark_jobs.lint", "Check the joins of a job's streams before it starts."),
+    "lint": Program(
+        "tidemark.spark_jobs.lint", "Check the joins and chains of a job's streams before it starts."
+    ),
 }
 """The programs by name of their command."""
 

@@ -42,6 +42,7 @@ from tidemark.controller.api.schemas.jobs import (
     JobWorst,
     ModeCount,
 )
+from tidemark.controller.api.schemas.joint import JointBoundsAnswer, JointSide
 from tidemark.controller.api.schemas.live import AppendDelaySeen, Live
 from tidemark.controller.api.schemas.partitions import Partition, PartitionPage
 from tidemark.controller.api.schemas.pins import PinAnswer, PinInForce, PinnedStream, PinPage, PinSummary
@@ -114,6 +115,8 @@ __all__ = [
     "JobStatus",
     "JobSummary",
     "JobWorst",
+    "JointBoundsAnswer",
+    "JointSide",
     "Live",
     "MissingRange",
     "ModeCount",

@@ -1,0 +1,1 @@
+"""Bounds for all streams of a query together, such as the sides of a join."""
