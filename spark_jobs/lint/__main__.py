@@ -6,18 +6,20 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from rich.console import Console
 from rich.table import Table
 
-from tidemark.models.duration import format_duration
+from tidemark.models.coupling import Coupling
+from tidemark.models.duration import format_duration, parse_duration
 from tidemark.models.findings import Finding, worst_first
 from tidemark.models.joins import JoinedQuery, JoinInput, judge_joins
 from tidemark.spark_jobs.chains import check_chain
 from tidemark.spark_jobs.connections import listener_of
 from tidemark.spark_jobs.java import JavaNotFound, ensure_java
 from tidemark.spark_jobs.joins.reader import read_joins
+from tidemark.spark_jobs.lint.coupling import read_coupling
 from tidemark.spark_jobs.lint.job import JobNotCheckedError, Wanted, queries_of
 from tidemark.spark_jobs.query_plan import read_plan
 
@@ -30,6 +32,7 @@ class _Checked:
     output_mode: str
     joins: JoinedQuery | None
     findings: list[Finding]
+    coupling: list[Coupling] = field(default_factory=list)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(highlight=False, markup=False, soft_wrap=False)
     try:
         ensure_java()
-        checked = [_check(wanted) for wanted in queries_of(chosen.job, given[end + 1 :])]
+        checked = [_check(wanted, chosen.bound) for wanted in queries_of(chosen.job, given[end + 1 :])]
     except (JobNotCheckedError, JavaNotFound) as error:
         print(f"lint: {error}", file=sys.stderr)  # noqa: T201
         return 2
@@ -59,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(finding.severity == "error" for each in checked for finding in each.findings))
 
 
-def _check(wanted: Wanted) -> _Checked:
+def _check(wanted: Wanted, bound_ms: int | None) -> _Checked:
     spark = wanted.df.sparkSession
     session = spark._jsparkSession  # noqa: SLF001 - the one way to Spark's own session
     analysed = wanted.df._jdf.queryExecution().analyzed()  # noqa: SLF001 - and to the plan
@@ -68,7 +71,8 @@ def _check(wanted: Wanted) -> _Checked:
     # Which checkpoint it will run from, and with which bounds that ran, is not known here.
     found = check_chain(plan.own_times, listener_of(spark).bindings_in(plan), {})
     found += [] if joins is None else judge_joins(joins)
-    return _Checked(wanted.name, wanted.output_mode, joins, worst_first(found))
+    coupling = read_coupling(session, analysed, joins, bound_ms)
+    return _Checked(wanted.name, wanted.output_mode, joins, worst_first(found), coupling)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,12 +88,26 @@ def _parser() -> argparse.ArgumentParser:
         help="a Python file that starts queries, or FILE:FUNCTION for a function that returns streaming DataFrames; "
         "the file's own arguments follow after --",
     )
+    parser.add_argument(
+        "--bound",
+        type=_milliseconds,
+        metavar="BOUND",
+        help="show what this bound of all inputs, such as '30 s', would decide; by default those in the plan",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
+def _milliseconds(text: str) -> int:
+    try:
+        return parse_duration(text) // 1_000
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _as_json(checked: _Checked) -> dict[str, object]:
     document = asdict(checked)
+    document["coupling"] = [{**asdict(each), "after_ms": each.after_ms} for each in checked.coupling]
     if checked.joins is not None:
         document["joins"]["starts"] = checked.joins.starts
     return document
@@ -101,6 +119,12 @@ def _show(console: Console, number: int, checked: _Checked) -> None:
         console.print("  it joins no two streams")
     else:
         _show_joins(console, checked.joins)
+    if checked.coupling:
+        decided = Table("operator", "what the bounds decide", box=None, pad_edge=False)
+        for each in checked.coupling:
+            decided.add_row(each.operator, each.text)
+        console.print(decided)
+        console.print()
     findings = Table("severity", "where", "finding", "instead", box=None, pad_edge=False)
     for finding in checked.findings:
         findings.add_row(finding.severity, finding.where, finding.text, finding.instead)

@@ -142,6 +142,23 @@ def test_a_chain_that_a_narrower_bound_may_end_is_noted_and_in_live_an_error(
     assert "stream in is to run in Live" in findings[1]["text"]
 
 
+def test_what_another_bound_would_decide_is_shown(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+        def build():
+            return good.groupBy(F.window("lts", "5 seconds")).count()
+    """
+    path = job(tmp_path, text) + ":build"
+    assert main([path, "--bound", "30 s"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "windows one is closed 36.001 s after its end: bound 30 s + 6.001 s of join 1" in shown
+    assert main([path, "--json"]) == 0
+    assert [each["after_ms"] for each in found(capsys)[0]["coupling"]] == [16_001]
+    with pytest.raises(SystemExit):
+        main([path, "--bound", "soon"])
+
+
 def test_a_function_is_called_and_the_rest_of_its_file_is_no_main_program(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

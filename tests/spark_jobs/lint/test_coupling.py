@@ -1,0 +1,122 @@
+"""What the bounds decide at the operators of a chain, beside what Spark does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.models.coupling import Coupling
+from tidemark.spark_jobs.joins.reader import read_joins
+from tidemark.spark_jobs.lint.coupling import read_coupling
+from tidemark.spark_jobs.listener import watermark_ms_of
+
+from support.spark_streams import EPOCH_US, SCHEMA, Row, write_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+DELAYS = {"l": "2 seconds", "r": "1 second"}
+NEAR = "lk = rk and rts >= lts - interval 4 seconds and rts <= lts + interval 6 seconds"
+
+
+def side(spark: SparkSession, folder: Path, name: str) -> DataFrame:
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / name))
+    return rows.selectExpr(f"id as {name}k", f"ts as {name}ts").withWatermark(f"{name}ts", DELAYS[name])
+
+
+def coupling_of(df: DataFrame, bound_ms: int | None = None) -> list[Coupling]:
+    session, analysed = df.sparkSession._jsparkSession, df._jdf.queryExecution().analyzed()
+    return read_coupling(session, analysed, read_joins(session, analysed), bound_ms)
+
+
+def five(df: DataFrame) -> DataFrame:
+    return df.groupBy(F.window("lts", "5 seconds")).count()
+
+
+@pytest.mark.parametrize(
+    ("condition", "retention_ms"),
+    [
+        (NEAR, 6_001),
+        ("lk = rk and rts >= lts - interval 4 seconds", 4_001),
+    ],
+    ids=["closed", "one end"],
+)
+def test_windows_behind_a_join_come_when_the_watermark_has_passed_their_end_by_the_joins_retention(
+    spark: SparkSession, tmp_path: Path, condition: str, retention_ms: int
+) -> None:
+    for number in range(12):
+        for name in DELAYS:
+            row = Row(number, 0, EPOCH_US + (100 + 2 * number) * 1_000_000)
+            write_batch(tmp_path / name, number, [row])
+    df = five(side(spark, tmp_path, "l").join(side(spark, tmp_path, "r"), F.expr(condition)))
+    (windows,) = coupling_of(df)
+    came: dict[int, int] = {}
+
+    def collect(rows: DataFrame, batch: int) -> None:
+        came.update({row[0].timestamp() * 1_000: batch for row in rows.select("window.end").collect()})
+
+    query = (
+        df.writeStream.foreachBatch(collect)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    watermark_ms = {each.batchId: watermark_ms_of(each) or 0 for each in query.recentProgress}
+
+    assert (windows.operator, windows.retention_ms, windows.bound_ms) == ("windows", retention_ms, 2_000)
+    assert len(came) > 1
+    for end_ms, batch in came.items():
+        assert watermark_ms[batch - 1] < end_ms + retention_ms <= watermark_ms[batch]
+
+
+CHAINS: dict[str, tuple[Callable[[DataFrame, DataFrame], DataFrame], list[tuple[str, int]]]] = {
+    "windows": (lambda left, _: five(left), [("windows", 2_000)]),
+    "windows behind deduplication": (
+        lambda left, _: five(left.dropDuplicatesWithinWatermark(["lk"])),
+        [("deduplication", 4_000), ("windows", 2_000)],
+    ),
+    "deduplication by event time": (
+        lambda left, _: left.dropDuplicates(["lk", "lts"]),
+        [("deduplication", 2_000)],
+    ),
+    "windows of windows": (
+        lambda left, _: five(left).groupBy(F.window(F.window_time("window"), "20 seconds")).count(),
+        [("windows", 2_000), ("windows", 2_000)],
+    ),
+    "sessions behind a join": (
+        lambda left, right: (
+            left.join(right, F.expr(NEAR)).groupBy(F.session_window("lts", "3 seconds"), "lk").count()
+        ),
+        [("sessions", 8_001)],
+    ),
+    "a join alone, and a count by key": (lambda left, right: left.join(right, F.expr(NEAR)), []),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_each_operator_of_a_chain_has_the_time_that_the_bounds_decide(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    query, expected = CHAINS[name]
+    df = query(side(spark, tmp_path, "l"), side(spark, tmp_path, "r"))
+
+    assert [(each.operator, each.after_ms) for each in coupling_of(df)] == expected
+
+
+def test_another_bound_moves_what_follows_from_it_and_leaves_the_retention(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    left = side(spark, tmp_path, "l").dropDuplicatesWithinWatermark(["lk"])
+    distinct, windows = coupling_of(five(left.join(side(spark, tmp_path, "r"), F.expr(NEAR))), 30_000)
+
+    assert distinct.text == "an event is known for 60 s: bound 30 s + horizon 30 s"
+    assert windows.text == "one is closed 36.001 s after its end: bound 30 s + 6.001 s of join 1"
