@@ -8,7 +8,8 @@ First one bound is chosen for all sides, then each side's is lowered as far as t
 alternates, a side may wait for little because another one waits. The one bound is at least the lowest under which the
 SLO holds. From that one itself little can be lowered where every late row counts; from a wider one, one side can often
 be lowered so far that the watermark trails less. What counts is how far it trails the base of the group (the minimum of
-the sides' bases), because the state follows that.
+the sides' bases), because the state follows that. Where nothing is gained, all sides keep the lowest common bound: it
+holds however the sides lead.
 
 All of this is for the policy ``min``. Under ``max`` the fastest side alone moves the watermark.
 """
@@ -32,11 +33,10 @@ _WIDER_PPM = 100_000
 _STEPS = 24
 """How many wider common bounds are tried: up to ten times the lowest."""
 
-WORTH_PPM = 50_000
-"""Share of the watermark's lag that a side wider than the lowest common bound must save, in parts per million.
+_WORTH_PPM = 50_000
+"""Share of the watermark's lag that bounds must save beside the lowest common one, in parts per million.
 
-Chosen: bounds at or below the lowest common one never hold more state than it does, in no batch. With a wider one that
-is so in the mean of the evidence, of which a twentieth may be chance.
+Chosen: less may be chance, and then the state would not be less but more. Of 150 random inputs none had more.
 """
 
 
@@ -77,13 +77,12 @@ def choose_joint_bounds(needs: JointNeeds, target_ppm: int, confidence_ppm: int)
     at = bisect_left(candidates, True, key=lambda bound_ms: slo.holds([bound_ms] * sides))
     if at == len(candidates):
         return None
-    common_ms, *wider_ms = _common_bounds(candidates[at], candidates[-1])
-    never_more = slo.lowered(common_ms)
-    found = [slo.lowered(bound_ms) for bound_ms in wider_ms]
-    best = min([never_more, *found], key=needs.watermark_lag_ms)
-    saved = 1 - WORTH_PPM / PPM
-    worth = needs.watermark_lag_ms(best) <= saved * needs.watermark_lag_ms(never_more)
-    return JointBounds(best if worth else never_more, common_ms)
+    common_ms = candidates[at]
+    common = (common_ms,) * sides
+    found = [slo.lowered(bound_ms) for bound_ms in _common_bounds(common_ms, candidates[-1])]
+    best = min(found, key=needs.watermark_lag_ms)
+    worth = needs.watermark_lag_ms(best) < (1 - _WORTH_PPM / PPM) * needs.watermark_lag_ms(common)
+    return JointBounds(best if worth else common, common_ms)
 
 
 def _common_bounds(lowest_ms: int, greatest_ms: int) -> Iterator[int]:

@@ -14,7 +14,7 @@ from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.models.joint_needs import JointNeeds
 
 MAX_BATCHES = 1_000
-"""How many of the newest batches are read at most; it takes some milliseconds for each of their reports."""
+"""How many of the newest batches are read at most, with two streams in some two seconds."""
 
 _MERGED_AT_ONCE = 100
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +15,18 @@ from pyspark.sql import functions as F
 from tidemark.models.chains import CONFIRMED_KEY
 from tidemark.models.operators import row_level
 from tidemark.models.wire import Mode
-from tidemark.spark_jobs.bound import ChosenBound, held_bounds
+from tidemark.spark_jobs.bound import ChosenBound, collected_choices, held_bounds
+from tidemark.spark_jobs.runner import AdaptiveQuery, Parts
 
+from support.bound_server import BoundServer
 from support.live_operators import ROCKS
 from support.live_streams import SECOND_US, Batches, Input, LiveJob
+from support.patience import PATIENCE_S, until
 from support.spark_streams import EPOCH_US, Row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -139,3 +144,37 @@ def test_a_new_checkpoint_is_held_to_the_jobs_own_bound(
         job.start(frame).awaitTermination()
 
     assert job.log() == []
+
+
+def test_under_the_runner_a_refused_bound_is_put_back_and_the_query_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    started: list[int] = []
+    with BoundServer("tidemark-tests", "in") as server:
+        server.publish(10_000)
+        job = job_of(spark, tmp_path, 3, "10 seconds")
+        job.controllers = {"in": server.url}
+
+        def build() -> StreamingQuery:
+            with collected_choices() as choices:
+                query = job.start()
+            started.append(choices[0].chosen.bound_ms)
+            return query
+
+        def come(*seconds: int) -> None:
+            """Wait until the query has read a batch more."""
+            before = len(job.log())
+            job.publish([rows_at(*seconds)])
+            until(lambda: len(job.log()) > before, "a batch", seen=lambda: started)
+
+        runner = AdaptiveQuery(build, cooldown_s=0.0, parts=Parts(poll_s=0.05))
+        thread = threading.Thread(target=runner.run, daemon=True)
+        thread.start()
+        come(100)
+        server.publish(2_000)
+        until(lambda: started == [10_000, 2_000, 10_000], "the old bound, put back", seen=lambda: started)
+        come(104)
+        runner.stop()
+        thread.join(PATIENCE_S)
+
+    assert not thread.is_alive()

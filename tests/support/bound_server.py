@@ -126,7 +126,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, answer: BoundAnswer | None) -> None:
         content = b"" if answer is None else json.dumps(to_json_object(answer)).encode()
         self.send_response(status)
-        self.send_header("ETag", self.said.etag)
+        # Of the answer that is sent: another one may be published meanwhile, which the caller does not have then.
+        self.send_header("ETag", self.said.etag if answer is None else f'"{answer.generation}"')
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

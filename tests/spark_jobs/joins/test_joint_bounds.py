@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,22 +14,35 @@ from tidemark.models.ledger import judge
 from tidemark.models.operators import row_level
 
 from support.live_operators import COPY, join
-from support.live_streams import Input, LiveJob, trailing_batches
+from support.live_streams import SECOND_US, Batches, Input, LiveJob
+from support.spark_streams import EPOCH_US, Row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-FILES = 12
+FILES, ROWS = 16, 30
 SIDES = ("left", "right")
+
+
+def batches_of(first_id: int, *, trailing_s: float, stray_s: float) -> Batches:
+    """Return a stream that trails in half of its batches, and one row in eight of which strays."""
+    draw = random.Random(first_id)
+
+    def row(number: int, identity: int) -> Row:
+        late_s = draw.expovariate(1) + (trailing_s if number >= FILES // 2 else 0)
+        late_s += draw.uniform(0, stray_s) if draw.random() < 1 / 8 else 0
+        return Row(identity, 0, EPOCH_US + int((1_000 + 5 * number - late_s) * SECOND_US))
+
+    return [[row(number, first_id + number * ROWS + n) for n in range(ROWS)] for number in range(FILES)]
 
 
 def test_a_join_under_the_chosen_bounds_drops_the_rows_that_were_predicted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """What one run reports predicts the next one over the same files, in the same batches."""
-    streams = [trailing_batches("left, joint", FILES), trailing_batches("right, joint", FILES, first_id=COPY)]
+    streams = [batches_of(0, trailing_s=25, stray_s=10), batches_of(COPY, trailing_s=0, stray_s=60)]
 
     def ran_with(name: str, *bounds: str) -> LiveJob:
         inputs = [
