@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
@@ -38,6 +37,7 @@ from tidemark.spark_jobs.live.backlog import backlog_of, control_offsets_of
 from tidemark.spark_jobs.live.control_source import Offset
 from tidemark.spark_jobs.live.mode_changes import why_rejected
 from tidemark.spark_jobs.live.queries import LiveQueries
+from tidemark.spark_jobs.progress_times import micros_of, watermark_ms_of
 from tidemark.spark_jobs.query_plan import Found, NoOperator, QueryPlan
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.start_check import errors_at_start
@@ -324,7 +324,7 @@ class TidemarkListener(JsonListener):
             return None
         logged_ms = run.query.logged_clock_ms(progress.batchId)
         # Spark reads the clock as it plans the batch, some milliseconds after the trigger.
-        return _micros(progress.timestamp) if logged_ms is None else logged_ms * 1_000
+        return micros_of(progress.timestamp) if logged_ms is None else logged_ms * 1_000
 
     def _acknowledgement(self, binding: Binding, progress: StreamingQueryProgress) -> Acknowledgement:
         return Acknowledgement(
@@ -353,7 +353,7 @@ class TidemarkListener(JsonListener):
             query_id=str(progress.id),
             run_id=str(progress.runId),
             batch_id=batch,
-            started_us=_micros(progress.timestamp),
+            started_us=micros_of(progress.timestamp),
             duration_ms=int(progress.durationMs.get("triggerExecution", progress.batchDuration)),
             operator=judging.operator,
             output_mode=output_mode or "append",
@@ -386,22 +386,7 @@ class TidemarkListener(JsonListener):
         return run.query.logged_watermark_ms(batch - 1) if known is None else known
 
 
-def watermark_ms_of(progress: StreamingQueryProgress) -> int | None:
-    """Return the watermark in force in a batch in milliseconds; None when the query has none."""
-    text = progress.eventTime.get("watermark")
-    try:
-        return None if text is None else _micros(text) // 1_000
-    except ValueError:  # a year of five digits: somebody's milliseconds were read as seconds
-        return None
-
-
 def _watermark_ms(progress: StreamingQueryProgress, run: _Run) -> int:
     """Return what Spark reports, else what the checkpoint logged, which no year is too late for."""
     found = watermark_ms_of(progress)
     return (run.query.logged_watermark_ms(progress.batchId) or 0) if found is None else found
-
-
-def _micros(text: str) -> int:
-    """Return Spark's ISO timestamp (UTC, milliseconds) in microseconds since the epoch, exactly."""
-    elapsed = datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)
-    return (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds

@@ -16,7 +16,7 @@ from tidemark.spark_jobs import adaptive_watermark
 from tidemark.spark_jobs.demo.controller_process import DemoError
 from tidemark.spark_jobs.demo.feed import Feed
 from tidemark.spark_jobs.demo.outcome import BatchFacts
-from tidemark.spark_jobs.listener import watermark_ms_of
+from tidemark.spark_jobs.progress_times import watermark_ms_of
 
 _POLL_SECONDS = 0.25
 

@@ -10,8 +10,8 @@ from pyspark.sql.streaming.listener import StreamingQueryListener, StreamingQuer
 
 from tidemark.models.operators import tumbling
 from tidemark.spark_jobs.json_listener import JsonListener
-from tidemark.spark_jobs.listener import watermark_ms_of
 from tidemark.spark_jobs.live.backlog import backlog_of
+from tidemark.spark_jobs.progress_times import watermark_ms_of
 
 from support.patience import until
 from support.spark_streams import Job, random_batches

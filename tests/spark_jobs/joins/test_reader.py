@@ -16,7 +16,7 @@ from tidemark.models.joins import JoinedQuery, judge_joins, predicted_state_rows
 from tidemark.models.operators import row_level
 from tidemark.spark_jobs import adaptive_watermark
 from tidemark.spark_jobs.joins.reader import read_joins
-from tidemark.spark_jobs.listener import watermark_ms_of
+from tidemark.spark_jobs.progress_times import watermark_ms_of
 
 from support.spark_streams import EPOCH_US, SCHEMA, Row, write_batch
 

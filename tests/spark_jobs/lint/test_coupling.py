@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from tidemark.models.coupling import Coupling
 from tidemark.spark_jobs.joins.reader import read_joins
 from tidemark.spark_jobs.lint.coupling import read_coupling
-from tidemark.spark_jobs.listener import watermark_ms_of
+from tidemark.spark_jobs.progress_times import watermark_ms_of
 
 from support.spark_streams import EPOCH_US, SCHEMA, Row, write_batch
 
