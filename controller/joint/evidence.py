@@ -58,10 +58,15 @@ class _Counted:
 
 
 def streams_of_query(session: Session, job: str, query_id: str) -> Sequence[StreamRow]:
-    """Return the streams of a job that a query has reported on, by name."""
-    of_query = select(QueryRow.stream_id).where(QueryRow.query_id == query_id)
-    wanted = select(StreamRow).where(StreamRow.job == job, KNOWN, StreamRow.id.in_(of_query))
-    return session.scalars(wanted.order_by(StreamRow.stream)).all()
+    """Return the streams of a job that a query reports on, by name, without those that it has given up."""
+    wanted = (
+        select(StreamRow, QueryRow.last_batch)
+        .join(QueryRow, QueryRow.stream_id == StreamRow.id)
+        .where(StreamRow.job == job, KNOWN, QueryRow.query_id == query_id)
+    )
+    found = session.execute(wanted.order_by(StreamRow.stream)).all()
+    newest = max((last_batch for _, last_batch in found), default=0)
+    return [stream for stream, last_batch in found if last_batch > newest - MAX_BATCHES]
 
 
 def joint_evidence(

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from tidemark.models.joint_bounds import JointBounds, choose_joint_bounds
 from tidemark.models.joint_needs import JointNeeds
+from tidemark.models.operators import row_level
 from tidemark.models.quantile import certified_rank, certified_share
 
 from support.joined_streams import JoinedStreams
+from support.reports import START_US, query_reports
 
 SECOND_MS, SECOND_US = 1_000, 1_000_000
 RETENTION_US = (6 * SECOND_US, 4 * SECOND_US, 0)
@@ -125,6 +127,19 @@ def test_counts_of_several_spans_add_up_in_any_order(spans: list[JoinedStreams])
     assert np.array_equal(one.needs_ms, other.needs_ms)
     assert np.array_equal(one.rows, other.rows)
     assert one.rows.sum() == sum(each.rows.sum() for each in needs)
+
+
+def test_a_batch_counts_once_every_side_has_a_base_and_only_with_the_reports_of_one_batch() -> None:
+    left, right = (
+        query_reports([[("0", START_US + n * SECOND_US)] for n in range(4)], row_level(), stream=side)
+        for side in ("left", "right")
+    )
+    bases_ms = [left[3].late_base_ms, left[3].late_base_ms]
+
+    assert JointNeeds.of_batch([left[3], right[3]], bases_ms).rows_by_side.tolist() == [1, 1]
+    assert JointNeeds.of_batch([left[3], right[3]], [bases_ms[0], None]).rows_by_side.tolist() == [0, 0]
+    with pytest.raises(ValueError, match="of one batch"):
+        JointNeeds.of_batch([left[3], right[2]], bases_ms)
 
 
 def test_needs_of_other_sides_cannot_merge() -> None:
