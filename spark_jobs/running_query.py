@@ -37,7 +37,10 @@ class RunningQuery:
     """
 
     def __init__(self, spark: SparkSession, query_id: str) -> None:
-        self.spark, self.query_id = spark, query_id
+        self.spark = spark
+        """The session the query runs in."""
+        self.query_id = query_id
+        """The query's persistent id."""
         self._execution: Any = None
         self._policy: WatermarkPolicy | None = None
         try:
