@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,10 +16,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
 
+from tidemark.models.operators import Int64s
 from tidemark.spark_jobs.archive import write_archive
 from tidemark.spark_jobs.java import ensure_java
 
+from support.soak import with_soak
+from support.spark_streams import iso
 from support.tree import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -81,24 +86,27 @@ def _windows(times_us: list[int]) -> Counter[int]:
     return Counter((time_us // 10_000_000 + 1) * 10_000_000 for time_us in times_us)
 
 
-def test_a_trace_is_counted_by_windows_on_a_cluster(
-    stranger: dict[str, str], archive: Path, tmp_path: Path
+@pytest.mark.parametrize("source", with_soak(["--files", "--trace"], {"--trace"}))
+def test_rows_are_counted_by_windows_on_a_cluster(
+    stranger: dict[str, str], archive: Path, tmp_path: Path, source: str
 ) -> None:
     """Executors of a cluster see neither the driver's folder nor an installed Tidemark."""
     rng = np.random.default_rng(3)
     event_us = np.sort(START_US + rng.integers(0, 120_000_000, 500))
-    columns = {
-        "seq": np.arange(500),
-        "event_time_us": event_us,
-        "arrival_time_us": event_us,
-        "partition": rng.integers(0, 4, 500).astype(str),
-    }
-    pq.write_table(pa.table(columns), tmp_path / "trace.parquet")
+    partition = rng.integers(0, 4, 500).astype(str)
+    write = {"--files": _write_files, "--trace": _write_trace}[source]
     body = _submit(
         stranger,
         archive,
-        *("--trace", str(tmp_path / "trace.parquet"), "--trigger", "available-now", "--bound", "0 seconds"),
-        *("--output", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoint")),
+        *(source, str(write(tmp_path, event_us, partition)), "--trigger", "available-now"),
+        *(
+            "--bound",
+            "0 seconds",
+            "--output",
+            str(tmp_path / "out"),
+            "--checkpoint",
+            str(tmp_path / "checkpoint"),
+        ),
     )
     rows = ds.dataset(tmp_path / "out", format="parquet").to_table().to_pylist()
     counted = {round(row["end"].timestamp() * 1_000_000): row["rows"] for row in rows}
@@ -107,3 +115,27 @@ def test_a_trace_is_counted_by_windows_on_a_cluster(
 
     assert "tidemark: job=example stream=events bound=0 s source=job" in body
     assert truth == counted
+
+
+def _write_trace(folder: Path, event_us: Int64s, partition: NDArray[np.str_]) -> Path:
+    columns = {
+        "seq": np.arange(len(event_us)),
+        "event_time_us": event_us,
+        "arrival_time_us": event_us,
+        "partition": partition,
+    }
+    pq.write_table(pa.table(columns), folder / "trace.parquet")
+    return folder / "trace.parquet"
+
+
+def _write_files(folder: Path, event_us: Int64s, partition: NDArray[np.str_]) -> Path:
+    rows = [
+        json.dumps({"event_time": iso(each), "partition": name})
+        for each, name in zip(event_us.tolist(), partition.tolist(), strict=True)
+    ]
+    (folder / "in").mkdir()
+    for number, some in enumerate((rows[:200], rows[200:])):
+        path = folder / "in" / f"{number}.json"
+        path.write_text("\n".join(some) + "\n")
+        os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))
+    return folder / "in"
