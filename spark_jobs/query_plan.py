@@ -24,6 +24,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow, row_level
+from tidemark.spark_jobs.columns import SESSION_WINDOW, TIME_WINDOW, is_column, is_event_time
 from tidemark.spark_jobs.scala import items
 
 _log = logging.getLogger("tidemark.spark")
@@ -42,9 +43,6 @@ _STATEFUL = _WITH_TIMEOUT | frozenset(
     }
 )
 """Stateful operators, beside the join of two streams. All but an aggregate judge rows whatever their keys are."""
-
-_EVENT_TIME, _TIME_WINDOW, _SESSION = "spark.watermarkDelayMs", "spark.timeWindow", "spark.sessionWindow"
-"""Marks in the metadata of a column."""
 
 _SAMPLE_US = 1_767_225_601_234_567
 """Any time that is on no grid; one after 1970 has windows without negative remainders."""
@@ -171,9 +169,7 @@ def _event_times(node: _Node, child: _Node) -> list[_Node]:
     if kind in _WITH_TIMEOUT and node.timeout().toString() != "EventTimeTimeout":
         return []
     columns = node.groupingExpressions() if kind == "Aggregate" else child.output()
-    return [
-        column for column in items(columns) if _is_column(column) and column.metadata().contains(_EVENT_TIME)
-    ]
+    return [column for column in items(columns) if is_event_time(column)]
 
 
 def _operator_by(column: _Node, path: Sequence[_Node]) -> Operator:
@@ -191,7 +187,7 @@ def _operator_by(column: _Node, path: Sequence[_Node]) -> Operator:
         if window is None and made and (found := _window(column.metadata(), made)) is not None:
             window = found
             column = made[0].references().toSeq().apply(0)
-        elif len(made) == 1 and _is_column(made[0]):
+        elif len(made) == 1 and is_column(made[0]):
             column = made[0]
         else:
             raise _unrecognised(f"column {column.name()} is made in a way that is not known")
@@ -210,7 +206,7 @@ def _makes(node: _Node, child: _Node, column: _Node) -> list[_Node]:
         index = _index(node, column)
         made = [projection.apply(index) for projection in items(node.projections())[:2]]
         # A column that is passed on is the same in each projection.
-        return made[:1] if _is_column(made[0]) and made[0].exprId().id() == column.exprId().id() else made
+        return made[:1] if is_column(made[0]) and made[0].exprId().id() == column.exprId().id() else made
     if kind == "Union":
         return [child.output().apply(_index(node, column))]
     _index(child, column)
@@ -230,8 +226,8 @@ def _window(metadata: _Node, expressions: Sequence[_Node]) -> Operator | None:
 
     A sliding window has an expression for each of its windows.
     """
-    is_session = metadata.contains(_SESSION)
-    if not (is_session or metadata.contains(_TIME_WINDOW)):
+    is_session = metadata.contains(SESSION_WINDOW)
+    if not (is_session or metadata.contains(TIME_WINDOW)):
         return None
     if any(expression.nodeName() != "CreateNamedStruct" for expression in expressions):
         return None
@@ -280,10 +276,6 @@ def _edges_us(expression: _Node) -> tuple[int, int]:
 def _attributes(columns: _Node) -> _Node:
     jvm: Any = SparkContext._jvm  # noqa: SLF001 - as above
     return getattr(jvm.org.apache.spark.sql.catalyst.expressions, "package$AttributeSeq")(columns)
-
-
-def _is_column(expression: _Node) -> bool:
-    return str(expression.nodeName()) == "AttributeReference"
 
 
 def _unrecognised(why: str) -> _NotFoundError:

@@ -15,11 +15,11 @@ from pyspark import SparkContext
 from pyspark.errors import AnalysisException
 
 from tidemark.models.joins import JoinedQuery, JoinInput, JoinType, StreamJoin
+from tidemark.spark_jobs.columns import delay_ms, is_event_time
 from tidemark.spark_jobs.scala import items
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 _CHECK = "spark.sql.streaming.unsupportedOperationCheck"
-_DELAY = "spark.watermarkDelayMs"
 _NO_EQUALITY = "Stream-stream join without equality predicate is not supported"
 """Spark's own words (``SparkStrategies.StreamingJoinStrategy``), which it says when it plans a batch."""
 _WATERMARK_MS = 10**12
@@ -109,7 +109,7 @@ def _read(join: _Node, as_written: _Node) -> StreamJoin:
         number
         for side in (left_keys, right_keys)
         for number, key in enumerate(items(side))
-        if _is_event_time(key)
+        if is_event_time(key)
     ]
     by = pairs[timed[0]] if timed else (left.watermark_column, right.watermark_column)
     ranges, unreadable = _ranges(join, condition)
@@ -135,8 +135,8 @@ def _input(planned: _Node, as_written: _Node) -> JoinInput:
     # A column that nothing reads is gone from the optimised plan, and still has its watermark.
     column = next((each for node in (planned, as_written) for each in _event_times(node.outputSet())), None)
     if column is not None:
-        delay_ms = int(column.metadata().getLong(_DELAY))
-        return JoinInput(column.name(), delay_ms, None, is_window=column.dataType().typeName() == "struct")
+        is_window = column.dataType().typeName() == "struct"
+        return JoinInput(column.name(), delay_ms(column), None, is_window=is_window)
     below = [
         node.eventTime().name() for node in _nodes(as_written) if node.nodeName() == "EventTimeWatermark"
     ]
@@ -184,11 +184,7 @@ def _conjuncts(condition: _Node) -> list[_Node]:
 
 def _event_times(columns: _Node) -> list[_Node]:
     """Return the columns of a set that have a watermark."""
-    return [column for column in items(columns.toSeq()) if column.metadata().contains(_DELAY)]
-
-
-def _is_event_time(key: _Node) -> bool:
-    return key.nodeName() == "AttributeReference" and bool(_event_times(key.references()))
+    return [column for column in items(columns.toSeq()) if is_event_time(column)]
 
 
 def _stream_joins(plan: _Node) -> Iterator[_Node]:

@@ -8,9 +8,8 @@ from typing import Any
 
 from tidemark.models.coupling import CoupledOperator, Coupling
 from tidemark.models.joins import JoinedQuery
+from tidemark.spark_jobs.columns import SESSION_WINDOW, TIME_WINDOW, delay_ms, is_event_time
 from tidemark.spark_jobs.scala import items
-
-_DELAY, _WINDOW, _SESSION = "spark.watermarkDelayMs", "spark.timeWindow", "spark.sessionWindow"
 
 _Node = Any
 """A node of a plan, or an expression, in the JVM."""
@@ -48,7 +47,7 @@ class _Reader:
     def delays(self, node: _Node) -> Iterator[int]:
         """Yield the delays of the plan's watermarks, in milliseconds."""
         if node.nodeName() == "EventTimeWatermark":
-            yield from (_delay_ms(column) for column in items(node.output()) if _is_event_time(column))
+            yield from (delay_ms(column) for column in items(node.output()) if is_event_time(column))
         for child in items(node.children()):
             yield from self.delays(child)
 
@@ -71,16 +70,16 @@ class _Reader:
         kind, horizon_ms = node.nodeName(), None
         operator: CoupledOperator = "deduplication"
         if kind == "Aggregate":
-            columns = [column for column in items(node.groupingExpressions()) if _is_event_time(column)]
+            columns = [column for column in items(node.groupingExpressions()) if is_event_time(column)]
             operator = _of_key(columns[0]) if columns else operator
         elif kind in {"Deduplicate", "DeduplicateWithinWatermark"}:
-            columns = [column for column in items(node.child().output()) if _is_event_time(column)]
+            columns = [column for column in items(node.child().output()) if is_event_time(column)]
         else:
             return
         if not columns:
             return
         if kind == "DeduplicateWithinWatermark":
-            horizon_ms = _delay_ms(columns[0]) if self._bound_ms is None else self._bound_ms
+            horizon_ms = delay_ms(columns[0]) if self._bound_ms is None else self._bound_ms
         elif kind == "Deduplicate":
             horizon_ms = 0
         self.found.append(
@@ -96,14 +95,6 @@ class _Reader:
 
 def _of_key(column: _Node) -> CoupledOperator:
     metadata = column.metadata()
-    if metadata.contains(_SESSION):
+    if metadata.contains(SESSION_WINDOW):
         return "sessions"
-    return "windows" if metadata.contains(_WINDOW) else "event time as a key"
-
-
-def _is_event_time(column: _Node) -> bool:
-    return column.nodeName() == "AttributeReference" and bool(column.metadata().contains(_DELAY))
-
-
-def _delay_ms(column: _Node) -> int:
-    return int(column.metadata().getLong(_DELAY))
+    return "windows" if metadata.contains(TIME_WINDOW) else "event time as a key"
