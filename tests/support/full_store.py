@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from sqlalchemy import insert, text
 from sqlalchemy.orm import Session
 
@@ -42,21 +41,15 @@ from tidemark.controller.specs.store import policy_values, slo_values
 from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
 from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
 from tidemark.models.operators import tumbling
-from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.sketch import Sketch
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Report
+
+from support.sketch_pools import ROWS_A_MINUTE, SketchPools
 
 __all__ = ["END_US", "FIRST_ID", "Filling", "fill", "report_of", "stream_name"]
 
 END_US = 1_767_225_600_000_000 + 27 * DAY_US + 10 * HOUR_US
 """Trigger time of the newest batch: ten in the morning."""
-
-POOL = 32
-"""Different sketches in the pool."""
-
-ROWS_A_MINUTE = 1_200
-"""Rows of a partition in a minute."""
 
 AT_A_TIME = 20_000
 
@@ -89,7 +82,7 @@ def stream_name(number: int) -> tuple[str, str]:
 
 def fill(database: Database, filling: Filling) -> None:
     """Fill an empty, migrated store."""
-    pools = _Pools(filling)
+    pools = SketchPools(filling.partitions, filling.slow)
     with database.write() as session:
         for number in range(filling.streams):
             _stream(session, number, filling, pools)
@@ -106,47 +99,7 @@ def fill(database: Database, filling: Filling) -> None:
         connection.commit()
 
 
-class _Pools:
-    """Sketches to draw from: of a minute, and merged as the hours and days are that they make."""
-
-    def __init__(self, filling: Filling) -> None:
-        dice = np.random.default_rng(5)
-        self.minutes = [_minute(dice, late_us=0) for _ in range(POOL)]
-        self.slow = [_minute(dice, late_us=20_000_000) for _ in range(POOL)]
-        self.minute_bytes = [sketch.to_bytes() for sketch in self.minutes]
-        self.slow_bytes = [sketch.to_bytes() for sketch in self.slow]
-        self.names = [str(number) for number in range(filling.partitions)]
-        self.whole = self._needs(filling, 1).whole.to_bytes()
-        hour = self._needs(filling, 60)
-        self.hour = hour
-        self.hour_whole = hour.whole.to_bytes()
-        self.hour_bytes = {name: hour.sketch(name).to_bytes() for name in hour.names}
-
-    def of(self, partition: int, slot: int, filling: Filling) -> bytes:
-        """The needs of one partition in one minute."""
-        pool = self.slow_bytes if partition == filling.slow else self.minute_bytes
-        return pool[(partition + slot) % POOL]
-
-    def _needs(self, filling: Filling, minutes: int) -> PartitionNeeds:
-        return PartitionNeeds.merged(
-            PartitionNeeds.of(
-                {
-                    name: (self.slow if number == filling.slow else self.minutes)[(number + minute) % POOL]
-                    for number, name in enumerate(self.names)
-                }
-            )
-            for minute in range(minutes)
-        )
-
-
-def _minute(dice: np.random.Generator, late_us: int) -> Sketch:
-    sketch = Sketch()
-    granules = (dice.exponential(3_000_000, ROWS_A_MINUTE) // 1_000_000) * 1_000_000 - 5_000_000 + late_us
-    sketch.add(granules)
-    return sketch
-
-
-def _stream(session: Session, number: int, filling: Filling, pools: _Pools) -> None:
+def _stream(session: Session, number: int, filling: Filling, pools: SketchPools) -> None:
     stream_id, full = number + 1, number < filling.full
     job, stream = stream_name(number)
     from_us = END_US - (filling.full_days * DAY_US if full else HOUR_US)
@@ -239,7 +192,7 @@ def _stream(session: Session, number: int, filling: Filling, pools: _Pools) -> N
                 "stream_id": stream_id,
                 "slot_us": at_us,
                 "partition": name,
-                "sketch": pools.of(partition, slot, filling),
+                "sketch": pools.of(partition, slot),
                 "width_us": SLOT_US,
             }
             for slot, at_us in enumerate(minutes)
@@ -284,7 +237,7 @@ def _month(
     session: Session,
     stream_id: int,
     filling: Filling,
-    pools: _Pools,
+    pools: SketchPools,
     until_us: int,
     rows: int,
     counts: Mapping[str, int],
