@@ -18,6 +18,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from support import class_archive
+from support.early_failures import EarlyFailures
 from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def pytest_configure(config: pytest.Config) -> None:
     Modules, tests and their parameters are a million objects that stay; going through them took a tenth of the time.
     """
     gc.set_threshold(100_000, 50, 100)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(EarlyFailures(config))
     if "TMPDIR" in os.environ or config.option.basetemp is not None or hasattr(config, "workerinput"):
         return
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
