@@ -58,7 +58,7 @@ class _Counted:
 
 
 def streams_of_query(session: Session, job: str, query_id: str) -> Sequence[StreamRow]:
-    """Return the streams of a job that a query reports on, by name, without those that it has given up."""
+    """Return the streams of a job that a query reports on, by name, without those that it no longer runs."""
     wanted = (
         select(StreamRow, QueryRow.last_batch)
         .join(QueryRow, QueryRow.stream_id == StreamRow.id)
