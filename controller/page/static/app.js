@@ -85,7 +85,7 @@ function onFailure(error, view) {
     if (error instanceof Rejected && error.status === UNAUTHENTICATED) askForToken(error);
     else if (error instanceof Rejected && [FORBIDDEN, NOT_FOUND].includes(error.status) && !view.hasData) {
         showRejected(error);
-    } else if (error instanceof Away || error instanceof Rejected) showAway(error);
+    } else if (error instanceof Away || error instanceof Rejected) showAway(error, view);
     else {
         // A defect of the page: it must be seen, not hidden behind old figures.
         const message = error instanceof Error ? error.message : error;
@@ -94,8 +94,11 @@ function onFailure(error, view) {
     }
 }
 
-/** @param {Away | Rejected} error */
-function showAway(error) {
+/**
+ * @param {Away | Rejected} error
+ * @param {View} view
+ */
+function showAway(error, view) {
     awaySinceUs ??= Date.now() * 1_000;
     const reason =
         error instanceof Rejected
@@ -107,7 +110,8 @@ function showAway(error) {
         button("Try now", () => poll?.now()),
     );
     document.body.classList.toggle("stale", answeredUs !== null);
-    if (answeredUs === null) {
+    // What a view has drawn stays: it goes on from there, though other requests of its first round failed.
+    if (!view.hasData) {
         put(content, el("p", { class: "empty", text: "Nothing to show until the controller answers." }));
     }
 }

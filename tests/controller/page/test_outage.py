@@ -97,6 +97,21 @@ def test_a_page_that_is_opened_while_the_controller_is_away_shows_it_when_it_is_
         expect(page.get_by_role("alert")).to_have_count(0)
 
 
+def test_a_page_whose_first_requests_were_not_all_answered_is_whole_when_they_are(
+    browser: Browser, shown: Shown
+) -> None:
+    with watched_page(browser, shown.url) as watched:
+        page = watched.page
+        page.route("**/v1/**/curve*", lambda route: route.abort())
+        page.goto(f"{shown.url}/#/streams/job/stream?span=1h")
+        expect(page.get_by_role("alert")).to_contain_text("The controller has not answered since")
+        expect(page.get_by_role("heading", level=1)).to_have_text("stream")
+        page.unroute("**/v1/**/curve*")
+        page.get_by_role("button", name="Try now").click()
+        expect(page.locator(".preview .figure").first).to_be_visible()
+        expect(page.get_by_role("alert")).to_have_count(0)
+
+
 def test_a_hidden_tab_requests_nothing(browser: Browser, shown: Shown) -> None:
     with watched_page(browser, shown.url) as watched:
         page = watched.page
