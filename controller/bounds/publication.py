@@ -11,11 +11,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-from sqlalchemy import ScalarSelect, bindparam, func, select, tuple_
+from sqlalchemy import ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.tables import PublishedRow, StreamRow
 from tidemark.controller.pins.store import StoredPin, pins_in_force
+from tidemark.controller.streams.names import named_streams, names_given
 from tidemark.controller.streams.store import add_event
 from tidemark.models.duration import format_duration
 from tidemark.models.slo import Policy, Slo
@@ -254,12 +255,11 @@ def version_of(generation: int, *, reported: bool, pin: Pin | None) -> str:
 def versions(session: Session, streams: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Return the version of the answer of each of ``streams``, by job and stream; unknown streams have one too."""
     newest = newest_generation_query()
-    query = select(StreamRow.job, StreamRow.stream, StreamRow.registered_us, newest).where(
-        tuple_(StreamRow.job, StreamRow.stream).in_(streams)
-    )
+    dialect = session.get_bind().dialect.name
+    query = named_streams(dialect, StreamRow.job, StreamRow.stream, StreamRow.registered_us, newest)
     known = {
         (job, stream): (generation or 0, registered_us is not None)
-        for job, stream, registered_us, generation in session.execute(query)
+        for job, stream, registered_us, generation in session.execute(query, names_given(dialect, streams))
     }
     pins = pins_in_force(session, [name for name in streams if not known.get(name, (0, False))[0]])
     found = {}

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
-from sqlalchemy import ColumnElement, bindparam, delete, select, tuple_
+from sqlalchemy import BigInteger, ColumnElement, Select, and_, bindparam, delete, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.given_rows import given, given_rows
 from tidemark.controller.db.tables import NeedSketchRow, NeedSlotRow, ReportBodyRow, ReportRow, RollupRow
 from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.evidence.blocks import undo_blocks
@@ -81,10 +82,12 @@ class BatchSlot:
         return self.levels.width_us(self.seen_us)
 
 
-# Built once: building it takes longer than running it.
-_SLOTS = select(NeedSlotRow.stream_id, NeedSlotRow.sketch).where(
-    tuple_(NeedSlotRow.stream_id, NeedSlotRow.slot_us).in_(bindparam("slots", expanding=True))
-)
+@cache
+def _slots(dialect: str) -> Select[int, bytes]:
+    # Built once: building it takes longer than running it. SQLite has no index for a list of pairs.
+    asked = given_rows(dialect, {"stream_id": BigInteger(), "slot_us": BigInteger()})
+    at = and_(NeedSlotRow.stream_id == asked.c.stream_id, NeedSlotRow.slot_us == asked.c.slot_us)
+    return select(NeedSlotRow.stream_id, NeedSlotRow.sketch).join(asked, at)
 
 
 def add_needs(session: Session, added: Sequence[tuple[BatchSlot, Sketch]]) -> None:
@@ -100,8 +103,13 @@ def _change(session: Session, changes: Sequence[tuple[BatchSlot, Callable[[Sketc
     """Change the sketches of slots of whole streams, one of each stream, bypassing the session."""
     if not changes:
         return
-    which = [(place.stream_id, place.slot_us) for place, _ in changes]
-    held = {row.stream_id: row.sketch for row in session.connection().execute(_SLOTS, {"slots": which})}
+    which = {
+        "stream_id": [place.stream_id for place, _ in changes],
+        "slot_us": [place.slot_us for place, _ in changes],
+    }
+    dialect = session.get_bind().dialect.name
+    found = session.connection().execute(_slots(dialect), given(dialect, which))
+    held = {row.stream_id: row.sketch for row in found}
     sketches = []
     for place, change in changes:
         data = held.get(place.stream_id)
@@ -112,8 +120,7 @@ def _change(session: Session, changes: Sequence[tuple[BatchSlot, Callable[[Sketc
         session,
         NeedSlotRow,
         {
-            "stream_id": [stream_id for stream_id, _ in which],
-            "slot_us": [slot_us for _, slot_us in which],
+            **which,
             "width_us": [place.width_us for place, _ in changes],
             "sketch": sketches,
         },

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, delete, func, select, tuple_
+from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportRow, RollupRow, SeriesRow
@@ -49,7 +49,8 @@ def add_to_series(session: Session, levels: Levels, reports: Sequence[ReportRow]
         for width_us in _WIDTHS:
             if width_us >= levels.width_us(report.seen_us) or width_us == HOUR_US:
                 slots.setdefault((width_us, edge_us(report.seen_us, width_us)), []).append(report)
-    rows = session.scalars(_SLOTS, {"stream": stream_id, "slots": [*slots]})
+    widths, starts = {width_us for width_us, _ in slots}, {slot_us for _, slot_us in slots}
+    rows = session.scalars(_SLOTS, {"stream": stream_id, "widths": [*widths], "starts": [*starts]})
     held = {(row.width_us, row.slot_us): row for row in rows}
     known: dict[int, int | None] = {}
     for (width_us, slot_us), some in sorted(slots.items()):
@@ -130,7 +131,9 @@ _SUMS = select(
 )
 _SLOTS = select(SeriesRow).where(
     SeriesRow.stream_id == bindparam("stream"),
-    tuple_(SeriesRow.width_us, SeriesRow.slot_us).in_(bindparam("slots", expanding=True)),
+    # Not as pairs, for which SQLite would read the stream's whole series; what is too many does no harm.
+    SeriesRow.width_us.in_(bindparam("widths", expanding=True)),
+    SeriesRow.slot_us.in_(bindparam("starts", expanding=True)),
 )
 _WAITING = select(
     ReportRow.rows,

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from functools import cache
+from typing import Any, cast
 
-from sqlalchemy import Table, bindparam, delete, select, tuple_, update
+from sqlalchemy import Select, Table, bindparam, delete, select, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow, StreamRow
@@ -27,6 +28,7 @@ from tidemark.controller.intake.report_counts import ReportCounts
 from tidemark.controller.intake.store_reports import NewReport, Stored, store_reports
 from tidemark.controller.intake.stored_bodies import digest_of
 from tidemark.controller.intake.stored_facts import stored_facts
+from tidemark.controller.streams.names import named_streams, names_given
 from tidemark.controller.streams.store import add_event, lock_or_make
 from tidemark.models.wire import Report
 
@@ -113,16 +115,19 @@ def take_reports(
 
 # Statements are built once: building one takes longer than running it.
 _STREAMS = cast("Table", StreamRow.__table__)
-_LOCK = (
-    select(_STREAMS.c.id, _STREAMS.c.job, _STREAMS.c.stream, _STREAMS.c.registered_us)
-    .where(tuple_(_STREAMS.c.job, _STREAMS.c.stream).in_(bindparam("names", expanding=True)))
-    # The same order for all writers, because rows are locked in it.
-    .order_by(_STREAMS.c.job, _STREAMS.c.stream)
-    .with_for_update()
-)
 _COUNT_DUPLICATE = (
     update(_STREAMS).where(_STREAMS.c.id == bindparam("which")).values(duplicates=_STREAMS.c.duplicates + 1)
 )
+
+
+@cache
+def _locked(dialect: str) -> Select[Any]:
+    return (
+        named_streams(dialect, StreamRow.id, StreamRow.job, StreamRow.stream, StreamRow.registered_us)
+        # The same order for all writers, because rows are locked in it.
+        .order_by(StreamRow.job, StreamRow.stream)
+        .with_for_update(of=StreamRow)
+    )
 
 
 def _lock(
@@ -130,7 +135,8 @@ def _lock(
 ) -> dict[int, StoredReceipt | TidemarkError]:
     """Lock the streams of reports, making new ones; return why some reports have none, by their numbers."""
     names = {_name(report) for report in reports}
-    for row in session.connection().execute(_LOCK, {"names": sorted(names)}):
+    dialect = session.get_bind().dialect.name
+    for row in session.connection().execute(_locked(dialect), names_given(dialect, names)):
         streams[row.job, row.stream] = _Stream(row.id, row.registered_us is not None)
     refused: dict[_Name, TidemarkError] = {}
     for name in sorted(names - streams.keys()):

@@ -22,9 +22,11 @@ def load_needs(session: Session) -> dict[int, Sketch]:
     wanted = [of_stream.limit(1).offset(n).scalar_subquery() for n in range(_NEED_SLOTS)]
     slots: defaultdict[int, list[Sketch]] = defaultdict(list)
     for stream_id, blob in session.execute(
-        select(NeedSlotRow.stream_id, NeedSlotRow.sketch).join(
-            StreamRow, and_(StreamRow.id == NeedSlotRow.stream_id, NeedSlotRow.slot_us.in_(wanted))
+        # An outer join makes SQLite begin with the streams; else it reads the slots of all time.
+        select(StreamRow.id, NeedSlotRow.sketch).outerjoin(
+            NeedSlotRow, and_(NeedSlotRow.stream_id == StreamRow.id, NeedSlotRow.slot_us.in_(wanted))
         )
     ):
-        slots[stream_id].append(Sketch.from_bytes(blob))
+        if blob is not None:
+            slots[stream_id].append(Sketch.from_bytes(blob))
     return {stream_id: merge_all(sketches) for stream_id, sketches in slots.items()}
