@@ -27,12 +27,17 @@ def operator_of(text: str) -> Operator:
         call = ast.parse(text.strip(), mode="eval").body
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
             raise TypeError("it is not a call of one of them")  # noqa: TRY301 - explained below as what else is wrong
+        if call.func.id not in _OPERATORS:
+            raise ValueError(f"there is no {call.func.id}")  # noqa: TRY301 - as above
         make: Any = _OPERATORS[call.func.id]
         named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
         return make(*map(ast.literal_eval, call.args), **named)  # type: ignore[no-any-return]
-    except (KeyError, SyntaxError, TypeError, ValueError) as error:
+    except (SyntaxError, TypeError, ValueError) as error:
+        why = (
+            error.msg if isinstance(error, SyntaxError) else error
+        )  # without the place in a file that there is not
         raise ValueError(
-            f"--operator {text!r} is not understood ({error}); write it as in the job: "
+            f"--operator {text!r} is not understood ({why}); write it as in the job: "
             'tumbling("1 minute"), sliding("1 hour", "5 minutes"), session("30 s") or row_level()'
         ) from error
 
