@@ -42,7 +42,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak lint lint-page format bench lock archive wheel manifests docs tools services clean
+.PHONY: help venv demo test test-fast soak lint lint-page format bench lock archive wheel manifests docs tools jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -81,7 +81,7 @@ $(CLASSES): $(STAMP)
 	@PYTHONPATH=tests $(BIN)/python -m support.class_archive $@ >/dev/null 2>&1 || true
 
 test: $(CLASSES) ## run every test but the soak tests, in four processes
-	@$(PYTEST) --numprocesses 4 $(ARGS)
+	@$(PYTEST) --numprocesses 4 --session-timeout 3600 $(ARGS)
 
 test-fast: $(STAMP) ## run the tests that are not marked slow, in three processes
 	@$(PYTEST) --numprocesses 3 -m "not slow" $(ARGS)
@@ -153,6 +153,10 @@ docs: $(STAMP) ## write docs/reference, and what the tutorial's commands print, 
 # Into the user's cache, from Go's module proxy; see tests/support/go_tools.py.
 tools: $(STAMP) ## build the tools that check what is deployed (Helm and others; needs Go, takes minutes)
 	@$(BIN)/python tests/support/go_tools.py
+
+# Into the user's cache, once; see spark_jobs/demo/kafka_jars.py.
+jars: $(STAMP) ## get Spark's Kafka connector and a Kafka broker from Maven, which tests else do themselves
+	@$(BIN)/python -c "from tidemark.spark_jobs.demo import kafka_jars as k; k.connector_jars(); k.broker_jars()"
 
 # The only target that touches the system, and only when asked. It adds what is missing and upgrades nothing: a Java
 # that is there already may be running. Debian starts what it installs; where Prometheus is, nothing is started (exit
