@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,11 @@ from tidemark.spark_jobs.late.origin import Origin, origin_of
 from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, LateStream, Parse
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
 from tidemark.spark_jobs.tap import Tap
+
+_log = logging.getLogger("tidemark.spark")
+
+_CLEAN = "cleanSource"
+"""The option with which Spark's file source removes, or moves away, the files of batches that are done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +63,14 @@ class Side:
             )
         spark = df.sparkSession
         origin, columns = self.origin or origin_of(df), tuple(df.columns)
+        if (cleaned := (origin.option(_CLEAN) or "off").lower()) != "off":
+            _log.warning(
+                "stream %s: %s=%s removes files that its late rows are still to be read from; those rows will be "
+                "unknown: leave it off",
+                stream,
+                _CLEAN,
+                cleaned,
+            )
         treats = None if future is None else FutureRowTreatment(future, tap.granule_us, tap.cut)
 
         def make(checkpoint: str, operator: Operator) -> CatchUp:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidemark.models.operators import Operator, TimeWindow, row_level, session, sliding, tumbling
-from tidemark.spark_jobs import side
+from tidemark.spark_jobs import adaptive_watermark, side
 
 from support.late_streams import (
     CLOSING_ID,
@@ -24,7 +24,7 @@ from support.late_streams import (
     write_without_time,
 )
 from support.soak import with_soak
-from support.spark_streams import EPOCH_US, Job, Row, random_batches
+from support.spark_streams import EPOCH_US, SCHEMA, Job, Row, random_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,3 +74,30 @@ def test_main_and_side_add_up_to_the_input_over_restarts_with_other_bounds_and_a
     assert main_pairs(job.output.values()) + late == whole
     assert late_by_batch(spark, folder) == late_in_ledger(job.recorded.reports)
     assert not (folder / "_unknown").exists()
+
+
+def test_a_stream_that_cannot_be_read_again_is_refused_with_the_way_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    keep = adaptive_watermark(
+        "ts", "5 seconds", tumbling("5 seconds"), late=side(str(tmp_path), parse=parse_rows)
+    )
+    files = spark.readStream.schema(SCHEMA).json(str(tmp_path))
+    with pytest.raises(ValueError, match="leave late= out, or name what"):
+        spark.readStream.format("rate").load().withColumnRenamed("timestamp", "ts").transform(keep)
+    with pytest.raises(ValueError, match="put it on each input"):
+        files.union(files).transform(keep)
+    with pytest.raises(ValueError, match="name it otherwise"):
+        files.withColumnRenamed("id", "Late").transform(keep)
+
+
+def test_a_source_that_removes_its_files_is_warned_of_beforehand(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keep = adaptive_watermark(
+        "ts", "5 seconds", tumbling("5 seconds"), late=side(str(tmp_path), parse=parse_rows)
+    )
+    files = spark.readStream.schema(SCHEMA).option("CLEANSOURCE", "delete").json(str(tmp_path))
+    with caplog.at_level("WARNING", "tidemark.spark"):
+        files.transform(keep)
+    assert "cleanSource=delete removes files" in caplog.text
