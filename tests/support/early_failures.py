@@ -23,3 +23,4 @@ class EarlyFailures:
         printer.write_line(f"{report.nodeid} failed in its {report.when} after {report.duration:.0f} s:")
         for line in report.longreprtext.splitlines()[-_LINES:]:
             printer.write_line(f"    {line}")
+        printer.flush()  # the process may be ended while it waits for others
