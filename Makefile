@@ -74,7 +74,8 @@ demo: $(STAMP) ## run the whole loop on a real Spark stream (ARGS="--keep")
 # run in the order in which tests/conftest.py puts them; left to itself, pytest-xdist would begin the longest last.
 # Four processes for two cores: much of a test's time is waiting for triggers and other programs.
 # Three for those that hardly wait: each process collects all tests first.
-PYTEST := $(BIN)/pytest --dist loadscope --no-loadscope-reorder
+# A process that dies is not replaced: with pytest-xdist 3.8 the run could then wait for ever (its issue 1378).
+PYTEST := $(BIN)/pytest --dist loadscope --no-loadscope-reorder --max-worker-restart 0
 
 # The tests' JVMs start in half the time with it, and without it where it cannot be made.
 $(CLASSES): $(STAMP)
