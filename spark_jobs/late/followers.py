@@ -30,6 +30,9 @@ _lock = threading.Lock()
 _followers: dict[SparkSession, Followers] = {}
 
 _RETRY_S = 10.0
+_REST, _MAX_REST_S = 4.0, 60.0
+"""How many times as long as a step took its follower rests, and for how long at most. A step costs the driver half a
+second of CPU time, however few rows it reads, so that batches of a second are better read several at once."""
 _RETAINED = "spark.sql.streaming.minBatchesToRetain"
 
 Make = Callable[[str, Operator], CatchUp]
@@ -50,7 +53,7 @@ class Follower:
         self._catch_up = catch_up
         self._retained = retained
         self._woken = threading.Event()
-        self._ending = False
+        self._ending = threading.Event()
         self._errors: set[str] = set()
         self._warned = False
         self._thread = threading.Thread(target=self._run, name=f"tidemark-late-{stream}", daemon=True)
@@ -62,7 +65,7 @@ class Follower:
 
     def end(self) -> None:
         """Let it catch up a last time, and end."""
-        self._ending = True
+        self._ending.set()
         self._woken.set()
 
     def join(self, timeout_s: float) -> bool:
@@ -72,11 +75,15 @@ class Follower:
 
     def _run(self) -> None:
         while True:
-            ending = self._ending
+            ending = self._ending.is_set()
             failed = False
             try:
+                began = time.monotonic()
                 while (step := self._catch_up.step()) is not None:
                     self._tell(step)
+                    if step.waiting * 4 < self._retained:
+                        self._ending.wait(min(_REST * (time.monotonic() - began), _MAX_REST_S))
+                    began = time.monotonic()
             except Exception as error:  # noqa: BLE001 - the query goes on, and the next try does the same again
                 if self._catch_up.session_has_ended():
                     return  # the next driver goes on
