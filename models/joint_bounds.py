@@ -36,7 +36,7 @@ _STEPS = 24
 _WORTH_PPM = 50_000
 """Share of the watermark's lag that bounds must save beside the lowest common one, in parts per million.
 
-Chosen: less may be chance, and then the state would not be less but more. Of 150 random inputs none had more.
+Chosen: less may be chance, and then the state would not be less but more.
 """
 
 
