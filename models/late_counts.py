@@ -1,0 +1,186 @@
+"""How many rows came and how many were lost, by the values of a dimension: what a driver counts and sends.
+
+A dimension is a column such as the region or the device. Null is a value of its own. Values beyond a limit are summed
+as *other*: there is no row that is in none of the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from annotated_types import Ge, Le, MaxLen, MinLen
+
+from tidemark.models.need_slots import HOUR_US
+from tidemark.models.strict import STRICT
+
+LATE_COUNTS_SCHEMA: Final = 1
+"""The version of ``LateCounts``."""
+
+MAX_VALUES = 1_000
+"""Maximum number of values that are counted each by itself."""
+
+MAX_VALUE_LENGTH = 200
+"""Maximum length of a value."""
+
+_Count = Annotated[int, Ge(0), Le(2**40)]
+_Batch = Annotated[int, Ge(0), Le(2**63 - 1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossCounts:
+    """How many rows came, and what became of those that the query did not take. A row counts once."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    rows: _Count
+    """All rows."""
+    late: _Count = 0
+    """Rows that were at or below the watermark, of a sliding window with one key at least."""
+    no_event_time: _Count = 0
+    """Rows that windows dropped because they have no event time."""
+    set_aside: _Count = 0
+    """Future-dated rows that ``future_rows="aside"`` took out; they are not lost."""
+    max_late_ms: Annotated[int, Ge(0), Le(2**63 - 1)] | None = None
+    """How far below the watermark the lowest key was, in milliseconds; null without a late row."""
+
+    def __post_init__(self) -> None:
+        """Reject counts that cannot be."""
+        if self.lost + self.set_aside > self.rows:
+            raise ValueError(f"rows {self.rows}: fewer than {self.lost} lost and {self.set_aside} set aside")
+
+    @property
+    def lost(self) -> int:
+        """Rows that Spark dropped."""
+        return self.late + self.no_event_time
+
+    def __add__(self, other: LossCounts) -> LossCounts:
+        lateness = [each for each in (self.max_late_ms, other.max_late_ms) if each is not None]
+        return LossCounts(
+            rows=self.rows + other.rows,
+            late=self.late + other.late,
+            no_event_time=self.no_event_time + other.no_event_time,
+            set_aside=self.set_aside + other.set_aside,
+            max_late_ms=max(lateness, default=None),
+        )
+
+
+NOTHING = LossCounts(rows=0)
+"""The counts of no row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueCounts(LossCounts):
+    """The counts of one value of a dimension."""
+
+    value: Annotated[str, MaxLen(MAX_VALUE_LENGTH)] | None
+    """The value as text; null is a value too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByValue:
+    """Counts by value; at most ``MAX_VALUES`` of them stand by themselves."""
+
+    values: Mapping[str | None, LossCounts]
+    """By value."""
+    other: LossCounts = NOTHING
+    """The rows of all other values together."""
+
+    @property
+    def total(self) -> LossCounts:
+        """The counts of all rows."""
+        return sum(self.values.values(), self.other)
+
+
+def merge(parts: Iterable[ByValue], limit: int = MAX_VALUES) -> ByValue:
+    """Return the sums of counts; the ``limit`` values with most rows stand by themselves."""
+    sums: dict[str | None, LossCounts] = {}
+    other = NOTHING
+    for part in parts:
+        for value, counts in part.values.items():
+            sums[value] = sums[value] + counts if value in sums else counts
+        other += part.other
+    if len(sums) > limit:
+        # The order of equal ones does not depend on the order of the parts.
+        ranked = sorted(sums.items(), key=lambda each: (-each[1].rows, each[0] is None, each[0] or ""))
+        sums, other = dict(ranked[:limit]), sum((counts for _, counts in ranked[limit:]), other)
+    return ByValue(sums, other)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateCounts:
+    """The counts of some batches of one stream, all of the same hour; idempotent by query id and first batch."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    schema_version: Literal[1]
+    """Version of this schema."""
+    query_id: Annotated[str, MinLen(1), MaxLen(64)]
+    """Spark's persistent id of the query."""
+    source: Annotated[str, MaxLen(200)]
+    """The source of the stream, as the query's offset log names it."""
+    first_batch: _Batch
+    """The first batch that is counted."""
+    last_batch: _Batch
+    """The last one; batches in between without rows, or whose rows can no longer be read, are not counted."""
+    hour_us: Annotated[int, Ge(-(2**60)), Le(2**60)]
+    """The hour in which they were triggered, in microseconds since the epoch."""
+    dimension: Annotated[str, MinLen(1), MaxLen(MAX_VALUE_LENGTH)]
+    """Name of the column."""
+    values: Annotated[tuple[ValueCounts, ...], MaxLen(MAX_VALUES)]
+    """The values with most rows, each once."""
+    other: LossCounts | None = None
+    """The rows of all other values together; null when there are none."""
+
+    def __post_init__(self) -> None:
+        """Reject what cannot be added up."""
+        if self.last_batch < self.first_batch:
+            raise ValueError(f"last_batch {self.last_batch} is before the first, {self.first_batch}")
+        if self.hour_us % HOUR_US:
+            raise ValueError(f"hour_us {self.hour_us} is no whole hour")
+        if len({each.value for each in self.values}) < len(self.values):
+            raise ValueError("values has one of them twice")
+
+    @property
+    def by_value(self) -> ByValue:
+        """The counts by value."""
+        return ByValue({each.value: each + NOTHING for each in self.values}, self.other or NOTHING)
+
+    def to_json_object(self) -> dict[str, Any]:
+        """Return it as the object that goes over the wire."""
+        return asdict(self)
+
+
+def late_counts(
+    counted: ByValue,
+    *,
+    query_id: str,
+    source: str,
+    first_batch: int,
+    last_batch: int,
+    hour_us: int,
+    dimension: str,
+) -> LateCounts:
+    """Return what is sent of counts, the values with most rows first."""
+    ranked = sorted(counted.values.items(), key=lambda each: (-each[1].rows, each[0] is None, each[0] or ""))
+    return LateCounts(
+        schema_version=LATE_COUNTS_SCHEMA,
+        query_id=query_id,
+        source=source,
+        first_batch=first_batch,
+        last_batch=last_batch,
+        hour_us=hour_us,
+        dimension=dimension,
+        values=tuple(ValueCounts(value=value, **_plain(counts)) for value, counts in ranked),
+        other=counted.other if counted.other.rows else None,
+    )
+
+
+def hour_of(time_us: int) -> int:
+    """Return the hour that a time is in, in microseconds since the epoch."""
+    return time_us // HOUR_US * HOUR_US
+
+
+def _plain(counts: LossCounts) -> dict[str, Any]:
+    return {field.name: getattr(counts, field.name) for field in fields(LossCounts)}
