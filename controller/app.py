@@ -23,6 +23,7 @@ from tidemark.controller.events import routes as event_routes
 from tidemark.controller.forgetting import routes as forget_routes
 from tidemark.controller.intake import routes as intake_routes
 from tidemark.controller.joint import routes as joint_routes
+from tidemark.controller.lost import routes as lost_routes
 from tidemark.controller.page import server as page_server
 from tidemark.controller.partitions import routes as partition_routes
 from tidemark.controller.pins import routes as pin_routes
@@ -49,6 +50,7 @@ _RESOURCES = (
     curve_routes,
     preview_routes,
     joint_routes,
+    lost_routes,
     history_routes,
     heatmap_routes,
     partition_routes,

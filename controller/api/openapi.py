@@ -15,6 +15,7 @@ from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, To
 from tidemark.controller.api.examples import EXAMPLES
 from tidemark.controller.api.security import document_access
 from tidemark.controller.intake.report_body import ReportBody
+from tidemark.models.late_counts import LateCounts
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 
@@ -38,6 +39,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (PinBody, "validation"),
     (Policy, "validation"),
     (Acknowledgement, "validation"),
+    (LateCounts, "validation"),
     (BoundAnswer, "serialization"),
     (schemas.Problem, "serialization"),
     (schemas.SloAnswer, "serialization"),
@@ -57,6 +59,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.CurveAnswer, "serialization"),
     (schemas.Preview, "serialization"),
     (schemas.JointBoundsAnswer, "serialization"),
+    (schemas.LostAnswer, "serialization"),
     (schemas.History, "serialization"),
     (schemas.Heatmap, "serialization"),
     (schemas.PartitionPage, "serialization"),

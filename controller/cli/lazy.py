@@ -45,6 +45,9 @@ COMMANDS = {
     "policy": Entry("policy", "Set, show and delete what the controller may do to a stream."),
     "status": Entry("status", "Show how all jobs, one job or one of its streams are doing."),
     "partitions": Entry("partitions", "Show the partitions of a stream, those that cost most latency first."),
+    "lost": Entry(
+        "lost", "Show which values of a dimension, such as the region, lose rows, and who loses far more."
+    ),
     "joint": Entry(
         "joint",
         "Show bounds for all streams of a stream's query together, by one SLO on its joined output.",

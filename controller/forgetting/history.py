@@ -16,6 +16,8 @@ from tidemark.controller.db.tables import (
     AcknowledgementRow,
     Base,
     FailedBoundRow,
+    LateSlotRow,
+    LateStepRow,
     PredictionRow,
     PublishedRow,
     QueryRow,
@@ -170,6 +172,15 @@ def _forget_partitions(session: Session, rollup: RollupRow, now_us: int, retenti
     return forget_partitions(session, rollup.stream_id, now_us - retention.ledger_us, MAX_ROWS) > 0
 
 
+def _forget_lost(session: Session, rollup: RollupRow, now_us: int, retention: Retention) -> bool:
+    """Delete counts by dimension that are as old as what the ledger forgets."""
+    stream_id, until_us = rollup.stream_id, now_us - retention.ledger_us
+    step, slot = LateStepRow, LateSlotRow
+    return delete_some(
+        session, _table(step), step.stream_id == stream_id, step.hour_us < until_us
+    ) or delete_some(session, _table(slot), slot.stream_id == stream_id, slot.slot_us < until_us)
+
+
 HISTORY_STEPS = (
     _forget_bounds,
     _forget_rollouts,
@@ -177,6 +188,7 @@ HISTORY_STEPS = (
     _forget_acknowledgements,
     _forget_queries,
     _forget_partitions,
+    _forget_lost,
 )
 """The steps; they are given ``RollupRow.aged_us``."""
 

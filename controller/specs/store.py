@@ -26,6 +26,9 @@ T = TypeVar("T")
 DEFAULT_HORIZON_MS = Slo(target_ppm=1).horizon_ms
 """The horizon of a stream without an SLO, in milliseconds."""
 
+DEFAULT_WINDOW_MS = Slo(target_ppm=1).window_ms
+"""The window of a stream without an SLO, in milliseconds."""
+
 DEFAULT_CONFIDENCE_PPM = Slo(target_ppm=1).confidence_ppm
 """The confidence that a stream without an SLO is judged with, in parts per million."""
 
@@ -70,6 +73,12 @@ def horizon_ms_of(session: Session, stream_id: int) -> int:
     """Return the stream's horizon in milliseconds, that of its SLO or the default."""
     slo = get_slo(session, stream_id)
     return DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms
+
+
+def window_ms_of(session: Session, stream_id: int) -> int:
+    """Return the window of the stream's SLO in milliseconds, or the default."""
+    slo = get_slo(session, stream_id)
+    return DEFAULT_WINDOW_MS if slo is None else slo.value.window_ms
 
 
 def share_ppm_of(session: Session, stream_id: int) -> int:

@@ -114,7 +114,7 @@ def test_a_pin_out_of_reach_is_forbidden_however_the_query_names_it(
 
 def test_a_job_reports_acknowledges_and_asks_for_its_bound_and_nothing_else() -> None:
     may = {name for name, need in DECLARED.items() if need.right in RIGHTS["job"]}
-    assert may == {"postReport", "postAcknowledgement", "getBound"}
+    assert may == {"postReport", "postAcknowledgement", "postLateRows", "getBound"}
 
 
 def test_a_viewer_reads_and_writes_nothing(asked: Asked) -> None:
@@ -127,7 +127,7 @@ def test_an_operator_steers_but_reports_nothing_makes_no_tokens_and_deletes_no_s
     may_not = {name for name, need in DECLARED.items() if need.right not in RIGHTS["operator"]}
     tokens = {name for name in DECLARED if asked.paths[name][1].startswith("/v1/tokens")}
     assert len(tokens) == 5
-    assert may_not == {"postReport", "postAcknowledgement", "deleteStream", *tokens}
+    assert may_not == {"postReport", "postAcknowledgement", "postLateRows", "deleteStream", *tokens}
 
 
 def test_an_admin_may_do_everything() -> None:

@@ -44,6 +44,7 @@ from tidemark.controller.api.schemas.jobs import (
 )
 from tidemark.controller.api.schemas.joint import JointBoundsAnswer, JointSide
 from tidemark.controller.api.schemas.live import AppendDelaySeen, Live
+from tidemark.controller.api.schemas.lost import LossTotals, LostAnswer, LostValue
 from tidemark.controller.api.schemas.partitions import Partition, PartitionPage
 from tidemark.controller.api.schemas.pins import PinAnswer, PinInForce, PinnedStream, PinPage, PinSummary
 from tidemark.controller.api.schemas.predictions import (
@@ -118,6 +119,9 @@ __all__ = [
     "JointBoundsAnswer",
     "JointSide",
     "Live",
+    "LossTotals",
+    "LostAnswer",
+    "LostValue",
     "MissingRange",
     "ModeCount",
     "Operating",

@@ -22,6 +22,7 @@ from tidemark.controller.db.tables.evidence import (
     RollupRow,
     SeriesRow,
 )
+from tidemark.controller.db.tables.lost import LateSlotRow, LateStepRow
 from tidemark.controller.db.tables.replicas import LeaseRow, ReplicaRow
 from tidemark.controller.db.tables.rollouts import FailedBoundRow, RolloutRow
 from tidemark.controller.db.tables.specs import PinRow, PolicyRow, SloRow
@@ -43,6 +44,8 @@ __all__ = [
     "Base",
     "EventRow",
     "FailedBoundRow",
+    "LateSlotRow",
+    "LateStepRow",
     "LeaseRow",
     "LedgerKeyRow",
     "LiveRow",

@@ -271,3 +271,5 @@ class OverviewRow(Base):
     """The skewed one that costs most; null without any."""
     skewed_without_ms: Mapped[Whole | None]
     skewed_costs_ms: Mapped[Whole | None]
+    lost: Mapped[Long | None]
+    """What the values of its dimension lost, as JSON (``lost.summary``); null without a dimension."""

@@ -1,0 +1,62 @@
+"""Who is lost: rows and losses by the values of a dimension."""
+
+from __future__ import annotations
+
+from tidemark.controller.api.schemas.answer import Answer
+
+
+class LossTotals(Answer):
+    """How many rows came, and what became of those that the query did not take. A row counts once."""
+
+    rows: int
+    """All rows."""
+    lost: int
+    """Rows that Spark dropped: those that were late, and those without an event time."""
+    late: int
+    """Rows that were at or below the watermark, of a sliding window with one key at least."""
+    no_event_time: int
+    """Rows that windows dropped because they have no event time."""
+    set_aside: int
+    """Future-dated rows that were taken out by the job's own choice; they are not lost."""
+    max_late_ms: int | None
+    """How far below the watermark the lowest key was, in milliseconds; null without a late row."""
+    lost_ppm: int | None
+    """Share of the rows that were lost, in parts per million; null without rows."""
+
+
+class LostValue(LossTotals):
+    """What a value of the dimension loses, compared with all other rows."""
+
+    value: str | None
+    """The value as text; null is a value too, unless these are the others."""
+    other: bool
+    """Whether these are the rows of all values that are not counted by themselves."""
+    of_rows_ppm: int | None
+    """Its share of all rows, in parts per million."""
+    of_lost_ppm: int | None
+    """Its share of all lost rows, in parts per million; null when none is lost."""
+    factor_ppm: int | None
+    """Lower limit of its rate of loss against that of all other rows, in parts per million; null of too few rows."""
+    biased: bool
+    """Whether it loses rows more than twice as often as all other rows, with a confidence of 99 % for all values."""
+
+
+class LostAnswer(Answer):
+    """The rows of a stream and those that are lost, by the values of a dimension."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    dimension: str | None
+    """Name of the column; null when nothing is counted by one."""
+    from_us: int | None
+    """Start of the first hour that counts, in microseconds since the epoch; null when nothing is counted."""
+    to_us: int | None
+    """End of the last one."""
+    total: LossTotals
+    """The counts of all rows."""
+    values: list[LostValue]
+    """The values with most lost rows, and after them the others."""
+    more_values: int
+    """How many values with counts of their own are not listed."""

@@ -1,0 +1,92 @@
+"""``tidemark lost``: which values of a dimension lose rows, and which far more often than the others."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from tidemark.controller.api.paths import stream_path
+from tidemark.controller.cli.options import milliseconds_of
+from tidemark.controller.cli.remote import Call, JobArgument, StreamArgument, calls_controller
+from tidemark.controller.cli.show import as_json, duration, moment, percent, say, table
+from tidemark.models.plural import plural
+from tidemark.models.target import PPM
+
+_Dimension = Annotated[
+    str | None, typer.Option("--dimension", help="The dimension, if the job has counted by several.")
+]
+_Window = Annotated[
+    str | None,
+    typer.Option("--window", help="How far back to count, such as '6 h'. Default: the SLO's window."),
+]
+_Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many values to show at most.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+
+    @app.command("lost")
+    @calls_controller
+    def lost(
+        job: JobArgument,
+        stream: StreamArgument,
+        dimension: _Dimension = None,
+        window: _Window = None,
+        limit: _Limit = 20,
+        *,
+        call: Call,
+    ) -> None:
+        """Show which values of a dimension, such as the region, lose rows, and who loses far more.
+
+        The job counts them with late=side(..., dimension="region").
+        """
+        with call.open() as tidemark:
+            asked = {
+                "dimension": dimension,
+                "window_ms": None if window is None else milliseconds_of(window, "--window"),
+                "limit": limit,
+            }
+            params = {name: value for name, value in asked.items() if value is not None}
+            found = tidemark.request("GET", stream_path(job, stream, "/lost"), params=params)
+        if call.json:
+            return as_json(found)
+        if found["dimension"] is None:
+            return say(
+                f"nothing is counted by a dimension of {job}/{stream}: "
+                'the job names one with late=side(..., dimension="region")'
+            )
+        total = found["total"]
+        say(f"{found['dimension']}, {moment(found['from_us'])} to {moment(found['to_us'])}")
+        say(f"{plural(total['rows'], 'row')}, {total['lost']:,} lost ({percent(total['lost_ppm'])})")
+        columns = (
+            found["dimension"],
+            "rows",
+            "lost",
+            "share lost",
+            "of all rows",
+            "of all lost",
+            "latest by",
+            "",
+        )
+        table(columns, map(_row, found["values"]), "")
+        if found["more_values"]:
+            say(f"{plural(found['more_values'], 'more value')}: see --limit")
+        return None
+
+
+def _row(value: dict[str, Any]) -> tuple[str, ...]:
+    name = "(null)" if value["value"] is None else value["value"]
+    verdict = ""
+    if value["biased"]:
+        verdict = f"biased: at least {value['factor_ppm'] / PPM:.1f} times as often as all others"
+    return (
+        "(all others)" if value["other"] else name,
+        f"{value['rows']:,}",
+        f"{value['lost']:,}",
+        percent(value["lost_ppm"]),
+        percent(value["of_rows_ppm"]),
+        percent(value["of_lost_ppm"]),
+        duration(value["max_late_ms"]),
+        verdict,
+    )

@@ -1,0 +1,154 @@
+"""What is stored of rows and losses by dimension: counted once, by hour and day, and added up over a window."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.tables import LateSlotRow, LateStepRow
+from tidemark.controller.intake.take_reports import StoredReceipt
+from tidemark.models.late_counts import ByValue, LateCounts, LossCounts, hour_of, merge
+from tidemark.models.need_slots import DAY_US, HOUR_US, edge_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostInWindow:
+    """The rows and losses of a window."""
+
+    dimension: str
+    """Name of the column."""
+    from_us: int
+    """Where its first hour begins."""
+    to_us: int
+    """Where its last hour ends."""
+    counted: ByValue
+    """The counts."""
+
+
+def take_counts(session: Session, stream_id: int, counts: LateCounts, now_us: int) -> StoredReceipt:
+    """Count batches of a locked stream, once: batches that overlap counted ones are a repeat.
+
+    No batch was triggered after it was counted: the hour of a driver's clock that is ahead is this one.
+    """
+    # Those that are stored do not overlap, so that only the last one before the end can.
+    before = session.scalars(
+        select(LateStepRow)
+        .where(
+            LateStepRow.stream_id == stream_id,
+            LateStepRow.query_id == counts.query_id,
+            LateStepRow.first_batch <= counts.last_batch,
+        )
+        .order_by(LateStepRow.first_batch.desc())
+        .limit(1)
+    ).one_or_none()
+    if before is not None and before.last_batch >= counts.first_batch:
+        return StoredReceipt(before.received_us, duplicate=True)
+    hour_us = min(counts.hour_us, hour_of(now_us))
+    session.add(
+        LateStepRow(
+            stream_id=stream_id,
+            query_id=counts.query_id,
+            first_batch=counts.first_batch,
+            last_batch=counts.last_batch,
+            hour_us=hour_us,
+            received_us=now_us,
+        )
+    )
+    for width_us in (HOUR_US, DAY_US):
+        _add(session, (stream_id, counts.dimension, width_us, edge_us(hour_us, width_us)), counts)
+    return StoredReceipt(now_us, duplicate=False)
+
+
+def lost_in_window(
+    session: Session, stream_id: int, window_ms: int, dimension: str | None = None
+) -> LostInWindow | None:
+    """Return the rows and losses of a stream up to the newest hour with counts; None without any.
+
+    Args:
+        session: the session.
+        stream_id: the stream.
+        window_ms: how far back from the end of that hour to count, in milliseconds; an hour
+            that is part of it counts whole.
+        dimension: the dimension; None for the one that was counted last.
+    """
+    table = LateSlotRow
+    hours = table.stream_id == stream_id, table.width_us == HOUR_US
+    newest = select(table.dimension, table.slot_us).where(*hours)
+    if dimension is not None:
+        newest = newest.where(table.dimension == dimension)
+    found = session.execute(newest.order_by(table.slot_us.desc(), table.dimension).limit(1)).one_or_none()
+    if found is None:
+        return None
+    to_us = found.slot_us + HOUR_US
+    from_us = hour_of(to_us - window_ms * 1_000)
+    # Whole days are read by the day: a month has 720 hours.
+    first_us, last_us = edge_us(from_us + DAY_US - 1, DAY_US), edge_us(to_us, DAY_US)
+    if first_us > last_us:
+        first_us = last_us = to_us
+    slot_us, width_us = table.slot_us, table.width_us
+    by_hour = (width_us == HOUR_US) & (slot_us >= from_us) & ((slot_us < first_us) | (slot_us >= last_us))
+    by_day = (width_us == DAY_US) & (slot_us >= first_us) & (slot_us < last_us)
+    texts = session.scalars(
+        select(table.counts).where(
+            table.stream_id == stream_id, table.dimension == found.dimension, by_hour | by_day
+        )
+    )
+    return LostInWindow(dimension=found.dimension, from_us=from_us, to_us=to_us, counted=_sum(texts))
+
+
+def _add(session: Session, key: tuple[int, str, int, int], counts: LateCounts) -> None:
+    """Add counts to the slot of a key."""
+    slot = session.get(LateSlotRow, key)
+    if slot is None:
+        names = ("stream_id", "dimension", "width_us", "slot_us")
+        session.add(
+            LateSlotRow(**dict(zip(names, key, strict=True)), counts=_written(merge([counts.by_value])))
+        )
+    else:
+        slot.counts = _written(merge([_sum([slot.counts]), counts.by_value]))
+
+
+def _written(counted: ByValue) -> str:
+    numbers = [_numbers(each) for each in (*counted.values.values(), counted.other)]
+    return json.dumps([[*counted.values], numbers], separators=(",", ":"), ensure_ascii=False)
+
+
+def _numbers(counts: LossCounts) -> list[int | None]:
+    return [counts.rows, counts.late, counts.no_event_time, counts.set_aside, counts.max_late_ms]
+
+
+def _sum(texts: Iterable[str]) -> ByValue:
+    """Return the sums of stored counts; as plain numbers, since a month may have a hundred thousand."""
+    sums: dict[str | None, list[int]] = {}
+    other = [0, 0, 0, 0, -1]
+    for text in texts:
+        values, numbers = json.loads(text)
+        for value, each in zip(values, numbers, strict=False):
+            _increase(sums.setdefault(value, [0, 0, 0, 0, -1]), each)
+        _increase(other, numbers[-1])
+    return merge([ByValue({value: _counts(each) for value, each in sums.items()}, _counts(other))])
+
+
+def _increase(into: list[int], numbers: list[Any]) -> None:
+    into[0] += numbers[0]
+    into[1] += numbers[1]
+    into[2] += numbers[2]
+    into[3] += numbers[3]
+    if numbers[4] is not None and numbers[4] > into[4]:
+        into[4] = numbers[4]
+
+
+def _counts(numbers: list[int]) -> LossCounts:
+    rows, late, timeless, aside, lateness = numbers
+    return LossCounts(
+        rows=rows,
+        late=late,
+        no_event_time=timeless,
+        set_aside=aside,
+        max_late_ms=None if lateness < 0 else lateness,
+    )
