@@ -18,6 +18,7 @@ import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import get_args
 
 from pyspark.sql import DataFrame, SparkSession
@@ -197,7 +198,16 @@ def adaptive_watermark(
             listener.bind(metric, replace(binding, orders=orders, revised=versions))
             return tap.observe(df, metric).withWatermark(event_time, f"{versions.delay_ms} milliseconds")
         future = FutureRowRule(event_time, allowance_us, future_rows, arrival, arrival_type)
-        _keep_late_rows(late, df, metric, binding, future)
+        if isinstance(late, Side):
+            late.follow(
+                df,
+                metric,
+                settings.stream,
+                tap=tap,
+                operator=operator,
+                future=future if mode_now == "Live" and ceiling_ms is not None else None,
+                send=None if client is None else partial(client.late_rows, settings.job, settings.stream),
+            )
         if ceiling_ms is None:
             if mode_now == "Live":
                 _log.error(
@@ -247,16 +257,6 @@ class _Live:
         )
         tapped = future.set_back(tap.observe(future.mark(df), metric), tap.granule_us, tap.cut)
         return steered(tapped, tap.event_time, self.ceiling_ms, path, metric)
-
-
-def _keep_late_rows(
-    late: Side | Revise | None, df: DataFrame, metric: str, binding: Binding, future: FutureRowRule
-) -> None:
-    """Let the stream's late rows be kept, if they are to be."""
-    if isinstance(late, Side):
-        live = binding.mode == "Live" and binding.ceiling_ms is not None
-        treats = future if live else None
-        late.follow(df, metric, binding.stream, tap=binding.tap, operator=binding.operator, future=treats)
 
 
 def _whole_ms(what: str, text: str) -> int:

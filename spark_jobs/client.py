@@ -105,6 +105,10 @@ class ControllerClient:
         """Send an acknowledgement. Raises as ``bound`` does."""
         self._send("POST", job, stream, "acks", body=acknowledgement)
 
+    def late_rows(self, job: str, stream: str, counts: str) -> None:
+        """Send ``LateCounts``, as JSON. Raises as ``bound`` does."""
+        self._send("POST", job, stream, "late-rows", body=counts)
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
@@ -127,7 +131,7 @@ class ControllerClient:
         stream: str,
         what: str,
         *,
-        body: Report | Acknowledgement | None = None,
+        body: Report | Acknowledgement | str | None = None,
         headers: Mapping[str, str] | None = None,
         limits: httpx.Timeout | None = None,
     ) -> httpx.Response:
@@ -136,7 +140,8 @@ class ControllerClient:
         content: bytes | None = None
         if body is not None:
             sent["Content-Type"] = "application/json"
-            content = json.dumps(to_json_object(body), separators=(",", ":")).encode()
+            text = body if isinstance(body, str) else json.dumps(to_json_object(body), separators=(",", ":"))
+            content = text.encode()
             if len(content) >= _GZIP_FROM_BYTES:
                 sent["Content-Encoding"] = "gzip"
                 content = gzip.compress(content, 5)

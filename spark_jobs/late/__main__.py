@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rule=rule,
             source=given.source,
             batches_per_read=given.batches,
+            dimension=given.dimension,
         )
         catch_up = CatchUp(spark, given.checkpoint, given.into, stream)
         _settle_future_rows(catch_up, given, stream)
@@ -83,6 +84,11 @@ def _parser() -> argparse.ArgumentParser:
         help="the source by its place in the plan or its name, if there are several",
     )
     add("--batches", type=_positive, default=DEFAULT_BATCHES, metavar="N", help="batches of one read at most")
+    add(
+        "--dimension",
+        metavar="COLUMN",
+        help="count rows and losses by the values of this column; the job's next start sends the counts",
+    )
     add(
         "--conf",
         action="append",

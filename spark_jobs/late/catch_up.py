@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.late_counts import hour_of, late_counts
 from tidemark.spark_jobs.late.checkpoint import Checkpoint
+from tidemark.spark_jobs.late.count_values import count_values
 from tidemark.spark_jobs.late.due import Due, DueBatch, Unknown, due, gaps
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
 from tidemark.spark_jobs.late.late_rows import BATCH, FutureRowTreatment, LateRule, late_rows
@@ -90,6 +94,19 @@ class CatchUp:
         with _writing[self._files.uri]:
             return self._step()
 
+    def kept_counts(self) -> Iterator[tuple[int, str]]:
+        """Return what was counted by dimension and is not forgotten yet: the first batch, and the JSON to send."""
+        if self._stream.dimension is None:
+            return
+        log = self._checkpoint.offset_log()
+        source = self._checkpoint.source(log, self._stream.source)
+        if source is not None:
+            yield from SideFolder(self._files, self._checkpoint.query_id(), source).kept_counts()
+
+    def forget_counts(self, first: int) -> None:
+        """Delete what was counted in the batches from ``first`` on."""
+        SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "").forget_counts(first)
+
     def _step(self) -> Step | None:
         log = self._checkpoint.offset_log()
         source = self._checkpoint.source(log, self._stream.source)
@@ -110,12 +127,20 @@ class CatchUp:
         return Step(done + 1, last, rows, unknown, committed - last)
 
     def _of_one_rule(self, found: Due, folder: SideFolder) -> tuple[Due, LateRule]:
-        """Return the batches up to the first for which future-dated rows are treated in another way, and the rule."""
+        """Return the batches up to the first for which future-dated rows are treated in another way, and the rule.
+
+        What is counted by dimension is also of one hour.
+        """
         if not found.batches:
             return found, self._stream.rule
         treated = folder.future_rows()
-        future = treated(found.batches[0].batch_id)
-        same = tuple(takewhile(lambda each: treated(each.batch_id) == future, found.batches))
+        first = found.batches[0]
+        future, counts = treated(first.batch_id), self._stream.dimension is not None
+
+        def is_alike(batch: DueBatch) -> bool:
+            return treated(batch.batch_id) == future and (not counts or _hour_us(batch) == _hour_us(first))
+
+        same = tuple(takewhile(is_alike, found.batches))
         if len(same) < len(found.batches):
             next_one = found.batches[len(same)].batch_id
             found = Due(same, tuple(gap for gap in found.unknown if gap.last < next_one))
@@ -148,7 +173,30 @@ class CatchUp:
                     f"parse makes the columns {made}, and the stream has {self._stream.columns}: it must be "
                     "raw.transform(parse).transform(adaptive_watermark(...)), with nothing in between"
                 )
-        return folder.write(batches[0].batch_id, late_rows(rows, batches, rule))
+        written = folder.write(batches[0].batch_id, late_rows(rows, batches, rule))
+        self._count(folder, rows, batches, rule)
+        return written
+
+    def _count(self, folder: SideFolder, rows: DataFrame, batches: list[DueBatch], rule: LateRule) -> None:
+        """Keep what came and was lost by dimension, if one is named."""
+        dimension = self._stream.dimension
+        if dimension is None:
+            return
+        folder.keep_counts(
+            late_counts(
+                count_values(rows, batches, rule, dimension),
+                query_id=folder.query_id,
+                source=folder.source,
+                first_batch=batches[0].batch_id,
+                last_batch=batches[-1].batch_id,
+                hour_us=_hour_us(batches[0]),
+                dimension=dimension,
+            )
+        )
+
+
+def _hour_us(batch: DueBatch) -> int:
+    return hour_of(batch.clock_ms * SPARK_TICK_US)
 
 
 def _unknown(lost: dict[int, str]) -> list[Unknown]:

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
@@ -20,6 +21,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from tidemark.models.operators import Operator
+from tidemark.spark_jobs.client import RequestRejected
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.late.catch_up import CatchUp, Step
 from tidemark.spark_jobs.query_plan import Found, NoOperator
@@ -38,6 +40,22 @@ _RETAINED = "spark.sql.streaming.minBatchesToRetain"
 Make = Callable[[str, Operator], CatchUp]
 """Makes what catches up with a stream, from where the query's checkpoint is and the operator behind the watermark."""
 
+Send = Callable[[str], None]
+"""Sends the JSON of what was counted by dimension; raises as ``ControllerClient.late_rows``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A stream whose late rows are to be kept."""
+
+    name: str
+    """Name of the stream, for the log."""
+    operator: Operator | None
+    """What the call declares; None to read it from the plan."""
+    make: Make
+    send: Send | None = None
+    """None where nothing is sent."""
+
 
 class Follower:
     """Catches up with one stream of one run, in a thread of its own, until the run has ended.
@@ -46,12 +64,15 @@ class Follower:
         stream: name of the stream, for the log.
         catch_up: what catches up.
         retained: batches of which Spark keeps the offset log.
+        send: sends what was counted by dimension; None where it stays in the folder.
     """
 
-    def __init__(self, stream: str, catch_up: CatchUp, retained: int) -> None:
+    def __init__(self, stream: str, catch_up: CatchUp, retained: int, send: Send | None = None) -> None:
         self._stream = stream
         self._catch_up = catch_up
         self._retained = retained
+        self._send = send
+        self._rejected: set[int] = set()
         self._woken = threading.Event()
         self._ending = threading.Event()
         self._errors: set[str] = set()
@@ -88,11 +109,34 @@ class Follower:
                 if self._catch_up.session_has_ended():
                     return  # the next driver goes on
                 failed = True
-                self._explain(error)
+                self._explain("its late rows cannot be kept, which is tried again", error)
+            failed = not self._deliver() or failed
             if ending:
                 return
             self._woken.wait(_RETRY_S if failed else None)
             self._woken.clear()
+
+    def _deliver(self) -> bool:
+        """Send what was counted by dimension; return whether nothing is left to be tried again."""
+        if self._send is None:
+            return True
+        try:
+            for first, counts in self._catch_up.kept_counts():
+                if first in self._rejected:
+                    continue
+                try:
+                    self._send(counts)
+                except RequestRejected as error:
+                    # A later release may send it.
+                    self._rejected.add(first)
+                    self._explain("its counts of lost rows are rejected, and stay in the folder", error)
+                else:
+                    self._catch_up.forget_counts(first)
+        except Exception as error:  # noqa: BLE001 - the query goes on, and the next try does the same again
+            if not self._catch_up.session_has_ended():
+                self._explain("its counts of lost rows wait in the folder, and are sent again", error)
+            return False
+        return True
 
     def _tell(self, step: Step) -> None:
         for gap in step.unknown:
@@ -114,16 +158,11 @@ class Follower:
             )
         self._warned = step.waiting * 2 > self._retained
 
-    def _explain(self, error: Exception) -> None:
+    def _explain(self, what: str, error: Exception) -> None:
         kind = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         if kind not in self._errors:
             self._errors.add(kind)
-            _log.error(
-                "stream %s: its late rows cannot be kept, which is tried again: %s",
-                self._stream,
-                kind,
-                exc_info=error,
-            )
+            _log.error("stream %s: %s: %s", self._stream, what, kind, exc_info=error)
 
 
 class Followers(JsonListener):
@@ -135,16 +174,13 @@ class Followers(JsonListener):
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._streams: dict[str, tuple[str, Operator | None, Make]] = {}
+        self._streams: dict[str, Followed] = {}
         self._runs: dict[str, list[Follower]] = {}
         self._ended: list[Follower] = []
 
-    def add(self, metric: str, stream: str, operator: Operator | None, make: Make) -> None:
-        """Let the stream of the tap ``metric`` be followed in every query that has it.
-
-        ``operator`` is what the call declares; None to read it from the plan.
-        """
-        self._streams[metric] = stream, operator, make
+    def add(self, metric: str, stream: Followed) -> None:
+        """Let the stream of the tap ``metric`` be followed in every query that has it."""
+        self._streams[metric] = stream
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until the followers of ended runs have ended; return whether they have."""
@@ -179,17 +215,18 @@ class Followers(JsonListener):
             return
         retained = int(self._spark.conf.get(_RETAINED) or 0)
         followers = self._runs[str(event.runId)] = []
-        for metric, (stream, declared, make) in mine.items():
-            found = plan.operators[metric]
+        for metric, stream in mine.items():
+            found, declared = plan.operators[metric], stream.operator
             operator = _known(found, declared)
             if operator is None or declared not in {None, operator}:
                 why = found.why if isinstance(found, NoOperator) else f"the query has a {found}"
-                _log.error("stream %s: its late rows are not kept: %s", stream, why)
+                _log.error("stream %s: its late rows are not kept: %s", stream.name, why)
                 continue
             try:
-                followers.append(Follower(stream, make(checkpoint, operator), retained))
+                catch_up = stream.make(checkpoint, operator)
+                followers.append(Follower(stream.name, catch_up, retained, stream.send))
             except Exception:  # noqa: BLE001 - the query goes on
-                _log.exception("stream %s: its late rows are not kept in this run", stream)
+                _log.exception("stream %s: its late rows are not kept in this run", stream.name)
 
     def wants(self, run_id: str, batch_id: int) -> bool:  # noqa: ARG002 - that there is one is enough
         """Wake the followers of a run whose batch has been committed; its progress is not read."""

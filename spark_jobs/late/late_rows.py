@@ -25,8 +25,10 @@ LATE_COLUMN = "late"
 """Column that is added to each row."""
 
 BATCH = "__tidemark_batch"
-_WATERMARK, _CLOCK = "__tidemark_watermark", "__tidemark_clock"
-_TIME, _REASON, _KEY = "__tidemark_time", "__tidemark_reason", "__tidemark_key"
+_CLOCK = "__tidemark_clock"
+_TIME, _KEY = "__tidemark_time", "__tidemark_key"
+REASON, FIRST, WATERMARK = "__tidemark_reason", "__tidemark_first", "__tidemark_watermark"
+"""Columns of ``judged``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,34 +97,40 @@ def late_rows(rows: DataFrame, batches: list[DueBatch], rule: LateRule) -> DataF
         raise ValueError(
             f"rows that are late get a column {LATE_COLUMN!r}, and parse makes one: name it otherwise"
         )
-    windowed = not isinstance(rule.operator, RowLevel)
-    judged = _with_time(_with_watermark(rows, batches), rule)
-    first = _first_key_us(F.unix_micros(F.col(_TIME)), rule.operator)
-    # Without a key nothing is compared; a window drops a row without an event time, other operators keep it.
-    reason = F.when(F.col(_REASON).isNotNull(), F.col(_REASON))
-    if windowed:
-        reason = reason.when(F.col(_TIME).isNull(), NO_EVENT_TIME)
-    found = judged.withColumn(_REASON, reason.when(first <= F.col(_WATERMARK), LATE)).filter(
-        F.col(_REASON).isNotNull()
-    )
-    keys = F.when(F.col(_REASON) == LATE, _keys_us(first, rule.operator))
+    found = judged(rows, batches, rule).filter(F.col(REASON).isNotNull())
+    keys = F.when(F.col(REASON) == LATE, _keys_us(F.col(FIRST), rule.operator))
     keyed = found.withColumn(_KEY, F.explode_outer(keys))
     partition = F.lit(None) if rule.partition is None else F.col(quoted(rule.partition))
     late = F.struct(
         F.col(BATCH).alias("batch_id"),
         F.timestamp_micros(F.col(_KEY)).alias("key"),
         partition.cast("string").alias("partition"),
-        F.try_subtract(F.col(_WATERMARK), F.col(_KEY)).alias("by_us"),
-        F.col(_REASON).alias("reason"),
+        F.try_subtract(F.col(WATERMARK), F.col(_KEY)).alias("by_us"),
+        F.col(REASON).alias("reason"),
     )
     return keyed.select(*(F.col(quoted(name)) for name in columns), late.alias(LATE_COLUMN))
+
+
+def judged(rows: DataFrame, batches: list[DueBatch], rule: LateRule) -> DataFrame:
+    """Return ``rows`` with the reason why Spark dropped them, null where it did not; with lowest key and watermark.
+
+    A row comes out once, however many windows it is in. Both times are in microseconds.
+    """
+    windowed = not isinstance(rule.operator, RowLevel)
+    timed = _with_time(_with_watermark(rows, batches), rule)
+    keyed = timed.withColumn(FIRST, _first_key_us(F.unix_micros(F.col(_TIME)), rule.operator))
+    # Without a key nothing is compared; a window drops a row without an event time, other operators keep it.
+    reason = F.when(F.col(REASON).isNotNull(), F.col(REASON))
+    if windowed:
+        reason = reason.when(F.col(_TIME).isNull(), NO_EVENT_TIME)
+    return keyed.withColumn(REASON, reason.when(F.col(FIRST) <= F.col(WATERMARK), LATE))
 
 
 def _with_watermark(rows: DataFrame, batches: list[DueBatch]) -> DataFrame:
     """Return ``rows`` with watermark and clock of their batch, in microseconds."""
     watermark_us = {batch.batch_id: batch.late_watermark_ms * SPARK_TICK_US for batch in batches}
     clock_us = {batch.batch_id: batch.clock_ms * SPARK_TICK_US for batch in batches}
-    return rows.withColumn(_WATERMARK, _looked_up(watermark_us)).withColumn(_CLOCK, _looked_up(clock_us))
+    return rows.withColumn(WATERMARK, _looked_up(watermark_us)).withColumn(_CLOCK, _looked_up(clock_us))
 
 
 def _looked_up(values: dict[int, int]) -> Column:
@@ -137,12 +145,12 @@ def _with_time(rows: DataFrame, rule: LateRule) -> DataFrame:
     rows = rows.withColumn(_TIME, F.col(quoted(rule.event_time)))
     nothing = F.lit(None).cast("string")
     if rule.future is None:
-        return rows.withColumn(_REASON, nothing)
+        return rows.withColumn(REASON, nothing)
     future = rule.future.rule
     reason = nothing
     if future.treatment == "aside":
         reason = F.when(future.beyond_arrival(), SET_ASIDE)
-    rows = rows.withColumn(_REASON, reason)
+    rows = rows.withColumn(REASON, reason)
     if future.treatment == "clamp" and future.marks:
         rows = future.judging(_TIME).mark(rows).drop(AHEAD)
     clock = F.timestamp_micros(F.col(_CLOCK))
@@ -171,4 +179,4 @@ def _keys_us(first: Column, operator: Operator) -> Column:
     time_us = F.unix_micros(F.col(_TIME))
     start_us, slide_us, size_us = operator.start_us, operator.slide_us, operator.size_us
     last = time_us - F.pmod(F.pmod(time_us, F.lit(slide_us)) - start_us, F.lit(slide_us)) + size_us
-    return F.sequence(first, F.least(last, F.col(_WATERMARK)), F.lit(slide_us))
+    return F.sequence(first, F.least(last, F.col(WATERMARK)), F.lit(slide_us))

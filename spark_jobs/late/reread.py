@@ -38,6 +38,8 @@ class LateStream:
     batches_per_read: int = DEFAULT_BATCHES
     columns: tuple[str, ...] | None = None
     """The stream's columns, which ``parse`` must make; None when they are not known."""
+    dimension: str | None = None
+    """The column by whose values rows and losses are counted; None to count nothing."""
 
 
 class Reader(Protocol):

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from tidemark.models.late_counts import MAX_VALUE_LENGTH
 from tidemark.models.operators import Operator
 from tidemark.spark_jobs.late.catch_up import CatchUp
-from tidemark.spark_jobs.late.followers import followers_of
+from tidemark.spark_jobs.late.followers import Followed, Send, followers_of
 from tidemark.spark_jobs.late.late_rows import LATE_COLUMN, FutureRowTreatment, LateRule
 from tidemark.spark_jobs.late.origin import Origin, origin_of
 from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, LateStream, Parse
@@ -33,6 +34,7 @@ class Side:
     source: str | None
     origin: Origin | None
     batches_per_read: int
+    dimension: str | None = None
 
     def follow(
         self,
@@ -43,6 +45,7 @@ class Side:
         tap: Tap,
         operator: Operator | None,
         future: FutureRowRule | None,
+        send: Send | None = None,
     ) -> None:
         """Let the queries in whose plan the tap ``metric`` stands be followed.
 
@@ -53,13 +56,20 @@ class Side:
             tap: the tap.
             operator: the stateful operator behind the watermark, as the call declares it; None: the plan's.
             future: how the plan treats future-dated rows; None where it takes them as they are.
+            send: sends what was counted by dimension; None without a controller.
 
         Raises:
-            ValueError: when the stream's source cannot be read again, or it has a column of the name ``late``.
+            ValueError: when the stream's source cannot be read again, it has a column of the name ``late``, or none of
+                the dimension's.
         """
         if LATE_COLUMN in (name.lower() for name in df.columns):
             raise ValueError(
                 f"late=side(...) adds a column {LATE_COLUMN!r}, and the stream has one: name it otherwise"
+            )
+        if self.dimension is not None and self.dimension.lower() not in (name.lower() for name in df.columns):
+            raise ValueError(
+                f"side(..., dimension={self.dimension!r}) must name a column of the stream; it has "
+                f"{', '.join(df.columns)}"
             )
         spark = df.sparkSession
         origin, columns = self.origin or origin_of(df), tuple(df.columns)
@@ -81,12 +91,13 @@ class Side:
                 source=self.source,
                 batches_per_read=self.batches_per_read,
                 columns=columns,
+                dimension=self.dimension,
             )
             catch_up = CatchUp(spark, checkpoint, self.folder, late)
             catch_up.begins(treats)
             return catch_up
 
-        followers_of(spark).add(metric, stream, operator, make)
+        followers_of(spark).add(metric, Followed(stream, operator, make, send))
 
 
 def side(
@@ -98,6 +109,7 @@ def side(
     options: Mapping[str, str] | None = None,
     schema: StructType | None = None,
     batches_per_read: int = DEFAULT_BATCHES,
+    dimension: str | None = None,
 ) -> Side:
     """Return what ``adaptive_watermark(late=...)`` needs to keep the rows that Spark drops.
 
@@ -115,6 +127,8 @@ def side(
         options: options of the source's reader.
         schema: columns of a file source.
         batches_per_read: how many batches are read at once at most.
+        dimension: a column such as the region: all rows and those that are lost are counted by its values, for
+            ``tidemark lost``. It takes one more read of each batch.
 
     Raises:
         ValueError: when an argument is wrong.
@@ -123,9 +137,18 @@ def side(
         raise ValueError("side(...) needs a folder for the late rows")
     if not callable(parse):
         raise ValueError("side(..., parse=) must be the function that makes rows of the source's columns")  # noqa: TRY004
+    if dimension is not None and not 0 < len(dimension) <= MAX_VALUE_LENGTH:
+        raise ValueError(f"dimension must be the name of a column, of at most {MAX_VALUE_LENGTH} characters")
     if batches_per_read < 1:
         raise ValueError(f"batches_per_read must be at least 1, not {batches_per_read}")
     if format is None and (options is not None or schema is not None):
         raise ValueError("options= and schema= go with format=: give all of what reads the source")
     origin = None if format is None else Origin(format, dict(options or {}), schema)
-    return Side(folder=folder, parse=parse, source=source, origin=origin, batches_per_read=batches_per_read)
+    return Side(
+        folder=folder,
+        parse=parse,
+        source=source,
+        origin=origin,
+        batches_per_read=batches_per_read,
+        dimension=dimension,
+    )

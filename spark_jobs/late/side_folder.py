@@ -4,6 +4,7 @@
     _done/17           the last batch that was dealt with, and whose batches these are
     _unknown/15-17     batches whose late rows can no longer be known, and why
     _future_rows/9     how future-dated rows are treated from batch 9 on
+    _counts/12         what came and was lost by the values of a dimension, in the batches from 12 on
 
 A read is written to ``_writing``, renamed, and then marked done. Whatever a crash leaves of batches that are not done
 is deleted and written again. Nothing is written over, since not every file system does that in one step. Names with an
@@ -14,10 +15,11 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from pyspark.sql import DataFrame
 
+from tidemark.models.late_counts import LateCounts
 from tidemark.spark_jobs.late.checkpoint import numbers_in
 from tidemark.spark_jobs.late.due import Unknown
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
@@ -25,6 +27,7 @@ from tidemark.spark_jobs.late.late_rows import FutureRowTreatment
 
 _VERSION = 1
 _DONE, _UNKNOWN, _WRITING, _FUTURE = "_done", "_unknown", "_writing/rows", "_future_rows"
+_COUNTS = "_counts"
 _FROM = "from_batch="
 
 
@@ -54,6 +57,7 @@ class SideFolder:
 
     def __init__(self, files: HadoopFiles, query_id: str, source: str) -> None:
         self._files = files
+        self.query_id, self.source = query_id, source
         self._owner = {"version": _VERSION, "query_id": query_id, "source": source}
 
     def done(self) -> int:
@@ -92,6 +96,25 @@ class SideFolder:
         for name in self._files.names():
             if name.startswith(_FROM) and int(name.removeprefix(_FROM)) > done:
                 self._files.delete(name)
+        for first in numbers_in(self._files, _COUNTS):
+            if first > done:
+                self._files.delete(f"{_COUNTS}/{first}")
+
+    def keep_counts(self, counts: LateCounts) -> None:
+        """Write what was counted in some batches; it counts once they are marked done."""
+        self._files.write_whole(f"{_COUNTS}/{counts.first_batch}", json.dumps(counts.to_json_object()))
+
+    def kept_counts(self) -> Iterator[tuple[int, str]]:
+        """Return what was counted in batches that are done and not forgotten yet: the first batch, and the JSON."""
+        done = self.done()
+        for first in numbers_in(self._files, _COUNTS):
+            text = self._files.read(f"{_COUNTS}/{first}") if first <= done else None
+            if text is not None:
+                yield first, text
+
+    def forget_counts(self, first: int) -> None:
+        """Delete what was counted in the batches from ``first`` on: the controller has it."""
+        self._files.delete(f"{_COUNTS}/{first}")
 
     def mark(self, batch: int) -> None:
         """Record that all batches up to ``batch`` are dealt with."""

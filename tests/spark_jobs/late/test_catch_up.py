@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tidemark.models.late_counts import NOTHING, LossCounts
 from tidemark.models.operators import tumbling
 from tidemark.spark_jobs.late.__main__ import main
 from tidemark.spark_jobs.late.arguments import operator_of
@@ -53,11 +55,21 @@ def _catch_up(job: Job, checkpoint: Path, into: Path, *more: str) -> int:
     return main(["catch-up", str(checkpoint), "--into", str(into), *given, *more])
 
 
+def _counted(folder: Path) -> LossCounts:
+    """Return the sum of what is counted by dimension."""
+    bodies = [json.loads(path.read_text()) for path in (folder / "_counts").glob("[0-9]*")]
+    fields = ("rows", "late", "no_event_time", "set_aside", "max_late_ms")
+    each = [LossCounts(**{name: one[name] for name in fields}) for body in bodies for one in body["values"]]
+    return sum(each, NOTHING)
+
+
 def test_offline_it_finds_what_the_ledger_counted_and_a_crash_before_the_mark_changes_nothing(
     spark: SparkSession, finished: Job, tmp_path: Path
 ) -> None:
     into = tmp_path / "late rows"
-    assert _catch_up(finished, finished.folder / "checkpoint", into, "--batches", "4") == 0
+    counting = "--dimension", "partition"
+    assert _catch_up(finished, finished.folder / "checkpoint", into, "--batches", "4", *counting) == 0
+    counted = _counted(into)
     assert late_by_batch(spark, into) == late_in_ledger(finished.recorded.reports)
     rows = {(row["id"], row["late"]) for row in side_rows(spark, into).select("id", "late").collect()}
     reasons = {identity: (late["reason"], late["by_us"], late["batch_id"]) for identity, late in rows}
@@ -67,9 +79,12 @@ def test_offline_it_finds_what_the_ledger_counted_and_a_crash_before_the_mark_ch
     (mark,) = [path for path in (into / "_done").iterdir() if path.name.isdecimal()]
     mark.rename(into / "_done" / "3")
     (into / "_done" / f".{mark.name}.crc").rename(into / "_done" / ".3.crc")
-    assert _catch_up(finished, finished.folder / "checkpoint", into) == 0
+    assert _catch_up(finished, finished.folder / "checkpoint", into, *counting) == 0
     again = {(row["id"], row["late"]) for row in side_rows(spark, into).select("id", "late").collect()}
     assert again == rows
+    assert _counted(into) == counted, "what was counted before the crash does not count twice"
+    assert counted.late == sum(late_in_ledger(finished.recorded.reports).values())
+    assert counted.no_event_time == 1
     assert late_by_batch(spark, into) == late_in_ledger(finished.recorded.reports)
 
 

@@ -1,0 +1,110 @@
+"""Rows and losses by the values of a dimension, of batches that are read again.
+
+It is one more read of these batches, and only where a dimension is named. To count while the late rows are written
+would save it, but ``Observation`` waits for an event that Spark drops when it is busy, and ``approx_top_k`` over value
+and reason has no place for how late the rows were.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.late_counts import MAX_VALUE_LENGTH, MAX_VALUES, ByValue, LossCounts, merge
+from tidemark.spark_jobs.late.due import DueBatch
+from tidemark.spark_jobs.late.late_rows import (
+    FIRST,
+    LATE,
+    NO_EVENT_TIME,
+    REASON,
+    SET_ASIDE,
+    WATERMARK,
+    LateRule,
+    judged,
+)
+from tidemark.spark_jobs.tap import quoted
+
+_VALUE, _ROWS, _LATE, _NO_EVENT_TIME, _SET_ASIDE, _BY_US = (
+    "value",
+    "rows",
+    "late",
+    "no_event_time",
+    "set_aside",
+    "by_us",
+)
+
+
+def count_values(
+    rows: DataFrame, batches: list[DueBatch], rule: LateRule, dimension: str, limit: int = MAX_VALUES
+) -> ByValue:
+    """Return exactly how many rows came and how many were lost, by the values of a column as text.
+
+    Args:
+        rows: the user's columns, and the number of the batch.
+        batches: the batches in ``rows``.
+        rule: what the query does with a row.
+        dimension: name of the column.
+        limit: how many values stand by themselves: those with most rows.
+    """
+    value = F.col(quoted(dimension)).cast("string").alias(_VALUE)
+    reason = F.col(REASON)
+    by_us = F.when(reason == LATE, F.try_subtract(F.col(WATERMARK), F.col(FIRST)))
+    counted = (
+        judged(rows, batches, rule)
+        .groupBy(value)
+        .agg(
+            F.count(F.lit(1)).alias(_ROWS),
+            F.count(F.when(reason == LATE, 1)).alias(_LATE),
+            F.count(F.when(reason == NO_EVENT_TIME, 1)).alias(_NO_EVENT_TIME),
+            F.count(F.when(reason == SET_ASIDE, 1)).alias(_SET_ASIDE),
+            F.max(by_us).alias(_BY_US),
+        )
+        .persist()  # the other values are added up in a job of their own
+    )
+    try:
+        found = counted.orderBy(F.desc(_ROWS), _VALUE).limit(limit + 1).collect()
+        other = LossCounts(rows=0)
+        if len(found) > limit:
+            found = found[:limit]
+            other = _sums(counted.filter(_is_none_of([row[_VALUE] for row in found])))
+    finally:
+        counted.unpersist()
+    # Names that are cut may be the same then.
+    return merge([ByValue({_short(row[_VALUE]): _counts(row)}) for row in found] + [ByValue({}, other)])
+
+
+def _sums(counted: DataFrame) -> LossCounts:
+    names = (_ROWS, _LATE, _NO_EVENT_TIME, _SET_ASIDE)
+    sums = counted.agg(*(F.sum(name).alias(name) for name in names), F.max(_BY_US).alias(_BY_US)).first()
+    assert sums is not None, "an aggregate without keys has one row"
+    return _counts(sums)
+
+
+def _is_none_of(values: list[str | None]) -> Column:
+    value = F.col(_VALUE)
+    is_named = value.isin([each for each in values if each is not None])
+    return F.when(value.isNull(), F.lit(None not in values)).otherwise(~is_named)
+
+
+def _counts(row: Row) -> LossCounts:
+    by_us = row[_BY_US]
+    return LossCounts(
+        rows=row[_ROWS],
+        late=row[_LATE],
+        no_event_time=row[_NO_EVENT_TIME],
+        set_aside=row[_SET_ASIDE],
+        max_late_ms=None if by_us is None else by_us // SPARK_TICK_US,
+    )
+
+
+def _short(value: str | None) -> str | None:
+    """Return a value as it can be stored; a long one keeps its beginning and gets a digest."""
+    if value is None:
+        return None
+    value = value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    if len(value) <= MAX_VALUE_LENGTH:
+        return value
+    return f"{value[: MAX_VALUE_LENGTH - 17]}~{hashlib.sha256(value.encode()).hexdigest()[:16]}"
