@@ -14,6 +14,7 @@ from tidemark.controller.alerts.table import (
     BURN_TICKET,
     CONFLICT,
     FUTURE_ROWS,
+    LOSS_BIASED,
     MIN_LATE_ROWS,
     NOT_ADOPTED,
     OVERFLOW,
@@ -100,6 +101,8 @@ def active_alerts(
     if state.recommendation is not None and state.recommendation.conflict:
         yield _active(CONFLICT, state, "")
     yield from _of_the_rows(state, recent)
+    if state.lost is not None and state.lost.bias is not None:
+        yield _active(LOSS_BIASED, state, state.lost.bias)
 
 
 def _of_partitions(state: StreamState, partitions: Sequence[PartitionSummary]) -> Iterator[ActiveAlert]:

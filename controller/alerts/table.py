@@ -184,6 +184,17 @@ OVERFLOW = Alert(
     meaning="the job's tap had no room to count some rows, so that it is unknown whether they were late",
 )
 
+LOSS_BIASED = Alert(
+    name="TidemarkLossIsBiased",
+    hold_us=15 * _MINUTE_US,
+    summary="{spark_job}/{stream} loses the rows of some values far more often than all others",
+    description=(
+        "A value of its dimension, such as a region, loses rows more than twice as often as all other rows: what is "
+        "computed from the rest is biased."
+    ),
+    meaning="a value of the stream's dimension loses rows more than twice as often as all other rows, for 15 minutes",
+)
+
 ALERTS: tuple[Alert, ...] = (
     BURN_PAGE,
     BURN_TICKET,
@@ -197,6 +208,7 @@ ALERTS: tuple[Alert, ...] = (
     STANDS_STILL,
     FUTURE_ROWS,
     OVERFLOW,
+    LOSS_BIASED,
     Alert(
         name="TidemarkControllerStalled",
         severity="page",

@@ -256,6 +256,7 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     **dict.fromkeys(
         ("PartitionsSilent", "PartitionSkewed", "FutureRows"), lambda _, place: _partitions(place)
     ),
+    "LossIsBiased": lambda _, place: place.tidemark("lost", place.job, place.stream),
     "RowsNotCounted": lambda _, place: (
         f"give the job's call a larger max_keys= and start it again: {place.start()}"
     ),

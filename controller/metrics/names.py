@@ -80,6 +80,7 @@ _STREAMS: dict[str, str] = {
     "tidemark_partitions_skewed": "Skewed partitions: without any one of them the bound would be far narrower.",
     "tidemark_partitions_idle": "Partitions that used to report and are silent.",
     "tidemark_partitions_behind": "Partitions that trail the others and still deliver.",
+    "tidemark_loss_biased": "Whether a value of the stream's dimension loses rows far more often: 1 or 0.",
 }
 
 _PARTITIONS: dict[str, str] = {
@@ -88,6 +89,11 @@ _PARTITIONS: dict[str, str] = {
     "tidemark_partition_idle": "Whether this partition used to report and is silent: 1 or 0.",
     "tidemark_partition_behind": "Whether this partition trails the others and still delivers: 1 or 0.",
     "tidemark_partition_rows_future_total": "Future-dated rows of this partition.",
+}
+
+_VALUES: dict[str, str] = {
+    "tidemark_value_rows": "Rows over the SLO's window, of the 10 values of the stream's dimension with most losses.",
+    "tidemark_value_rows_lost": "Rows of these values that Spark dropped.",
 }
 
 _OTHER: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -115,6 +121,7 @@ HELP: dict[str, str] = {
     **_PROCESS,
     **_STREAMS,
     **_PARTITIONS,
+    **_VALUES,
     **{name: text for name, (text, _) in _OTHER.items()},
 }
 """Help text of every metric by name; docs/reference/metrics.md is made from it."""
@@ -126,6 +133,7 @@ LABELS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_PROCESS, ()),
     **dict.fromkeys(_STREAMS, STREAM),
     **dict.fromkeys(_PARTITIONS, PARTITION),
+    **dict.fromkeys(_VALUES, (*STREAM, "dimension", "value")),
     **{name: labels for name, (_, labels) in _OTHER.items()},
 }
 """Names of the labels of every metric; a histogram's ``le`` is not among them."""

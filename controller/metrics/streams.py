@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from tidemark.controller.db.tables import PredictionRow
+from tidemark.controller.lost.summary import LostSummary
 from tidemark.controller.metrics.names import HELP, LABELS, OF_STREAMS
 from tidemark.controller.stream_state.partition_summaries import PartitionSummary
 from tidemark.controller.stream_state.state import NewestBatch, StreamState
@@ -26,6 +27,7 @@ def stream_families(
     """Return the metrics of ``streams``, with their partitions and needs, and of ``rollouts`` by state."""
     families = {name: _family(name) for name in OF_STREAMS}
     info, rollout_state = _family("tidemark_stream_info"), _family("tidemark_rollout_state")
+    rows, rows_lost = _family("tidemark_value_rows"), _family("tidemark_value_rows_lost")
     # The text format keeps the label `quantile` for summaries.
     quantiles = Metric("tidemark_need_seconds", HELP["tidemark_need_seconds"], "summary")
     for state in streams:
@@ -35,6 +37,9 @@ def stream_families(
             if value is not None:
                 families[name].add_metric(labels, value)
         info.add_metric((*labels, state.mode, "" if state.slo is None else state.slo.value.objective), 1)
+        for of_value, (came, lost) in _of_values(state.lost).items():
+            rows.add_metric((*labels, *of_value), came)
+            rows_lost.add_metric((*labels, *of_value), lost)
         if state.rollout is not None:
             rollout_state.add_metric((*labels, state.rollout.state), 1)
         for quantile, need_s in _needs(needs.get(state.id)):
@@ -43,7 +48,7 @@ def stream_families(
     count = _family("tidemark_rollouts")
     for name, number in sorted(rollouts.items()):
         count.add_metric((name,), number)
-    yield from (*families.values(), info, quantiles, rollout_state, count)
+    yield from (*families.values(), info, quantiles, rollout_state, count, rows, rows_lost)
 
 
 def _family(name: str) -> CounterMetricFamily | GaugeMetricFamily:
@@ -82,6 +87,7 @@ def _values(state: StreamState) -> dict[str, float | None]:
         else _ratio(state.live.ceiling_used_ppm),
         "tidemark_bound_saturated": state.saturated,
         "tidemark_bound_adopted": state.adopted,
+        "tidemark_loss_biased": None if state.lost is None else state.lost.bias is not None,
         "tidemark_generation_acknowledged": None if applied is None else applied.generation,
         **_of_newest(state.newest),
         **_published(state),
@@ -144,6 +150,19 @@ def _counts(partitions: Sequence[PartitionSummary]) -> dict[str, float]:
         "tidemark_partitions_idle": sum(each.state == "Idle" for each in partitions),
         "tidemark_partitions_behind": sum(each.state == "Behind" for each in partitions),
     }
+
+
+def _of_values(lost: LostSummary | None) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return rows and lost rows by dimension and label of a value."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    if lost is None:
+        return found
+    for each in lost.values:
+        # A text may be the label of null: one series is not exposed twice.
+        found.setdefault(
+            (lost.dimension, "(null)" if each.value is None else each.value), (each.rows, each.lost)
+        )
+    return found
 
 
 def _needs(needs: Sketch | None) -> Iterator[tuple[float, float]]:

@@ -46,6 +46,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "NeedsUnknown": ConditionKind("warning", "Needs unknown"),
     "FutureRows": ConditionKind("warning", "Future-dated rows", "TidemarkFutureDatedRows"),
     "PartitionSkewed": ConditionKind("warning", "Skewed partition", "TidemarkPartitionSkewed"),
+    "LossIsBiased": ConditionKind("warning", "Loss is biased", "TidemarkLossIsBiased"),
     "PartitionsSilent": ConditionKind("warning", "Partitions silent", "TidemarkPartitionIdle"),
     "BoundNotAcknowledged": ConditionKind("warning", "Bound not taken up", "TidemarkBoundNotAdopted"),
     "RolloutHeld": ConditionKind("info", "Rollout held"),

@@ -41,6 +41,7 @@ def conditions_of(state: StreamState, found: HorizonState | None) -> list[Condit
         *_not_adopted(state),
         *_rollouts(state),
         *_ceiling(state, found),
+        *_lost(state),
     ]
     if found is not None:
         conditions += [*_observed(found.facts), *_future(found.future), *_skewed(found.skewed)]
@@ -148,6 +149,11 @@ def _skewed(skewed: Sequence[SkewCost]) -> Iterator[Condition]:
         more, are = len(skewed) - 1, "is" if len(skewed) == 2 else "are"
         others = f"; {plural(more, 'more partition')} {are} skewed" if more else ""
         yield condition("PartitionSkewed", skewed[0].text + others)
+
+
+def _lost(state: StreamState) -> Iterator[Condition]:
+    if state.lost is not None and state.lost.bias is not None:
+        yield condition("LossIsBiased", state.lost.bias)
 
 
 def _named(partitions: Sequence[str]) -> str:

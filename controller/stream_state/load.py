@@ -33,6 +33,7 @@ from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import with_gone
 from tidemark.controller.intake.quarantine import Quarantine, quarantines
+from tidemark.controller.lost.summary import LostSummary
 from tidemark.controller.pins.store import StoredPin, pins_in_force
 from tidemark.controller.reports.store import newest_report_query
 from tidemark.controller.rollout.store import missed_rollout_query, newest_rollout_query
@@ -176,6 +177,9 @@ def _state(row: _Row, pin: StoredPin | None, held: Quarantine | None) -> StreamS
         missed=row.missed,
         prediction=row.prediction,
         overview=row.overview,
+        lost=None
+        if row.overview is None or row.overview.lost is None
+        else LostSummary.from_json(row.overview.lost),
     )
 
 

@@ -24,10 +24,12 @@ from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon, open_keys
 from tidemark.controller.evidence.rollups import locked_rollup, move_horizon
 from tidemark.controller.intake.count_waiting import count_waiting
+from tidemark.controller.lost.summary import lost_summary
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.replicas.lease_store import confirm
 from tidemark.controller.runtime.clock import SteadyClock
 from tidemark.controller.runtime.priority import Pause, no_pause
+from tidemark.controller.specs.store import DEFAULT_WINDOW_MS
 from tidemark.controller.stream_state.budget import spent_in
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.load import load_horizon, load_states
@@ -172,9 +174,12 @@ class Overviews:
         stream_id = state.id
         # Held, so that the session does not read it again for each part of the snapshot.
         _held = session.get(RollupRow, stream_id)
+        slo = None if state.slo is None else state.slo.value
+        lost = lost_summary(session, stream_id, DEFAULT_WINDOW_MS if slo is None else slo.window_ms)
+        state = replace(state, lost=lost)
         if state.horizon is None or state.newest is None:
-            return _Snapshot(_overview(stream_id, now_us, conditions_of(state, None)), None)
-        horizon, newest, slo = state.horizon, state.newest, None if state.slo is None else state.slo.value
+            return _Snapshot(_overview(state, now_us, conditions_of(state, None)), None)
+        horizon, newest = state.horizon, state.newest
         found = load_horizon(session, state, now_us, self._kept, ())
         assert found is not None, "there is a newest batch"
         snapshot = take_snapshot(
@@ -194,7 +199,7 @@ class Overviews:
         if slo is not None:
             spent = spent_in(session, Horizon(stream_id, slo.window_ms, newest.report), slo)
         overview = _overview(
-            stream_id,
+            state,
             now_us,
             conditions_of(state, found),
             report_id=newest.report.id,
@@ -229,14 +234,15 @@ def _skewed(snapshot: StreamSnapshot) -> list[SkewCost]:
     return sorted(found, key=lambda skewed: (-skewed.costs_ms, skewed.partition))
 
 
-def _overview(stream_id: int, now_us: int, conditions: list[Condition], **known: Any) -> dict[str, Any]:
+def _overview(state: StreamState, now_us: int, conditions: list[Condition], **known: Any) -> dict[str, Any]:
     """Return a snapshot by column with what is known; it replaces an earlier one whole, so all else is nothing."""
     nothing = {column.name: None if column.nullable else 0 for column in OverviewRow.__table__.columns}
     named: dict[str, Any] = {
-        "stream_id": stream_id,
+        "stream_id": state.id,
         "seen_us": now_us,
         "provisional": False,
         "conditions": json.dumps([[condition.type, condition.detail] for condition in conditions]),
         "worst": conditions[0].type if conditions else None,
+        "lost": None if state.lost is None else state.lost.to_json(),
     }
     return {**nothing, **named, **known}

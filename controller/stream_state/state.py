@@ -22,6 +22,7 @@ from tidemark.controller.db.tables import (
 from tidemark.controller.decide.ceiling import Room
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.intake.quarantine import Quarantine
+from tidemark.controller.lost.summary import LostSummary
 from tidemark.controller.partitions.store import FutureRows, Skew
 from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, Spec
@@ -109,6 +110,8 @@ class StreamState:
     """The newest prediction of a published bound."""
     overview: OverviewRow | None
     """The newest snapshot."""
+    lost: LostSummary | None
+    """Who is lost, as of that; None without a dimension."""
 
     @property
     def id(self) -> int:

@@ -100,6 +100,7 @@ def stream_state(**changes: Any) -> StreamState:
         "rollout": None,
         "missed": None,
         "quarantine": None,
+        "lost": None,
     }
     parts |= {part: facts[part] for part in parts if part in facts}
     return StreamState(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tidemark.models.late_counts import ByValue, LossCounts, hour_of, late_counts
 from tidemark.models.wire import Acknowledgement, to_json_object
 
 from support.controller_app import Controller
@@ -63,6 +64,21 @@ def _through_a_rollout(controller: Controller) -> RolledJob:
     return job
 
 
+def _count_by_region(job: RolledJob) -> None:
+    """Let a job send rows and losses by a dimension."""
+    counts = late_counts(
+        ByValue({"south": LossCounts(rows=1_000, late=70), "north": LossCounts(rows=11_000, late=100)}),
+        query_id="query",
+        source="0",
+        first_batch=0,
+        last_batch=9,
+        hour_us=hour_of(job.at_us),
+        dimension="region",
+    )
+    answer = job.controller.http.post(f"{job.path}/late-rows", json=counts.to_json_object())
+    assert answer.status_code == 201, answer.text
+
+
 @contextmanager
 def whole_controller(database_url: str, **settings: Any) -> Iterator[Controller]:
     """Run a controller with a job that has gone through a rollout, and one in Live.
@@ -91,6 +107,7 @@ def whole_controller(database_url: str, **settings: Any) -> Iterator[Controller]
         answer = controller.http.post(live.path + "/acks", json=to_json_object(acknowledged))
         assert answer.status_code == 201, answer.text
         run_partitions(live, 5)
+        _count_by_region(live)
         controller.send("/reports", b"{")
         controller.snapshot()
         yield controller

@@ -30,6 +30,7 @@ ConditionType = Literal[
     "CeilingNear",
     "FutureRows",
     "PartitionSkewed",
+    "LossIsBiased",
 ]
 
 Severity = Literal["critical", "warning", "info", "ok"]

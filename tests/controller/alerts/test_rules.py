@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tidemark.controller.alerts.rules import ActiveAlert, active_alerts
 from tidemark.controller.alerts.table import ALERTS, MIN_LATE_ROWS
+from tidemark.controller.lost.summary import LostOfValue, LostSummary
 from tidemark.controller.stream_state.partition_summaries import PartitionSummary
 from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, JudgedRows, RecentRows
 from tidemark.controller.stream_state.state import StreamState
@@ -99,6 +100,12 @@ def test_over_a_short_window_the_target_itself_burns_nothing() -> None:
 def test_an_objective_on_windows_has_no_burn_alert() -> None:
     bad = replace(QUIET, by_window_s=dict.fromkeys(WINDOWS_S, JudgedRows(1_000, 900)))
     assert names(stream_state(objective="timeslices"), recent=bad) == []
+
+
+def test_a_biased_loss_is_an_alert_and_a_loss_that_hits_all_alike_is_none() -> None:
+    lost = LostSummary("region", (LostOfValue("south", 1_000, 70),), "region 'south' loses rows")
+    assert names(stream_state(lost=lost)) == ["TidemarkLossIsBiased ticket"]
+    assert names(stream_state(lost=replace(lost, bias=None))) == []
 
 
 def test_a_budget_is_spent_below_nothing_and_by_ten_rows() -> None:

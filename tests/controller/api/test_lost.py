@@ -197,6 +197,29 @@ def test_its_counts_age_with_the_ledger(controller: Controller) -> None:
     assert held(controller, aged) == (2, 4)
 
 
+def test_a_biased_loss_is_a_condition_and_each_value_has_a_series(controller: Controller) -> None:
+    job = RolledJob(controller, job="biased")
+    job.run(1, 1.0)
+    for each in STEPS:
+        sent = controller.http.post(f"{job.path}/late-rows", json=each.to_json_object())
+        assert sent.status_code == 201
+    controller.snapshot()
+    (biased,) = (each for each in job.status()["conditions"] if each["type"] == "LossIsBiased")
+    assert biased["detail"].startswith("region 'south' loses rows at least ")
+    assert biased["detail"].endswith(
+        ": 7 % of its rows, and 40.94 % of all lost rows, with 8.26 % of all rows"
+    )
+    text = controller.http.get("/metrics").text
+    labels = '{spark_job="biased",stream="stream"'
+    for line in (
+        f"tidemark_loss_biased{labels}}} 1.0",
+        f'tidemark_value_rows{{dimension="region",{labels[1:]},value="south"}} 1000.0',
+        f'tidemark_value_rows_lost{{dimension="region",{labels[1:]},value="north"}} 100.0',
+    ):
+        assert line in text, line
+    assert 'value="(null)"' not in text, "it lost nothing"
+
+
 def test_the_command_shows_who_is_lost(controller: Controller) -> None:
     for each in STEPS:
         send(controller, "shown", each)
