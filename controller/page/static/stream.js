@@ -9,6 +9,7 @@ import { EventsPanel } from "./events_panel.js";
 import { coarse, moment } from "./format.js";
 import { Heatmap } from "./heatmap.js";
 import { LateChart } from "./late_chart.js";
+import { LostPanel } from "./lost_panel.js";
 import { EvidencePanel, LivePanel, PredictionsPanel, ReasonsPanel } from "./panels.js";
 import { RolloutPanel } from "./rollout_panel.js";
 import { replaceHash, streamHash } from "./router.js";
@@ -36,6 +37,7 @@ const MAX_PREDICTIONS = 8;
 const MAX_ROLLOUTS = 6;
 const MAX_EVENTS = 12;
 const MAX_PARTITIONS = 1_000;
+const MAX_VALUES = 10;
 /** The charts are fetched again this often even when nothing was reported, because their span moves on. */
 const CHARTS_EVERY_MS = 30_000;
 const DONE_SHOWN_MS = 8_000;
@@ -86,6 +88,7 @@ export class Stream {
             bound: new BoundChart(),
             late: new LateChart(),
             heatmap: new Heatmap(),
+            lost: new LostPanel(),
             rollouts: new RolloutPanel(this.#path, this.#shell),
             reasons: new ReasonsPanel(),
             live: new LivePanel(),
@@ -133,7 +136,7 @@ export class Stream {
      * @param {AbortSignal} signal
      */
     #fetchCharts(status, signal) {
-        const { curve, bound, late, heatmap, predictions } = this.#parts;
+        const { curve, bound, late, heatmap, predictions, lost } = this.#parts;
         const span = this.#spanUs();
         /** @type {(name: string, parameters?: Record<string, number>) => Promise<any>} */
         const answer = (name, parameters = {}) => get(query(`${this.#path}/${name}`, parameters), signal);
@@ -142,6 +145,7 @@ export class Stream {
             this.#part([predictions], async () =>
                 predictions.show(await answer("predictions", { limit: MAX_PREDICTIONS })),
             ),
+            this.#part([lost], async () => lost.show(await answer("lost", { limit: MAX_VALUES }))),
             this.#part([bound, late], async () => {
                 /** @type {History} */
                 const history = await answer("history", { ...span, points: POINTS });
@@ -202,7 +206,8 @@ export class Stream {
 
     #build() {
         this.hasData = true;
-        const { curve, bound, late, heatmap, rollouts, live, reasons, predictions, evidence, events } = this.#parts;
+        const { curve, bound, late, heatmap, lost, rollouts, live, reasons, predictions, evidence, events } =
+            this.#parts;
         put(
             this.#root,
             this.#head,
@@ -230,6 +235,7 @@ export class Stream {
                     bound.node,
                     late.node,
                     heatmap.node,
+                    lost.node,
                 ),
                 el(
                     "div",

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tidemark.models.late_counts import ByValue, LossCounts, late_counts
+
 from support.browser import NARROW, WIDE, Watched, watched_page
 from support.shown import SHOWN_HASH, Shown
 
@@ -51,6 +53,29 @@ def test_every_card_is_there_and_none_failed(browser: Browser, shown: Shown) -> 
         expect(page.locator(".part-error")).to_have_count(0)
         panels = 2 + any(point["state_rows"] is not None for point in ask(shown, "/curve")["points"])
         expect(page.locator("canvas")).to_have_count(panels + 3)
+        watched.assert_no_errors()
+
+
+def test_who_is_lost_is_shown_once_the_job_counts_by_a_dimension(browser: Browser, shown: Shown) -> None:
+    counts = late_counts(
+        ByValue({"north": LossCounts(rows=4_000, late=40, max_late_ms=5_000), None: LossCounts(rows=1_000)}),
+        query_id="query",
+        source="0",
+        first_batch=0,
+        last_batch=0,
+        hour_us=0,
+        dimension="region",
+    )
+    with watched_page(browser, shown.url) as watched:
+        card = open_stream(watched).get_by_role("region", name="Who is lost", exact=True).first
+        expect(card).to_be_hidden()
+        sent = shown.controller.http.post(f"{shown.job.path}/late-rows", json=counts.to_json_object())
+        assert sent.status_code == 201
+        watched.page.reload()
+        expect(card).to_be_visible()
+        rows = [row.inner_text().split() for row in card.locator("tbody tr").all()]
+        assert [row[:2] for row in rows] == [["north", "4,000"], ["null", "1,000"]]
+        expect(card).to_contain_text("40 of 5,000 rows")
         watched.assert_no_errors()
 
 
