@@ -16,7 +16,7 @@ MIN_ROWS = 100
 """Minimum number of rows of a value, and of the rest, for a verdict."""
 
 MIN_LOST = 10
-"""Minimum number of lost rows of a value for a verdict of bias: nobody is told of three rows."""
+"""Minimum number of lost rows of a value for a verdict of bias: three are no evidence."""
 
 CONFIDENCE_PPM = 990_000
 """Confidence, in parts per million, that no value of a stream is called biased by chance."""

@@ -102,6 +102,7 @@ class Follower:
                 began = time.monotonic()
                 while (step := self._catch_up.step()) is not None:
                     self._tell(step)
+                    self._deliver()
                     if step.waiting * 4 < self._retained:
                         self._ending.wait(min(_REST * (time.monotonic() - began), _MAX_REST_S))
                     began = time.monotonic()

@@ -1,7 +1,8 @@
-"""What keeping late rows costs: a windowed count with ``late=side`` and without, round by round in one run.
+"""What keeping late rows costs: a windowed count without it, with ``late=side``, and counting by a dimension as well.
 
-Each batch is read twice with it, so what counts is the CPU time of the JVM until the last late row is kept; the time of
-a batch shows what the query itself feels of the reading beside it.
+They take turns in one run. Each batch is read twice with it, and three times with a dimension, so what counts is the
+CPU time of the JVM until the last late row is kept; the time of a batch shows what the query itself feels of the
+reading beside it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import statistics
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import pytest
 from pyspark.sql import functions as F
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.bench, pytest.mark.spark, pytest.mark.timeout(1800)]
 
+Variant = Literal["no late=", "side", "dimension"]
 ROWS = 400_000
 """Rows of one batch."""
 LATE_PERCENT = (0, 1, 10)
@@ -60,11 +62,13 @@ def _cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _run(spark: SparkSession, source: str, folder: Path, *, keeps: bool) -> tuple[float, float]:
+def _run(spark: SparkSession, source: str, folder: Path, variant: Variant) -> tuple[float, float]:
     """Run the query once over everything; return the mean time of its later batches, in ms, and CPU seconds."""
     jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
     raw = spark.readStream.schema("key int, ts timestamp, value long").option("maxFilesPerTrigger", 1)
-    late = side(str(folder / "late"), parse=_parse) if keeps else None
+    late = None
+    if variant != "no late=":
+        late = side(str(folder / "late"), parse=_parse, dimension="key" if variant == "dimension" else None)
     before = _cpu_seconds(jvm)
     query = (
         raw.parquet(source)
@@ -98,27 +102,25 @@ def test_late_rows_are_kept_beside_the_query(
     lines = []
     for late_percent in LATE_PERCENT:
         source = _data(spark, tmp_path, late_percent)
-        taken: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+        taken: dict[Variant, list[tuple[float, float]]] = {variant: [] for variant in get_args(Variant)}
         for number in range(ROUNDS + 1):
-            for keeps, runs in taken.items():
-                found = _run(spark, source, tmp_path / f"{late_percent}-{number}-{keeps}", keeps=keeps)
+            for variant, runs in taken.items():
+                found = _run(spark, source, tmp_path / f"{late_percent}-{number}-{variant}", variant)
                 if number:  # the first round warms up
                     runs.append(found)
-        (batch_ms, cpu_s), (side_ms, side_cpu_s) = (
-            [statistics.median(each) for each in zip(*runs, strict=True)] for runs in taken.values()
-        )
-        kept = (
-            spark.read.parquet(str(tmp_path / f"{late_percent}-1-True" / "late")).count()
-            if late_percent
-            else 0
-        )
-        lines.append(
-            f"  {late_percent:2} % late, {kept:7,} kept  batch {batch_ms:5.0f} -> {side_ms:5.0f} ms "
-            f"x {side_ms / batch_ms:.2f}   CPU {cpu_s:5.2f} -> {side_cpu_s:5.2f} s x {side_cpu_s / cpu_s:.2f}"
-        )
+        medians = {
+            variant: [statistics.median(each) for each in zip(*runs, strict=True)]
+            for variant, runs in taken.items()
+        }
+        plain_ms, plain_s = medians["no late="]
+        lines += [
+            f"  {late_percent:2} % late  {variant:9} batch {batch_ms:5.0f} ms x {batch_ms / plain_ms:.2f}   "
+            f"CPU {cpu_s:5.2f} s x {cpu_s / plain_s:.2f}"
+            for variant, (batch_ms, cpu_s) in medians.items()
+        ]
     with capsys.disabled():
         print(
-            f"\n{BATCHES} batches of {ROWS:,} rows without late= and with side(...), {ROUNDS} rounds side by side "
+            f"\n{BATCHES} batches of {ROWS:,} rows without late= and with it, {ROUNDS} rounds side by side "
             f"({time.monotonic() - began:.0f} s)"
         )
         print("\n".join(lines))
