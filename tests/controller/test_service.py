@@ -26,6 +26,7 @@ from tidemark.controller.intake.checks import check_report
 from tidemark.controller.intake.report_body import ReportBody
 from tidemark.controller.metrics.names import HELP
 from tidemark.controller.settings import Settings
+from tidemark.models.late_counts import LateCounts
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 
@@ -146,7 +147,7 @@ def test_a_service_that_is_well_says_so_and_why_when_asked(controller: Controlle
     assert controller.http.get("/livez").json() == {"status": "ok", "checks": None}
     checks = controller.http.get("/readyz?verbose").json()["checks"]
     assert [(check["name"], check["ok"]) for check in checks] == [("store", True)]
-    assert "migration 0017" in checks[0]["detail"]
+    assert "migration 0018" in checks[0]["detail"]
 
 
 def test_a_loop_that_does_not_run_is_not_alive(controller: Controller) -> None:
@@ -279,6 +280,7 @@ def test_every_body_and_answer_has_an_example_and_every_route_its_problems(docum
 def test_every_example_is_valid(name: str) -> None:
     kinds: dict[str, Any] = {
         "ReportBody": ReportBody,
+        "LateCounts": LateCounts,
         "Slo": Slo,
         "PinBody": PinBody,
         "ReasonBody": ReasonBody,
