@@ -28,6 +28,9 @@ NO_REPORT = "no report yet: the job keeps its own bound"
 OFF = "the stream's mode is Off: Tidemark only watches and the job keeps its own bound"
 """Reason of the answer in mode Off."""
 
+_PUBLISHED = "published"
+"""Key of a session's information: present once a generation was published in it."""
+
 _UNREPORTED = "unreported"
 """Version of the answer for a stream that has not reported; once it has, generation 0 has another reason."""
 
@@ -224,7 +227,13 @@ def publish(
         before=json.dumps(_content(before)),
         after=json.dumps(_content(answer)),
     )
+    session.info[_PUBLISHED] = True
     return generation + 1
+
+
+def has_published(session: Session) -> bool:
+    """Return whether a generation was published in this session."""
+    return _PUBLISHED in session.info
 
 
 def _same(before: PublishedAnswer, after: PublishedAnswer) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.publication import last_published
+from tidemark.controller.bounds.publication import has_published
 from tidemark.controller.db.database import Database
 from tidemark.controller.decide.decision import decide, propose_without_data
 from tidemark.controller.decide.load import (
@@ -74,14 +74,13 @@ class Decider:
                 return False
         decision = None if loaded is None else decide(loaded)
         with self._database.write() as session:
-            before = _generation(session, stream_id)
             if decision is None:
                 written = False
                 self._advance(session, stream_id, now_us)
             else:
                 written = write(session, decision, now_us, self.rollout_share_ppm)
             confirm(session, stream_id, lease)
-            published = _generation(session, stream_id) != before
+            published = has_published(session)
         if published:
             self._database.answers_changed()
         if written and loaded is not None:
@@ -118,8 +117,7 @@ class Decider:
             return
         advance_rollout(session, stream_id, rules, now_us)
         proposal = self._proposal_without_data(session, stream_id, rules, now_us)
-        if proposal is not None:
-            propose(session, stream_id, rules, proposal, now_us)
+        if proposal is not None and propose(session, stream_id, rules, proposal, now_us):
             advance_rollout(session, stream_id, rules, now_us)
 
     def _proposal_without_data(
@@ -133,8 +131,3 @@ class Decider:
         progress = progress_in(session, horizon, now_us, self.kept)
         used_ms = in_use_bound_ms(session, horizon)
         return propose_without_data(rules.policy.value, progress, used_ms, horizon.newest.id)
-
-
-def _generation(session: Session, stream_id: int) -> int:
-    published = last_published(session, stream_id)
-    return 0 if published is None else published.generation

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.publication import last_published
+from tidemark.controller.bounds.publication import has_published, last_published
 from tidemark.controller.db.tables import RecommendationRow
 from tidemark.controller.decide.decision import StreamDecision
 from tidemark.controller.decide.load import share_below
@@ -60,10 +60,11 @@ def write(session: Session, decision: StreamDecision, now_us: int, share_ppm: in
     session.flush()
     # A rollout that has failed by now is rolled back and remembered before another one takes its place.
     advance_rollout(session, stream_id, rules, now_us)
-    propose(session, stream_id, rules, decision.proposal, now_us)
-    advance_rollout(session, stream_id, rules, now_us)
+    if propose(session, stream_id, rules, decision.proposal, now_us):
+        advance_rollout(session, stream_id, rules, now_us)
     session.flush()
-    _predict_published(session, decision, now_us)
+    if has_published(session):
+        _predict_published(session, decision, now_us)
     return True
 
 

@@ -26,8 +26,8 @@ from tidemark.models.slo import Policy
 
 def propose(
     session: Session, stream_id: int, rules: RolloutRules, proposal: Proposal | None, now_us: int
-) -> None:
-    """Open, revise or withdraw the rollout of a proposed bound; the stream is locked.
+) -> bool:
+    """Open, revise or withdraw the rollout of a proposed bound; return whether one changed. The stream is locked.
 
     Args:
         session: the session.
@@ -38,7 +38,7 @@ def propose(
     """
     policy = rules.policy.value
     if policy.mode == "Off":
-        return
+        return False
     row = open_rollout(session, stream_id)
     current = current_answer(session, stream_id, policy, rules.slo, now_us)
     # Just after a rollback to its own bound, the job still runs with the one that failed.
@@ -46,19 +46,23 @@ def propose(
     if proposal is not None and own_ms is None:
         own_ms = proposal.in_use_bound_ms
     if proposal is None or _limited(policy, proposal) in _unchanged(current, proposal, own_ms):
-        if row is not None and row.state in CANDIDATE:
-            what = "nothing" if proposal is None else "no change"
-            end_rollout(session, row, "Superseded", f"{what} is recommended any more", now_us)
-        return
+        if row is None or row.state not in CANDIDATE:
+            return False
+        what = "nothing" if proposal is None else "no change"
+        end_rollout(session, row, "Superseded", f"{what} is recommended any more", now_us)
+        return True
     change = _change(rules, proposal, current, row, own_ms=own_ms)
     candidate = new_rollout(session, stream_id, rules, proposal, change=change, now_us=now_us)
     if row is None:
         open_rollout_row(session, candidate, now_us)
     elif row.state in CANDIDATE:
-        _revise(session, row, candidate, now_us)
+        return _revise(session, row, candidate, now_us)
     elif _overtakes(session, row, candidate, rules, now_us):
         end_rollout(session, row, "Superseded", "a newer recommendation took its place", now_us)
         open_rollout_row(session, candidate, now_us)
+    else:
+        return False
+    return True
 
 
 def changes_published(
@@ -132,16 +136,18 @@ _REVISED = (
 """What a rollout that nobody was asked to approve takes over from the newest recommendation."""
 
 
-def _revise(session: Session, row: RolloutRow, candidate: RolloutRow, now_us: int) -> None:
+def _revise(session: Session, row: RolloutRow, candidate: RolloutRow, now_us: int) -> bool:
     match revise(model_of(row), candidate.to_bound_ms, model_of(candidate).direction):
         case "update":
             for name in _REVISED:
                 setattr(row, name, getattr(candidate, name))
+            return True
         case "replace":
             end_rollout(session, row, "Superseded", "another bound is recommended now", now_us)
             open_rollout_row(session, candidate, now_us)
+            return True
         case "keep":
-            pass
+            return False
 
 
 def _overtakes(
