@@ -11,6 +11,7 @@ import logging
 import queue
 import threading
 from concurrent.futures import Future
+from math import exp, inf
 from time import perf_counter
 
 from tidemark.controller.db.database import Database
@@ -27,6 +28,12 @@ _MAX_TOGETHER = 32
 
 MAX_WAY_SECONDS = 0.1
 """How long background work gives way to reports at most at one time."""
+
+_MIN_SHARE, _MAX_SHARE = 0.2, 0.5
+"""Share of the time that background work gets under a constant load of reports."""
+
+_LATELY_SECONDS = 15.0
+"""Over how long the share of background work is measured; as often is a stream decided."""
 
 _STOP_TIMEOUT_SECONDS = 10.0
 """How long a shutdown waits for the waiting reports."""
@@ -51,7 +58,9 @@ class ReportWriter:
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._idle = threading.Event()
         self._idle.set()
-        self._gave_way = 0.0
+        self._paused = self._resumed = -inf
+        self._worked = 0.0
+        """Seconds of background work lately; what is older counts less."""
         self._thread = threading.Thread(target=self._run, name="tidemark-reports", daemon=True)
         self.groups = 0
         """Groups committed so far."""
@@ -82,13 +91,19 @@ class ReportWriter:
         return future
 
     def give_way(self) -> None:
-        """Wait until no report waits or is being stored, but no longer than the work since the last call took.
+        """Wait until no report waits or is being stored, but not for long.
 
         The thread that does background work calls it between two pieces of that work, because both share the store's
-        one writer and the interpreter. Under a constant load of reports, background work runs at half its speed.
+        one writer and the interpreter. Under a constant load of reports, background work gets twice the share of the
+        time that it took lately, but at least a fifth and at most a half: so a burst of it is spread out, and what is
+        needed all the time is done.
         """
-        self._idle.wait(min(perf_counter() - self._gave_way, MAX_WAY_SECONDS))
-        self._gave_way = perf_counter()
+        now = perf_counter()
+        worked = min(now - self._resumed, MAX_WAY_SECONDS)
+        self._worked = self._worked * exp((self._paused - now) / _LATELY_SECONDS) + worked
+        share = min(max(2 * self._worked / _LATELY_SECONDS, _MIN_SHARE), _MAX_SHARE)
+        self._idle.wait(min((1 / share - 1) * worked, MAX_WAY_SECONDS))
+        self._paused, self._resumed = now, perf_counter()
 
     def _run(self) -> None:
         last = False

@@ -22,7 +22,6 @@ def test_it_waits_until_the_reports_that_wait_are_committed(
 ) -> None:
     monkeypatch.setattr(group_commit, "MAX_WAY_SECONDS", 2 * PATIENCE_S)
     reports = controller.service.reports
-    reports._gave_way = 0.0  # long ago
     begun, wait = threading.Event(), reports._idle.wait
     done: list[bool] = []
 
@@ -56,10 +55,14 @@ def test_reports_that_never_end_hold_it_up_for_a_moment_only(
     assert not future.result(PATIENCE_S).duplicate
 
 
-def test_it_waits_no_longer_than_its_last_piece_took(
-    controller: Controller, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("took_s", "often", "share"),
+    [(0.01, 20, 0.2), (0.01, 20_000, 0.5), (60.0, 3, 60 / 60.1)],
+    ids=["a burst", "without an end", "long pieces"],
+)
+def test_under_a_constant_load_a_burst_gets_a_fifth_of_the_time_and_what_never_ends_a_half(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch, took_s: float, often: int, share: float
 ) -> None:
-    """So that a thousand quick pieces are not a thousand waits."""
     reports, waited, now = controller.service.reports, [], [0.0]
 
     class Clocked:
@@ -71,11 +74,11 @@ def test_it_waits_no_longer_than_its_last_piece_took(
 
     monkeypatch.setattr(group_commit, "perf_counter", lambda: now[0])
     monkeypatch.setattr(reports, "_idle", Clocked())
-    reports._gave_way = 0.0
-    for took in (5.0, 0.002, 0.02, 1.0):
-        now[0] += took
+    reports.give_way()
+    for _ in range(often):
+        now[0] += took_s
         reports.give_way()
-    assert waited == pytest.approx([group_commit.MAX_WAY_SECONDS, 0.002, 0.02, group_commit.MAX_WAY_SECONDS])
+    assert took_s / (took_s + waited[-1]) == pytest.approx(share)
 
 
 def test_nothing_waits_where_there_are_no_reports(
