@@ -143,6 +143,8 @@ class ReportedBatch:
     """What the fast policy did; null unless the job runs in Live."""
     contradiction: Annotated[str, MaxLen(1_000)] | None = None
     """Why no row is judged: the plan contradicts the call, or shows no operator; null when rows are judged."""
+    reread: bool = False
+    """Whether the first report was lost and the job read the batch again: its state is not known then, and reads 0."""
 
     def __post_init__(self) -> None:
         """Reject granules that cannot be judged."""

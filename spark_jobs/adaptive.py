@@ -18,7 +18,6 @@ import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import get_args
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,10 +30,11 @@ from tidemark.spark_jobs.binding import Binding, ReportSink
 from tidemark.spark_jobs.bound import choose_bound_at_start
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.connections import NoSink, channel_of, connection_to, listener_of
+from tidemark.spark_jobs.late.missing_reports import RemoteLedger
 from tidemark.spark_jobs.late.revise import Revise, RevisedStream
 from tidemark.spark_jobs.late.side import Side
 from tidemark.spark_jobs.listener import TidemarkListener
-from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule, Treatment
+from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
 from tidemark.spark_jobs.live.orders import Orders, mode_of
 from tidemark.spark_jobs.live.queries import LiveStream
 from tidemark.spark_jobs.live.steering import steered
@@ -202,11 +202,11 @@ def adaptive_watermark(
             late.follow(
                 df,
                 metric,
-                settings.stream,
-                tap=tap,
-                operator=operator,
+                binding,
                 future=future if mode_now == "Live" and ceiling_ms is not None else None,
-                send=None if client is None else partial(client.late_rows, settings.job, settings.stream),
+                ledger=None
+                if client is None or sender is None
+                else RemoteLedger(client, sender, settings.job, settings.stream),
             )
         if ceiling_ms is None:
             if mode_now == "Live":
@@ -239,12 +239,7 @@ class _Live:
             tapped = binding.tap.observe(df, metric)
             return steered(tapped, binding.tap.event_time, binding.bound_ms, path, metric)
         future = self.future
-        tap = replace(
-            binding.tap,
-            ahead=AHEAD if future.marks else None,
-            takes_out=future.treatment == "aside",
-            allowance_us=future.allowance_us,
-        )
+        tap = future.counted_by(binding.tap)
         listener.bind(metric, replace(binding, tap=tap, orders=self.orders))
         listener.live.add(
             metric,

@@ -117,13 +117,13 @@ def judging_of(binding: Binding, found: Found) -> Judging:
             raise PlanRejectedError(
                 f"the call declares a {declared}, but the query has a {found}; write {call_for(found)}"
             )
-        return Judging(found, _granules(binding, found))
+        return Judging(found, granules_of(binding, found))
     if found.kind == "Unsupported":
         raise PlanRejectedError(f"{found.why}; give it a fixed gap, or write withWatermark")
     if found.kind == "NothingLate":
         return not_judged(binding, f"Spark drops no row by this stream's event time: {found.why}")
     if declared is not None:
-        return Judging(declared, _granules(binding, declared), doubt=found.why)
+        return Judging(declared, granules_of(binding, declared), doubt=found.why)
     if found.kind == "Unreadable":
         return not_judged(binding, f"the call declares no operator, and {found.why}")
     raise PlanRejectedError(
@@ -153,7 +153,7 @@ def not_judged(binding: Binding, why: str) -> Judging:
     return Judging(operator, Granules(binding.tap.granule_us, closed), contradiction=why)
 
 
-def _granules(binding: Binding, operator: Operator) -> Granules:
+def granules_of(binding: Binding, operator: Operator) -> Granules:
     """Return the granules of reports: the tap's, or without a declaration the operator's default made of them.
 
     Raises:

@@ -109,6 +109,17 @@ class ControllerClient:
         """Send ``LateCounts``, as JSON. Raises as ``bound`` does."""
         self._send("POST", job, stream, "late-rows", body=counts)
 
+    def missing_batches(self, job: str, stream: str, query_id: str, from_batch: int) -> list[tuple[int, int]]:
+        """Return the batches of a query, from one on, that lack a report, as ranges. Raises as ``bound`` does."""
+        which = f"missing?query_id={quote(query_id, safe='')}&from_batch={from_batch}"
+        response = self._send("GET", job, stream, which)
+        try:
+            return [(int(each["first"]), int(each["last"])) for each in response.json()["missing"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise RequestRejected(
+                f"{self.url} sent an answer that this release cannot read: {error!r}"
+            ) from None
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()

@@ -115,6 +115,12 @@ class Tap:
         keyed = df.withColumn(_KEY, self._marked(df, self._key(df)))
         return keyed.observe(metric, self._aggregate(df)).drop(_KEY)
 
+    def count(self, df: DataFrame) -> str:
+        """Return what ``observe`` would have had of the rows of ``df``, which are read for it."""
+        found = df.withColumn(_KEY, self._marked(df, self._key(df))).agg(self._aggregate(df)).first()
+        assert found is not None, "an aggregate without keys has one row"
+        return str(found[0])
+
     def _aggregate(self, df: DataFrame) -> Column:
         """Return what is observed: one JSON string, so that one value crosses to Python."""
         time, key, row = F.col(quoted(self.event_time)), F.col(_KEY), F.lit(1)

@@ -14,7 +14,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 """All of them."""
 
 Right = Literal["Read", "Ask", "Report", "Operate", "Administer"]
-"""Kinds of operations: read all; ask for a bound; send reports and acknowledgements; operate; administer tokens."""
+"""Kinds of operations: read all; ask for a bound or missing batches; send reports; operate; administer tokens."""
 
 Reach = Literal["job", "list", "fleet"]
 """What an operation is about: the job that it names; a list that shows the jobs in reach; the whole fleet."""
@@ -76,6 +76,7 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "postReport": Need("Report"),
         "postAcknowledgement": Need("Report"),
         "postLateRows": Need("Report"),
+        "listMissingBatches": Need("Ask"),
         "listReports": _READ,
         "getReport": _READ,
         "listAcknowledgements": _READ,

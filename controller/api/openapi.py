@@ -52,6 +52,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.JobPage, "serialization"),
     (schemas.JobStatus, "serialization"),
     (schemas.ReportPage, "serialization"),
+    (schemas.MissingBatches, "serialization"),
     (schemas.ReportDetail, "serialization"),
     (schemas.AcknowledgementPage, "serialization"),
     (schemas.BoundPage, "serialization"),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 
 from tidemark.controller.api import schemas
 from tidemark.controller.api.cursors import ThePaging, decode_numbers_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
-from tidemark.controller.reports.store import body_of, get_report, list_reports
+from tidemark.controller.reports.store import body_of, get_report, list_reports, missing_ranges
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.granule_counts import PartitionCounts
 from tidemark.models.wire import Report
@@ -28,6 +28,13 @@ _QueryId = Annotated[
     ),
 ]
 _BatchId = Annotated[int, Path(description="Spark's batch id.", examples=[17], ge=0, le=2**63 - 1)]
+
+_WhichQuery = Annotated[
+    str, Query(description="Spark's persistent id of the query.", max_length=64, pattern=r"^[^\x00]+$")
+]
+_FromBatch = Annotated[int, Query(description="Batches before this one are left out.", ge=0, le=2**63 - 1)]
+_MAX_RANGES = 100
+"""How many ranges of missing batches are listed, the newest ones."""
 
 
 @router.get(
@@ -64,8 +71,30 @@ def read(
         sent = body_of(session, row)
     return schemas.ReportDetail.of(
         row,
+        reread=None if sent is None else sent.reread,
         granule_us=None if sent is None else sent.granule_us,
         partitions=None if sent is None else [_partition(sent, part) for part in sent.counts.by_partition()],
+    )
+
+
+@router.get(
+    "/missing",
+    operation_id="listMissingBatches",
+    summary="List missing batches",
+    responses=answers("MissingBatches", 422, 503),
+)
+def list_missing(
+    which: WhichStream, service: TheService, query_id: _WhichQuery, from_batch: _FromBatch = 0
+) -> schemas.MissingBatches:
+    """List the batches of a query that were never reported, between some that were: a job may read them again.
+
+    A stream that is not known has none. What is in quarantine is not missing.
+    """
+    with service.database.read() as session:
+        found = missing_ranges(session, (which.job, which.stream), query_id, from_batch, _MAX_RANGES)
+    return schemas.MissingBatches(
+        query_id=query_id,
+        missing=[schemas.MissingRange(first=first, last=last) for first, last in found],
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, bindparam, select, tuple_
+from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, select, tuple_, union_all
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.db.tables import ReportBodyRow, ReportRow, StreamRow
+from tidemark.controller.db.tables import QuarantinedRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportNotFoundError
 from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.models.wire import Report
@@ -78,6 +78,43 @@ def get_report(session: Session, stream: StreamRow, query_id: str, batch_id: int
             f"{stream.job!r}; the list of reports has those there are"
         )
     return found
+
+
+def missing_ranges(
+    session: Session, which: tuple[str, str], query_id: str, from_batch: int, limit: int
+) -> list[tuple[int, int]]:
+    """Return the batches of a query that were never received, between some that were, as ranges; ascending.
+
+    What is in quarantine was received. A stream that is not known has none.
+
+    Args:
+        session: the session.
+        which: names of job and stream.
+        query_id: the query.
+        from_batch: batches before this one are left out.
+        limit: how many ranges, the newest ones.
+    """
+    parts = []
+    job, stream = which
+    for table in (ReportRow, QuarantinedRow):
+        of_query = (
+            table.stream_id == select(StreamRow.id).filter_by(job=job, stream=stream).scalar_subquery(),
+            table.query_id == query_id,
+        )
+        parts += [
+            select(table.batch_id).where(*of_query, table.batch_id >= from_batch),
+            # A gap may begin before.
+            select(func.max(table.batch_id)).where(*of_query, table.batch_id < from_batch),
+        ]
+    batch = union_all(*parts).subquery().c.batch_id
+    pairs = select(func.lag(batch).over(order_by=batch).label("before"), batch.label("batch")).subquery().c
+    gaps = (
+        select(pairs.before + 1, pairs.batch - 1)
+        .where(pairs.batch > from_batch, pairs.batch - pairs.before > 1)
+        .order_by(pairs.batch.desc())
+        .limit(limit)
+    )
+    return [(max(first, from_batch), last) for first, last in session.execute(gaps)][::-1]
 
 
 def body_of(session: Session, report: ReportRow) -> Report | None:

@@ -19,7 +19,7 @@ from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
 from tidemark.spark_jobs.late.late_rows import BATCH, FutureRowTreatment, LateRule, late_rows
 from tidemark.spark_jobs.late.offset_log import is_control
 from tidemark.spark_jobs.late.reread import LateStream, Reader, read_again, reader_of
-from tidemark.spark_jobs.late.side_folder import SideFolder
+from tidemark.spark_jobs.late.side_folder import ReportedRun, SideFolder
 
 _writing: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 """By folder. After a restart in one driver the run that has ended may still be catching up when the next one begins."""
@@ -56,11 +56,19 @@ class CatchUp:
         self._files = HadoopFiles(spark, folder)
         self._stream = stream
 
-    def begins(self, future: FutureRowTreatment | None) -> None:
-        """Record how a run that begins now treats future-dated rows, from the batch on that it runs first."""
+    def begins(self, future: FutureRowTreatment | None, run: ReportedRun | None = None) -> None:
+        """Record a run that begins now, from the batch on that it runs first.
+
+        Args:
+            future: how it treats future-dated rows; None where it takes them as they are.
+            run: what reports say of it; None where nothing is reported again.
+        """
         folder = SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "")
+        first = self._checkpoint.committed() + 1
         if future is not None or folder.knows_future_rows():
-            folder.record_future_rows(self._checkpoint.committed() + 1, future)
+            folder.record_future_rows(first, future)
+        if run is not None:
+            folder.record_run(first, run, kept_from=min(self._checkpoint.offset_log(), default=0))
 
     def always(self, future: FutureRowTreatment) -> None:
         """Record how every run so far treated future-dated rows."""

@@ -69,6 +69,10 @@ class Checkpoint:
         """Return the last batch that is committed, -1 for none."""
         return max(numbers_in(self.files, "commits"), default=-1)
 
+    def committed_ms(self, batch: int) -> int | None:
+        """Return when a batch was committed, in milliseconds since the epoch; None when that is not known."""
+        return self.files.written_ms(f"commits/{batch}")
+
     def offset_log(self) -> OffsetLog:
         """Return the entries that are there now."""
         return OffsetLog(self.files)

@@ -1,8 +1,4 @@
-"""Follows running queries: after each commit a thread in the driver catches up with the late rows of a stream.
-
-Nothing here stops a query. What fails is logged once for each kind of error and tried again, with the next commit at
-the latest; what a driver leaves undone the next one does.
-"""
+"""Follows running queries: after each commit a thread in the driver catches up with the late rows of a stream."""
 
 from __future__ import annotations
 
@@ -21,9 +17,11 @@ from pyspark.sql.streaming.listener import (
 )
 
 from tidemark.models.operators import Operator
-from tidemark.spark_jobs.client import RequestRejected
+from tidemark.models.wire import OutputMode
 from tidemark.spark_jobs.json_listener import JsonListener
-from tidemark.spark_jobs.late.catch_up import CatchUp, Step
+from tidemark.spark_jobs.late.catch_up import CatchUp
+from tidemark.spark_jobs.late.follower import RETAINED, Follower
+from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports
 from tidemark.spark_jobs.query_plan import Found, NoOperator
 from tidemark.spark_jobs.running_query import RunningQuery
 
@@ -31,17 +29,22 @@ _log = logging.getLogger("tidemark.spark")
 _lock = threading.Lock()
 _followers: dict[SparkSession, Followers] = {}
 
-_RETRY_S = 10.0
-_REST, _MAX_REST_S = 4.0, 60.0
-"""How many times as long as a step took its follower rests, and for how long at most. A step costs the driver half a
-second of CPU time, however few rows it reads, so that batches of a second are better read several at once."""
-_RETAINED = "spark.sql.streaming.minBatchesToRetain"
 
-Make = Callable[[str, Operator], CatchUp]
-"""Makes what catches up with a stream, from where the query's checkpoint is and the operator behind the watermark."""
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run of a query that begins."""
 
-Send = Callable[[str], None]
-"""Sends the JSON of what was counted by dimension; raises as ``ControllerClient.late_rows``."""
+    run_id: str
+    """Spark's id of it."""
+    checkpoint: str
+    """Where the query's checkpoint is."""
+    output_mode: OutputMode | None
+    """Spark's output mode; None when it cannot be read."""
+
+
+Make = Callable[[Begun, Operator], tuple[CatchUp, MissingReports | None]]
+"""Makes what catches up with a stream, of a run and the operator behind the watermark; and what completes its ledger,
+None without a controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,117 +56,8 @@ class Followed:
     operator: Operator | None
     """What the call declares; None to read it from the plan."""
     make: Make
-    send: Send | None = None
-    """None where nothing is sent."""
-
-
-class Follower:
-    """Catches up with one stream of one run, in a thread of its own, until the run has ended.
-
-    Args:
-        stream: name of the stream, for the log.
-        catch_up: what catches up.
-        retained: batches of which Spark keeps the offset log.
-        send: sends what was counted by dimension; None where it stays in the folder.
-    """
-
-    def __init__(self, stream: str, catch_up: CatchUp, retained: int, send: Send | None = None) -> None:
-        self._stream = stream
-        self._catch_up = catch_up
-        self._retained = retained
-        self._send = send
-        self._rejected: set[int] = set()
-        self._woken = threading.Event()
-        self._ending = threading.Event()
-        self._errors: set[str] = set()
-        self._warned = False
-        self._thread = threading.Thread(target=self._run, name=f"tidemark-late-{stream}", daemon=True)
-        self._thread.start()
-
-    def wake(self) -> None:
-        """Let it look for batches that are due."""
-        self._woken.set()
-
-    def end(self) -> None:
-        """Let it catch up a last time, and end."""
-        self._ending.set()
-        self._woken.set()
-
-    def join(self, timeout_s: float) -> bool:
-        """Wait until it has ended; return whether it has."""
-        self._thread.join(max(timeout_s, 0))
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while True:
-            ending = self._ending.is_set()
-            failed = False
-            try:
-                began = time.monotonic()
-                while (step := self._catch_up.step()) is not None:
-                    self._tell(step)
-                    self._deliver()
-                    if step.waiting * 4 < self._retained:
-                        self._ending.wait(min(_REST * (time.monotonic() - began), _MAX_REST_S))
-                    began = time.monotonic()
-            except Exception as error:  # noqa: BLE001 - the query goes on, and the next try does the same again
-                if self._catch_up.session_has_ended():
-                    return  # the next driver goes on
-                failed = True
-                self._explain("its late rows cannot be kept, which is tried again", error)
-            failed = not self._deliver() or failed
-            if ending:
-                return
-            self._woken.wait(_RETRY_S if failed else None)
-            self._woken.clear()
-
-    def _deliver(self) -> bool:
-        """Send what was counted by dimension; return whether nothing is left to be tried again."""
-        if self._send is None:
-            return True
-        try:
-            for first, counts in self._catch_up.kept_counts():
-                if first in self._rejected:
-                    continue
-                try:
-                    self._send(counts)
-                except RequestRejected as error:
-                    # A later release may send it.
-                    self._rejected.add(first)
-                    self._explain("its counts of lost rows are rejected, and stay in the folder", error)
-                else:
-                    self._catch_up.forget_counts(first)
-        except Exception as error:  # noqa: BLE001 - the query goes on, and the next try does the same again
-            if not self._catch_up.session_has_ended():
-                self._explain("its counts of lost rows wait in the folder, and are sent again", error)
-            return False
-        return True
-
-    def _tell(self, step: Step) -> None:
-        for gap in step.unknown:
-            _log.error(
-                "stream %s: the late rows of batches %d to %d are unknown: %s",
-                self._stream,
-                gap.first,
-                gap.last,
-                gap.reason,
-            )
-        if step.waiting * 2 > self._retained and not self._warned:
-            _log.warning(
-                "stream %s: late rows are %d batches behind, and Spark keeps the offset log of %d: soon some will be "
-                "unknown; raise %s",
-                self._stream,
-                step.waiting,
-                self._retained,
-                _RETAINED,
-            )
-        self._warned = step.waiting * 2 > self._retained
-
-    def _explain(self, what: str, error: Exception) -> None:
-        kind = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        if kind not in self._errors:
-            self._errors.add(kind)
-            _log.error("stream %s: %s: %s", self._stream, what, kind, exc_info=error)
+    ledger: Ledger | None = None
+    """None without a controller."""
 
 
 class Followers(JsonListener):
@@ -211,11 +105,12 @@ class Followers(JsonListener):
             )
             return
         mine = {metric: self._streams[metric] for metric in plan.operators if metric in self._streams}
-        if mine and query.output_mode() == "complete":
+        begun = Begun(str(event.runId), checkpoint, query.output_mode())
+        if mine and begun.output_mode == "complete":
             _log.error("query %s: in complete mode no row is dropped as late, so none is kept", event.id)
             return
-        retained = int(self._spark.conf.get(_RETAINED) or 0)
-        followers = self._runs[str(event.runId)] = []
+        retained = int(self._spark.conf.get(RETAINED) or 0)
+        followers = self._runs[begun.run_id] = []
         for metric, stream in mine.items():
             found, declared = plan.operators[metric], stream.operator
             operator = _known(found, declared)
@@ -224,8 +119,8 @@ class Followers(JsonListener):
                 _log.error("stream %s: its late rows are not kept: %s", stream.name, why)
                 continue
             try:
-                catch_up = stream.make(checkpoint, operator)
-                followers.append(Follower(stream.name, catch_up, retained, stream.send))
+                catch_up, missing = stream.make(begun, operator)
+                followers.append(Follower(stream.name, catch_up, retained, stream.ledger, missing))
             except Exception:  # noqa: BLE001 - the query goes on
                 _log.exception("stream %s: its late rows are not kept in this run", stream.name)
 

@@ -68,6 +68,15 @@ class HadoopFiles:
         finally:
             stream.close()
 
+    def written_ms(self, name: str) -> int | None:
+        """Return when a file was written, in milliseconds since the epoch; None when it is not there."""
+        try:
+            return int(self._system.getFileStatus(self._path(name)).getModificationTime())
+        except Py4JJavaError as error:
+            if _is_missing(error):
+                return None
+            raise
+
     def write_whole(self, name: str, data: str | bytes) -> None:
         """Write a small file that is new, or replaces one: whoever reads it finds it whole or not at all.
 

@@ -11,13 +11,15 @@ from pyspark.sql.types import StructType
 
 from tidemark.models.late_counts import MAX_VALUE_LENGTH
 from tidemark.models.operators import Operator
+from tidemark.spark_jobs.binding import Binding, granules_of
 from tidemark.spark_jobs.late.catch_up import CatchUp
-from tidemark.spark_jobs.late.followers import Followed, Send, followers_of
+from tidemark.spark_jobs.late.followers import Begun, Followed, followers_of
 from tidemark.spark_jobs.late.late_rows import LATE_COLUMN, FutureRowTreatment, LateRule
+from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports
 from tidemark.spark_jobs.late.origin import Origin, origin_of
 from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, LateStream, Parse
+from tidemark.spark_jobs.late.side_folder import ReportedRun
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
-from tidemark.spark_jobs.tap import Tap
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -40,23 +42,19 @@ class Side:
         self,
         df: DataFrame,
         metric: str,
-        stream: str,
+        binding: Binding,
         *,
-        tap: Tap,
-        operator: Operator | None,
         future: FutureRowRule | None,
-        send: Send | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         """Let the queries in whose plan the tap ``metric`` stands be followed.
 
         Args:
             df: the stream, as it comes from ``parse``.
             metric: name of the tap.
-            stream: name of the stream, for the log.
-            tap: the tap.
-            operator: the stateful operator behind the watermark, as the call declares it; None: the plan's.
+            binding: the tap, and what reports of it say.
             future: how the plan treats future-dated rows; None where it takes them as they are.
-            send: sends what was counted by dimension; None without a controller.
+            ledger: the controller's ledger of the stream; None without a controller.
 
         Raises:
             ValueError: when the stream's source cannot be read again, it has a column of the name ``late``, or none of
@@ -77,13 +75,14 @@ class Side:
             _log.warning(
                 "stream %s: %s=%s removes files that its late rows are still to be read from; those rows will be "
                 "unknown: leave it off",
-                stream,
+                binding.stream,
                 _CLEAN,
                 cleaned,
             )
+        tap = binding.tap
         treats = None if future is None else FutureRowTreatment(future, tap.granule_us, tap.cut)
 
-        def make(checkpoint: str, operator: Operator) -> CatchUp:
+        def make(begun: Begun, operator: Operator) -> tuple[CatchUp, MissingReports | None]:
             late = LateStream(
                 parse=self.parse,
                 origin=origin,
@@ -93,11 +92,25 @@ class Side:
                 columns=columns,
                 dimension=self.dimension,
             )
-            catch_up = CatchUp(spark, checkpoint, self.folder, late)
-            catch_up.begins(treats)
-            return catch_up
+            catch_up = CatchUp(spark, begun.checkpoint, self.folder, late)
+            if ledger is None or begun.output_mode is None:
+                catch_up.begins(treats)
+                return catch_up, None
+            catch_up.begins(
+                treats, ReportedRun(begun.run_id, begun.output_mode, binding.bound_ms, binding.generation)
+            )
+            missing = MissingReports(
+                spark,
+                begun.checkpoint,
+                self.folder,
+                late,
+                binding=binding,
+                granules=granules_of(binding, operator),
+                ledger=ledger,
+            )
+            return catch_up, missing
 
-        followers_of(spark).add(metric, Followed(stream, operator, make, send))
+        followers_of(spark).add(metric, Followed(binding.stream, binding.operator, make, ledger))
 
 
 def side(

@@ -4,6 +4,7 @@
     _done/17           the last batch that was dealt with, and whose batches these are
     _unknown/15-17     batches whose late rows can no longer be known, and why
     _future_rows/9     how future-dated rows are treated from batch 9 on
+    _runs/9            what reports say of the run that began with batch 9
     _counts/12         what came and was lost by the values of a dimension, in the batches from 12 on
 
 A read is written to ``_writing``, renamed, and then marked done. Whatever a crash leaves of batches that are not done
@@ -16,10 +17,14 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
 
 from pyspark.sql import DataFrame
 
 from tidemark.models.late_counts import LateCounts
+from tidemark.models.wire import OutputMode
 from tidemark.spark_jobs.late.checkpoint import numbers_in
 from tidemark.spark_jobs.late.due import Unknown
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
@@ -27,8 +32,22 @@ from tidemark.spark_jobs.late.late_rows import FutureRowTreatment
 
 _VERSION = 1
 _DONE, _UNKNOWN, _WRITING, _FUTURE = "_done", "_unknown", "_writing/rows", "_future_rows"
-_COUNTS = "_counts"
+_COUNTS, _RUNS = "_counts", "_runs"
 _FROM = "from_batch="
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedRun:
+    """What a report says of the run that had a batch."""
+
+    run_id: str
+    """Spark's id of it."""
+    output_mode: OutputMode
+    """Spark's output mode."""
+    bound_ms: int
+    """The bound in its plan, in milliseconds."""
+    generation: int | None
+    """Generation of that bound; None when it is the job's own."""
 
 
 class SideFolderError(ValueError):
@@ -138,12 +157,37 @@ class SideFolder:
 
     def future_rows(self) -> Callable[[int], FutureRowTreatment | None]:
         """Return what says how future-dated rows are treated in a batch; None where they are taken as they are."""
-        firsts = numbers_in(self._files, _FUTURE)
-        texts = [json.loads(self._files.read(f"{_FUTURE}/{first}") or "null") for first in firsts]
+        recorded = self._recorded(_FUTURE)
 
         def of(batch: int) -> FutureRowTreatment | None:
+            found = recorded(batch)
+            return None if found is None else FutureRowTreatment.from_json(found)
+
+        return of
+
+    def record_run(self, first: int, run: ReportedRun, kept_from: int) -> None:
+        """Record what reports say of a run that begins with batch ``first``.
+
+        Runs all of whose batches are before ``kept_from`` are forgotten.
+        """
+        begun = numbers_in(self._files, _RUNS)
+        for each in begun[: max(bisect_right(begun, kept_from) - 1, 0)]:
+            self._files.delete(f"{_RUNS}/{each}")
+        self._files.write_whole(f"{_RUNS}/{first}", json.dumps(asdict(run)))
+
+    def run_of(self, batch: int) -> ReportedRun | None:
+        """Return what reports say of the run that had a batch; None when it was not recorded."""
+        found = self._recorded(_RUNS)(batch)
+        return None if found is None else ReportedRun(**found)
+
+    def _recorded(self, name: str) -> Callable[[int], Any]:
+        """Return what gives the JSON that was recorded for a batch; None when none was."""
+        firsts = numbers_in(self._files, name)
+        read = cache(lambda first: json.loads(self._files.read(f"{name}/{first}") or "null"))
+
+        def of(batch: int) -> Any:
             index = bisect_right(firsts, batch) - 1
-            return None if index < 0 or texts[index] is None else FutureRowTreatment.from_json(texts[index])
+            return None if index < 0 else read(firsts[index])
 
         return of
 

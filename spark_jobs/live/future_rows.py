@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from tidemark.models.duration import parse_duration
 from tidemark.models.operators import Closed
-from tidemark.spark_jobs.tap import SET_ASIDE, SET_BACK, TAKEN, quoted
+from tidemark.spark_jobs.tap import SET_ASIDE, SET_BACK, TAKEN, Tap, quoted
 from tidemark.spark_jobs.time_numbers import FARTHEST_US
 
 Treatment = Literal["clamp", "aside"]
@@ -56,6 +56,15 @@ class FutureRowRule:
     def marks(self) -> bool:
         """Whether rows are judged by their own arrival too, and carry ``AHEAD`` through the tap."""
         return self.treatment == "aside" or None not in {self.arrival_time, self.arrival_type}
+
+    def counted_by(self, tap: Tap) -> Tap:
+        """Return ``tap`` as it counts rows that ``mark`` has seen."""
+        return replace(
+            tap,
+            ahead=AHEAD if self.marks else None,
+            takes_out=self.treatment == "aside",
+            allowance_us=self.allowance_us,
+        )
 
     def mark(self, df: DataFrame) -> DataFrame:
         """Return ``df``, for the tap, with what is found by a row's own arrival in ``AHEAD``, and set back to that."""

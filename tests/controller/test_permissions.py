@@ -114,7 +114,7 @@ def test_a_pin_out_of_reach_is_forbidden_however_the_query_names_it(
 
 def test_a_job_reports_acknowledges_and_asks_for_its_bound_and_nothing_else() -> None:
     may = {name for name, need in DECLARED.items() if need.right in RIGHTS["job"]}
-    assert may == {"postReport", "postAcknowledgement", "postLateRows", "getBound"}
+    assert may == {"postReport", "postAcknowledgement", "postLateRows", "getBound", "listMissingBatches"}
 
 
 def test_a_viewer_reads_and_writes_nothing(asked: Asked) -> None:

@@ -73,8 +73,13 @@ EXAMPLES: dict[str, Example] = {
     },
     "Receipt": {**JOB, "received_us": STARTED_US, "duplicate": False},
     "ReportPage": page("reports", _FACTS, next_cursor="WyIxNzY3MjI1NjAwMDAwMDAwIiwgIjE3Il0"),
+    "MissingBatches": {
+        "query_id": QUERY_RUN["query_id"],
+        "missing": [{"first": 211, "last": 212}],
+    },
     "ReportDetail": {
         **_FACTS,
+        "reread": False,
         "granule_us": 6_000_000,
         "partitions": [
             {

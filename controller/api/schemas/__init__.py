@@ -57,7 +57,13 @@ from tidemark.controller.api.schemas.predictions import (
 from tidemark.controller.api.schemas.preview import Preview
 from tidemark.controller.api.schemas.problem import Problem, ProblemItem
 from tidemark.controller.api.schemas.recommended import RecommendationAnswer, StepAnswer
-from tidemark.controller.api.schemas.reports import ReportDetail, ReportedPartition, ReportPage, ReportSummary
+from tidemark.controller.api.schemas.reports import (
+    MissingBatches,
+    ReportDetail,
+    ReportedPartition,
+    ReportPage,
+    ReportSummary,
+)
 from tidemark.controller.api.schemas.rollouts import (
     Approved,
     Promise,
@@ -122,6 +128,7 @@ __all__ = [
     "LossTotals",
     "LostAnswer",
     "LostValue",
+    "MissingBatches",
     "MissingRange",
     "ModeCount",
     "Operating",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
+from tidemark.controller.api.schemas.evidence import MissingRange
 
 
 class ReportSummary(Answer):
@@ -69,6 +70,15 @@ class ReportPage(Answer):
     """Where the next page begins; null on the last."""
 
 
+class MissingBatches(Answer):
+    """Batches of one query that were never reported."""
+
+    query_id: str
+    """Spark's persistent id of the query."""
+    missing: list[MissingRange]
+    """Where they are, ascending; the newest 100 ranges."""
+
+
 class ReportedPartition(Answer):
     """One partition in a report."""
 
@@ -87,6 +97,9 @@ class ReportedPartition(Answer):
 class ReportDetail(ReportSummary):
     """One report."""
 
+    reread: bool | None
+    """Whether the job read the batch again because its first report was lost: its state is not known then, and reads
+    0. Null when the report as it was sent is not kept any more."""
     granule_us: int | None
     """Width of an event-time granule, in microseconds; null when the report as it was sent is not kept any more."""
     partitions: list[ReportedPartition] | None

@@ -1,0 +1,160 @@
+"""Follows one stream of one run: catches up with its late rows, and completes its ledger, in a thread of its own.
+
+Nothing here stops a query. What fails is logged once for each kind of error and tried again, with the next commit at
+the latest; what a driver leaves undone the next one does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from tidemark.spark_jobs.client import RequestRejected
+from tidemark.spark_jobs.late.catch_up import CatchUp, Step
+from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports
+
+_log = logging.getLogger("tidemark.spark")
+
+_RETRY_S = 10.0
+_REST, _MAX_REST_S = 4.0, 60.0
+"""How many times as long as a step took its follower rests, and for how long at most. A step costs the driver half a
+second of CPU time, however few rows it reads, so that batches of a second are better read several at once."""
+RETAINED = "spark.sql.streaming.minBatchesToRetain"
+"""Of how many batches Spark keeps the offset log."""
+
+
+class Follower:
+    """Catches up with one stream of one run, in a thread of its own, until the run has ended.
+
+    Args:
+        stream: name of the stream, for the log.
+        catch_up: what catches up.
+        retained: batches of which Spark keeps the offset log.
+        ledger: gets what was counted by dimension; None where it stays in the folder.
+        missing: completes the ledger; None where nothing does.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        catch_up: CatchUp,
+        retained: int,
+        ledger: Ledger | None = None,
+        missing: MissingReports | None = None,
+    ) -> None:
+        self._stream = stream
+        self._catch_up = catch_up
+        self._retained = retained
+        self._ledger = ledger
+        self._missing = missing
+        self._rejected: set[int] = set()
+        self._woken = threading.Event()
+        self._ending = threading.Event()
+        self._errors: set[str] = set()
+        self._warned = False
+        self._thread = threading.Thread(target=self._run, name=f"tidemark-late-{stream}", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Let it look for batches that are due."""
+        self._woken.set()
+
+    def end(self) -> None:
+        """Let it catch up a last time, and end."""
+        self._ending.set()
+        self._woken.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until it has ended; return whether it has."""
+        self._thread.join(max(timeout_s, 0))
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            ending = self._ending.is_set()
+            failed = False
+            try:
+                began = time.monotonic()
+                while (step := self._catch_up.step()) is not None:
+                    self._tell(step)
+                    self._deliver()
+                    if step.waiting * 4 < self._retained:
+                        self._rest(began)
+                    began = time.monotonic()
+            except Exception as error:  # noqa: BLE001 - the query goes on, and the next try does the same again
+                if self._catch_up.session_has_ended():
+                    return  # the next driver goes on
+                failed = True
+                self._explain("its late rows cannot be kept, which is tried again", error)
+            failed = not self._deliver() or failed
+            if self._complete(ending=ending):
+                continue
+            if ending:
+                return
+            self._woken.wait(_RETRY_S if failed else None)
+            self._woken.clear()
+
+    def _rest(self, began: float) -> None:
+        self._ending.wait(min(_REST * (time.monotonic() - began), _MAX_REST_S))
+
+    def _complete(self, *, ending: bool) -> bool:
+        """Report a batch that the ledger lacks; return whether there may be more."""
+        began = time.monotonic()
+        try:
+            more = self._missing is not None and self._missing.step(ending=ending)
+        except Exception as error:  # noqa: BLE001 - the query goes on, and the controller is asked again
+            if not self._catch_up.session_has_ended():
+                self._explain("batches that were not reported are not reported now either", error)
+            return False
+        if more:
+            self._rest(began)
+        return more
+
+    def _deliver(self) -> bool:
+        """Send what was counted by dimension; return whether nothing is left to be tried again."""
+        if self._ledger is None:
+            return True
+        try:
+            for first, counts in self._catch_up.kept_counts():
+                if first in self._rejected:
+                    continue
+                try:
+                    self._ledger.count(counts)
+                except RequestRejected as error:
+                    # A later release may send it.
+                    self._rejected.add(first)
+                    self._explain("its counts of lost rows are rejected, and stay in the folder", error)
+                else:
+                    self._catch_up.forget_counts(first)
+        except Exception as error:  # noqa: BLE001 - the query goes on, and the next try does the same again
+            if not self._catch_up.session_has_ended():
+                self._explain("its counts of lost rows wait in the folder, and are sent again", error)
+            return False
+        return True
+
+    def _tell(self, step: Step) -> None:
+        for gap in step.unknown:
+            _log.error(
+                "stream %s: the late rows of batches %d to %d are unknown: %s",
+                self._stream,
+                gap.first,
+                gap.last,
+                gap.reason,
+            )
+        if step.waiting * 2 > self._retained and not self._warned:
+            _log.warning(
+                "stream %s: late rows are %d batches behind, and Spark keeps the offset log of %d: soon some will be "
+                "unknown; raise %s",
+                self._stream,
+                step.waiting,
+                self._retained,
+                RETAINED,
+            )
+        self._warned = step.waiting * 2 > self._retained
+
+    def _explain(self, what: str, error: Exception) -> None:
+        kind = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        if kind not in self._errors:
+            self._errors.add(kind)
+            _log.error("stream %s: %s: %s", self._stream, what, kind, exc_info=error)
