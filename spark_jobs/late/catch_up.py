@@ -102,6 +102,22 @@ class CatchUp:
         with _writing[self._files.uri]:
             return self._step()
 
+    def expiring(self) -> str | None:
+        """Return what the source may soon delete of the batches that are due; None while nothing is near.
+
+        Raises as ``step`` does.
+        """
+        log = self._checkpoint.offset_log()
+        source = self._checkpoint.source(log, self._stream.source)
+        if source is None:
+            return None
+        done = SideFolder(self._files, self._checkpoint.query_id(), source).done()
+        start, end = log.get(done), log.get(self._checkpoint.committed())
+        if start is None or end is None:
+            return None
+        reader = reader_of(self._spark, self._stream.origin, self._checkpoint.files, source)
+        return reader.expiring(start.offsets.get(source), end.offsets.get(source))
+
     def kept_counts(self) -> Iterator[tuple[int, str]]:
         """Return what was counted by dimension and is not forgotten yet: the first batch, and the JSON to send."""
         if self._stream.dimension is None:

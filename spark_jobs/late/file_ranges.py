@@ -63,6 +63,9 @@ class FileRanges:
     def read_many(self, batches: Sequence[DueBatch]) -> None:
         """Return None: a row does not say which file it is from."""
 
+    def expiring(self, start: Offset, end: Offset) -> None:
+        """Return None: whoever removes files, it is not the source (``cleanSource`` is warned of at the start)."""
+
     def lost(self, batches: Sequence[DueBatch]) -> dict[int, str]:
         """Return, of batches that could not be read, those that never can be, and why."""
         gone = {}

@@ -20,6 +20,8 @@ _RETRY_S = 10.0
 _REST, _MAX_REST_S = 4.0, 60.0
 """How many times as long as a step took its follower rests, and for how long at most. A step costs the driver half a
 second of CPU time, however few rows it reads, so that batches of a second are better read several at once."""
+_LOOK_EVERY_S = 60.0
+"""How often the source is asked what it still has, at most, while batches wait."""
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 """Of how many batches Spark keeps the offset log."""
 
@@ -52,7 +54,8 @@ class Follower:
         self._woken = threading.Event()
         self._ending = threading.Event()
         self._errors: set[str] = set()
-        self._warned = False
+        self._warned = self._warned_of_source = False
+        self._looked = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"tidemark-late-{stream}", daemon=True)
         self._thread.start()
 
@@ -87,6 +90,7 @@ class Follower:
                     return  # the next driver goes on
                 failed = True
                 self._explain("its late rows cannot be kept, which is tried again", error)
+                self._look()
             failed = not self._deliver() or failed
             if self._complete(ending=ending):
                 continue
@@ -152,6 +156,22 @@ class Follower:
                 RETAINED,
             )
         self._warned = step.waiting * 2 > self._retained
+        if step.waiting:
+            self._look()
+
+    def _look(self) -> None:
+        """Warn, once, when the source may soon delete what is due."""
+        if time.monotonic() - self._looked < _LOOK_EVERY_S:
+            return
+        self._looked = time.monotonic()
+        try:
+            expiring = self._catch_up.expiring()
+        except Exception as error:  # noqa: BLE001 - it is only a warning that is missed
+            self._explain("what its source still has is not known", error)
+            return
+        if expiring is not None and not self._warned_of_source:
+            _log.warning("stream %s: soon some late rows will be unknown: %s", self._stream, expiring)
+        self._warned_of_source = expiring is not None
 
     def _explain(self, what: str, error: Exception) -> None:
         kind = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from tidemark.spark_jobs.late.due import DueBatch
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
 from tidemark.spark_jobs.late.late_rows import BATCH
+from tidemark.spark_jobs.late.offset_log import Offset
 from tidemark.spark_jobs.late.origin import KAFKA, Origin
 
 _Partition = tuple[str, int]
@@ -86,6 +87,24 @@ class KafkaRanges:
         ]
         columns = f"topic string, partition int, first long, end long, {BATCH} long"
         return self._between(whole), self._spark.createDataFrame(table, columns)
+
+    def expiring(self, start: Offset, end: Offset) -> str | None:
+        """Return which messages may soon expire before they are read again; None while none is near.
+
+        They are near when the oldest message that is still to be read, from ``start`` on, is closer to the first one
+        that Kafka has than to ``end``. Where Kafka has deleted nothing yet, none is.
+        """
+        ends = {
+            (topic, int(number)): last for topic, each in (end or {}).items() for number, last in each.items()
+        }
+        for (topic, number), (earliest, _) in sorted(self._there(set(ends)).items()):
+            first, last = (start or {}).get(topic, {}).get(str(number), 0), ends[topic, number]
+            if earliest and first < last and first - earliest < last - first:
+                return (
+                    f"the messages of {topic}-{number} from offset {first} to {last} are still to be read again, and "
+                    f"Kafka has deleted those before {earliest}; raise the topic's retention.ms"
+                )
+        return None
 
     def lost(self, batches: Sequence[DueBatch]) -> dict[int, str]:
         """Return, of batches that could not be read, those that never can be, and why."""

@@ -14,6 +14,7 @@ from tidemark.spark_jobs.late.file_ranges import FileRanges
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
 from tidemark.spark_jobs.late.kafka_ranges import KafkaRanges, keeps, with_batches
 from tidemark.spark_jobs.late.late_rows import LateRule, with_batch
+from tidemark.spark_jobs.late.offset_log import Offset
 from tidemark.spark_jobs.late.origin import KAFKA, Origin
 
 Parse = Callable[[DataFrame], DataFrame]
@@ -51,6 +52,10 @@ class Reader(Protocol):
 
     def read_many(self, batches: Sequence[DueBatch]) -> tuple[DataFrame, DataFrame] | None:
         """Return what it had in several, and a table of them by Kafka's columns; None where rows do not show it."""
+        ...
+
+    def expiring(self, start: Offset, end: Offset) -> str | None:
+        """Return what the source may soon delete between two offsets; None while nothing is near."""
         ...
 
     def lost(self, batches: Sequence[DueBatch]) -> dict[int, str]:

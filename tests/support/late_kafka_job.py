@@ -1,7 +1,8 @@
 """A job on Kafka that keeps its late rows, run as a program so that it can be killed; its argument is JSON.
 
 With ``die_in`` it kills itself and its JVM in that batch of its run, after the offsets were logged and before the
-commit. It writes what it emits and what it reports below ``folder``, batch by batch, each whole.
+commit. It writes what it emits below ``folder``, batch by batch, each whole, and so what it reports unless there is a
+``controller`` to report to.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ def main() -> None:
             ceiling=given["ceiling"],
             mode="Live" if given["ceiling"] else "Off",
             arrival_time=None,
-            sink=_Reports(folder / "reports"),
+            controller_url=given["controller"],
+            sink=None if given["controller"] else _Reports(folder / "reports"),
             late=side(str(folder / "late"), parse=parse),
         )
     )

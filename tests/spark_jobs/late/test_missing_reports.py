@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
+from pyspark.sql.types import StructType
 
 from tidemark.models.granules import Granules
 from tidemark.models.operators import Operator, row_level, sliding, tumbling
@@ -166,7 +167,7 @@ def made_anew(
         str(late),
         LateStream(
             parse=lambda raw: raw,
-            origin=Origin("json", {}, SCHEMA),
+            origin=Origin("json", {}, StructType.fromDDL(SCHEMA)),
             rule=LateRule("ts", operator, "partition"),
             source="0",
         ),

@@ -8,9 +8,11 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -20,10 +22,18 @@ from pyspark.sql import functions as F
 from tidemark.models.operators import tumbling
 from tidemark.spark_jobs import adaptive_watermark, flush, side
 from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
+from tidemark.spark_jobs.late import follower
+from tidemark.spark_jobs.late.catch_up import CatchUp
+from tidemark.spark_jobs.late.follower import Follower
+from tidemark.spark_jobs.late.late_rows import LateRule
+from tidemark.spark_jobs.late.origin import Origin
+from tidemark.spark_jobs.late.reread import LateStream
 
+from support.controller_app import Controller
 from support.kafka import Sent, new_topic, send
-from support.late_streams import late_by_batch, late_in_ledger, side_rows
+from support.late_streams import done, late_by_batch, late_in_ledger, side_rows
 from support.patience import PATIENCE_S
+from support.served import served
 from support.soak import with_soak
 from support.spark_streams import EPOCH_US, RecordingSink
 from support.tree import ROOT
@@ -146,39 +156,55 @@ def test_messages_that_have_expired_before_they_were_read_again_are_unknown(
     assert set(late_by_batch(kafka_spark, tmp_path / "late")) <= {2, 3}
 
 
+def test_the_driver_warns_once_before_messages_expire_that_are_still_to_be_read(
+    kafka: KafkaBroker,
+    kafka_spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic, folder = new_topic(kafka, 2), tmp_path / "late"
+    send(kafka, topic, _burst(0, 240, 0, 1))
+    _run(kafka_spark, kafka, topic, tmp_path, "2 seconds", bare, RecordingSink())
+    monkeypatch.setattr(follower, "_LOOK_EVERY_S", 0)
+    late = LateStream(
+        parse=bare,
+        origin=Origin("kafka", {"kafka.bootstrap.servers": kafka.bootstrap_servers}),
+        rule=LateRule("ts", tumbling("5 seconds"), None),
+        batches_per_read=1,
+    )
+
+    def warnings() -> list[str]:
+        """Follow again from the second batch on, and return what is warned of."""
+        caplog.clear()
+        (folder / "_done" / str(done(folder))).rename(folder / "_done" / "0")
+        following = Follower("in", CatchUp(kafka_spark, str(tmp_path / "checkpoint"), str(folder), late), 100)
+        following.end()
+        assert following.join(PATIENCE_S)
+        return [record.getMessage() for record in caplog.records if "soon" in record.getMessage()]
+
+    assert warnings() == [], "nothing expires yet"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    deleted = admin.delete_records([TopicPartition(topic, 1, 25)])
+    assert all(each.result() is not None for each in deleted.values())
+    (warning,) = warnings()
+    assert f"{topic}-1 from offset" in warning
+    assert "deleted those before 25; raise the topic's retention.ms" in warning
+    assert not list((folder / "_unknown").glob("[0-9]*")), "all of them could still be read"
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("ceiling", [None, "30 seconds"], ids=["Off", "Live"])
 def test_ten_kills_lose_and_double_no_row(
     kafka: KafkaBroker, kafka_spark: SparkSession, tmp_path: Path, ceiling: str | None
 ) -> None:
     """Six fall between the offset log and the commit, four after the last commit, whatever the side is at."""
-    topic, rows = new_topic(kafka, 2), 0
-    for number in range(11):
-        send(kafka, topic, _burst(rows, 130, 12 * number, number))
-        rows += 130
-        if number == 10:
-            close = [Sent(json.dumps({"id": -1, "ts": EPOCH_US + 90_000 * SECOND_US}), n) for n in (0, 1)]
-            send(kafka, topic, close)
-        given = {
-            "folder": str(tmp_path),
-            "servers": kafka.bootstrap_servers,
-            "topic": topic,
-            "bound": f"{1 + number * 3 % 7} seconds",
-            "ceiling": ceiling,
-            "die_in": None if number == 10 else (2 + number % 2 if number % 5 < 3 else 99),
-        }
-        ran = subprocess.run(
-            [sys.executable, "-m", "support.late_kafka_job", json.dumps(given)],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
-            start_new_session=True,
-            capture_output=True,
-            timeout=5 * PATIENCE_S,
-            check=False,
-        )
-        assert ran.returncode == (0 if number == 10 else -signal.SIGKILL), ran.stderr.decode()[-3_000:]
-        if number < 10 and given["die_in"] != 99:
-            logged = max(int(p.name) for p in (tmp_path / "checkpoint" / "offsets").glob("[0-9]*"))
-            assert not (tmp_path / "checkpoint" / "commits" / str(logged)).exists()
+    with Controller(f"sqlite:///{tmp_path / 'tidemark.db'}") as controller:
+        controller.clock.now_us = time.time_ns() // 1_000
+        with served(controller.http.app) as url:
+            # In Live the controller would have to know the mode.
+            rows = _killed_ten_times(kafka, tmp_path, ceiling, url if ceiling is None else None)
+        missing, ledger = _ledger_of(controller) if ceiling is None else ([], {})
     out: Counter[int] = Counter()
     windows: dict[int, list[str]] = defaultdict(list)
     for path in (tmp_path / "out").glob("*.json"):
@@ -193,7 +219,58 @@ def test_ten_kills_lose_and_double_no_row(
     assert out + late == Counter(range(rows))
     assert late.total() >= 50
     assert all(len(set(batches)) == 1 for batches in windows.values()), "a window is emitted once"
+    if ceiling is None:
+        assert missing == []
+        assert sorted(ledger) == list(range(len(ledger))), "from the first batch to the last"
+        reported = ledger
     assert {batch: counted.get(batch, 0) for batch in reported} == reported
     print(
         f"{rows} rows in = {out.total()} in windows + {late.total()} late; {len(reported)} batches reported"
     )
+
+
+def _killed_ten_times(kafka: KafkaBroker, folder: Path, ceiling: str | None, controller: str | None) -> int:
+    """Run a job eleven times over a topic that grows, and kill it ten times; return how many rows there were."""
+    topic, rows = new_topic(kafka, 2), 0
+    for number in range(11):
+        send(kafka, topic, _burst(rows, 130, 12 * number, number))
+        rows += 130
+        if number == 10:
+            close = [Sent(json.dumps({"id": -1, "ts": EPOCH_US + 90_000 * SECOND_US}), n) for n in (0, 1)]
+            send(kafka, topic, close)
+        given = {
+            "folder": str(folder),
+            "servers": kafka.bootstrap_servers,
+            "topic": topic,
+            "bound": f"{1 + number * 3 % 7} seconds",
+            "ceiling": ceiling,
+            "controller": controller,
+            "die_in": None if number == 10 else (2 + number % 2 if number % 5 < 3 else 99),
+        }
+        ran = subprocess.run(
+            [sys.executable, "-m", "support.late_kafka_job", json.dumps(given)],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+            start_new_session=True,
+            capture_output=True,
+            timeout=5 * PATIENCE_S,
+            check=False,
+        )
+        assert ran.returncode == (0 if number == 10 else -signal.SIGKILL), ran.stderr.decode()[-3_000:]
+        if number < 10 and given["die_in"] != 99:
+            logged = max(int(p.name) for p in (folder / "checkpoint" / "offsets").glob("[0-9]*"))
+            assert not (folder / "checkpoint" / "commits" / str(logged)).exists()
+    return rows
+
+
+def _ledger_of(controller: Controller) -> tuple[list[Any], dict[int, int]]:
+    """Return the batches that the controller's one stream lacks, and how many rows of each other one were late."""
+    (entry,) = controller.http.get("/v1/jobs").json()["jobs"]
+    path = f"/v1/jobs/{quote(entry['job'])}/streams/in"
+    (query,) = controller.http.get(path).json()["coverage"]
+    reports = controller.http.get(f"{path}/reports", params={"limit": 1_000}).json()["reports"]
+    assert all(each["late_min"] == each["late_max"] for each in reports)
+    details = [
+        controller.http.get(f"{path}/reports/{query['query_id']}/{each['batch_id']}") for each in reports
+    ]
+    print(f"{sum(each.json()['reread'] for each in details)} of {len(reports)} batches were read again")
+    return query["missing"], {each["batch_id"]: each["late_min"] for each in reports}
