@@ -116,10 +116,11 @@ def _positive(text: str) -> int:
 
 def _origin(given: argparse.Namespace) -> Origin:
     options = pairs_of("--option", given.option)
-    if given.format == KAFKA:
-        return Origin(KAFKA, options)
-    if given.schema is None:
+    origin = Origin(given.format, options)
+    if given.schema is None and origin.has_files:
         raise ValueError("a file source needs --schema, the columns that the job's reader has")
+    if given.schema is None or given.format == KAFKA:
+        return origin
     schema = StructType.fromDDL(given.schema)
     if not isinstance(schema, StructType):
         raise ValueError(f"--schema {given.schema!r} names no columns; write it as 'id long, ts timestamp'")  # noqa: TRY004

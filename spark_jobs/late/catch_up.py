@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -115,8 +116,8 @@ class CatchUp:
         start, end = log.get(done), log.get(self._checkpoint.committed())
         if start is None or end is None:
             return None
-        reader = reader_of(self._spark, self._stream.origin, self._checkpoint.files, source)
-        return reader.expiring(start.offsets.get(source), end.offsets.get(source))
+        with self._reader_of(source) as reader:
+            return reader.expiring(start.offsets.get(source), end.offsets.get(source))
 
     def kept_counts(self) -> Iterator[tuple[int, str]]:
         """Return what was counted by dimension and is not forgotten yet: the first batch, and the JSON to send."""
@@ -143,12 +144,17 @@ class CatchUp:
         last = found.last
         if last is None:
             return None
-        reader = reader_of(self._spark, self._stream.origin, self._checkpoint.files, source)
-        rows, lost = self._write(folder, reader, [batch for batch in found.batches if batch.has_rows], rule)
+        with self._reader_of(source) as reader:
+            rows, lost = self._write(
+                folder, reader, [batch for batch in found.batches if batch.has_rows], rule
+            )
         unknown = (*found.unknown, *lost)
         folder.record_unknown(unknown)
         folder.mark(last)
         return Step(done + 1, last, rows, unknown, committed - last)
+
+    def _reader_of(self, source: str) -> AbstractContextManager[Reader]:
+        return reader_of(self._spark, self._stream.origin, self._checkpoint.files, source, self._files)
 
     def _of_one_rule(self, found: Due, folder: SideFolder) -> tuple[Due, LateRule]:
         """Return the batches up to the first for which future-dated rows are treated in another way, and the rule.

@@ -200,15 +200,15 @@ class MissingReports:
             if (future.granule_us, future.closed) != (tap.granule_us, tap.cut):
                 return "its rows were counted by another granule"
             tap = future.rule.counted_by(tap)
-        reader = reader_of(self._spark, self._late.origin, self._checkpoint.files, source)
-        try:
-            rows = self._late.parse(reader.read(batch))
-            observed = tap.count(rows if future is None else future.rule.mark(rows))
-        except Exception:
-            gone = reader.lost([batch])
-            if not gone:
-                raise
-            return gone[batch.batch_id]
+        with reader_of(self._spark, self._late.origin, self._checkpoint.files, source, self._files) as reader:
+            try:
+                rows = self._late.parse(reader.read(batch))
+                observed = tap.count(rows if future is None else future.rule.mark(rows))
+            except Exception:
+                gone = reader.lost([batch])
+                if not gone:
+                    raise
+                return gone[batch.batch_id]
         clock_us = None if tap.allowance_us is None else batch.clock_ms * SPARK_TICK_US
         return tap.decode(observed, self._granules, clock_us)
 

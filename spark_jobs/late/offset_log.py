@@ -59,6 +59,20 @@ def parse_entry(text: str) -> LogEntry:
         raise LogFormatError(f"an entry of the offset log cannot be read: {error!r}") from error
 
 
+def one_source(text: str, source: str) -> tuple[str, str]:
+    """Return an entry's text as if the query had one source only, and that source's place or name.
+
+    Args:
+        text: the entry.
+        source: the source, as ``LogEntry`` names it.
+    """
+    version, metadata, *lines = text.splitlines()
+    if version == "v1":
+        return f"{version}\n{metadata}\n{lines[int(source)]}", "0"
+    (line,) = (line for line in lines if line.split(":", 1)[0] == source)
+    return f"{version}\n{metadata}\n{line}", source
+
+
 def is_control(offset: Offset) -> bool:
     """Return whether an offset is of the control stream of mode Live."""
     return offset is not None and offset.keys() == _CONTROL_KEYS

@@ -1,6 +1,7 @@
 """Which source a stream reads, and how: format, options and schema, from the leaf of its plan.
 
-Spark (4.2) keeps them in ``StreamingRelation`` (files) and ``StreamingRelationV2`` (Kafka); there is no public way.
+Spark (4.2) keeps them in ``StreamingRelation`` (files, and sources of the older interface) and in
+``StreamingRelationV2`` (Kafka, and all others); there is no public way.
 """
 
 from __future__ import annotations
@@ -8,23 +9,32 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from tidemark.spark_jobs.scala import items
 
 KAFKA = "kafka"
+_FILES = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml"})
+"""Formats of Spark's file source."""
+_FORGETFUL = frozenset({"memory", "memorystream", "socket", "textsocket"})
+"""Sources that do not have the rows of a batch a second time."""
+_WAY_OUT = (
+    "leave late= out, or name what holds the same rows under the same offsets: "
+    "side(..., format=, options=, schema=)"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A source that can be read again by ranges.
+    """A source that can be read again.
 
     Args:
-        format: ``kafka``, or a format of files such as ``json``.
+        format: as the stream's reader has it.
         options: the options of the stream's reader. They may hold secrets, so they are not shown.
-        schema: the columns of files; None for Kafka.
+        schema: the columns of files, and of other sources where the reader names them; None for the source's own.
     """
 
     format: str
@@ -33,6 +43,11 @@ class Origin:
 
     def __repr__(self) -> str:
         return f"Origin({self.format!r})"
+
+    @property
+    def has_files(self) -> bool:
+        """Whether it is Spark's file source."""
+        return self.format.lower() in _FILES or self.format.endswith("FileFormat")
 
     def option(self, name: str) -> str | None:
         """Return an option; their names know no case."""
@@ -43,7 +58,7 @@ def origin_of(df: DataFrame) -> Origin:
     """Return what ``df`` reads.
 
     Raises:
-        ValueError: when that is not one source of Kafka or files.
+        ValueError: when that is not one source, or it cannot be read again.
     """
     leaves = df._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001 - see the module's docstring
     streaming = [leaf for leaf in items(leaves) if leaf.isStreaming()]
@@ -54,14 +69,49 @@ def origin_of(df: DataFrame) -> Origin:
         )
     leaf = streaming[0]
     name = str(leaf.sourceName())
-    if leaf.nodeName() == "StreamingRelation" and name.startswith("FileSource["):
+    if leaf.nodeName() == "StreamingRelation":
         source = leaf.dataSource()
-        schema = StructType.fromJson(json.loads(leaf.schema().json()))
+        files, named = name.startswith("FileSource["), source.userSpecifiedSchema().isDefined()
+        schema = StructType.fromJson(json.loads(leaf.schema().json())) if files or named else None
         options = {each._1(): each._2() for each in items(source.options().toSeq())}  # noqa: SLF001 - a Scala pair
-        return Origin(str(source.className()), options, schema)
+        origin = Origin(str(source.className()), options, schema)
+        return origin if files else _checked(df, origin, leaf)
+    if leaf.nodeName() != "StreamingRelationV2" or leaf.identifier().isDefined():
+        raise ValueError(f"late=side(...) cannot tell how the stream reads {name!r}; {_WAY_OUT}")
+    options = dict(leaf.extraOptions().asCaseSensitiveMap())
     if name.lower().startswith((KAFKA, "org.apache.spark.sql.kafka")):
-        return Origin(KAFKA, dict(leaf.extraOptions().asCaseSensitiveMap()))
-    raise ValueError(
-        f"late=side(...) can read Kafka and files again, but the stream reads {name!r}; leave late= out, or name what "
-        "holds the same rows: side(..., format=, options=, schema=)"
-    )
+        return Origin(KAFKA, options)
+    return _checked(df, Origin(name, options), leaf)
+
+
+def stream_of(spark: SparkSession, origin: Origin, name: str | None = None) -> DataFrame:
+    """Return a stream of a source, by the name that its query's checkpoint has of it, if any."""
+    reader = spark.readStream.format(origin.format).options(**origin.options)
+    if origin.schema is not None:
+        reader = reader.schema(origin.schema)
+    return (reader if name is None else reader.name(name)).load()
+
+
+def _checked(df: DataFrame, origin: Origin, leaf: Any) -> Origin:
+    """Return ``origin`` if it reads what the leaf reads.
+
+    Raises:
+        ValueError: when it does not.
+    """
+    if origin.format.lower() in _FORGETFUL:
+        raise ValueError(
+            f"late=side(...) cannot read {origin.format!r} again, which keeps no rows; {_WAY_OUT}"
+        )
+    try:
+        columns = stream_of(df.sparkSession, origin).columns
+    except Exception as error:
+        raise ValueError(
+            f"late=side(...) cannot read {origin.format!r} as the stream does ({error}); {_WAY_OUT}"
+        ) from error
+    wanted = [str(field.name()) for field in items(leaf.output())]
+    if columns != wanted:
+        raise ValueError(
+            f"late=side(...) reads {origin.format!r} again with the columns {columns}, and the stream has {wanted}; "
+            f"{_WAY_OUT}"
+        )
+    return origin

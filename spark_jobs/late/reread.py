@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from typing import Protocol
@@ -16,6 +17,7 @@ from tidemark.spark_jobs.late.kafka_ranges import KafkaRanges, keeps, with_batch
 from tidemark.spark_jobs.late.late_rows import LateRule, with_batch
 from tidemark.spark_jobs.late.offset_log import Offset
 from tidemark.spark_jobs.late.origin import KAFKA, Origin
+from tidemark.spark_jobs.late.replay import Replay
 
 Parse = Callable[[DataFrame], DataFrame]
 """From the source's columns to rows; the same for the stream and for what is read again."""
@@ -63,10 +65,26 @@ class Reader(Protocol):
         ...
 
 
-def reader_of(spark: SparkSession, origin: Origin, checkpoint: HadoopFiles, source: str) -> Reader:
-    """Return the reader for a source."""
-    make = KafkaRanges if origin.format == KAFKA else FileRanges
-    return make(spark, origin, checkpoint, source)
+@contextmanager
+def reader_of(
+    spark: SparkSession, origin: Origin, checkpoint: HadoopFiles, source: str, folder: HadoopFiles
+) -> Iterator[Reader]:
+    """Open the reader for a source; what it has read is there until it is closed.
+
+    Args:
+        spark: the session to read with.
+        origin: format, options and schema.
+        checkpoint: the checkpoint's folder.
+        source: the source, as the offset log names it.
+        folder: the folder with the late rows, which may hold what is read again for a while.
+    """
+    if origin.has_files:
+        yield FileRanges(spark, origin, checkpoint, source)
+    elif origin.format == KAFKA:
+        yield KafkaRanges(spark, origin, checkpoint, source)
+    else:
+        with closing(Replay(spark, origin, checkpoint, source, folder)) as replay:
+            yield replay
 
 
 def read_again(reader: Reader, parse: Parse, batches: Sequence[DueBatch]) -> DataFrame:

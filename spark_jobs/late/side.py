@@ -129,7 +129,8 @@ def side(
         raw.transform(parse).transform(adaptive_watermark(..., late=side("/data/late/clicks", parse=parse)))
 
     After each commit the driver reads the batch again, between the offsets that the checkpoint has of it, and writes
-    what was late to ``folder`` as Parquet, with a column ``late``. Kafka and file sources can be read again.
+    what was late to ``folder`` as Parquet, with a column ``late``. Kafka and files are read by ranges, other sources by
+    Spark itself (``late.replay``).
 
     Args:
         folder: a path or URI; each stream of each checkpoint needs its own.

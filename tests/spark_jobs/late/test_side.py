@@ -83,8 +83,11 @@ def test_a_stream_that_cannot_be_read_again_is_refused_with_the_way_out(
         "ts", "5 seconds", tumbling("5 seconds"), late=side(str(tmp_path), parse=parse_rows)
     )
     files = spark.readStream.schema(SCHEMA).json(str(tmp_path))
+    lines = (
+        spark.readStream.format("socket").options(host="127.0.0.1", port="1", includeTimestamp="true").load()
+    )
     with pytest.raises(ValueError, match="leave late= out, or name what"):
-        spark.readStream.format("rate").load().withColumnRenamed("timestamp", "ts").transform(keep)
+        lines.withColumnRenamed("timestamp", "ts").transform(keep)
     with pytest.raises(ValueError, match="put it on each input"):
         files.union(files).transform(keep)
     with pytest.raises(ValueError, match="name it otherwise"):
