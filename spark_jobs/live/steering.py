@@ -8,6 +8,9 @@ The filter that drops control rows must stay above the node, and no filter of th
 control row would be gone before it could move the watermark. The optimizer moves only deterministic predicates and
 moves none past a filter that is not (Spark 4.2, ``PushPredicateThroughNonJoin``, ``CombineFilters``), so the condition
 holds an expression that counts as non-deterministic and costs nothing.
+
+The filter and the node also keep a left semi join above the union. Spark pushes such a join through a union that it
+stands on (``PushDownLeftSemiAntiJoin``), and then keeps the whole right side for each part of it.
 """
 
 from __future__ import annotations

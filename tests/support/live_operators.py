@@ -148,14 +148,14 @@ KINDS: dict[str, Kind] = {
 # -- joins ----------------------------------------------------------------------------------------------------
 
 BEFORE_US, AFTER_US = 4 * SECOND_US, 6 * SECOND_US
+NEAR = (
+    "left_key = right_key and right_ts >= left_ts - interval 4 seconds "
+    "and right_ts <= left_ts + interval 6 seconds"
+)
 
 
 def join(how: str) -> Plan:
     """Return the join of two inputs on id modulo 4, with the right row 4 s before to 6 s after the left one."""
-    near = (
-        "left_key = right_key and right_ts >= left_ts - interval 4 seconds "
-        "and right_ts <= left_ts + interval 6 seconds"
-    )
 
     def plan(inputs: Sequence[DataFrame]) -> DataFrame:
         left, right = (
@@ -163,7 +163,7 @@ def join(how: str) -> Plan:
             for frame, side in zip(inputs, ("left", "right"), strict=True)
         )
         ids = F.array("left_id", "right_id").alias("ids")
-        return left.join(right, F.expr(near), how).select(F.lit(None).cast("long").alias("key_us"), ids)
+        return left.join(right, F.expr(NEAR), how).select(F.lit(None).cast("long").alias("key_us"), ids)
 
     return plan
 
