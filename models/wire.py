@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
+from tidemark.models.coupling import Chain
 from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.operators import Closed, Operator
 from tidemark.models.strict import STRICT
@@ -205,6 +206,8 @@ class Acknowledgement:
     """Wall time at which the run first used the bound, in microseconds since the epoch."""
     ceiling_ms: _Count | None = None
     """The ceiling in the plan, in milliseconds; null when the job cannot run in Live."""
+    chain: Chain | None = None
+    """What the bound decides behind the stream's own operator; null when nothing, or when it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
+from tidemark.models.coupling import Chain
 from tidemark.models.needs import BaseTracker
 from tidemark.models.wire import REPORT_SCHEMA, Acknowledgement, Report
 from tidemark.spark_jobs.binding import (
@@ -40,7 +41,7 @@ from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.progress_times import micros_of, watermark_ms_of
 from tidemark.spark_jobs.query_plan import Found, NoOperator, QueryPlan
 from tidemark.spark_jobs.running_query import RunningQuery
-from tidemark.spark_jobs.start_check import errors_at_start
+from tidemark.spark_jobs.start_check import chains_at_start, errors_at_start
 from tidemark.spark_jobs.tap import Tap, TapCounts
 
 _log = logging.getLogger("tidemark.spark")
@@ -67,6 +68,8 @@ class _Run:
     """By tap what was acknowledged last."""
     last_bounds: LastBounds | None = None
     """Where its bounds are written down; None for a query that any bound is right for."""
+    chains: dict[str, Chain | None] = field(default_factory=dict)
+    """By tap what its bound decides behind its own operator."""
 
 
 class TidemarkListener(JsonListener):
@@ -144,7 +147,10 @@ class TidemarkListener(JsonListener):
             bindings = self.bindings_in(plan)
             if plan.own_times:
                 run.last_bounds = LastBounds(self._spark, query.checkpoint(), bindings)
-            rejected += errors_at_start(str(event.id), query.joins(), plan, bindings, run.last_bounds)
+            joins = query.joins()
+            rejected += errors_at_start(str(event.id), joins, plan, bindings, run.last_bounds)
+            operators = {metric: judging.operator for metric, judging in streams.items()}
+            run.chains = chains_at_start(query.coupling(joins), plan, self._bindings, operators)
         if rejected and self._reject(event.id, query, "; ".join(rejected)):
             return
         self._begin(run_id, run, streams, plan.watermarks)
@@ -294,8 +300,9 @@ class TidemarkListener(JsonListener):
             run.acknowledged[metric] = in_force
             # A stream that is not steered does not run in Live, whatever its mode is.
             mode = "Off" if binding.mode == "Live" and judging.contradiction else binding.mode
-            acknowledgement = self._acknowledgement(replace(binding, mode=mode), progress)
-            binding.sink.acknowledge(binding.job, binding.stream, acknowledgement)
+            applied = self._acknowledgement(replace(binding, mode=mode), progress)
+            applied = replace(applied, chain=run.chains.get(metric))
+            binding.sink.acknowledge(binding.job, binding.stream, applied)
         counts = binding.tap.decode(observed, judging.granules, self._clock_of(run, binding.tap, progress))
         report = self._report(run, metric, binding, progress, counts)
         if binding.revised is not None:

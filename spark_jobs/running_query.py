@@ -20,6 +20,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from tidemark.models.joins import JoinedQuery
 from tidemark.models.live.control import WatermarkPolicy
 from tidemark.models.wire import OutputMode
+from tidemark.spark_jobs.coupling import PlanCoupling, read_coupling
 from tidemark.spark_jobs.joins.reader import read_joins
 from tidemark.spark_jobs.query_plan import QueryPlan, read_plan
 
@@ -113,6 +114,22 @@ class RunningQuery:
         except (Py4JError, PySparkException, TypeError) as error:
             _log.warning("the query's joins cannot be read: %s", error)
             return None
+
+    def coupling(self, joins: JoinedQuery | None) -> PlanCoupling:
+        """Return what the bounds decide at the query's operators; nothing when it cannot be read.
+
+        Args:
+            joins: what ``joins`` returned.
+        """
+        try:
+            if self._execution is None:
+                return PlanCoupling()
+            return read_coupling(
+                self._execution.sparkSessionForStream(), self._execution.analyzedPlan(), joins
+            )
+        except (Py4JError, TypeError) as error:
+            _log.warning("what the bounds decide cannot be read: %s", error)
+            return PlanCoupling()
 
     def trigger_ms(self) -> int | None:
         """Return the interval of the processing-time trigger in milliseconds, 0 for back to back; None for others."""

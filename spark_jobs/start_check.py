@@ -1,13 +1,16 @@
-"""The check of a query's joins and chains at its start."""
+"""The check of a query's joins and chains at its start, and what of them the controller gets to know."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from tidemark.models.coupling import Chain
 from tidemark.models.joins import JoinedQuery, judge_joins
+from tidemark.models.operators import Operator
 from tidemark.spark_jobs.binding import Binding
 from tidemark.spark_jobs.chains import LastBounds, check_chain
+from tidemark.spark_jobs.coupling import PlanCoupling
 from tidemark.spark_jobs.query_plan import QueryPlan
 
 _log = logging.getLogger("tidemark.spark")
@@ -40,3 +43,30 @@ def errors_at_start(
             level = logging.WARNING if finding.severity == "warning" else logging.INFO
             _log.log(level, "query %s: %s", query_id, text)
     return errors
+
+
+def chains_at_start(
+    coupling: PlanCoupling,
+    plan: QueryPlan,
+    bindings: Mapping[str, Binding],
+    operators: Mapping[str, Operator],
+) -> dict[str, Chain | None]:
+    """Return by metric what the bound of each stream decides behind its own operator.
+
+    Args:
+        coupling: what the bounds decide at all operators of the query.
+        plan: its plan.
+        bindings: by metric the streams, of this query and others.
+        operators: by metric the operators of the query's streams.
+    """
+    confirmed = any(bindings[metric].chain_confirmed for metric in operators)
+    return {
+        metric: coupling.chain_of(
+            metric,
+            operator,
+            bound_ms=bindings[metric].bound_ms,
+            live=[each for each in operators if bindings[each].orders is not None],
+            unsafe=bool(plan.own_times) and not confirmed,
+        )
+        for metric, operator in operators.items()
+    }

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from sqlalchemy import ScalarSelect, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
+from tidemark.controller.bounds.chains import chain_json
 from tidemark.controller.db.tables import AcknowledgementRow, ReportRow, StreamRow
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
 from tidemark.controller.intake.take_reports import StoredReceipt
@@ -29,7 +30,12 @@ def take_acknowledgement(
     ).one_or_none()
     if before is not None:
         return StoredReceipt(before, duplicate=True)
-    values = asdict(acknowledgement) | {"applied_us": min(acknowledgement.applied_us, now_us)}
+    applied_us = min(acknowledgement.applied_us, now_us)
+    last = last_acknowledgement(session, stream_id)
+    if last is None or last.applied_us <= applied_us:
+        session.get_one(StreamRow, stream_id).chain = chain_json(acknowledgement.chain)
+    values = asdict(acknowledgement) | {"applied_us": applied_us}
+    del values["chain"]
     session.add(AcknowledgementRow(stream_id=stream_id, received_us=now_us, fingerprint=digest, **values))
     return StoredReceipt(now_us, duplicate=False)
 

@@ -18,6 +18,7 @@ from tidemark.controller.db.tables import PublishedRow, StreamRow
 from tidemark.controller.pins.store import StoredPin, pins_in_force
 from tidemark.controller.streams.names import named_streams, names_given
 from tidemark.controller.streams.store import add_event
+from tidemark.models.coupling import Chain
 from tidemark.models.duration import format_duration
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Envelope, Mode, Pin
@@ -76,15 +77,25 @@ def answer_for(
     return PublishedAnswer(policy.mode, limited_ms, reason, envelope)
 
 
-def envelope_for(policy: Policy, slo: Slo | None) -> Envelope | None:
-    """Return what the policy and the SLO ask of a live job's fast policy; None in every other mode."""
+def envelope_for(policy: Policy, slo: Slo | None, chain: Chain | None = None) -> Envelope | None:
+    """Return what the policy and the SLO ask of a live job's fast policy; None in every other mode.
+
+    Args:
+        policy: the stream's policy.
+        slo: its SLO; None without one.
+        chain: what its bound decides behind its own operator; None when nothing.
+    """
     if policy.mode != "Live":
         return None
     # The fast policy treats its cap as a hard limit, so a cap that may be exceeded is not passed on.
     capped = slo is not None and slo.on_conflict != "exceed_latency_cap"
+    cap_ms = slo.latency_cap_ms if slo is not None and capped else None
+    if cap_ms is not None and chain is not None:
+        # Behind a join windows wait for its retention as well.
+        cap_ms = max(cap_ms - (chain.retention_ms or 0), 0)
     return Envelope(
         target_ppm=None if slo is None else slo.target_ppm,
-        latency_cap_ms=slo.latency_cap_ms if slo is not None and capped else None,
+        latency_cap_ms=cap_ms,
         # 0 is the default and no limit: a live watermark may run ahead of the maximum event time.
         min_bound_ms=policy.min_bound_ms or None,
         max_bound_ms=policy.max_bound_ms,

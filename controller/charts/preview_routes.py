@@ -61,6 +61,7 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
     a_day = _late_a_day(what_if, found.admission.late)
     text = [
         *_admitted(found, what_if.basis.curve, bound_ms, a_day),
+        *(() if what_if.chain is None else what_if.chain.texts(bound_ms)),
         *_verdict(found, what_if.slo),
         *_notes(bound_ms, max_us if beyond else None, policy, ceiling_ms),
     ]

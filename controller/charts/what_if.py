@@ -12,11 +12,14 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from tidemark.controller.bounds.chains import chain_of
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.decide.load import HorizonEvidence, progress_in, situation_in
 from tidemark.controller.evidence.horizon import horizon_of, newest_report_id
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_HORIZON_MS, get_slo
+from tidemark.models.chain_latency import latency_of
 from tidemark.models.choice import needed_rank
+from tidemark.models.coupling import Chain
 from tidemark.models.slo import Slo
 from tidemark.models.target import PPM
 from tidemark.models.transition import Admission, Situation, admission_at, state_at
@@ -37,6 +40,8 @@ class WhatIf:
     """Needs, latencies and facts; None without reports."""
     situation: Situation | None
     """The stream after its newest batch; None without reports."""
+    chain: Chain | None = None
+    """What the bound decides behind the stream's own operator; None when nothing, or when it is not known."""
 
     @property
     def confidence_ppm(self) -> int:
@@ -108,7 +113,7 @@ class WhatIfCache:
         confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
         progress = progress_in(session, horizon, now_us, self._decider.kept)
         situation = situation_in(session, horizon, basis.curve, progress, confidence_ppm)
-        return WhatIf(slo, horizon_ms, basis, situation)
+        return WhatIf(slo, horizon_ms, basis, situation, chain_of(session, stream_id))
 
 
 def outcome_at(what_if: WhatIf, bound_us: int) -> BoundOutcome | None:
@@ -122,8 +127,9 @@ def outcome_at(what_if: WhatIf, bound_us: int) -> BoundOutcome | None:
     if slo is not None:
         rank = needed_rank(point.rows, slo.target_ppm, slo.confidence_ppm / PPM) if point.rows else None
         meets_target = None if rank is None else point.rows - point.late >= rank
-        if slo.latency_cap_ms is not None and point.latency_wall is not None:
-            above = point.latency_wall.is_above(slo.latency_cap_ms * 1_000)
+        latency = latency_of(point.latency_wall, what_if.chain, bound_us // 1_000)
+        if slo.latency_cap_ms is not None and latency is not None:
+            above = latency.is_above(slo.latency_cap_ms * 1_000)
             meets_latency = None if above is None else not above
         if slo.state_cap_rows is not None and rows is not None:
             meets_state = rows <= slo.state_cap_rows

@@ -9,6 +9,7 @@ import numpy as np
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.bounds.chains import chain_of, policy_in_force
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import (
     LedgerKeyRow,
@@ -94,16 +95,19 @@ def load(
     facts, curve, pace = cache.everything(session, horizon)
     progress = progress_from(pace, _times(session, horizon), horizon, now_us)
     situation = situation_in(session, horizon, curve, progress, slo.value.confidence_ppm)
+    # Held, so that the session does not read it again for the policy.
+    _held = session.get_one(StreamRow, stream_id)
     inputs = Inputs(
         curve=curve,
         slo=slo.value,
-        policy=policy.value,
+        policy=policy_in_force(session, stream_id, policy.value),
         evidence=facts.evidence(curve.needs),
         in_use_bound_ms=in_use_bound_ms(session, horizon),
         progress=progress,
         recent_bounds_ms=recent_bounds_ms(session, stream_id, slo.generation, horizon.newest.seen_us),
         situation=situation,
         windows=windows_in(session, horizon, slo.value),
+        chain=chain_of(session, stream_id),
     )
     return Loaded(version, horizon, inputs, situation)
 

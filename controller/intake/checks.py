@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from tidemark.controller.errors import MAX_ERRORS, ErrorItem, InvalidBodyError
 from tidemark.models.cells import cells_of
+from tidemark.models.coupling import Chain
 from tidemark.models.key_counts import table_size
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.wire import Acknowledgement, Report
@@ -64,11 +65,18 @@ def check_acknowledgement(acknowledgement: Acknowledgement) -> None:
     Raises:
         InvalidBodyError: when it cannot be accepted; it names every reason.
     """
+    chain = acknowledgement.chain or Chain()
     _reject(
         [
             *_times({"applied_us": acknowledgement.applied_us}, MAX_TIME_US, "microseconds"),
             *_times(
-                {"bound_ms": acknowledgement.bound_ms, "ceiling_ms": acknowledgement.ceiling_ms},
+                {
+                    "bound_ms": acknowledgement.bound_ms,
+                    "ceiling_ms": acknowledgement.ceiling_ms,
+                    "chain/retention_ms": chain.retention_ms,
+                    "chain/horizon_ms": chain.horizon_ms,
+                    "chain/others_ms": chain.others_ms,
+                },
                 MAX_DURATION_MS,
                 "milliseconds",
             ),

@@ -8,6 +8,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, and_, case, false, func, or_, select, true
 from sqlalchemy.orm import Session
 
+from tidemark.controller.bounds.chains import chain_of
 from tidemark.controller.db.tables import (
     AcknowledgementRow,
     LedgerKeyRow,
@@ -29,6 +30,7 @@ from tidemark.controller.rollout.store import (
     verified_narrowing,
 )
 from tidemark.controller.stream_state.live import newest_state
+from tidemark.models.chain_latency import latency_of
 from tidemark.models.curve import Emissions
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Int64s
@@ -339,5 +341,6 @@ def _latency_us(session: Session, stream_id: int, under: _Under) -> float | None
         )
         .order_by(LedgerKeyRow.key_us)
     ).all()
-    latency = Emissions(np.array(ends, np.int64), marks_us, walls_us).latency(0)[1]
+    wall = Emissions(np.array(ends, np.int64), marks_us, walls_us).latency(0)[1]
+    latency = None if wall is None else latency_of(wall, chain_of(session, stream_id), 0)
     return None if latency is None else latency.measured_us

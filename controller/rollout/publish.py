@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.acknowledgements import last_acknowledgement
+from tidemark.controller.bounds.chains import chain_of, policy_in_force
 from tidemark.controller.bounds.publication import (
     PublishedAnswer,
     answer_for,
@@ -62,6 +63,7 @@ def republish_under(
     The stream is locked.
     """
     row = open_rollout(session, stream_id)
+    policy = policy_in_force(session, stream_id, policy)
     before = _live_before(session, stream_id, policy)
     answer = current_answer(session, stream_id, policy, slo, now_us)
     if row is not None and policy.mode == "Off":
@@ -121,7 +123,11 @@ def publish_previous(session: Session, row: RolloutRow, rules: RolloutRules, now
         reason = f"rollout {row.id}, which it followed, is rolled back"
         end_rollout(session, following, "Superseded", reason, now_us)
     envelope = envelope_of(row.from_envelope) if policy.mode == "Live" else None
-    answer = answer_for(policy, row.from_bound_ms, f"rollback: {row.reason}", envelope)
+    chain = chain_of(session, row.stream_id)
+    bound_ms = row.from_bound_ms
+    if bound_ms is None and chain is not None and chain.unsafe:
+        bound_ms = policy.min_bound_ms  # the job's own bound may be narrower than the one in use
+    answer = answer_for(policy, bound_ms, f"rollback: {row.reason}", envelope)
     publish(session, row.stream_id, answer, now_us, rollout_id=row.id)
     if rules.pin is not None:
         session.flush()
@@ -155,7 +161,7 @@ def _envelope(
     now_us: int,
 ) -> Envelope | None:
     """Return the envelope that follows from the policy and the SLO, or the published one where that failed before."""
-    required = envelope_for(policy, None if slo is None else slo.value)
+    required = envelope_for(policy, None if slo is None else slo.value, chain_of(session, stream_id))
     text = envelope_json(required)
     if text is None or slo is None or held is None or held.envelope is None or held.envelope == required:
         return required

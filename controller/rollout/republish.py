@@ -15,8 +15,8 @@ from tidemark.controller.rollout.advance import advance_rollout
 from tidemark.controller.rollout.propose import propose
 from tidemark.controller.rollout.publish import current_answer, republish_under
 from tidemark.controller.rollout.record import Proposal
-from tidemark.controller.rollout.rules import RolloutRules
-from tidemark.controller.specs.store import Spec, get_policy, get_slo
+from tidemark.controller.rollout.rules import rules_of
+from tidemark.controller.specs.store import Spec, get_slo
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.transition import Transition
 
@@ -62,7 +62,8 @@ def _begin(
         _predicted(recommended),
     )
     # A first bound takes no place in the fleet's share.
-    rules = RolloutRules(slo, get_policy(session, stream_id), pin, share_ppm=0)
+    rules = rules_of(session, stream_id, share_ppm=0)
+    assert rules is not None
     propose(session, stream_id, rules, proposal, now_us)
     row = advance_rollout(session, stream_id, rules, now_us)
     return row is not None and row.published_us == now_us

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
+from tidemark.controller.bounds.chains import policy_in_force
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.pins.store import StoredPin, pin_in_force
 from tidemark.controller.specs.store import Spec, get_specs
@@ -19,7 +20,7 @@ class RolloutRules:
     slo: Spec[Slo]
     """The SLO."""
     policy: Spec[Policy]
-    """The policy."""
+    """The policy, with what the stream's chain forbids."""
     pin: StoredPin | None
     """The pin in force; None without one."""
     share_ppm: int
@@ -33,4 +34,5 @@ def rules_of(session: Session, stream_id: int, share_ppm: int) -> RolloutRules |
         return None
     stream = session.get_one(StreamRow, stream_id)
     pin = pin_in_force(session, stream.job, stream.stream)
-    return RolloutRules(slo, policy, pin, share_ppm)
+    in_force = replace(policy, value=policy_in_force(session, stream_id, policy.value))
+    return RolloutRules(slo, in_force, pin, share_ppm)

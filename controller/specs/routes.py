@@ -14,6 +14,7 @@ from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.api.writes import DryRun, Reason
+from tidemark.controller.bounds.chains import chain_of
 from tidemark.controller.decide.ceiling import NO_CEILING
 from tidemark.controller.errors import ErrorItem, LiveRefusedError, SloNotSetError
 from tidemark.controller.rollout.record import end_rollout
@@ -33,6 +34,8 @@ from tidemark.controller.specs.store import (
 from tidemark.controller.specs.views import policy_answer, slo_answer
 from tidemark.controller.stream_state.load import load_room, load_state
 from tidemark.controller.streams.store import get_stream, lock_known_stream, lock_stream
+from tidemark.models.chains import CONFIRMED_KEY
+from tidemark.models.coupling import UNSAFE
 from tidemark.models.duration import format_duration
 from tidemark.models.slo import Policy, Slo
 
@@ -158,9 +161,9 @@ def write_policy(
 ) -> PolicySet:
     """Set the stream's policy, whole; before its first report too. The published bound follows at once.
 
-    Live is rejected when the job has acknowledged that its call has no ceiling, or one below the bound in use and the
-    distance of its slowest partition. Before the job's first acknowledgement the policy is accepted unchecked, and the
-    status shows any conflict with the ceiling.
+    Live is rejected when the job has acknowledged that Live may end its query, or that its call has no ceiling, or one
+    below the bound in use and the distance of its slowest partition. Before the job's first acknowledgement the policy
+    is accepted unchecked, and the status shows any conflict with the ceiling.
     """
     policy = parse_body(_POLICY, body)
     now_us = service.clock()
@@ -171,6 +174,7 @@ def write_policy(
         )
         session.flush()
         if policy.mode == "Live":
+            _check_chain(session, stream_id)
             _check_ceiling(service, session, stream_id, now_us)
         republish(session, stream_id, policy, now_us)
         follows = _tried(service, session, stream_id, now_us) if dry_run else None
@@ -232,6 +236,14 @@ def _check_ceiling(service: Service, session: Session, stream_id: int, now_us: i
         raise _refused(
             f"the job's ceiling, {ceiling}, is below {room.needed}; give its call a ceiling of at least "
             f"{format_duration(room.needed_ms * 1_000)}, start the job again and set mode Live then"
+        )
+
+
+def _check_chain(session: Session, stream_id: int) -> None:
+    chain = chain_of(session, stream_id)
+    if chain is not None and chain.unsafe:
+        raise _refused(
+            f"{UNSAFE}; if its rows stay ahead of any watermark, set {CONFIRMED_KEY}=true for the job"
         )
 
 

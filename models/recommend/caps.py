@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tidemark.models.chain_latency import latency_of
 from tidemark.models.choice import percent
 from tidemark.models.duration import format_duration
 from tidemark.models.plural import plural
@@ -26,7 +27,8 @@ def latency_cap(inputs: Inputs, bound_ms: int) -> DecisionStep:
     if cap_ms is None:
         return DecisionStep(StepKind.LATENCY_CAP, bound_ms, "no latency cap is set")
     cap = format_duration(cap_ms * 1_000)
-    latency = inputs.curve.at(bound_ms * 1_000).latency_wall
+    wall = inputs.curve.at(bound_ms * 1_000).latency_wall
+    latency = latency_of(wall, inputs.chain, bound_ms)
     if latency is None:
         reason = f"no latency is known yet to compare with the cap of {cap}"
         return DecisionStep(StepKind.LATENCY_CAP, bound_ms, reason)
@@ -36,7 +38,7 @@ def latency_cap(inputs: Inputs, bound_ms: int) -> DecisionStep:
         found = f"{bound} has a mean latency of {latency.text(exact=True)}, above the cap of {cap}"
         return _resolved("latency", inputs, bound_ms, found)
     reason = f"the mean latency is {latency.text(exact=True)}"
-    if above is None:
+    if above is None and wall is not None:
         reason += f", and too many windows are still open to compare it with the cap of {cap}"
         return DecisionStep(StepKind.LATENCY_CAP, bound_ms, reason)
     return DecisionStep(StepKind.LATENCY_CAP, bound_ms, f"{reason}, the cap {cap}")
@@ -71,7 +73,8 @@ def _is_within(cap: Cap, inputs: Inputs, bound_ms: int) -> bool:
     """Return whether a bound is within a cap as far as is known; without a cap it is."""
     if cap == "latency":
         cap_ms = inputs.slo.latency_cap_ms
-        latency = None if cap_ms is None else inputs.curve.at(bound_ms * 1_000).latency_wall
+        wall = None if cap_ms is None else inputs.curve.at(bound_ms * 1_000).latency_wall
+        latency = latency_of(wall, inputs.chain, bound_ms)
         return latency is None or cap_ms is None or not latency.is_above(cap_ms * 1_000)
     rows = None if inputs.slo.state_cap_rows is None else _state_rows(inputs, bound_ms)
     return rows is None or rows <= (inputs.slo.state_cap_rows or 0)

@@ -17,6 +17,7 @@ from tidemark.models.recommend.guard_rails import (
     catching_up,
     narrow_late,
     no_data,
+    own_event_time,
     silent_partitions,
     unknown_rows,
 )
@@ -58,7 +59,11 @@ def _links(inputs: Inputs) -> Iterator[_Link]:
         yield _directions
     if policy.max_narrowing_ppm is not None:
         yield _narrowing_step
+    if inputs.chain is not None and inputs.chain.unsafe:
+        yield own_event_time
     yield from (_limits, _dead_band)
+    if inputs.chain is not None and inputs.chain.texts(0):
+        yield _chain
 
 
 def _quantile(inputs: Inputs) -> DecisionStep:
@@ -135,3 +140,9 @@ def _dead_band(inputs: Inputs, bound_ms: int) -> DecisionStep:
         return DecisionStep(kind, bound_ms, f"the bound in use is above the {cap} cap")
     saved = format_duration((in_use - bound_ms) * 1_000)
     return DecisionStep(kind, in_use, f"narrowing by {saved} is less than a tenth: the bound in use stays")
+
+
+def _chain(inputs: Inputs, bound_ms: int) -> DecisionStep:
+    """Say what the bound decides behind the stream's own operator."""
+    texts = [] if inputs.chain is None else inputs.chain.texts(bound_ms)
+    return DecisionStep(StepKind.CHAIN, bound_ms, "; ".join(texts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidemark.models.coupling import UNSAFE
 from tidemark.models.defaults import (
     CATCH_UP_LAG_GAPS,
     CATCH_UP_PACE_PPM,
@@ -85,3 +86,8 @@ def narrow_late(inputs: Inputs, bound_ms: int) -> DecisionStep:
         return DecisionStep(StepKind.NARROW_LATE, bound_ms, f"nothing wider was required in the last {span}")
     reason = f"{format_duration(widest * 1_000)} was required in the last {span}: not narrowed further yet"
     return DecisionStep(StepKind.NARROW_LATE, widest, reason)
+
+
+def own_event_time(inputs: Inputs, bound_ms: int) -> DecisionStep:
+    """Forbid narrowing where it may end the query (``models.chains``)."""
+    return not_narrowed(StepKind.OWN_EVENT_TIME, inputs, bound_ms, UNSAFE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark.models.coupling import Chain
 from tidemark.models.curve import Curve
 from tidemark.models.horizon import EvidenceCounts
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
@@ -35,3 +36,5 @@ class Inputs:
     """The stream after its newest batch, from which the state under another bound follows; None when not known."""
     windows: Windows | None = None
     """How single windows came out; None when it is not known, or when the SLO sets no goal for them."""
+    chain: Chain | None = None
+    """What the bound decides behind the stream's own operator; None when nothing, or when it is not known."""

@@ -27,8 +27,10 @@ class StepKind(StrEnum):
     STATE_CAP = "StateCap"
     DIRECTIONS = "Directions"
     NARROWING_STEP = "NarrowingStep"
+    OWN_EVENT_TIME = "OwnEventTime"
     LIMITS = "Limits"
     DEAD_BAND = "DeadBand"
+    CHAIN = "Chain"
     # The live policies have these, beside some of the above.
     BUDGET = "Budget"
     RULE = "Rule"

@@ -12,6 +12,7 @@ import pytest
 
 from tidemark.controller.bounds.publication import answer_for, envelope_for, pinned_answer
 from tidemark.controller.pins.store import FLEET, StoredPin
+from tidemark.models.coupling import Chain
 from tidemark.models.granule_counts import PartitionCounts
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import (
@@ -222,6 +223,16 @@ def test_a_cap_that_may_be_exceeded_does_not_limit_the_fast_policy(
     slo = Slo(target_ppm=990_000, latency_cap_ms=9, on_conflict=on_conflict)
     answer = answer_for(Policy(mode="Live"), 7, "because", envelope_for(Policy(mode="Live"), slo))
     assert answer.envelope == Envelope(target_ppm=990_000, latency_cap_ms=cap_ms)
+
+
+@pytest.mark.parametrize(("cap_ms", "left_ms"), [(10_000, 3_999), (6_000, 0), (None, None)])
+def test_behind_a_join_the_fast_policy_gets_the_cap_less_the_joins_retention(
+    cap_ms: int | None, left_ms: int | None
+) -> None:
+    slo = Slo(target_ppm=990_000, latency_cap_ms=cap_ms)
+    envelope = envelope_for(Policy(mode="Live"), slo, Chain(retention_ms=6_001))
+    assert envelope is not None
+    assert envelope.latency_cap_ms == left_ms
 
 
 def test_every_change_of_the_envelope_is_a_new_generation_and_nothing_else_is(controller: Controller) -> None:

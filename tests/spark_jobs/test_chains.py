@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.models.chains import CONFIRMED_KEY
+from tidemark.models.coupling import Chain
 from tidemark.models.operators import row_level
 from tidemark.models.wire import Mode
 from tidemark.spark_jobs.bound import ChosenBound, collected_choices, held_bounds
@@ -84,6 +85,11 @@ def job_of(spark: SparkSession, folder: Path, ago: int, bound: str, ceiling: str
     return LiveJob(spark, folder, [entry], emits_the_row_before(ago), mode=mode)
 
 
+def said_of(job: LiveJob) -> Chain | None:
+    """Return what was acknowledged of the job's chain."""
+    return job.recorded["in"].acknowledgements[-1].chain
+
+
 def rows_at(*seconds: int) -> Batches:
     """Return batches of one row each."""
     return [[Row(at, 0, EPOCH_US + at * SECOND_US)] for at in seconds]
@@ -93,13 +99,15 @@ def test_a_bound_narrower_than_the_checkpoints_last_is_refused_and_once_confirme
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Confirmed wrongly, Spark ends it as it would have ended it at once."""
-    job_of(spark, tmp_path, 3, "10 seconds").run([[rows_at(100, 104, 108, 112)]])
+    before_it = job_of(spark, tmp_path, 3, "10 seconds")
+    before_it.run([[rows_at(100, 104, 108, 112)]])
     narrower = job_of(spark, tmp_path, 3, "2 seconds")
     before = len(narrower.log())
     narrower.publish([rows_at(116, 120, 200)])
     with pytest.raises(StreamingQueryException, match=REFUSED) as refused:
         narrower.start().awaitTermination()
 
+    assert said_of(before_it) == Chain(retention_ms=0, unsafe=True)
     assert "is to run with 2 s, and the checkpoint last ran with 10 s" in str(refused.value)
     assert f"{CONFIRMED_KEY}=true" in str(refused.value)
     assert len(narrower.log()) == before, "it has planned no batch"
@@ -115,11 +123,13 @@ def test_a_confirmed_chain_whose_rows_are_as_new_as_its_input_runs_narrower_and_
 ) -> None:
     job_of(spark, tmp_path, 0, "10 seconds").run([[rows_at(100, 104)]])
     spark.conf.set(CONFIRMED_KEY, "true")
-    job_of(spark, tmp_path, 0, "2 seconds").run([[rows_at(108, 112)]])
+    confirmed = job_of(spark, tmp_path, 0, "2 seconds")
+    confirmed.run([[rows_at(108, 112)]])
     spark.conf.unset(CONFIRMED_KEY)
     again = job_of(spark, tmp_path, 0, "2 seconds")
     again.run([[rows_at(116, 200)]])
 
+    assert said_of(confirmed) == Chain(retention_ms=0)
     closed = [key_us for entries in again.output.values() for key_us, _ in entries]
     assert max(filter(None, closed)) == EPOCH_US + 120 * SECOND_US
 

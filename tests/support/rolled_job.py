@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tidemark.models.coupling import Chain
 from tidemark.models.operators import Operator, tumbling
 from tidemark.models.wire import Acknowledgement, LiveState, Report, to_json_object
 
@@ -44,6 +45,7 @@ class RolledJob:
         self.own_ms = self.bound_ms = bound_ms
         self.generation: int | None = None
         self.live = live
+        self.chain: Chain | None = None
         self.batch_id = 0
         self.run_number = 0
         self.at_us = START_US
@@ -119,6 +121,7 @@ class RolledJob:
             source="controller" if given else "job",
             mode=mode,  # type: ignore[arg-type]  # a mode
             applied_us=self.at_us,
+            chain=self.chain,
         )
         answer = self.controller.http.post(self.path + "/acks", json=to_json_object(acknowledgement))
         assert answer.status_code == 201, answer.text

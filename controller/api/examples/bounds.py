@@ -77,7 +77,16 @@ _ACKNOWLEDGEMENT = {
 }
 
 EXAMPLES: dict[str, Example] = {
-    "Acknowledgement": _ACKNOWLEDGEMENT,
+    "Acknowledgement": {
+        **_ACKNOWLEDGEMENT,
+        "chain": {
+            "retention_ms": 6_001,
+            "horizon_ms": None,
+            "horizon_moves": False,
+            "others_ms": 300_000,
+            "unsafe": False,
+        },
+    },
     "AcknowledgementPage": page(
         "acknowledgements", {**_ACKNOWLEDGEMENT, "received_us": STARTED_US + 120_000}
     ),

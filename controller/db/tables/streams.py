@@ -52,6 +52,9 @@ class StreamRow(Base):
     """Generation of the SLO that was deleted last, from which the next one goes on; 0 without any."""
     policy_generation: Mapped[Counter]
     """Generation of the policy that was deleted last, from which the next one goes on; 0 without any."""
+    chain: Mapped[Long | None]
+    """What its bound decides behind its own operator, as JSON, by the acknowledgement applied last; null when nothing,
+    or when it is not known."""
     deleted_us: Mapped[Whole | None]
     """When it was deleted; null unless it was. Its row stays as long as its event, so that its id is not used again."""
     deleted_name: Mapped[Name | None]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidemark.models.coupling import Chain
 from tidemark.models.curve import Curve, Emissions, ExactNeeds
 from tidemark.models.recommend.chain import recommend
 from tidemark.models.recommend.steps import Conflict
@@ -66,6 +67,24 @@ def test_an_operator_without_windows_breaks_no_cap() -> None:
     found = recommend(inputs(THOUSAND, slo=capped(None), windows=False))
     assert found.bound_ms == 996
     assert step(found, "latency cap").reason == ("no latency is known yet to compare with the cap of 1.5 s")
+
+
+def test_windows_behind_a_join_wait_for_its_retention_too() -> None:
+    """With 0.5 s more only 500 ms are within a cap of 2 s: they wait 1.5 s before the join."""
+    given = inputs(THOUSAND, slo=capped("miss_target", cap_ms=2_000))
+    found = recommend(replace(given, chain=Chain(retention_ms=500)))
+    assert found.bound_ms == 500
+    assert step(found, "chain").reason == "windows close at bound + 500 ms behind the join: 1 s"
+
+
+@pytest.mark.parametrize(("cap_ms", "bound_ms"), [(1_496, 996), (1_495, None)])
+def test_without_windows_of_its_own_a_stream_waits_at_least_until_those_behind_it_close(
+    cap_ms: int, bound_ms: int | None
+) -> None:
+    given = inputs(THOUSAND, slo=capped(None, cap_ms=cap_ms), windows=False)
+    found = recommend(replace(given, chain=Chain(retention_ms=500)))
+    assert found.bound_ms == bound_ms
+    assert "the mean latency is at least 1.496 s" in step(found, "latency cap").reason or bound_ms is None
 
 
 @pytest.mark.parametrize("on_conflict", [None, "exceed_state_cap"])

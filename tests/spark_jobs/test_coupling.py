@@ -10,9 +10,10 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.coupling import Coupling
+from tidemark.models.coupling import Chain, Coupling
+from tidemark.models.operators import row_level, tumbling
+from tidemark.spark_jobs.coupling import read_coupling
 from tidemark.spark_jobs.joins.reader import read_joins
-from tidemark.spark_jobs.lint.coupling import read_coupling
 from tidemark.spark_jobs.progress_times import watermark_ms_of
 
 from support.spark_streams import EPOCH_US, SCHEMA, Row, write_batch
@@ -27,14 +28,17 @@ NEAR = "lk = rk and rts >= lts - interval 4 seconds and rts <= lts + interval 6 
 
 
 def side(spark: SparkSession, folder: Path, name: str) -> DataFrame:
+    """Return an input with a metric of its own name below its watermark, as a tap has."""
     (folder / name).mkdir(parents=True, exist_ok=True)
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / name))
-    return rows.selectExpr(f"id as {name}k", f"ts as {name}ts").withWatermark(f"{name}ts", DELAYS[name])
+    rows = rows.selectExpr(f"id as {name}k", f"ts as {name}ts").observe(name, F.count(F.lit(1)).alias("rows"))
+    return rows.withWatermark(f"{name}ts", DELAYS[name])
 
 
 def coupling_of(df: DataFrame, bound_ms: int | None = None) -> list[Coupling]:
     session, analysed = df.sparkSession._jsparkSession, df._jdf.queryExecution().analyzed()
-    return read_coupling(session, analysed, read_joins(session, analysed), bound_ms)
+    found = read_coupling(session, analysed, read_joins(session, analysed), bound_ms)
+    return [each for each, _ in found.operators]
 
 
 def five(df: DataFrame) -> DataFrame:
@@ -120,3 +124,31 @@ def test_another_bound_moves_what_follows_from_it_and_leaves_the_retention(
 
     assert distinct.text == "an event is known for 60 s: bound 30 s + horizon 30 s"
     assert windows.text == "one is closed 36.001 s after its end: bound 30 s + 6.001 s of join 1"
+
+
+def test_each_stream_of_a_query_has_the_numbers_that_its_own_bound_moves(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The left input is deduplicated before the join, and windows close behind it."""
+    left, right = (side(spark, tmp_path, name) for name in DELAYS)
+    near = left.dropDuplicatesWithinWatermark(["lk"]).join(right, F.expr(NEAR))
+    session, analysed = spark._jsparkSession, five(near)._jdf.queryExecution().analyzed()
+    coupling = read_coupling(session, analysed, read_joins(session, analysed))
+
+    of_left = coupling.chain_of("l", row_level(), bound_ms=2_000)
+    of_right = coupling.chain_of("r", row_level(), bound_ms=1_000)
+    assert of_left == Chain(retention_ms=6_001, horizon_ms=0, horizon_moves=True, others_ms=1_000)
+    assert of_right == Chain(retention_ms=6_001, horizon_ms=2_000, others_ms=2_000)
+    assert (of_left.known_ms(2_000), of_right.known_ms(1_000)) == (4_000, 4_000)
+    assert (of_left.closes_ms(500), of_right.closes_ms(500)) == (7_001, 8_001)
+    at_500_ms, *_ = of_right.texts(500)
+    assert at_500_ms == "windows close at the bound of another input + 6.001 s behind the join: 8.001 s"
+
+
+def test_a_query_with_nothing_behind_a_streams_own_operator_has_no_chain(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = five(side(spark, tmp_path, "l"))
+    session, analysed = spark._jsparkSession, rows._jdf.queryExecution().analyzed()
+
+    assert read_coupling(session, analysed, None).chain_of("l", tumbling("5 s"), bound_ms=2_000) is None
