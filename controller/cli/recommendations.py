@@ -14,7 +14,7 @@ from tidemark.controller.cli.remote import (
     calls_controller,
     streams_by_name,
 )
-from tidemark.controller.cli.show import as_json, bound, rollout_line, say, table
+from tidemark.controller.cli.show import as_json, bound, recommended_because, rollout_line, say, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ def _next(status: StreamStatus) -> str:
     if status.rollout is not None:
         return f"rollout {rollout_line(status.rollout)}"
     if status.recommended is not None:
-        return status.recommended.steps[-1].reason
+        return recommended_because(status.recommended)
     names = f"{quote(status.job)} {quote(status.stream)}"
     return (
         "there is no recommendation yet" if status.slo else f"no SLO: tidemark slo set {names} --target 0.99"

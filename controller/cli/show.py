@@ -16,7 +16,7 @@ from tidemark.models.rollout.states import rollout_text
 from tidemark.models.target import PPM
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import Consequences, RolloutAnswer
+    from tidemark.controller.api.schemas import Consequences, RecommendationAnswer, RolloutAnswer
 
 _MAX_CHARACTERS = 120
 """Length at which a table cuts a text off."""
@@ -109,11 +109,17 @@ def rollout_line(row: RolloutAnswer) -> str:
     return text if row.state != "AwaitingApproval" else f"{text}; tidemark approve {row.id} --reason ..."
 
 
+def recommended_because(recommended: RecommendationAnswer) -> str:
+    """Return the last reason of a recommendation, with what the bound decides behind the stream's own operator."""
+    number = -2 if recommended.steps[-1].kind == "Chain" else -1
+    return "; ".join(step.reason for step in recommended.steps[number:])
+
+
 def show_consequences(answer: Consequences) -> None:
     """Print what is recommended and published after a write, and what applying the recommendation will do."""
     published, recommended = answer.published, answer.recommended
     if recommended is not None and recommended.bound_ms is not None:
-        say(f"  recommended: {bound(recommended.bound_ms)}; {recommended.steps[-1].reason}")
+        say(f"  recommended: {bound(recommended.bound_ms)}; {recommended_because(recommended)}")
     if answer.transition is not None:
         say(f"  expected effect: {answer.transition.text}")
     what = "the job keeps its own bound" if published.bound_ms is None else bound(published.bound_ms)

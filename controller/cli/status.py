@@ -19,6 +19,7 @@ from tidemark.controller.cli.show import (
     duration,
     moment,
     percent,
+    recommended_because,
     rollout_line,
     say,
     share,
@@ -151,10 +152,10 @@ def _budget(budget: Budget) -> str:
 def _recommended(found: StreamStatus) -> str:
     if found.recommended is None:
         return "nothing yet"
-    step = found.recommended.steps[-1]
+    why = recommended_because(found.recommended)
     if found.recommended.bound_ms is None:
-        return f"keep the bound in use; {step.reason}"
-    return f"{bound(found.recommended.bound_ms)}; {step.reason}"
+        return f"keep the bound in use; {why}"
+    return f"{bound(found.recommended.bound_ms)}; {why}"
 
 
 def _published(found: StreamStatus) -> str:

@@ -14,12 +14,14 @@ from typer.testing import CliRunner, Result
 from tidemark.controller.cli import app
 from tidemark.controller.cli.freeze import DAYS, format_freeze, parse_freeze
 from tidemark.controller.cli.options import milliseconds_of, number_of, share_of
+from tidemark.models.coupling import Chain
 from tidemark.models.duration import format_duration
 from tidemark.models.slo import MINUTES_OF_DAY
+from tidemark.models.wire import Acknowledgement
 
 from support.controller_app import Controller
 from support.policies import at_once
-from support.reports import exponential_batches, query_reports
+from support.reports import START_US, exponential_batches, query_reports
 from support.served import served
 
 REPORTS = query_reports(exponential_batches(60, 40, slow=3))
@@ -54,6 +56,28 @@ def line(result: Result, code: int) -> str:
 
 
 # -- slo -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_dry_run_says_when_windows_behind_a_join_close_beside_the_reason(
+    controller: Controller, tidemark: Tidemark
+) -> None:
+    applied = Acknowledgement(
+        query_id="query",
+        run_id="run",
+        bound_ms=5_000,
+        generation=None,
+        source="job",
+        mode="Off",
+        applied_us=START_US,
+        chain=Chain(retention_ms=6_001),
+    )
+    controller.acknowledge(applied)
+    controller.report_all(REPORTS)
+    lines = said(tidemark("slo", "set", "job", "stream", "--target", "0.9", "--dry-run"))
+    (recommended,) = [line for line in lines if line.startswith("  recommended: ")]
+
+    assert "; a change worth making; windows close at bound + 6.001 s behind the join: " in recommended
 
 
 @pytest.mark.slow
