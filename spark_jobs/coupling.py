@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -48,10 +48,11 @@ class PlanCoupling:
             unsafe: whether a narrower bound may end the query.
         """
         in_live = frozenset(live)
+        behind: set[CoupledOperator] = {"windows", "sessions"} if isinstance(operator, RowLevel) else set()
         windows = [
             each.retention_ms
             for each, _ in self.operators
-            if each.horizon_ms is None and (each.retention_ms or isinstance(operator, RowLevel))
+            if each.horizon_ms is None and (each.retention_ms or each.operator in behind)
         ]
         # Where an input's event time was dropped on the way, the horizon is another input's delay.
         known = [
@@ -90,9 +91,10 @@ def read_coupling(
     # Only joins are read from the optimised plan, whose order is theirs.
     planned = analysed if joins is None else session.sessionState().optimizer().execute(analysed)
     reader = _Reader(joins, bound_ms)
-    reader.read_delays(planned)
     reader.read(planned)
-    return reader.found
+    widest_ms = max((delay for delay, _ in reader.delays), default=0) if bound_ms is None else bound_ms
+    found = [(replace(coupling, bound_ms=widest_ms), metrics) for coupling, metrics in reader.operators]
+    return PlanCoupling(found, reader.delays)
 
 
 class _Reader:
@@ -100,66 +102,52 @@ class _Reader:
         self._joins = () if joins is None else joins.joins
         self._bound_ms = bound_ms
         self._numbers = count(1)
-        self.found = PlanCoupling()
-
-    def read_delays(self, node: _Node) -> frozenset[str]:
-        """Note the delays of the watermarks; return the metrics at a node and below it."""
-        below = frozenset[str]().union(*map(self.read_delays, items(node.children())))
-        kind = node.nodeName()
-        if kind == "EventTimeWatermark":
-            self.found.delays.extend(
-                (delay_ms(column), below) for column in items(node.output()) if is_event_time(column)
-            )
-        return below | {str(node.name())} if kind == "CollectMetrics" else below
+        self.operators: list[tuple[Coupling, frozenset[str]]] = []
+        self.delays: list[tuple[int, frozenset[str]]] = []
 
     def read(self, node: _Node) -> tuple[int, tuple[int, ...], frozenset[str]]:
-        """Note the operators; return by how much joins hold back the watermark that a node passes on, and which.
+        """Note what is at a node and below it; return by how much joins hold back the watermark that it passes on.
 
-        The last are the metrics at the node and below it.
+        Then come the numbers of those joins, and the metrics at the node and below it.
         """
-        children = items(node.children())
-        join = node.nodeName() == "Join" and all(child.isStreaming() for child in children)
+        kind, children = node.nodeName(), items(node.children())
+        join = kind == "Join" and all(child.isStreaming() for child in children)
         # Joins have their numbers from the root down, as where they were read.
         number = next(self._numbers) if join else 0
         read = [self.read(child) for child in children]
-        retention_ms, joins, _ = max(read, default=(0, (), frozenset()), key=lambda one: one[:2])
+        retention_ms, joins = max((one[:2] for one in read), default=(0, ()))
         metrics = frozenset[str]().union(*(one[2] for one in read))
-        if node.nodeName() == "CollectMetrics":
+        if kind == "CollectMetrics":
             metrics |= {str(node.name())}
-        if join and number <= len(self._joins):
+        elif kind == "EventTimeWatermark":
+            columns = [column for column in items(node.output()) if is_event_time(column)]
+            self.delays.extend((delay_ms(column), metrics) for column in columns)
+        elif join and number <= len(self._joins):
             sides = self._joins[number - 1].left, self._joins[number - 1].right
             kept_ms = max((side.retention_ms for side in sides if side.retention_ms is not None), default=0)
             if kept_ms > 0:
-                return retention_ms + kept_ms, (*joins, number), metrics
+                retention_ms, joins = retention_ms + kept_ms, (*joins, number)
         elif node.isStreaming():
-            self._note(node, retention_ms, joins, metrics)
+            coupling = self._coupling(kind, node)
+            if coupling is not None:
+                coupling = replace(coupling, retention_ms=retention_ms, joins=joins)
+                self.operators.append((coupling, metrics))
         return retention_ms, joins, metrics
 
-    def _note(self, node: _Node, retention_ms: int, joins: tuple[int, ...], metrics: frozenset[str]) -> None:
-        kind, horizon_ms = node.nodeName(), None
-        operator: CoupledOperator = "deduplication"
+    def _coupling(self, kind: str, node: _Node) -> Coupling | None:
+        """Return what the bounds decide at a node; None when nothing. The bound is filled in later."""
         if kind == "Aggregate":
-            columns = [column for column in items(node.groupingExpressions()) if is_event_time(column)]
-            operator = _of_key(columns[0]) if columns else operator
-        elif kind in {"Deduplicate", "DeduplicateWithinWatermark"}:
-            columns = [column for column in items(node.child().output()) if is_event_time(column)]
-        else:
-            return
+            keys = [column for column in items(node.groupingExpressions()) if is_event_time(column)]
+            return Coupling(operator=_of_key(keys[0]), bound_ms=0) if keys else None
+        if kind not in {"Deduplicate", "DeduplicateWithinWatermark"}:
+            return None
+        columns = [column for column in items(node.child().output()) if is_event_time(column)]
         if not columns:
-            return
+            return None
+        horizon_ms = 0
         if kind == "DeduplicateWithinWatermark":
             horizon_ms = delay_ms(columns[0]) if self._bound_ms is None else self._bound_ms
-        elif kind == "Deduplicate":
-            horizon_ms = 0
-        widest_ms = max((delay for delay, _ in self.found.delays), default=0)
-        coupling = Coupling(
-            operator=operator,
-            bound_ms=widest_ms if self._bound_ms is None else self._bound_ms,
-            retention_ms=retention_ms,
-            joins=joins,
-            horizon_ms=horizon_ms,
-        )
-        self.found.operators.append((coupling, metrics))
+        return Coupling(operator="deduplication", bound_ms=0, horizon_ms=horizon_ms)
 
 
 def _of_key(column: _Node) -> CoupledOperator:

@@ -34,6 +34,7 @@ from tidemark.controller.rollout.record import (
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import envelope_json, envelope_of, open_rollout
 from tidemark.controller.specs.store import Spec, get_policy
+from tidemark.models.coupling import UNSAFE
 from tidemark.models.rollout.proposal import envelope_direction
 from tidemark.models.rollout.states import UNDER_WAY
 from tidemark.models.slo import Policy, Slo
@@ -124,10 +125,11 @@ def publish_previous(session: Session, row: RolloutRow, rules: RolloutRules, now
         end_rollout(session, following, "Superseded", reason, now_us)
     envelope = envelope_of(row.from_envelope) if policy.mode == "Live" else None
     chain = chain_of(session, row.stream_id)
-    bound_ms = row.from_bound_ms
-    if bound_ms is None and chain is not None and chain.unsafe:
-        bound_ms = policy.min_bound_ms  # the job's own bound may be narrower than the one in use
-    answer = answer_for(policy, bound_ms, f"rollback: {row.reason}", envelope)
+    bound_ms, reason = row.from_bound_ms, f"rollback: {row.reason}"
+    if chain is not None and chain.unsafe and (bound_ms is None or bound_ms < policy.min_bound_ms):
+        # The bound in use; the job's own may be narrower.
+        bound_ms, reason = policy.min_bound_ms, f"{reason}; the bound in use is not narrowed: {UNSAFE}"
+    answer = answer_for(policy, bound_ms, reason, envelope)
     publish(session, row.stream_id, answer, now_us, rollout_id=row.id)
     if rules.pin is not None:
         session.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,6 +140,10 @@ def test_each_stream_of_a_query_has_the_numbers_that_its_own_bound_moves(
     of_right = coupling.chain_of("r", row_level(), bound_ms=1_000)
     assert of_left == Chain(retention_ms=6_001, horizon_ms=0, horizon_moves=True, others_ms=1_000)
     assert of_right == Chain(retention_ms=6_001, horizon_ms=2_000, others_ms=2_000)
+    in_live = coupling.chain_of("l", row_level(), bound_ms=2_000, live=["l"])
+    assert in_live == replace(of_left, horizon_ms=2_000, horizon_moves=False), (
+        "the ceiling, which does not move"
+    )
     assert (of_left.known_ms(2_000), of_right.known_ms(1_000)) == (4_000, 4_000)
     assert (of_left.closes_ms(500), of_right.closes_ms(500)) == (7_001, 8_001)
     at_500_ms, *_ = of_right.texts(500)
@@ -148,7 +153,7 @@ def test_each_stream_of_a_query_has_the_numbers_that_its_own_bound_moves(
 def test_a_query_with_nothing_behind_a_streams_own_operator_has_no_chain(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    rows = five(side(spark, tmp_path, "l"))
-    session, analysed = spark._jsparkSession, rows._jdf.queryExecution().analyzed()
-
-    assert read_coupling(session, analysed, None).chain_of("l", tumbling("5 s"), bound_ms=2_000) is None
+    rows = side(spark, tmp_path, "l")
+    for df, operator in ((five(rows), tumbling("5 s")), (rows.groupBy("lts").count(), row_level())):
+        session, analysed = spark._jsparkSession, df._jdf.queryExecution().analyzed()
+        assert read_coupling(session, analysed, None).chain_of("l", operator, bound_ms=2_000) is None
