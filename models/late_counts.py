@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
+from itertools import zip_longest
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 from tidemark.models.need_slots import HOUR_US
 from tidemark.models.strict import STRICT
+from tidemark.models.target import PPM
 
 LATE_COUNTS_SCHEMA: Final = 1
 """The version of ``LateCounts``."""
@@ -23,6 +25,15 @@ MAX_VALUES = 1_000
 
 MAX_VALUE_LENGTH = 200
 """Maximum length of a value."""
+
+AGE_LIMITS_MS: Final = tuple(
+    seconds * 1_000
+    for seconds in (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400, 604_800)
+)
+"""Upper edges, inclusive, of the classes in which late rows are counted by how late they were; one more has no edge."""
+
+AGES: Final = len(AGE_LIMITS_MS) + 1
+"""Number of these classes."""
 
 _Count = Annotated[int, Ge(0), Le(2**40)]
 _Batch = Annotated[int, Ge(0), Le(2**63 - 1)]
@@ -44,11 +55,16 @@ class LossCounts:
     """Future-dated rows that ``future_rows="aside"`` took out; they are not lost."""
     max_late_ms: Annotated[int, Ge(0), Le(2**63 - 1)] | None = None
     """How far below the watermark the lowest key was, in milliseconds; null without a late row."""
+    late_by_age: Annotated[tuple[_Count, ...], MaxLen(AGES)] = ()
+    """Late rows by how far their lowest key was below the watermark, in classes up to 1 s, 2 s, 5 s, 10 s, 30 s, 1 min,
+    2 min, 5 min, 10 min, 30 min, 1 h, 3 h, 6 h, 12 h, 1 day, 7 days, and above. What is left out at the end is 0."""
 
     def __post_init__(self) -> None:
         """Reject counts that cannot be."""
         if self.lost + self.set_aside > self.rows:
             raise ValueError(f"rows {self.rows}: fewer than {self.lost} lost and {self.set_aside} set aside")
+        if sum(self.late_by_age) > self.late:
+            raise ValueError(f"late_by_age counts {sum(self.late_by_age)} rows, and {self.late} were late")
 
     @property
     def lost(self) -> int:
@@ -63,7 +79,21 @@ class LossCounts:
             no_event_time=self.no_event_time + other.no_event_time,
             set_aside=self.set_aside + other.set_aside,
             max_late_ms=max(lateness, default=None),
+            late_by_age=tuple(map(sum, zip_longest(self.late_by_age, other.late_by_age, fillvalue=0))),
         )
+
+    def late_within_ms(self, share_ppm: int) -> int | None:
+        """Return the age that a share of the late rows did not exceed, in milliseconds; None when none was counted.
+
+        It is the upper edge of a class, at most the greatest age.
+        """
+        wanted, reached = sum(self.late_by_age) * share_ppm, 0
+        greatest_ms = self.max_late_ms or 0
+        for limit_ms, rows in zip((*AGE_LIMITS_MS, greatest_ms), self.late_by_age, strict=False):
+            reached += rows * PPM
+            if wanted and reached >= wanted:
+                return min(limit_ms, greatest_ms)
+        return None
 
 
 NOTHING = LossCounts(rows=0)

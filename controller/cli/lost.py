@@ -58,24 +58,34 @@ def register(app: typer.Typer) -> None:
             )
         total = found["total"]
         say(f"{found['dimension']}, {moment(found['from_us'])} to {moment(found['to_us'])}")
-        say(f"{plural(total['rows'], 'row')}, {total['lost']:,} lost ({percent(total['lost_ppm'])})")
+        reasons = [name for name in _REASONS if total[name]]
+        why = ", ".join(f"{total[name]:,} {_REASONS[name]}" for name in reasons)
+        rows = f"{plural(total['rows'], 'row')}, {total['lost']:,} lost ({percent(total['lost_ppm'])})"
+        say(f"{rows}: {why}" if why else rows)
         columns = (
             found["dimension"],
             "rows",
             "lost",
+            *(_REASONS[name] for name in reasons),
             "share lost",
             "of all rows",
             "of all lost",
+            "half by",
+            "99 % by",
             "latest by",
             "",
         )
-        table(columns, map(_row, found["values"]), "")
+        table(columns, (_row(value, reasons) for value in found["values"]), "")
         if found["more_values"]:
             say(f"{plural(found['more_values'], 'more value')}: see --limit")
         return None
 
 
-def _row(value: dict[str, Any]) -> tuple[str, ...]:
+_REASONS = {"late": "late", "no_event_time": "without an event time", "set_aside": "set aside"}
+"""Why a row was not taken, as the table has it; rows that were set aside are not lost."""
+
+
+def _row(value: dict[str, Any], reasons: list[str]) -> tuple[str, ...]:
     name = "(null)" if value["value"] is None else value["value"]
     verdict = ""
     if value["biased"]:
@@ -84,9 +94,12 @@ def _row(value: dict[str, Any]) -> tuple[str, ...]:
         "(all others)" if value["other"] else name,
         f"{value['rows']:,}",
         f"{value['lost']:,}",
+        *(f"{value[name]:,}" for name in reasons),
         percent(value["lost_ppm"]),
         percent(value["of_rows_ppm"]),
         percent(value["of_lost_ppm"]),
+        duration(value["median_late_ms"]),
+        duration(value["p99_late_ms"]),
         duration(value["max_late_ms"]),
         verdict,
     )

@@ -127,9 +127,14 @@ def get_lost(
     )
 
 
+_SENT = [each.name for each in fields(LossCounts) if each.name != "late_by_age"]
+
+
 def _counts(counts: LossCounts) -> dict[str, Any]:
     return {
-        **{field.name: getattr(counts, field.name) for field in fields(LossCounts)},
+        **{name: getattr(counts, name) for name in _SENT},
+        "median_late_ms": counts.late_within_ms(PPM // 2),
+        "p99_late_ms": counts.late_within_ms(PPM * 99 // 100),
         "lost": counts.lost,
         "lost_ppm": counts.lost * PPM // counts.rows if counts.rows else None,
     }

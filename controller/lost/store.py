@@ -119,36 +119,42 @@ def _written(counted: ByValue) -> str:
 
 
 def _numbers(counts: LossCounts) -> list[int | None]:
-    return [counts.rows, counts.late, counts.no_event_time, counts.set_aside, counts.max_late_ms]
+    sums = counts.rows, counts.late, counts.no_event_time, counts.set_aside
+    return [*sums, counts.max_late_ms, *counts.late_by_age]
 
 
 def _sum(texts: Iterable[str]) -> ByValue:
     """Return the sums of stored counts; as plain numbers, since a month may have a hundred thousand."""
     sums: dict[str | None, list[int]] = {}
-    other = [0, 0, 0, 0, -1]
+    other = [*_NOTHING]
     for text in texts:
         values, numbers = json.loads(text)
         for value, each in zip(values, numbers, strict=False):
-            _increase(sums.setdefault(value, [0, 0, 0, 0, -1]), each)
+            _increase(sums.setdefault(value, [*_NOTHING]), each)
         _increase(other, numbers[-1])
     return merge([ByValue({value: _counts(each) for value, each in sums.items()}, _counts(other))])
 
 
+_LATENESS = 4
+"""Where the greatest lateness stands among the numbers; the ages come after it, as far as there are any."""
+_NOTHING = (0, 0, 0, 0, -1)
+
+
 def _increase(into: list[int], numbers: list[Any]) -> None:
-    into[0] += numbers[0]
-    into[1] += numbers[1]
-    into[2] += numbers[2]
-    into[3] += numbers[3]
-    if numbers[4] is not None and numbers[4] > into[4]:
-        into[4] = numbers[4]
+    lateness = into[_LATENESS]
+    into.extend([0] * (len(numbers) - len(into)))
+    for index, number in enumerate(numbers):
+        into[index] += number or 0
+    into[_LATENESS] = lateness if numbers[_LATENESS] is None else max(lateness, numbers[_LATENESS])
 
 
 def _counts(numbers: list[int]) -> LossCounts:
-    rows, late, timeless, aside, lateness = numbers
+    rows, late, timeless, aside, lateness, *ages = numbers
     return LossCounts(
         rows=rows,
         late=late,
         no_event_time=timeless,
         set_aside=aside,
         max_late_ms=None if lateness < 0 else lateness,
+        late_by_age=tuple(ages),
     )

@@ -8,12 +8,20 @@ and reason has no place for how late the rows were.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.late_counts import MAX_VALUE_LENGTH, MAX_VALUES, ByValue, LossCounts, merge
+from tidemark.models.late_counts import (
+    AGE_LIMITS_MS,
+    MAX_VALUE_LENGTH,
+    MAX_VALUES,
+    ByValue,
+    LossCounts,
+    merge,
+)
 from tidemark.spark_jobs.late.due import DueBatch
 from tidemark.spark_jobs.late.late_rows import (
     FIRST,
@@ -27,14 +35,9 @@ from tidemark.spark_jobs.late.late_rows import (
 )
 from tidemark.spark_jobs.tap import quoted
 
-_VALUE, _ROWS, _LATE, _NO_EVENT_TIME, _SET_ASIDE, _BY_US = (
-    "value",
-    "rows",
-    "late",
-    "no_event_time",
-    "set_aside",
-    "by_us",
-)
+_VALUE, _AGE, _AGES = "value", "age", "ages"
+_SUMS = _ROWS, _LATE, _NO_EVENT_TIME, _SET_ASIDE = "rows", "late", "no_event_time", "set_aside"
+_BY_US = "by_us"
 
 
 def count_values(
@@ -52,9 +55,9 @@ def count_values(
     value = F.col(quoted(dimension)).cast("string").alias(_VALUE)
     reason = F.col(REASON)
     by_us = F.when(reason == LATE, F.try_subtract(F.col(WATERMARK), F.col(FIRST)))
-    counted = (
+    by_age = (
         judged(rows, batches, rule)
-        .groupBy(value)
+        .groupBy(value, _age(by_us).alias(_AGE))
         .agg(
             F.count(F.lit(1)).alias(_ROWS),
             F.count(F.when(reason == LATE, 1)).alias(_LATE),
@@ -62,8 +65,12 @@ def count_values(
             F.count(F.when(reason == SET_ASIDE, 1)).alias(_SET_ASIDE),
             F.max(by_us).alias(_BY_US),
         )
-        .persist()  # the other values are added up in a job of their own
     )
+    # There are few ages of a value, so that this costs little beside the rows.
+    ages = F.collect_list(F.when(F.col(_AGE).isNotNull(), F.struct(_AGE, _LATE))).alias(_AGES)
+    counted = (
+        by_age.groupBy(_VALUE).agg(*_added(), ages).persist()
+    )  # the other values have a job of their own
     try:
         found = counted.orderBy(F.desc(_ROWS), _VALUE).limit(limit + 1).collect()
         other = LossCounts(rows=0)
@@ -77,10 +84,21 @@ def count_values(
 
 
 def _sums(counted: DataFrame) -> LossCounts:
-    names = (_ROWS, _LATE, _NO_EVENT_TIME, _SET_ASIDE)
-    sums = counted.agg(*(F.sum(name).alias(name) for name in names), F.max(_BY_US).alias(_BY_US)).first()
+    sums = counted.agg(*_added(), F.flatten(F.collect_list(_AGES)).alias(_AGES)).first()
     assert sums is not None, "an aggregate without keys has one row"
     return _counts(sums)
+
+
+def _added() -> list[Column]:
+    return [*(F.sum(name).alias(name) for name in _SUMS), F.max(_BY_US).alias(_BY_US)]
+
+
+def _age(by_us: Column) -> Column:
+    """Return the number of the class of ``AGE_LIMITS_MS`` that a row's age is in; null of a row that is not late."""
+    age = F.when(by_us.isNull(), None)
+    for number, limit_ms in enumerate(AGE_LIMITS_MS):
+        age = age.when(by_us <= limit_ms * SPARK_TICK_US, number)
+    return age.otherwise(len(AGE_LIMITS_MS))
 
 
 def _is_none_of(values: list[str | None]) -> Column:
@@ -97,7 +115,15 @@ def _counts(row: Row) -> LossCounts:
         no_event_time=row[_NO_EVENT_TIME],
         set_aside=row[_SET_ASIDE],
         max_late_ms=None if by_us is None else by_us // SPARK_TICK_US,
+        late_by_age=_ages(row[_AGES]),
     )
+
+
+def _ages(found: list[Row]) -> tuple[int, ...]:
+    by_age = Counter[int]()
+    for age, rows in found:
+        by_age[age] += rows
+    return tuple(by_age[age] for age in range(max(by_age, default=-1) + 1))
 
 
 def _short(value: str | None) -> str | None:

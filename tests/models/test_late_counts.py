@@ -7,20 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.bias import FACTOR, losses
-from tidemark.models.late_counts import ByValue, LossCounts, late_counts, merge
+from tidemark.models.late_counts import AGE_LIMITS_MS, AGES, ByValue, LossCounts, late_counts, merge
 
 HOUR_US = 3_600_000_000
 
 
 @st.composite
 def counts(draw: st.DrawFn) -> LossCounts:
-    late, timeless, aside, taken = (draw(st.integers(0, 50)) for _ in range(4))
+    timeless, aside, taken, unknown_age = (draw(st.integers(0, 50)) for _ in range(4))
+    ages = draw(st.lists(st.integers(1, 9), max_size=AGES))
+    late = sum(ages) + unknown_age
     return LossCounts(
         rows=late + timeless + aside + taken,
         late=late,
         no_event_time=timeless,
         set_aside=aside,
         max_late_ms=draw(st.integers(0, 10**6)) if late else None,
+        late_by_age=tuple(ages),
     )
 
 
@@ -94,3 +97,14 @@ def test_among_a_thousand_values_that_lose_alike_none_is_biased() -> None:
         lost = dice.binomial(1_000, 0.02, 1_000).tolist()
         counted = ByValue({str(n): LossCounts(rows=1_000, late=late) for n, late in enumerate(lost)})
         assert not any(each.biased for each in losses(counted))
+
+
+def test_an_age_is_the_upper_edge_of_its_class_and_not_above_the_greatest_one() -> None:
+    one_each = LossCounts(rows=17, late=17, max_late_ms=10**9, late_by_age=(1,) * AGES)
+    assert [one_each.late_within_ms(number * 1_000_000 // 17 + 1) for number in range(17)] == [
+        *AGE_LIMITS_MS,
+        10**9,
+    ]
+    few = LossCounts(rows=200, late=100, max_late_ms=3_500, late_by_age=(60, 39, 1))
+    assert [few.late_within_ms(share) for share in (500_000, 990_000, 999_000)] == [1_000, 2_000, 3_500]
+    assert LossCounts(rows=9, late=2, max_late_ms=7).late_within_ms(500_000) is None, "no age was counted"

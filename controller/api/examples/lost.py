@@ -8,6 +8,9 @@ _TAKEN = {"no_event_time": 0, "set_aside": 0}
 _SOUTH = {"value": "south", "rows": 12_400, "late": 744, "max_late_ms": 93_000, **_TAKEN}
 _NORTH = {"value": "north", "rows": 107_000, "late": 1_070, "max_late_ms": 41_000, **_TAKEN}
 _OTHERS = {"rows": 600, "late": 6, "max_late_ms": 12_000, **_TAKEN}
+_SOUTH_AGES = {"late_by_age": [12, 40, 81, 102, 300, 198, 11]}
+_NORTH_AGES = {"late_by_age": [490, 307, 188, 51, 30, 4]}
+_OTHER_AGES = {"late_by_age": [2, 1, 1, 1, 1]}
 
 EXAMPLES: dict[str, Example] = {
     "LateCounts": {
@@ -18,8 +21,8 @@ EXAMPLES: dict[str, Example] = {
         "last_batch": 19,
         "hour_us": STARTED_US,
         "dimension": "region",
-        "values": [_NORTH, _SOUTH],
-        "other": _OTHERS,
+        "values": [{**_NORTH, **_NORTH_AGES}, {**_SOUTH, **_SOUTH_AGES}],
+        "other": {**_OTHERS, **_OTHER_AGES},
     },
     "LostAnswer": {
         **JOB,
@@ -31,12 +34,16 @@ EXAMPLES: dict[str, Example] = {
             "lost": 1_820,
             "late": 1_820,
             "max_late_ms": 93_000,
+            "median_late_ms": 5_000,
+            "p99_late_ms": 60_000,
             "lost_ppm": 15_166,
             **_TAKEN,
         },
         "values": [
             {
                 **_NORTH,
+                "median_late_ms": 2_000,
+                "p99_late_ms": 30_000,
                 "lost": 1_070,
                 "other": False,
                 "lost_ppm": 10_000,
@@ -47,6 +54,8 @@ EXAMPLES: dict[str, Example] = {
             },
             {
                 **_SOUTH,
+                "median_late_ms": 30_000,
+                "p99_late_ms": 93_000,
                 "lost": 744,
                 "other": False,
                 "lost_ppm": 60_000,
@@ -57,6 +66,8 @@ EXAMPLES: dict[str, Example] = {
             },
             {
                 **_OTHERS,
+                "median_late_ms": 5_000,
+                "p99_late_ms": 12_000,
                 "value": None,
                 "lost": 6,
                 "other": True,

@@ -20,6 +20,11 @@ class LossTotals(Answer):
     """Future-dated rows that were taken out by the job's own choice; they are not lost."""
     max_late_ms: int | None
     """How far below the watermark the lowest key was, in milliseconds; null without a late row."""
+    median_late_ms: int | None
+    """Half of the late rows were at most this far below it: the upper edge of a class, such as 30 s or 1 min, and not
+    above ``max_late_ms``; null when no age was counted."""
+    p99_late_ms: int | None
+    """The same of 99 in 100 late rows."""
     lost_ppm: int | None
     """Share of the rows that were lost, in parts per million; null without rows."""
 

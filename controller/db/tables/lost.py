@@ -39,7 +39,8 @@ class LateSlotRow(Base):
     width_us: Mapped[KeyNumber]
     slot_us: Mapped[KeyNumber]
     counts: Mapped[Long]
-    """As JSON: [[value or null, ...], [[rows, late, no event time, set aside, greatest lateness in ms], ...]].
+    """As JSON: [[value or null, ...], [[rows, late, no event time, set aside, greatest lateness in ms, late rows by
+    age ...], ...]]. Ages without rows at the end are left out, and releases before ages had none.
 
     The values with most rows stand by themselves; the last list of numbers, without a value, is of all others.
     """

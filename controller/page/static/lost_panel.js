@@ -6,7 +6,13 @@ import { count, duration, share } from "./format.js";
 
 /** @import { LostAnswer, LostValue } from "api" */
 
-const COLUMNS = ["Rows", "Lost", "Share lost", "Of all rows", "Of all lost", "Latest by"];
+/** Why a row was not taken; rows that were set aside are not lost. */
+const REASONS = /** @type {const} */ ([
+    ["late", "late"],
+    ["no_event_time", "without an event time"],
+    ["set_aside", "set aside"],
+]);
+const SHARES = ["Share lost", "Of all rows", "Of all lost", "Half by", "99 % by", "Latest by"];
 
 /** The card; it is shown only where the job counts by a dimension. */
 export class LostPanel {
@@ -22,18 +28,21 @@ export class LostPanel {
         this.#card.loaded();
         this.node.hidden = dimension === null;
         if (dimension === null) return;
+        const reasons = REASONS.filter(([name]) => total[name] > 0);
+        const why = reasons.map(([name, text]) => `${count(total[name])} ${text}`).join(", ");
+        const columns = ["Rows", "Lost", ...reasons.map(([, text]) => text), ...SHARES];
         put(
             this.#card.body,
             el("p", {
                 class: "hint",
-                text: `${count(total.lost)} of ${count(total.rows)} rows over the SLO's window (${share(total.lost_ppm)})`,
+                text: `${count(total.lost)} of ${count(total.rows)} rows over the SLO's window (${share(total.lost_ppm)})${why && `: ${why}`}`,
             }),
             el(
                 "div",
                 { class: "table-scroll", tabindex: "0", role: "region", "aria-label": "Who is lost" },
                 figures(
-                    [{ text: dimension }, ...COLUMNS.map((text) => ({ text, class: "number" })), { text: "" }],
-                    values.map((value) => ({ cells: cellsOf(value) })),
+                    [{ text: dimension }, ...columns.map((text) => ({ text, class: "number" })), { text: "" }],
+                    values.map((value) => ({ cells: cellsOf(value, reasons) })),
                 ),
             ),
             more > 0 && el("p", { class: "hint", text: `${count(more)} more values lose no more than these` }),
@@ -41,15 +50,21 @@ export class LostPanel {
     }
 }
 
-/** @param {LostValue} value */
-function cellsOf(value) {
+/**
+ * @param {LostValue} value
+ * @param {typeof REASONS[number][]} reasons
+ */
+function cellsOf(value, reasons) {
     return [
         value.other ? "all others" : (value.value ?? "null"),
         count(value.rows),
         count(value.lost),
+        ...reasons.map(([name]) => count(value[name])),
         share(value.lost_ppm),
         share(value.of_rows_ppm),
         share(value.of_lost_ppm),
+        duration(value.median_late_ms),
+        duration(value.p99_late_ms),
         duration(value.max_late_ms),
         value.biased ? badge("warning", "biased") : "",
     ];

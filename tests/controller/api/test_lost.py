@@ -42,7 +42,9 @@ def controller(
 def step(first: int, hours: int, **counted: tuple[int, int]) -> LateCounts:
     """Return the counts of two batches, as (rows, late rows) by value; ``null`` and ``other`` are themselves."""
     by = {
-        name: LossCounts(rows=rows, late=late, max_late_ms=late * 10 if late else None)
+        name: LossCounts(
+            rows=rows, late=late, max_late_ms=late * 10 if late else None, late_by_age=(late,) if late else ()
+        )
         for name, (rows, late) in counted.items()
     }
     other = by.pop("other", LossCounts(rows=0))
@@ -117,6 +119,8 @@ def test_each_batch_counts_once_however_often_it_is_sent_and_however_it_is_cut(
         (None, False): (100, 0, None),
         (None, True): (7, 1, 10),
     }
+    (north, *_) = found["values"]
+    assert (north["median_late_ms"], north["p99_late_ms"]) == (500, 500), "they were at most 500 ms late"
     assert found["total"]["rows"] == 12_107
     assert found["total"]["lost"] == 171
     assert [each["value"] for each in found["values"] if each["biased"]] == ["south"]
@@ -229,7 +233,7 @@ def test_the_command_shows_who_is_lost(controller: Controller) -> None:
         as_json = runner.invoke(app, ["lost", "job", "shown", "--url", url, "--json"])
     assert shown.exit_code == 0, shown.output
     lines = shown.output.splitlines()
-    assert lines[1] == "12,107 rows, 171 lost (1.4124 %)"
+    assert lines[1] == "12,107 rows, 171 lost (1.4124 %): 171 late"
     assert [line.split()[0] for line in lines[3:]] == ["north", "south", "(null)", "(all"]
     assert "biased: at least" in lines[4]
     assert json.loads(as_json.output) == answer(controller, "shown")

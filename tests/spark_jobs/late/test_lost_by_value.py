@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from collections import Counter
 from pathlib import Path
@@ -11,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from pyspark.sql import functions as F
 
-from tidemark.models.late_counts import ByValue, LossCounts
+from tidemark.models.late_counts import AGE_LIMITS_MS, ByValue, LossCounts
 from tidemark.models.operators import sliding, tumbling
 from tidemark.spark_jobs import side
 from tidemark.spark_jobs.late.count_values import count_values
@@ -95,6 +96,18 @@ def test_the_controller_has_the_counts_of_input_and_output_though_it_was_away_an
     lateness = side_rows(spark, folder).groupBy("region").agg(F.max("late.by_us").alias("us")).collect()
     worst = {row["region"]: row["us"] for row in lateness}
     timeless = region(TIMELESS)
+    ages = side_rows(spark, folder).filter("late.reason = 'late'").select("id", "late.by_us").collect()
+    by_row: dict[int, int] = {}
+    for row in ages:
+        by_row[row["id"]] = max(row["by_us"], by_row.get(row["id"], 0))
+    in_order = sorted(by_row.values())
+    assert len(in_order) == answer["total"]["late"]
+    for share, name in ((0.5, "median_late_ms"), (0.99, "p99_late_ms")):
+        exact_ms = in_order[math.ceil(share * len(in_order)) - 1] / 1_000
+        edge_ms = next(
+            (limit for limit in AGE_LIMITS_MS if limit >= exact_ms), answer["total"]["max_late_ms"]
+        )
+        assert answer["total"][name] == min(edge_ms, answer["total"]["max_late_ms"])
     assert len(lost) > 1
     assert missing.total() > lost.total(), "some rows were lost to more than one window"
     assert 0 < len(alone) < len(away)
@@ -129,10 +142,10 @@ def test_values_beyond_the_limit_are_the_others_and_a_column_that_is_not_there_i
     assert counted == ByValue(
         # The window of 5 s ends at 10 s, which is the watermark.
         {
-            "a": LossCounts(rows=3, late=2, max_late_ms=5_000),
-            None: LossCounts(rows=2, late=2, max_late_ms=5_000),
+            "a": LossCounts(rows=3, late=2, max_late_ms=5_000, late_by_age=(1, 0, 1)),
+            None: LossCounts(rows=2, late=2, max_late_ms=5_000, late_by_age=(0, 0, 2)),
         },
-        LossCounts(rows=4, late=1, no_event_time=1, max_late_ms=5_000),
+        LossCounts(rows=4, late=1, no_event_time=1, max_late_ms=5_000, late_by_age=(0, 0, 1)),
     )
     job = Job(
         spark,

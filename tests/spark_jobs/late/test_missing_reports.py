@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from itertools import count
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -31,45 +30,18 @@ from support.controller_app import Controller
 from support.late_streams import CLOSING_ID, input_pairs, late_by_batch, main_pairs
 from support.live_operators import windows
 from support.live_streams import Input, LiveJob, trailing_batches
+from support.losing import Losing
 from support.served import served
 from support.spark_streams import EPOCH_US, SCHEMA, Job, RecordingSink, Row, random_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 END_US = EPOCH_US + 48 * 3_600_000_000
 SLIDING = sliding("10 seconds", "4 seconds")
 CLOSING = [[Row(CLOSING_ID + number, 0, END_US)] for number in range(2)]
-
-
-@dataclass
-class Losing:
-    """A controller that loses some of the reports that are sent to it."""
-
-    app: ASGIApp
-    lost: set[int]
-    """Which of the reports, in the order in which they come."""
-    answers: bool = True
-    """Whether it says which are missing."""
-    numbers: Any = field(default_factory=count)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["path"]
-        if path.endswith("/reports") and next(self.numbers) in self.lost:
-            await self._refuse(send, 422)
-        elif path.endswith("/missing") and not self.answers:
-            await self._refuse(send, 503)
-        else:
-            await self.app(scope, receive, send)
-
-    @staticmethod
-    async def _refuse(send: Send, status: int) -> None:
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"2")]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"{}"})
 
 
 def status_of(controller: Controller) -> tuple[str, dict[str, Any]]:

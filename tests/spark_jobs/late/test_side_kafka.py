@@ -32,6 +32,7 @@ from tidemark.spark_jobs.late.reread import LateStream
 from support.controller_app import Controller
 from support.kafka import Sent, new_topic, send
 from support.late_streams import done, late_by_batch, late_in_ledger, side_rows
+from support.losing import Losing
 from support.patience import PATIENCE_S
 from support.served import served
 from support.soak import with_soak
@@ -198,13 +199,17 @@ def test_the_driver_warns_once_before_messages_expire_that_are_still_to_be_read(
 def test_ten_kills_lose_and_double_no_row(
     kafka: KafkaBroker, kafka_spark: SparkSession, tmp_path: Path, ceiling: str | None
 ) -> None:
-    """Six fall between the offset log and the commit, four after the last commit, whatever the side is at."""
+    """Six fall between the offset log and the commit, four after the last commit, whatever the side is at.
+
+    The reports of those four runs are still in the driver, and die with it.
+    """
     with Controller(f"sqlite:///{tmp_path / 'tidemark.db'}") as controller:
         controller.clock.now_us = time.time_ns() // 1_000
-        with served(controller.http.app) as url:
+        losing = Losing(controller.http.app)
+        with served(losing) as url:
             # In Live the controller would have to know the mode.
-            rows = _killed_ten_times(kafka, tmp_path, ceiling, url if ceiling is None else None)
-        missing, ledger = _ledger_of(controller) if ceiling is None else ([], {})
+            rows = _killed_ten_times(kafka, tmp_path, ceiling, losing, url if ceiling is None else None)
+        missing, anew, ledger = _ledger_of(controller) if ceiling is None else ([], 0, {})
     out: Counter[int] = Counter()
     windows: dict[int, list[str]] = defaultdict(list)
     for path in (tmp_path / "out").glob("*.json"):
@@ -221,15 +226,19 @@ def test_ten_kills_lose_and_double_no_row(
     assert all(len(set(batches)) == 1 for batches in windows.values()), "a window is emitted once"
     if ceiling is None:
         assert missing == []
+        assert anew >= 4
         assert sorted(ledger) == list(range(len(ledger))), "from the first batch to the last"
         reported = ledger
     assert {batch: counted.get(batch, 0) for batch in reported} == reported
     print(
-        f"{rows} rows in = {out.total()} in windows + {late.total()} late; {len(reported)} batches reported"
+        f"{rows} rows in = {out.total()} in windows + {late.total()} late; {len(reported)} batches reported, "
+        f"{anew} of them read again"
     )
 
 
-def _killed_ten_times(kafka: KafkaBroker, folder: Path, ceiling: str | None, controller: str | None) -> int:
+def _killed_ten_times(
+    kafka: KafkaBroker, folder: Path, ceiling: str | None, losing: Losing, controller: str | None
+) -> int:
     """Run a job eleven times over a topic that grows, and kill it ten times; return how many rows there were."""
     topic, rows = new_topic(kafka, 2), 0
     for number in range(11):
@@ -247,6 +256,7 @@ def _killed_ten_times(kafka: KafkaBroker, folder: Path, ceiling: str | None, con
             "controller": controller,
             "die_in": None if number == 10 else (2 + number % 2 if number % 5 < 3 else 99),
         }
+        losing.away = given["die_in"] == 99
         ran = subprocess.run(
             [sys.executable, "-m", "support.late_kafka_job", json.dumps(given)],
             env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
@@ -262,15 +272,18 @@ def _killed_ten_times(kafka: KafkaBroker, folder: Path, ceiling: str | None, con
     return rows
 
 
-def _ledger_of(controller: Controller) -> tuple[list[Any], dict[int, int]]:
-    """Return the batches that the controller's one stream lacks, and how many rows of each other one were late."""
+def _ledger_of(controller: Controller) -> tuple[list[Any], int, dict[int, int]]:
+    """Return what the controller has of its one stream.
+
+    The batches that it lacks, how many were reported anew, and how many rows of each batch were late.
+    """
     (entry,) = controller.http.get("/v1/jobs").json()["jobs"]
     path = f"/v1/jobs/{quote(entry['job'])}/streams/in"
     (query,) = controller.http.get(path).json()["coverage"]
     reports = controller.http.get(f"{path}/reports", params={"limit": 1_000}).json()["reports"]
     assert all(each["late_min"] == each["late_max"] for each in reports)
-    details = [
-        controller.http.get(f"{path}/reports/{query['query_id']}/{each['batch_id']}") for each in reports
+    anew = [
+        controller.http.get(f"{path}/reports/{query['query_id']}/{each['batch_id']}").json()["reread"]
+        for each in reports
     ]
-    print(f"{sum(each.json()['reread'] for each in details)} of {len(reports)} batches were read again")
-    return query["missing"], {each["batch_id"]: each["late_min"] for each in reports}
+    return query["missing"], sum(anew), {each["batch_id"]: each["late_min"] for each in reports}
