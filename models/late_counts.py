@@ -20,6 +20,9 @@ from tidemark.models.target import PPM
 LATE_COUNTS_SCHEMA: Final = 1
 """The version of ``LateCounts``."""
 
+BY_PARTITION: Final = "partition"
+"""The dimension of the stream's partitions, by which rows are counted beside any other one."""
+
 MAX_VALUES = 1_000
 """Maximum number of values that are counted each by itself."""
 
@@ -162,6 +165,11 @@ class LateCounts:
     """The values with most rows, each once."""
     other: LossCounts | None = None
     """The rows of all other values together; null when there are none."""
+    partitions: Annotated[tuple[ValueCounts, ...], MaxLen(MAX_VALUES)] = ()
+    """The same rows by the stream's partition, those with most rows, each once; empty without a partition column, and
+    where that is the dimension."""
+    other_partitions: LossCounts | None = None
+    """The rows of all other partitions together; null when there are none."""
 
     def __post_init__(self) -> None:
         """Reject what cannot be added up."""
@@ -169,13 +177,19 @@ class LateCounts:
             raise ValueError(f"last_batch {self.last_batch} is before the first, {self.first_batch}")
         if self.hour_us % HOUR_US:
             raise ValueError(f"hour_us {self.hour_us} is no whole hour")
-        if len({each.value for each in self.values}) < len(self.values):
-            raise ValueError("values has one of them twice")
+        for name, counts in (("values", self.values), ("partitions", self.partitions)):
+            if len({each.value for each in counts}) < len(counts):
+                raise ValueError(f"{name} has one of them twice")
+        if self.partitions and self.dimension == BY_PARTITION:
+            raise ValueError("partitions are counted twice: they are the dimension")
 
     @property
-    def by_value(self) -> ByValue:
-        """The counts by value."""
-        return ByValue({each.value: each + NOTHING for each in self.values}, self.other or NOTHING)
+    def by_dimension(self) -> dict[str, ByValue]:
+        """The counts by value, of the dimension and of the partitions."""
+        found = {self.dimension: _by_value(self.values, self.other)}
+        if self.partitions:
+            found[BY_PARTITION] = _by_value(self.partitions, self.other_partitions)
+        return found
 
     def to_json_object(self) -> dict[str, Any]:
         """Return it as the object that goes over the wire."""
@@ -184,6 +198,7 @@ class LateCounts:
 
 def late_counts(
     counted: ByValue,
+    partitions: ByValue | None = None,
     *,
     query_id: str,
     source: str,
@@ -193,7 +208,6 @@ def late_counts(
     dimension: str,
 ) -> LateCounts:
     """Return what is sent of counts, the values with most rows first."""
-    ranked = sorted(counted.values.items(), key=lambda each: (-each[1].rows, each[0] is None, each[0] or ""))
     return LateCounts(
         schema_version=LATE_COUNTS_SCHEMA,
         query_id=query_id,
@@ -202,14 +216,25 @@ def late_counts(
         last_batch=last_batch,
         hour_us=hour_us,
         dimension=dimension,
-        values=tuple(ValueCounts(value=value, **_plain(counts)) for value, counts in ranked),
+        values=_ranked(counted),
         other=counted.other if counted.other.rows else None,
+        partitions=() if partitions is None else _ranked(partitions),
+        other_partitions=partitions.other if partitions is not None and partitions.other.rows else None,
     )
 
 
 def hour_of(time_us: int) -> int:
     """Return the hour that a time is in, in microseconds since the epoch."""
     return time_us // HOUR_US * HOUR_US
+
+
+def _ranked(counted: ByValue) -> tuple[ValueCounts, ...]:
+    ranked = sorted(counted.values.items(), key=lambda each: (-each[1].rows, each[0] is None, each[0] or ""))
+    return tuple(ValueCounts(value=value, **_plain(counts)) for value, counts in ranked)
+
+
+def _by_value(values: Iterable[ValueCounts], other: LossCounts | None) -> ByValue:
+    return ByValue({each.value: each + NOTHING for each in values}, other or NOTHING)
 
 
 def _plain(counts: LossCounts) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from tidemark.models.plural import plural
 from tidemark.models.target import PPM
 
 _Dimension = Annotated[
-    str | None, typer.Option("--dimension", help="The dimension, if the job has counted by several.")
+    str | None,
+    typer.Option("--dimension", help="The dimension, or partition. Default: the one that the job names."),
 ]
 _Window = Annotated[
     str | None,
@@ -78,6 +79,9 @@ def register(app: typer.Typer) -> None:
         table(columns, (_row(value, reasons) for value in found["values"]), "")
         if found["more_values"]:
             say(f"{plural(found['more_values'], 'more value')}: see --limit")
+        others = [name for name in found["dimensions"] if name != found["dimension"]]
+        if others:
+            say(f"also counted by {', '.join(others)}: see --dimension")
         return None
 
 

@@ -15,7 +15,7 @@ from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.request_body import JsonBody, parse_aside
 from tidemark.controller.errors import ErrorItem, InvalidBodyError
-from tidemark.controller.lost.store import lost_in_window, take_counts
+from tidemark.controller.lost.store import dimensions_of, lost_in_window, take_counts
 from tidemark.controller.specs.store import window_ms_of
 from tidemark.controller.streams.store import get_stream, lock_stream
 from tidemark.models.bias import losses
@@ -29,7 +29,9 @@ _COUNTS = TypeAdapter(LateCounts)
 _Dimension = Annotated[
     str | None,
     Query(
-        min_length=1, max_length=MAX_VALUE_LENGTH, description="The dimension; the default is the newest one."
+        min_length=1,
+        max_length=MAX_VALUE_LENGTH,
+        description="The dimension, or partition; the default is the newest one.",
     ),
 ]
 _WindowMs = Annotated[
@@ -50,7 +52,8 @@ async def _counts_of(body: JsonBody) -> LateCounts:
 def _checked(body: bytes) -> LateCounts:
     counts = parse_body(_COUNTS, body)
     texts = {"/query_id": counts.query_id, "/source": counts.source, "/dimension": counts.dimension}
-    texts |= {f"/values/{index}/value": each.value or "" for index, each in enumerate(counts.values)}
+    for name, values in (("values", counts.values), ("partitions", counts.partitions)):
+        texts |= {f"/{name}/{index}/value": each.value or "" for index, each in enumerate(values)}
     for pointer, text in texts.items():
         if "\0" in text:
             # PostgreSQL cannot store it.
@@ -111,6 +114,7 @@ def get_lost(
         stream_id = get_stream(session, which.job, which.stream).id
         window_ms = window_ms_of(session, stream_id) if window_ms is None else window_ms
         found = lost_in_window(session, stream_id, window_ms, dimension)
+        dimensions = dimensions_of(session, stream_id)
     counted = ByValue({}) if found is None else found.counted
     values = losses(counted)
     named = [each for each in values if not each.other]
@@ -119,6 +123,7 @@ def get_lost(
         job=which.job,
         stream=which.stream,
         dimension=None if found is None else found.dimension,
+        dimensions=[*dimensions],
         from_us=None if found is None else found.from_us,
         to_us=None if found is None else found.to_us,
         total=schemas.LossTotals(**_counts(counted.total)),

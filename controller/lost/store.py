@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import LateSlotRow, LateStepRow
 from tidemark.controller.intake.take_reports import StoredReceipt
-from tidemark.models.late_counts import ByValue, LateCounts, LossCounts, hour_of, merge
+from tidemark.models.late_counts import BY_PARTITION, ByValue, LateCounts, LossCounts, hour_of, merge
 from tidemark.models.need_slots import DAY_US, HOUR_US, edge_us
 
 
@@ -59,8 +59,9 @@ def take_counts(session: Session, stream_id: int, counts: LateCounts, now_us: in
             received_us=now_us,
         )
     )
-    for width_us in (HOUR_US, DAY_US):
-        _add(session, (stream_id, counts.dimension, width_us, edge_us(hour_us, width_us)), counts)
+    for dimension, counted in counts.by_dimension.items():
+        for width_us in (HOUR_US, DAY_US):
+            _add(session, (stream_id, dimension, width_us, edge_us(hour_us, width_us)), counted)
     return StoredReceipt(now_us, duplicate=False)
 
 
@@ -74,14 +75,15 @@ def lost_in_window(
         stream_id: the stream.
         window_ms: how far back from the end of that hour to count, in milliseconds; an hour
             that is part of it counts whole.
-        dimension: the dimension; None for the one that was counted last.
+        dimension: the dimension; None for the one that was counted last, rather than the partitions beside it.
     """
     table = LateSlotRow
     hours = table.stream_id == stream_id, table.width_us == HOUR_US
     newest = select(table.dimension, table.slot_us).where(*hours)
     if dimension is not None:
         newest = newest.where(table.dimension == dimension)
-    found = session.execute(newest.order_by(table.slot_us.desc(), table.dimension).limit(1)).one_or_none()
+    order = table.slot_us.desc(), table.dimension == BY_PARTITION, table.dimension
+    found = session.execute(newest.order_by(*order).limit(1)).one_or_none()
     if found is None:
         return None
     to_us = found.slot_us + HOUR_US
@@ -101,16 +103,22 @@ def lost_in_window(
     return LostInWindow(dimension=found.dimension, from_us=from_us, to_us=to_us, counted=_sum(texts))
 
 
-def _add(session: Session, key: tuple[int, str, int, int], counts: LateCounts) -> None:
+def dimensions_of(session: Session, stream_id: int) -> Sequence[str]:
+    """Return the dimensions that a stream's rows are counted by."""
+    table = LateSlotRow
+    return session.scalars(
+        select(table.dimension).distinct().where(table.stream_id == stream_id).order_by(table.dimension)
+    ).all()
+
+
+def _add(session: Session, key: tuple[int, str, int, int], counted: ByValue) -> None:
     """Add counts to the slot of a key."""
     slot = session.get(LateSlotRow, key)
     if slot is None:
         names = ("stream_id", "dimension", "width_us", "slot_us")
-        session.add(
-            LateSlotRow(**dict(zip(names, key, strict=True)), counts=_written(merge([counts.by_value])))
-        )
+        session.add(LateSlotRow(**dict(zip(names, key, strict=True)), counts=_written(merge([counted]))))
     else:
-        slot.counts = _written(merge([_sum([slot.counts]), counts.by_value]))
+        slot.counts = _written(merge([_sum([slot.counts]), counted]))
 
 
 def _written(counted: ByValue) -> str:

@@ -12,7 +12,7 @@ from itertools import takewhile
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.late_counts import hour_of, late_counts
+from tidemark.models.late_counts import BY_PARTITION, hour_of, late_counts
 from tidemark.spark_jobs.late.checkpoint import Checkpoint
 from tidemark.spark_jobs.late.count_values import count_values
 from tidemark.spark_jobs.late.due import Due, DueBatch, Unknown, due, gaps
@@ -212,9 +212,12 @@ class CatchUp:
         dimension = self._stream.dimension
         if dimension is None:
             return
+        dimensions = [dimension]
+        if rule.partition is not None and dimension.lower() not in {BY_PARTITION, rule.partition.lower()}:
+            dimensions.append(rule.partition)
         folder.keep_counts(
             late_counts(
-                count_values(rows, batches, rule, dimension),
+                *count_values(rows, batches, rule, dimensions),
                 query_id=folder.query_id,
                 source=folder.source,
                 first_batch=batches[0].batch_id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
@@ -41,23 +42,31 @@ _BY_US = "by_us"
 
 
 def count_values(
-    rows: DataFrame, batches: list[DueBatch], rule: LateRule, dimension: str, limit: int = MAX_VALUES
-) -> ByValue:
-    """Return exactly how many rows came and how many were lost, by the values of a column as text.
+    rows: DataFrame,
+    batches: list[DueBatch],
+    rule: LateRule,
+    dimensions: Sequence[str],
+    limit: int = MAX_VALUES,
+) -> list[ByValue]:
+    """Return exactly how many rows came and how many were lost, by the values of each of some columns as text.
 
     Args:
         rows: the user's columns, and the number of the batch.
         batches: the batches in ``rows``.
         rule: what the query does with a row.
-        dimension: name of the column.
+        dimensions: names of the columns.
         limit: how many values stand by themselves: those with most rows.
     """
-    value = F.col(quoted(dimension)).cast("string").alias(_VALUE)
     reason = F.col(REASON)
     by_us = F.when(reason == LATE, F.try_subtract(F.col(WATERMARK), F.col(FIRST)))
-    by_age = (
+    names = [f"{_VALUE}{number}" for number in range(len(dimensions))]
+    values = (
+        F.col(quoted(column)).cast("string").alias(name)
+        for name, column in zip(names, dimensions, strict=True)
+    )
+    together = (
         judged(rows, batches, rule)
-        .groupBy(value, _age(by_us).alias(_AGE))
+        .groupBy(*values, _age(by_us).alias(_AGE))
         .agg(
             F.count(F.lit(1)).alias(_ROWS),
             F.count(F.when(reason == LATE, 1)).alias(_LATE),
@@ -65,20 +74,23 @@ def count_values(
             F.count(F.when(reason == SET_ASIDE, 1)).alias(_SET_ASIDE),
             F.max(by_us).alias(_BY_US),
         )
+        .persist()  # read once for all dimensions
     )
-    # There are few ages of a value, so that this costs little beside the rows.
-    ages = F.collect_list(F.when(F.col(_AGE).isNotNull(), F.struct(_AGE, _LATE))).alias(_AGES)
-    counted = (
-        by_age.groupBy(_VALUE).agg(*_added(), ages).persist()
-    )  # the other values have a job of their own
     try:
-        found = counted.orderBy(F.desc(_ROWS), _VALUE).limit(limit + 1).collect()
-        other = LossCounts(rows=0)
-        if len(found) > limit:
-            found = found[:limit]
-            other = _sums(counted.filter(_is_none_of([row[_VALUE] for row in found])))
+        return [_by_value(together.withColumnRenamed(name, _VALUE), limit) for name in names]
     finally:
-        counted.unpersist()
+        together.unpersist()
+
+
+def _by_value(together: DataFrame, limit: int) -> ByValue:
+    by_age = together.groupBy(_VALUE, _AGE).agg(*_added())
+    ages = F.collect_list(F.when(F.col(_AGE).isNotNull(), F.struct(_AGE, _LATE))).alias(_AGES)
+    counted = by_age.groupBy(_VALUE).agg(*_added(), ages)
+    found = counted.orderBy(F.desc(_ROWS), _VALUE).limit(limit + 1).collect()
+    other = LossCounts(rows=0)
+    if len(found) > limit:
+        found = found[:limit]
+        other = _sums(counted.filter(_is_none_of([row[_VALUE] for row in found])))
     # Names that are cut may be the same then.
     return merge([ByValue({_short(row[_VALUE]): _counts(row)}) for row in found] + [ByValue({}, other)])
 

@@ -141,8 +141,8 @@ def side(
         options: options of the source's reader.
         schema: columns of a file source.
         batches_per_read: how many batches are read at once at most.
-        dimension: a column such as the region: all rows and those that are lost are counted by its values, for
-            ``tidemark lost``. It takes one more read of each batch.
+        dimension: a column such as the region: all rows and those that are lost are counted by its values and
+            by partition, for ``tidemark lost``. It takes one more read of each batch.
 
     Raises:
         ValueError: when an argument is wrong.

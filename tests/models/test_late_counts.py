@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.bias import FACTOR, losses
-from tidemark.models.late_counts import AGE_LIMITS_MS, AGES, ByValue, LossCounts, late_counts, merge
+from tidemark.models.late_counts import (
+    AGE_LIMITS_MS,
+    AGES,
+    BY_PARTITION,
+    ByValue,
+    LossCounts,
+    late_counts,
+    merge,
+)
 
 HOUR_US = 3_600_000_000
 
@@ -55,11 +65,22 @@ def test_no_row_is_missing_whatever_is_merged_first_and_however_few_values_stand
 
 @given(PARTS)
 def test_what_is_sent_is_what_was_counted(parts: list[ByValue]) -> None:
-    counted = merge(parts)
+    counted, whole = merge(parts), ByValue({}, merge(parts).total)
     sent = late_counts(
-        counted, query_id="q", source="0", first_batch=3, last_batch=7, hour_us=HOUR_US, dimension="region"
+        counted,
+        whole,
+        query_id="q",
+        source="0",
+        first_batch=3,
+        last_batch=7,
+        hour_us=HOUR_US,
+        dimension="region",
     )
-    assert sent.by_value == counted
+    assert sent.by_dimension == {"region": counted}
+    assert replace(sent, partitions=sent.values, other_partitions=sent.other).by_dimension == {
+        "region": counted,
+        **({BY_PARTITION: counted} if counted.values else {}),
+    }
     assert [each.rows for each in sent.values] == sorted((each.rows for each in sent.values), reverse=True)
 
 

@@ -23,10 +23,13 @@ EXAMPLES: dict[str, Example] = {
         "dimension": "region",
         "values": [{**_NORTH, **_NORTH_AGES}, {**_SOUTH, **_SOUTH_AGES}],
         "other": {**_OTHERS, **_OTHER_AGES},
+        "partitions": [{**_SOUTH, "value": "0"}, {**_NORTH, "value": "1"}],
+        "other_partitions": None,
     },
     "LostAnswer": {
         **JOB,
         "dimension": "region",
+        "dimensions": ["partition", "region"],
         "from_us": STARTED_US,
         "to_us": STARTED_US + 3_600_000_000,
         "total": {

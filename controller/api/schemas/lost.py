@@ -55,6 +55,8 @@ class LostAnswer(Answer):
     """Name of the stream."""
     dimension: str | None
     """Name of the column; null when nothing is counted by one."""
+    dimensions: list[str]
+    """All dimensions that are counted; partition is one, beside the one that the job names."""
     from_us: int | None
     """Start of the first hour that counts, in microseconds since the epoch; null when nothing is counted."""
     to_us: int | None

@@ -23,31 +23,33 @@ export class LostPanel {
         this.node.hidden = true;
     }
 
-    /** @param {LostAnswer} answer */
-    show({ dimension, total, values, more_values: more }) {
+    /** @param {LostAnswer[]} answers Of each dimension one. */
+    show(answers) {
         this.#card.loaded();
-        this.node.hidden = dimension === null;
-        if (dimension === null) return;
-        const reasons = REASONS.filter(([name]) => total[name] > 0);
-        const why = reasons.map(([name, text]) => `${count(total[name])} ${text}`).join(", ");
-        const columns = ["Rows", "Lost", ...reasons.map(([, text]) => text), ...SHARES];
-        put(
-            this.#card.body,
-            el("p", {
-                class: "hint",
-                text: `${count(total.lost)} of ${count(total.rows)} rows over the SLO's window (${share(total.lost_ppm)})${why && `: ${why}`}`,
-            }),
-            el(
-                "div",
-                { class: "table-scroll", tabindex: "0", role: "region", "aria-label": "Who is lost" },
-                figures(
-                    [{ text: dimension }, ...columns.map((text) => ({ text, class: "number" })), { text: "" }],
-                    values.map((value) => ({ cells: cellsOf(value, reasons) })),
-                ),
-            ),
-            more > 0 && el("p", { class: "hint", text: `${count(more)} more values lose no more than these` }),
-        );
+        const counted = answers.filter(({ dimension }) => dimension !== null);
+        this.node.hidden = counted.length === 0;
+        put(this.#card.body, ...counted.flatMap(partsOf));
     }
+}
+
+/** @param {LostAnswer} answer */
+function partsOf({ dimension, total, values, more_values: more }) {
+    const reasons = REASONS.filter(([name]) => total[name] > 0);
+    const why = reasons.map(([name, text]) => `${count(total[name])} ${text}`).join(", ");
+    const columns = ["Rows", "Lost", ...reasons.map(([, text]) => text), ...SHARES];
+    const lost = `${count(total.lost)} of ${count(total.rows)} rows over the SLO's window (${share(total.lost_ppm)})`;
+    return [
+        el("p", { class: "hint", text: why ? `${lost}: ${why}` : lost }),
+        el(
+            "div",
+            { class: "table-scroll", tabindex: "0", role: "region", "aria-label": `Who is lost by ${dimension}` },
+            figures(
+                [{ text: dimension ?? "" }, ...columns.map((text) => ({ text, class: "number" })), { text: "" }],
+                values.map((value) => ({ cells: cellsOf(value, reasons) })),
+            ),
+        ),
+        more > 0 && el("p", { class: "hint", text: `${count(more)} more values lose no more than these` }),
+    ];
 }
 
 /**

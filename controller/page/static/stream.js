@@ -16,7 +16,7 @@ import { replaceHash, streamHash } from "./router.js";
 import { openSloForm } from "./slo_form.js";
 import { conditionList, streamName, tilesOf } from "./stream_head.js";
 
-/** @import { History, StreamStatus } from "api" */
+/** @import { History, LostAnswer, StreamStatus } from "api" */
 /** @import { StreamPlace } from "./router.js" */
 /** @typedef {{refresh: () => void, askForToken: () => void}} PageShell What the page offers a view */
 /** @typedef {PageShell & {done: (text: string) => void}} Shell What a stream's view offers its parts */
@@ -138,14 +138,20 @@ export class Stream {
     #fetchCharts(status, signal) {
         const { curve, bound, late, heatmap, predictions, lost } = this.#parts;
         const span = this.#spanUs();
-        /** @type {(name: string, parameters?: Record<string, number>) => Promise<any>} */
+        /** @type {(name: string, parameters?: Record<string, string | number>) => Promise<any>} */
         const answer = (name, parameters = {}) => get(query(`${this.#path}/${name}`, parameters), signal);
         return [
             this.#part([curve], async () => curve.show(await answer("curve"))),
             this.#part([predictions], async () =>
                 predictions.show(await answer("predictions", { limit: MAX_PREDICTIONS })),
             ),
-            this.#part([lost], async () => lost.show(await answer("lost", { limit: MAX_VALUES }))),
+            this.#part([lost], async () => {
+                /** @type {LostAnswer} */
+                const first = await answer("lost", { limit: MAX_VALUES });
+                const others = first.dimensions.filter((dimension) => dimension !== first.dimension);
+                const more = others.map((dimension) => answer("lost", { dimension, limit: MAX_VALUES }));
+                lost.show([first, ...(await Promise.all(more))]);
+            }),
             this.#part([bound, late], async () => {
                 /** @type {History} */
                 const history = await answer("history", { ...span, points: POINTS });

@@ -166,6 +166,8 @@ def test_a_body_that_cannot_be_added_up_is_refused(controller: Controller) -> No
         {"values": [*good["values"], good["values"][0]]},
         {"values": [{**good["values"][0], "late": 6_000}]},
         {"values": [{**good["values"][0], "value": "a\0b"}]},
+        {"partitions": [{**good["values"][0], "value": "a\0b"}]},
+        {"partitions": [good["values"][0]], "dimension": "partition"},
     ):
         got = controller.http.post(f"{ADDRESS.format(stream='bad')}/late-rows", json={**good, **change})
         assert got.status_code == 422, change

@@ -59,6 +59,7 @@ def test_every_card_is_there_and_none_failed(browser: Browser, shown: Shown) -> 
 def test_who_is_lost_is_shown_once_the_job_counts_by_a_dimension(browser: Browser, shown: Shown) -> None:
     counts = late_counts(
         ByValue({"north": LossCounts(rows=4_000, late=40, max_late_ms=5_000), None: LossCounts(rows=1_000)}),
+        ByValue({"7": LossCounts(rows=5_000, late=40, max_late_ms=50_000, late_by_age=(39, 0, 0, 0, 0, 1))}),
         query_id="query",
         source="0",
         first_batch=0,
@@ -73,9 +74,10 @@ def test_who_is_lost_is_shown_once_the_job_counts_by_a_dimension(browser: Browse
         assert sent.status_code == 201
         watched.page.reload()
         expect(card).to_be_visible()
-        rows = [row.inner_text().split() for row in card.locator("tbody tr").all()]
-        assert [row[:2] for row in rows] == [["north", "4,000"], ["null", "1,000"]]
-        expect(card).to_contain_text("40 of 5,000 rows")
+        rows = [row.inner_text().split("\t") for row in card.locator("tbody tr").all()]
+        assert [row[:2] for row in rows] == [["north", "4,000"], ["null", "1,000"], ["7", "5,000"]]
+        assert rows[2][7:10] == ["1 s", "50 s", "50 s"], "half by, 99 % by, latest by"
+        expect(card).to_contain_text("40 of 5,000 rows over the SLO's window (0.80 %): 40 late")
         watched.assert_no_errors()
 
 

@@ -88,7 +88,9 @@ def test_the_controller_has_the_counts_of_input_and_output_though_it_was_away_an
         job.run_available("2 seconds")
         # Another test of the session may have named it.
         (entry,) = controller.http.get("/v1/jobs").json()["jobs"]
-        answer = controller.http.get(f"/v1/jobs/{quote(entry['job'])}/streams/test/lost").json()
+        path = f"/v1/jobs/{quote(entry['job'])}/streams/test/lost"
+        answer = controller.http.get(path).json()
+        by_partition = controller.http.get(path, params={"dimension": "partition"}).json()
 
     missing = input_pairs(batches, SLIDING) - main_pairs(job.output.values())
     lost = Counter(region(identity) for identity in {identity for _, identity in missing})
@@ -114,6 +116,12 @@ def test_the_controller_has_the_counts_of_input_and_output_though_it_was_away_an
     assert set(alone) <= set(away)
     assert waiting(folder) == []
     assert answer["dimension"] == "region"
+    assert answer["dimensions"] == ["partition", "region"]
+    partitions = {row.id: str(row.partition) for rows in [*batches, closing] for row in rows}
+    assert by_partition["total"] == answer["total"]
+    assert {each["value"]: each["late"] for each in by_partition["values"] if each["late"]} == Counter(
+        partitions[identity] for identity in by_row
+    )
     assert {
         each["value"]: (each["rows"], each["late"], each["no_event_time"], each["max_late_ms"])
         for each in answer["values"]
@@ -138,7 +146,8 @@ def test_values_beyond_the_limit_are_the_others_and_a_column_that_is_not_there_i
     batch = DueBatch(batch_id=7, late_watermark_ms=10_000, clock_ms=20_000, start=None, end=None)
     rule = LateRule("ts", tumbling("5 seconds"), None)
 
-    counted = count_values(with_batch(rows, batch), [batch], rule, "NAME", limit=2)
+    counted, by_time = count_values(with_batch(rows, batch), [batch], rule, ["NAME", "ts"], limit=2)
+    assert by_time.total == counted.total
     assert counted == ByValue(
         # The window of 5 s ends at 10 s, which is the watermark.
         {

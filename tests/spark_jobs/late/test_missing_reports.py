@@ -32,7 +32,7 @@ from support.live_operators import windows
 from support.live_streams import Input, LiveJob, trailing_batches
 from support.losing import Losing
 from support.served import served
-from support.spark_streams import EPOCH_US, SCHEMA, Job, RecordingSink, Row, random_batches
+from support.spark_streams import EPOCH_US, Job, RecordingSink, Row, random_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,7 +139,9 @@ def made_anew(
         str(late),
         LateStream(
             parse=lambda raw: raw,
-            origin=Origin("json", {}, StructType.fromDDL(SCHEMA)),
+            origin=Origin(
+                "json", {}, StructType().add("id", "long").add("partition", "integer").add("ts", "timestamp")
+            ),
             rule=LateRule("ts", operator, "partition"),
             source="0",
         ),
