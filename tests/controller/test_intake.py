@@ -216,7 +216,7 @@ def test_an_acknowledgement_is_taken_once_and_before_the_first_report_too(contro
 # -- refusals ------------------------------------------------------------------------------------------------------
 
 GOOD = to_json_object(query_reports(exponential_batches(3, 8))[2])
-OPTIONAL = {"dropped_reports", "start_us", "future_rows", "append_delay", "live", "contradiction"}
+OPTIONAL = {"dropped_reports", "start_us", "future_rows", "append_delay", "live", "contradiction", "reread"}
 NULLABLE = {
     "generation",
     "late_watermark_ms",
