@@ -26,7 +26,7 @@ from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.quarantine import quarantine
 from tidemark.controller.intake.report_counts import ReportCounts
 from tidemark.controller.intake.store_reports import NewReport, Stored, store_reports
-from tidemark.controller.intake.stored_bodies import digest_of
+from tidemark.controller.intake.stored_bodies import digest_of, stored_report
 from tidemark.controller.intake.stored_facts import stored_facts
 from tidemark.controller.streams.names import named_streams, names_given
 from tidemark.controller.streams.store import add_event, lock_or_make
@@ -200,9 +200,9 @@ def _known(
     """
     report, known = new.report, new.known
     if known.received_us is not None:
-        # What is counted stays, whatever a driver that knew nothing of it counted again.
+        # Of a report and its batch read again, whichever came first stays.
         same = report.reread or known.fingerprint == new.digest
-        if not same and new.digest != _digest_of_stored(session, stream.id, report):
+        if not same and not _stands_for(session, stream.id, new):
             raise ReportConflictError(
                 f"batch {report.batch_id} of query {report.query_id} was reported before with other content; "
                 "the first report stays"
@@ -236,11 +236,11 @@ _STORED = (
 )
 
 
-def _digest_of_stored(session: Session, stream_id: int, report: Report) -> str | None:
-    """Return the fingerprint of the stored report of the same batch; None when its body is not kept any more."""
-    which = {"which": stream_id, "query": report.query_id, "batch": report.batch_id}
+def _stands_for(session: Session, stream_id: int, new: NewReport) -> bool:
+    """Return whether the stored report of the same batch is the new one, or its batch read again."""
+    which = {"which": stream_id, "query": new.report.query_id, "batch": new.report.batch_id}
     body = session.connection().scalar(_STORED, which)
-    return None if body is None else digest_of(body)
+    return body is not None and (stored_report(body).reread or digest_of(body) == new.digest)
 
 
 def _receipt(

@@ -53,11 +53,11 @@ def test_a_report_made_anew_fills_a_gap_and_changes_no_batch_that_was_reported(
     controller.report_all(report for report in REPORTS if report.batch_id != 4)
     anew = [replace(report, reread=True, duration_ms=1, late_base_ms=None) for report in REPORTS]
     before = controller.get("").json()["completeness"]
-    answers = [controller.report(anew[number]) for number in (3, 4, 4)]
+    answers = [controller.report(each) for each in (anew[3], anew[4], anew[4], REPORTS[4])]
     status = controller.get("").json()
     details = [controller.get(f"/reports/{QUERY}/{number}").json() for number in (3, 4)]
 
-    assert [answer.status_code for answer in answers] == [200, 201, 200]
+    assert [answer.status_code for answer in answers] == [200, 201, 200, 200]
     assert [detail["reread"] for detail in details] == [False, True]
     assert details[0]["duration_ms"] == REPORTS[3].duration_ms
     assert (before["exact"], before["missing_batches"], before["rows"]) == (False, 1, 9)
