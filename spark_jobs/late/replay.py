@@ -21,7 +21,7 @@ from tidemark.spark_jobs.late.origin import Origin, stream_of
 _REPLAYED = "_replayed"
 
 
-class Replay:
+class BatchReplay:
     """Reads the batches of a source by a query of its own.
 
     Args:

@@ -17,7 +17,7 @@ from tidemark.spark_jobs.late.kafka_ranges import KafkaRanges, keeps, with_batch
 from tidemark.spark_jobs.late.late_rows import LateRule, with_batch
 from tidemark.spark_jobs.late.offset_log import Offset
 from tidemark.spark_jobs.late.origin import KAFKA, Origin
-from tidemark.spark_jobs.late.replay import Replay
+from tidemark.spark_jobs.late.replay import BatchReplay
 
 Parse = Callable[[DataFrame], DataFrame]
 """From the source's columns to rows; the same for the stream and for what is read again."""
@@ -83,7 +83,7 @@ def reader_of(
     elif origin.format == KAFKA:
         yield KafkaRanges(spark, origin, checkpoint, source)
     else:
-        with closing(Replay(spark, origin, checkpoint, source, folder)) as replay:
+        with closing(BatchReplay(spark, origin, checkpoint, source, folder)) as replay:
             yield replay
 
 
