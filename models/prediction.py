@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from tidemark.models.defaults import PREDICTION_MIN_ROWS
 from tidemark.models.target import PPM
@@ -18,6 +20,89 @@ class Judged:
     """Pairs that were certainly late."""
     late_max: int
     """Pairs that may have been late."""
+
+
+class BatchUnderBound(Protocol):
+    """What counts of a batch that ran with a bound."""
+
+    @property
+    def query_id(self) -> str:
+        """Its query."""
+
+    @property
+    def seen_us(self) -> int:
+        """When it was triggered, in microseconds."""
+
+    @property
+    def watermark_ms(self) -> int:
+        """The watermark in force in it, in milliseconds."""
+
+    @property
+    def late_watermark_ms(self) -> int | None:
+        """The watermark that its rows were judged by, in milliseconds; None when it is not known."""
+
+    @property
+    def pairs(self) -> int:
+        """(Row, key) pairs that were judged."""
+
+    @property
+    def late_min(self) -> int:
+        """Pairs that were certainly late."""
+
+    @property
+    def late_max(self) -> int:
+        """Pairs that may have been late."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnderBound:
+    """What the batches that ran with a bound add up to, from the first one on in which it was in effect."""
+
+    restored_ms: dict[str, int] = field(default_factory=dict)
+    """By query, the watermark that its first batch under the bound restored, in milliseconds.
+
+    Rows judged by it belong to the bound before; a higher watermark has moved under this bound."""
+    since_us: int | None = None
+    """When the first batch was triggered whose watermark has moved under it, in microseconds; None before."""
+    judged: Judged = Judged(0, 0, 0)
+    """The pairs that were judged by such a watermark."""
+
+    def with_batches(self, batches: Iterable[BatchUnderBound], span_us: int) -> UnderBound | None:
+        """Return this with further batches; None when one of them changes which of the earlier ones count.
+
+        Args:
+            batches: the batches, in any order.
+            span_us: for how long after ``since_us`` batches count, in microseconds.
+        """
+        batches = list(batches)
+        restored_ms = dict(self.restored_ms)
+        for batch in batches:
+            mark_ms = restored_ms.get(batch.query_id, batch.watermark_ms)
+            restored_ms[batch.query_id] = min(mark_ms, batch.watermark_ms)
+        if any(restored_ms[query] < mark_ms for query, mark_ms in self.restored_ms.items()):
+            return None
+        moved = [batch.seen_us for batch in batches if batch.watermark_ms > restored_ms[batch.query_id]]
+        since_us = self.since_us if not moved else min(moved)
+        if self.since_us is not None and since_us is not None:
+            if since_us < self.since_us:
+                return None
+            since_us = self.since_us
+        if since_us is None:
+            return UnderBound(restored_ms)
+        counted = [
+            batch
+            for batch in batches
+            if batch.late_watermark_ms is not None
+            and batch.late_watermark_ms > restored_ms[batch.query_id]
+            and batch.seen_us <= since_us + span_us
+        ]
+        before = self.judged
+        judged = Judged(
+            before.rows + sum(batch.pairs for batch in counted),
+            before.late_min + sum(batch.late_min for batch in counted),
+            before.late_max + sum(batch.late_max for batch in counted),
+        )
+        return UnderBound(restored_ms, since_us, judged)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from tidemark.controller.decide.load import share_below
 from tidemark.controller.decide.recent_bounds import keep_bound
 from tidemark.controller.decide.stored_steps import steps_json
 from tidemark.controller.evidence.horizon import newest_report_id
-from tidemark.controller.predictions.store import keep_prediction, newest_prediction, score_predictions
+from tidemark.controller.predictions.scoring import score_predictions
+from tidemark.controller.predictions.store import keep_prediction, newest_prediction
 from tidemark.controller.rollout.advance import advance_rollout
 from tidemark.controller.rollout.propose import propose
 from tidemark.controller.rollout.publish import republish_under
@@ -56,7 +57,7 @@ def write(session: Session, decision: StreamDecision, now_us: int, share_ppm: in
     republish_under(session, stream_id, rules.policy.value, rules.slo, rules.pin, now_us=now_us)
     session.flush()
     _predict_published(session, decision, now_us)
-    score_predictions(session, newest, loaded.inputs.slo.horizon_ms, now_us)
+    score_predictions(session, newest, loaded.version.newest_report_id, now_us)
     session.flush()
     # A rollout that has failed by now is rolled back and remembered before another one takes its place.
     advance_rollout(session, stream_id, rules, now_us)
@@ -119,7 +120,7 @@ def _predict_published(session: Session, decision: StreamDecision, now_us: int) 
     cut = cut_bucket(situation.curve, bound_us)
     share = None if cut is None else share_below(session, loaded.horizon, cut, bound_us)
     predicted = transition_to(situation, bound_us, share_below=share)
-    keep_prediction(session, stream_id, published, predicted, now_us)
+    keep_prediction(session, published, predicted, loaded.inputs.slo.horizon_ms, now_us)
     # A bound has one prediction, the one that is scored, whether a recommendation or an operator led to the bound.
     row = newest_rollout(session, stream_id)
     if row is not None and row.generation == published.generation:

@@ -28,6 +28,7 @@ from tidemark.models.retention import Retention
 from support.bench_server import status_of
 from support.copied_streams import copy_stream
 from support.full_store import END_US, Filling, fill, report_of, stream_name
+from support.steered_stream import report_under, steer
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3 * 3_600)]
 
@@ -57,6 +58,7 @@ class Fleet:
         self.database = self.service.database
         self.database.migrate()
         fill(self.database, self.filling)
+        steer(self.database, 1)
         self.batch = days * 86_400_000_000 // TRIGGER_US + 9
         self.service.decider.leases.keep(now=True)
         self.upkeep = Upkeep(self.database, self.service.decider.leases, Retention())
@@ -77,7 +79,7 @@ class Fleet:
             self.now_us += TRIGGER_US
             self.steady_s += TRIGGER_US / 1e6
             reports = [
-                report_of(number, self.batch, self.now_us - 400_000, self.filling)
+                report_under(report_of(number, self.batch, self.now_us - 400_000, self.filling))
                 for number in range(self.streams)
             ]
             for first in range(0, self.streams, TOGETHER):

@@ -160,6 +160,22 @@ def test_a_prediction_is_not_scored_before_enough_rows_met_the_bound_in_effect(
     assert pending["realised"]["scored_us"] is None
 
 
+def test_reports_that_come_late_or_out_of_order_score_as_all_of_them_do_in_order(tmp_path: Path) -> None:
+    outcomes = []
+    for order in ([slice(0, 100)], [slice(30, 60), slice(0, 20), slice(60, 100), slice(20, 30)]):
+        with Controller(f"sqlite:///{tmp_path / f'{len(order)}.db'}") as controller:
+            body = publish(controller, LEARNT)
+            reports = restarted_reports(
+                LEARNT, BATCHES[40:140], bound_ms=body["bound_ms"], generation=body["generation"]
+            )
+            for part in order:
+                controller.report_all(reports[part])
+                controller.tick()
+            outcomes.append(of(controller, body)["realised"] | {"scored_us": None})
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0]["rows"] >= PREDICTION_MIN_ROWS
+
+
 def test_rows_that_met_another_bound_score_nothing(controller: Controller) -> None:
     body = publish(controller, LEARNT)
     # The job starts again with its own bound: no generation, so nothing is known of the one that was published.

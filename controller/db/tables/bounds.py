@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import Index, UniqueConstraint
-from sqlalchemy.orm import Mapped
+from sqlalchemy.orm import Mapped, mapped_column
 
 from tidemark.controller.db.tables.columns import (
     Base,
@@ -83,6 +83,8 @@ class PredictionRow(Base):
     from_bound_ms: Mapped[Whole]
     """The bound in use when it was made."""
     made_us: Mapped[Whole]
+    horizon_ms: Mapped[Counter]
+    """Length of the evidence that it rests on; as long it is scored."""
     rows: Mapped[Whole]
     """(Row, key) pairs that the prediction rests on."""
     late: Mapped[Whole]
@@ -100,6 +102,10 @@ class PredictionRow(Base):
     text: Mapped[Long]
     became_effective_us: Mapped[Whole | None]
     """Trigger time of the first batch whose watermark moved on under the bound."""
+    counted_report_id: Mapped[Counter]
+    """Reports up to this one are counted; 0 to count all again."""
+    restored_ms: Mapped[Long] = mapped_column(default="{}", server_default="{}")
+    """By query, the watermark that its first batch under the bound restored, as JSON."""
     judged_rows: Mapped[Counter]
     """(Row, key) pairs judged while the bound was in effect."""
     judged_late_min: Mapped[Counter]

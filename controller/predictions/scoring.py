@@ -1,0 +1,130 @@
+"""Scoring predictions against the ledger, while the bound is in use.
+
+A prediction is scored over as much time as it rests on: the first horizon under the bound. What was counted before is
+kept, so that a decision reads only the reports since the last one. A report that came out of order may change what
+counts; then all are counted again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, and_, bindparam, false, func, or_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from tidemark.controller.db.tables import PredictionRow, ReportRow
+from tidemark.models.prediction import Judged, UnderBound, score
+
+
+def score_predictions(session: Session, newest: ReportRow, newest_report_id: int, now_us: int) -> None:
+    """Score the prediction for the bound that the newest batch runs with; the stream is locked.
+
+    Args:
+        session: the session.
+        newest: the newest batch.
+        newest_report_id: the report stored last; later ones are left to the next decision.
+        now_us: the wall time in microseconds.
+    """
+    if newest.generation is None:
+        return
+    prediction = session.get(PredictionRow, (newest.stream_id, newest.generation))
+    if prediction is None:
+        return
+    found = _counted_on(session, prediction, newest_report_id)
+    if found is None:
+        found = _counted_again(session, prediction, newest_report_id)
+    prediction.counted_report_id = newest_report_id
+    prediction.restored_ms = json.dumps(found.restored_ms)
+    prediction.became_effective_us = found.since_us
+    prediction.judged_rows = found.judged.rows
+    prediction.judged_late_min = found.judged.late_min
+    prediction.judged_late_max = found.judged.late_max
+    outcome = score(prediction.rows, prediction.late, found.judged)
+    if outcome is not None:
+        prediction.scored_us = now_us
+        prediction.realised_ppm, prediction.error_ppm = outcome.completeness_ppm, outcome.error_ppm
+
+
+def _counted_on(session: Session, prediction: PredictionRow, newest_report_id: int) -> UnderBound | None:
+    """Return what is counted with the reports since the last time; None when that takes counting all again."""
+    if not prediction.counted_report_id:
+        return None
+    read = {
+        "stream": prediction.stream_id,
+        "after": prediction.counted_report_id,
+        "last": newest_report_id,
+    }
+    new: Sequence[Row[Any]] = session.connection().execute(_NEW, read).all()
+    counted = UnderBound(
+        json.loads(prediction.restored_ms),
+        prediction.became_effective_us,
+        Judged(prediction.judged_rows, prediction.judged_late_min, prediction.judged_late_max),
+    )
+    return counted.with_batches(
+        (
+            row
+            for row in new
+            if (row.generation, row.bound_ms) == (prediction.generation, prediction.bound_ms)
+        ),
+        prediction.horizon_ms * 1_000,
+    )
+
+
+# Not by generation: SQLite would then read all batches of the generation instead of the new ones.
+_NEW = (
+    select(
+        ReportRow.query_id,
+        ReportRow.generation,
+        ReportRow.bound_ms,
+        ReportRow.watermark_ms,
+        ReportRow.late_watermark_ms,
+        ReportRow.seen_us,
+        ReportRow.pairs,
+        ReportRow.late_min,
+        ReportRow.late_max,
+    )
+    .where(
+        ReportRow.stream_id == bindparam("stream"),
+        ReportRow.id > bindparam("after"),
+        ReportRow.id <= bindparam("last"),
+    )
+    .order_by(ReportRow.id)
+)
+
+
+def _counted_again(session: Session, prediction: PredictionRow, newest_report_id: int) -> UnderBound:
+    """Return what all reports add up to."""
+    under = (
+        ReportRow.stream_id == prediction.stream_id,
+        ReportRow.generation == prediction.generation,
+        ReportRow.bound_ms == prediction.bound_ms,
+        ReportRow.id <= newest_report_id,
+    )
+    lowest = select(ReportRow.query_id, func.min(ReportRow.watermark_ms)).where(*under)
+    restored_ms: dict[str, int] = dict(session.execute(lowest.group_by(ReportRow.query_id)).all())
+    first = select(func.min(ReportRow.seen_us)).where(*under, _above(ReportRow.watermark_ms, restored_ms))
+    since_us: int | None = session.scalars(first).one()
+    if since_us is None:
+        return UnderBound(restored_ms)
+    sums = select(
+        func.sum(ReportRow.pairs), func.sum(ReportRow.late_min), func.sum(ReportRow.late_max)
+    ).where(
+        *under,
+        _above(ReportRow.late_watermark_ms, restored_ms),
+        ReportRow.seen_us <= since_us + prediction.horizon_ms * 1_000,
+    )
+    # PostgreSQL sums to an exact decimal, and nothing to null.
+    judged = Judged(*(int(number or 0) for number in session.execute(sums).one()))
+    return UnderBound(restored_ms, since_us, judged)
+
+
+def _above(
+    watermark_ms: InstrumentedAttribute[int] | InstrumentedAttribute[int | None], restored_ms: dict[str, int]
+) -> ColumnElement[bool]:
+    """Return the condition that a batch's watermark is above the one that its query restored."""
+    return or_(
+        false(),
+        *(and_(ReportRow.query_id == query, watermark_ms > mark) for query, mark in restored_ms.items()),
+    )
