@@ -14,6 +14,7 @@ from typing import Any, cast
 from sqlalchemy import ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
+from tidemark.controller.db.locked_reads import read_again, read_once
 from tidemark.controller.db.tables import PublishedRow, StreamRow
 from tidemark.controller.pins.store import StoredPin, pins_in_force
 from tidemark.controller.streams.names import named_streams, names_given
@@ -31,6 +32,9 @@ OFF = "the stream's mode is Off: Tidemark only watches and the job keeps its own
 
 _PUBLISHED = "published"
 """Key of a session's information: present once a generation was published in it."""
+
+_NEWEST, _NEWEST_UNPINNED = "published", "published without a pin"
+"""Names of what is read once of a locked stream."""
 
 _UNREPORTED = "unreported"
 """Version of the answer for a stream that has not reported; once it has, generation 0 has another reason."""
@@ -147,10 +151,13 @@ def last_published(session: Session, stream_id: int, *, pinned: bool = True) -> 
         stream_id: the stream.
         pinned: whether rows published under a pin count.
     """
-    return session.scalars(_LAST if pinned else _LAST_UNPINNED, {"stream": stream_id}).one_or_none()
+    statement, what = (_LAST, _NEWEST) if pinned else (_LAST_UNPINNED, _NEWEST_UNPINNED)
+    return read_once(
+        session, stream_id, what, lambda: session.scalars(statement, {"stream": stream_id}).one_or_none()
+    )
 
 
-# Built once: a decision runs them ten times, and building one takes longer than running it.
+# Built once: building one takes longer than running it.
 _LAST = (
     select(PublishedRow)
     .where(PublishedRow.stream_id == bindparam("stream"))
@@ -239,6 +246,7 @@ def publish(
         after=json.dumps(_content(answer)),
     )
     session.info[_PUBLISHED] = True
+    read_again(session, stream_id, _NEWEST, _NEWEST_UNPINNED)
     return generation + 1
 
 

@@ -15,7 +15,17 @@ _CAPS: dict[StepKind, Cap] = {StepKind.LATENCY_CAP: "latency", StepKind.STATE_CA
 
 def steps_json(steps: Iterable[DecisionStep]) -> str:
     """Return a chain as JSON: a list of objects with the fields of ``DecisionStep``."""
-    return json.dumps([asdict(step) for step in steps])
+    return json.dumps(
+        [
+            {
+                "kind": step.kind,
+                "bound_ms": step.bound_ms,
+                "reason": step.reason,
+                "conflict": None if step.conflict is None else asdict(step.conflict),
+            }
+            for step in steps
+        ]
+    )
 
 
 def steps_of(row: RecommendationRow) -> list[DecisionStep]:

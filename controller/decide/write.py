@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.publication import has_published, last_published
 from tidemark.controller.db.tables import RecommendationRow
+from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.decide.decision import StreamDecision
 from tidemark.controller.decide.load import share_below
 from tidemark.controller.decide.recent_bounds import keep_bound
@@ -80,7 +82,7 @@ def _is_outdated(session: Session, rules: RolloutRules, decision: StreamDecision
 
 def _keep_recommendation(session: Session, stream_id: int, decision: StreamDecision, now_us: int) -> None:
     version, recommendation = decision.loaded.version, decision.recommendation
-    before = session.get(RecommendationRow, stream_id)
+    before = session.connection().execute(_BEFORE, {"stream": stream_id}).one_or_none()
     if before is None or before.bound_ms != recommendation.bound_ms:
         add_event(
             session,
@@ -91,19 +93,27 @@ def _keep_recommendation(session: Session, stream_id: int, decision: StreamDecis
             before=None if before is None else json.dumps(before.bound_ms),
             after=json.dumps(recommendation.bound_ms),
         )
-    session.merge(
-        RecommendationRow(
-            stream_id=stream_id,
-            decided_us=now_us,
-            bound_ms=recommendation.bound_ms,
-            steps=steps_json(recommendation.steps),
-            conflict=bool(recommendation.conflicts),
-            newest_report_id=version.newest_report_id,
-            slo_generation=version.slo_generation,
-            policy_generation=version.policy_generation,
-            transition=_as_json(decision.predicted),
-        )
+    columns = {
+        "decided_us": now_us,
+        "bound_ms": recommendation.bound_ms,
+        "steps": steps_json(recommendation.steps),
+        "conflict": bool(recommendation.conflicts),
+        "newest_report_id": version.newest_report_id,
+        "slo_generation": version.slo_generation,
+        "policy_generation": version.policy_generation,
+        "transition": _as_json(decision.predicted),
+    }
+    upsert_many(
+        session,
+        RecommendationRow,
+        {name: [value] for name, value in columns.items()},
+        same={"stream_id": stream_id},
+        replaced=tuple(columns),
     )
+
+
+# Built once: building it takes longer than running it.
+_BEFORE = select(RecommendationRow.bound_ms).where(RecommendationRow.stream_id == bindparam("stream"))
 
 
 def _predict_published(session: Session, decision: StreamDecision, now_us: int) -> None:

@@ -8,10 +8,8 @@ counts; then all are counted again.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, bindparam, false, func, or_, select
+from sqlalchemy import ColumnElement, and_, bindparam, false, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tidemark.controller.db.tables import PredictionRow, ReportRow
@@ -56,7 +54,7 @@ def _counted_on(session: Session, prediction: PredictionRow, newest_report_id: i
         "after": prediction.counted_report_id,
         "last": newest_report_id,
     }
-    new: Sequence[Row[Any]] = session.connection().execute(_NEW, read).all()
+    new = session.connection().execute(_NEW, read).all()
     counted = UnderBound(
         json.loads(prediction.restored_ms),
         prediction.became_effective_us,

@@ -131,7 +131,8 @@ def confirm(session: Session, stream_id: int, lease: Lease) -> None:
     if lease.shard != shard_of(stream_id):
         raise ValueError(f"stream {stream_id} belongs to shard {shard_of(stream_id)}, not to {lease.shard}")
     # A shared lock: decisions of one shard do not wait for each other, but nobody takes it before they commit.
-    found = session.execute(_HELD, {"shard": lease.shard}).one_or_none()
+    connection = session.connection()
+    found = connection.execute(_HELD, {"shard": lease.shard}).one_or_none()
     if found is None or found.holder is None or found.fencing != lease.fencing:
         reason = (
             "was given back" if found is None or found.holder is None else f"is at number {found.fencing}"
@@ -140,7 +141,7 @@ def confirm(session: Session, stream_id: int, lease: Lease) -> None:
             f"stream {stream_id} is not decided here any more: this process held shard {lease.shard} under number "
             f"{lease.fencing}, and the shard {reason}; its present holder decides it"
         )
-    session.execute(_FENCE, {"stream": stream_id, "number": lease.fencing})
+    connection.execute(_FENCE, {"stream": stream_id, "number": lease.fencing})
 
 
 # Built once: building them takes longer than running them.
@@ -153,5 +154,4 @@ _FENCE = (
     update(RecommendationRow)
     .where(RecommendationRow.stream_id == bindparam("stream"))
     .values(fencing=bindparam("number"))
-    .execution_options(synchronize_session=False)
 )

@@ -8,9 +8,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.locked_reads import read_again
 from tidemark.controller.db.tables import RolloutRow, StreamRow
 from tidemark.controller.rollout.rules import RolloutRules
-from tidemark.controller.rollout.store import envelope_json, set_predicted
+from tidemark.controller.rollout.store import NEWEST_ROLLOUT, envelope_json, set_predicted
 from tidemark.controller.streams.store import EventBasis, add_event
 from tidemark.models.rollout.facts import Cause
 from tidemark.models.rollout.states import State
@@ -108,6 +109,7 @@ def open_rollout_row(session: Session, row: RolloutRow, now_us: int) -> None:
     """Store a new rollout."""
     session.add(row)
     session.flush()
+    read_again(session, row.stream_id, NEWEST_ROLLOUT)
     add_rollout_event(session, row, None, now_us)
 
 

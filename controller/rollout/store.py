@@ -11,12 +11,16 @@ from sqlalchemy import ColumnElement, ScalarSelect, and_, bindparam, func, or_, 
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.bounds.publication import last_published
+from tidemark.controller.db.locked_reads import read_once
 from tidemark.controller.db.tables import PolicyRow, PublishedRow, RolloutRow, StreamRow
 from tidemark.models.rollout.facts import Cause, Rollout
 from tidemark.models.rollout.states import OPEN, UNDER_WAY, State
 from tidemark.models.slo import Direction
 from tidemark.models.transition import Transition
 from tidemark.models.wire import Envelope, Mode
+
+NEWEST_ROLLOUT = "rollout"
+"""Name of what is read once of a locked stream."""
 
 _FLEET_LOCK = 0x7469_6466
 """Key of the PostgreSQL advisory lock under which the fleet's share is counted and used."""
@@ -67,10 +71,15 @@ def open_rollout(session: Session, stream_id: int) -> RolloutRow | None:
 
 def newest_rollout(session: Session, stream_id: int) -> RolloutRow | None:
     """Return the stream's newest rollout; None without any."""
-    return session.scalars(_NEWEST, {"stream": stream_id}).one_or_none()
+    return read_once(
+        session,
+        stream_id,
+        NEWEST_ROLLOUT,
+        lambda: session.scalars(_NEWEST, {"stream": stream_id}).one_or_none(),
+    )
 
 
-# Built once: a decision runs it six times, and building it takes longer than running it.
+# Built once: building it takes longer than running it.
 _NEWEST = (
     select(RolloutRow)
     .where(RolloutRow.stream_id == bindparam("stream"))
@@ -84,16 +93,20 @@ def rollout_in_force(session: Session, stream_id: int) -> RolloutRow | None:
     found = last_published(session, stream_id, pinned=False)
     if found is None:
         return None
-    return session.scalars(
-        select(RolloutRow)
-        .where(
-            RolloutRow.stream_id == stream_id,
-            RolloutRow.state == "Verified",
-            RolloutRow.generation == found.generation,
-        )
-        .order_by(RolloutRow.id.desc())
-        .limit(1)
-    ).one_or_none()
+    return session.scalars(_VERIFIED, {"stream": stream_id, "generation": found.generation}).one_or_none()
+
+
+# Built once: building it takes longer than running it.
+_VERIFIED = (
+    select(RolloutRow)
+    .where(
+        RolloutRow.stream_id == bindparam("stream"),
+        RolloutRow.state == "Verified",
+        RolloutRow.generation == bindparam("generation"),
+    )
+    .order_by(RolloutRow.id.desc())
+    .limit(1)
+)
 
 
 def newest_rollout_query() -> ScalarSelect[int | None]:

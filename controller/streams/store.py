@@ -10,6 +10,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.access.actor import current_actor
+from tidemark.controller.db.locked_reads import remember_reads
 from tidemark.controller.db.tables import KNOWN, EventRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import JobNotFoundError, StreamNotFoundError
@@ -126,7 +127,10 @@ def lock_by_id(session: Session, stream_id: int) -> StreamRow | None:
     Its name may be another stream's then. Others wait for the commit.
     """
     row = session.scalars(_LOCKED_ID, {"stream": stream_id}).one_or_none()
-    return None if row is None or row.deleted_us is not None else row
+    if row is None or row.deleted_us is not None:
+        return None
+    remember_reads(session, stream_id)
+    return row
 
 
 def add_event(
