@@ -65,7 +65,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     programs = find_postgres()
     if programs is None:
         pytest.skip("there is no PostgreSQL here; `make services` installs it")
-    with on_core(max(os.sched_getaffinity(0))), running_postgres(programs) as url:
+    with on_core(max(os.sched_getaffinity(0))), running_postgres(programs, as_installed=True) as url:
         yield url
 
 

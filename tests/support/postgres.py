@@ -49,14 +49,22 @@ def lock_waits(connection: Connection | Session) -> int:
 
 
 @contextmanager
-def running_postgres(programs: Path) -> Iterator[str]:
-    """Start an empty server and give its URL; it ends with the context."""
-    with restartable_postgres(programs) as server:
+def running_postgres(programs: Path, *, as_installed: bool = False) -> Iterator[str]:
+    """Start an empty server and give its URL; it ends with the context.
+
+    Args:
+        programs: the folder of PostgreSQL's programs.
+        as_installed: with the settings that it has when it is installed, for benches; by default with those that take
+            the least time for tests.
+    """
+    with restartable_postgres(programs, as_installed=as_installed) as server:
         yield server.url
 
 
 @contextmanager
-def restartable_postgres(programs: Path, primary: Postgres | None = None) -> Iterator[Postgres]:
+def restartable_postgres(
+    programs: Path, primary: Postgres | None = None, *, as_installed: bool = False
+) -> Iterator[Postgres]:
     """Start an empty server, or a standby of ``primary``; it ends with the context."""
     # Not pytest's folder: PostgreSQL refuses to run as root, and another user cannot enter that.
     folder = Path(tempfile.mkdtemp(prefix="tidemark-postgres-"))
@@ -64,11 +72,12 @@ def restartable_postgres(programs: Path, primary: Postgres | None = None) -> Ite
         become = _unprivileged(folder)
         data, port = folder / "data", free_port()
         patience = ("-t", str(round(PATIENCE_S)))
-        options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-        # Its workers would go from one of the tests' many databases to the next.
-        options += " -c autovacuum=off"
-        # To compile a statement costs more than it gives where tables are small, and no page is ever half written.
-        options += " -c jit=off -c full_page_writes=off"
+        options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1"
+        if not as_installed:
+            # Its workers would go from one of the tests' many databases to the next.
+            options += " -c fsync=off -c autovacuum=off"
+            # To compile a statement costs more than it gives where tables are small, and no page is ever half written.
+            options += " -c jit=off -c full_page_writes=off"
         make: list[str | Path] = [
             programs / "initdb",
             "-U",
