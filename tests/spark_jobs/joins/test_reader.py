@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,6 +98,95 @@ def test_a_query_is_said_to_start_exactly_if_the_engine_starts_it(
     assert how == "inner" or set(found.values()) == {True, False}
 
 
+APART_US = 3_000_000
+NO_PARTNER = {"l": 90, "r": 91}
+"""A key of each side that the other one lacks."""
+
+
+def about_evictions(folder: Path) -> dict[str, list[list[Row]]]:
+    """Write rows of both sides, a microsecond and a millisecond about the times at which others are evicted."""
+    draw = random.Random(17)
+    streams: dict[str, list[list[Row]]] = {"l": [], "r": []}
+    for number, now_s in enumerate((100, 104, 104.001, 106, 106.001, 115)):
+        for name, batches in streams.items():
+            ago_s = (0, 1e-6, 1e-3, 1, 4, 4.001, 6, 6.001, 9)
+            times = [EPOCH_US + round((now_s - each) * 1e6) for each in ago_s]
+            batches.append([Row(draw.randrange(4), 0, time) for time in times])
+            if not number:
+                batches[0].append(Row(NO_PARTNER[name], 0, times[0]))
+            write_batch(folder / name, number, batches[number])
+    return streams
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a join did, beside what was said of it."""
+
+    state: list[tuple[int, int]]
+    """Rows in the state after each batch: of the engine, and as predicted."""
+    loose: set[str]
+    """Sides whose retention could be a millisecond more or less, for all that the state shows."""
+    alone: set[str]
+    """Sides of which a row came out without a partner."""
+
+
+def ran(
+    df: DataFrame, joins: JoinedQuery, folder: Path, streams: dict[str, list[list[Row]]], condition: str
+) -> Ran:
+    """Run a join over all there is, and predict its state.
+
+    Raises:
+        AnalysisException: when the engine does not start it.
+    """
+    alone: set[str] = set()
+
+    def collect(rows: DataFrame, _: int) -> None:
+        came = [row.asDict() for row in rows.collect()]
+        for name, other in ("lr", "rl"):
+            alone.update(name for row in came if f"{other}k" in row and row[f"{other}k"] is None)
+
+    writer = df.writeStream.foreachBatch(collect).option("checkpointLocation", str(folder))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+
+    join, before_ms = joins.joins[0], 0
+    sides = {"l": join.left, "r": join.right}
+    held: dict[str, list[int]] = {"l": [], "r": []}
+    state: list[tuple[int, int]] = []
+    fits = {(name, more_ms): True for name in sides for more_ms in (-1, 1)}
+    for progress in query.recentProgress:
+        for name, batches in streams.items():
+            rows = batches[progress.batchId] if progress.batchId < len(batches) else []
+            judged_us = 0 if sides[name].watermark_column is None else before_ms * 1_000
+            # What the condition adds to the right row's time is part of what is compared.
+            more_us = APART_US if name == "r" and condition == APART else 0
+            held[name] += [row.event_time_us + more_us for row in rows if row.event_time_us > judged_us]
+        before_ms = watermark_ms_of(progress) or 0
+        kept = {name: sides[name].retention_ms for name in sides}
+        actual = progress.stateOperators[0].numRowsTotal
+        state.append((actual, predicted_state_rows([(held[n], kept[n]) for n in sides], before_ms)))
+        for name, more_ms in fits:
+            other = kept | {name: (kept[name] or 0) + more_ms}
+            wrong = predicted_state_rows([(held[n], other[n]) for n in sides], before_ms)
+            fits[name, more_ms] &= actual == wrong
+    endless = {name for name in sides if sides[name].retention_ms is None}
+    return Ran(state, {name for name, _ in fits if fits[name, -1] or fits[name, 1]} - endless, alone)
+
+
+def compared(how: str, joins: JoinedQuery, found: Ran) -> list[str]:
+    """Return where a join did something else than was said."""
+    exact = all(actual == predicted for actual, predicted in found.state)
+    at_most = all(actual <= predicted for actual, predicted in found.state)
+    wrong = [] if exact or (how == "leftSemi" and at_most) else [f"state {found.state}"]
+    if how != "leftSemi":
+        wrong += [f"the retention of {name} is not shown to the millisecond" for name in sorted(found.loose)]
+    outer = {"leftOuter": "l", "rightOuter": "r", "fullOuter": "lr"}.get(how, "")
+    never = {f.side[0] for f in judge_joins(joins) if f.code == "outer_rows_never_come" and f.side}
+    if found.alone != set(outer) - never:
+        wrong.append(f"rows without a partner came of {found.alone}, and never come of {never}")
+    return wrong
+
+
 @pytest.mark.parametrize(
     ("how", "condition", "left_ms", "right_ms"),
     [
@@ -109,44 +199,51 @@ def test_a_query_is_said_to_start_exactly_if_the_engine_starts_it(
 def test_the_engine_holds_after_each_batch_the_rows_that_retention_predicts(
     spark: SparkSession, tmp_path: Path, how: str, condition: str, left_ms: int | None, right_ms: int | None
 ) -> None:
-    """Rows lie a microsecond and a millisecond about the times at which others are evicted."""
-    draw = random.Random(condition)
-    streams: dict[str, list[list[Row]]] = {"l": [], "r": []}
-    for now_s in (100, 104, 104.001, 106, 106.001, 115):
-        for batches in streams.values():
-            times = [now_s, *(now_s - draw.choice([0, 1e-6, 1e-3, 1, 4, 6, 6.001, 9]) for _ in range(6))]
-            rows = [Row(draw.randrange(4), 0, EPOCH_US + round(time * 1e6)) for time in times]
-            batches.append(rows)
-    for name, batches in streams.items():
-        for number, rows in enumerate(batches):
-            write_batch(tmp_path / name, number, rows)
+    streams = about_evictions(tmp_path)
     one, other = side(spark, tmp_path, "l", delay="0 seconds"), side(spark, tmp_path, "r", delay="0 seconds")
     df = one.join(other, F.expr(condition), how)
     joins = read(df)
     assert joins is not None
     join = joins.joins[0]
+    found = ran(df, joins, tmp_path / "checkpoint", streams, condition)
+
     assert (join.left.retention_ms, join.right.retention_ms) == (left_ms, right_ms)
+    assert compared(how, joins, found) == []
+    assert len(found.state) >= 6
+    assert how != "leftSemi" or any(actual < predicted for actual, predicted in found.state)
 
-    query = started(df, tmp_path, availableNow=True)
-    query.awaitTermination()
 
-    before_ms, held = 0, {"l": [], "r": []}  # type: tuple[int, dict[str, list[int]]]
-    exact = []
-    for progress in query.recentProgress:
-        for name, batches in streams.items():
-            rows = batches[progress.batchId] if progress.batchId < len(batches) else []
-            admitted = [row.event_time_us for row in rows if row.event_time_us > before_ms * 1_000]
-            # What the condition adds to the right row's time is part of what is compared.
-            held[name] += [
-                time + (3_000_000 if name == "r" and condition == APART else 0) for time in admitted
-            ]
-        before_ms = watermark_ms_of(progress) or 0
-        predicted = predicted_state_rows([(held["l"], left_ms), (held["r"], right_ms)], before_ms)
-        actual = progress.stateOperators[0].numRowsTotal
-        exact.append(actual == predicted)
-        assert actual <= predicted if how == "leftSemi" else actual == predicted, progress.batchId
-    assert len(exact) >= 6
-    assert how != "leftSemi" or not all(exact)
+RANGES = (KEY, CLOSED, HALF_OPEN, ONE_END, APART, ONE_TIME, UNREADABLE)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("how", HOW)
+def test_in_every_cell_the_engine_starts_keeps_and_emits_what_is_said(
+    spark: SparkSession, tmp_path: Path, how: str
+) -> None:
+    """A watermark on none, one and both inputs, and each range."""
+    streams, wrong, started_cells, batches = about_evictions(tmp_path), [], 0, 0
+    cells = list(itertools.product((None, "0 seconds"), (None, "0 seconds"), RANGES))
+    for number, cell in enumerate(cells):
+        left, right, condition = cell
+        one, other = side(spark, tmp_path, "l", delay=left), side(spark, tmp_path, "r", delay=right)
+        df = one.join(other, F.expr(condition), how)
+        joins = read(df)
+        assert joins is not None
+        try:
+            found = ran(df, joins, tmp_path / "checkpoints" / str(number), streams, condition)
+        except AnalysisException as error:
+            if joins.refused is None or not str(error).startswith(joins.refused):
+                wrong.append(f"{cell}: not started: {error}")
+            continue
+        if not joins.starts:
+            wrong.append(f"{cell}: started, though {joins}")
+        wrong += [f"{cell}: {each}" for each in compared(how, joins, found)]
+        started_cells, batches = started_cells + 1, batches + len(found.state)
+    print(f"{how}: {len(cells)} cells, {started_cells} of them start; {batches} batches compared")
+
+    assert wrong == []
+    assert started_cells == len(cells) if how == "inner" else 0 < started_cells < len(cells)
 
 
 def test_a_left_outer_join_with_a_watermark_on_the_right_alone_starts_and_evicts_and_emits_nothing(
