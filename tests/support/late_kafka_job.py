@@ -1,8 +1,7 @@
 """A job on Kafka that keeps its late rows, run as a program so that it can be killed; its argument is JSON.
 
 With ``die_in`` it kills itself and its JVM in that batch of its run, after the offsets were logged and before the
-commit. It writes what it emits below ``folder``, batch by batch, each whole, and so what it reports unless there is a
-``controller`` to report to.
+commit. It writes what it emits below ``folder``, batch by batch, each whole.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.models.ledger import judge
 from tidemark.models.operators import tumbling
-from tidemark.models.wire import Report
 from tidemark.spark_jobs import adaptive_watermark, flush, side
 from tidemark.spark_jobs.demo.kafka_jars import with_kafka
 from tidemark.spark_jobs.local_disk import LOCAL_DISK
@@ -34,23 +31,6 @@ def parse(raw: DataFrame) -> DataFrame:
     value = F.from_json(F.col("value").cast("string"), "id long, ts long")
     time = F.timestamp_micros(value["ts"]).alias("ts")
     return raw.select(value["id"].alias("id"), time, "topic", "partition", "offset")
-
-
-class _Reports:
-    """Keeps the late count of each batch in a file."""
-
-    dropped = 0
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def report(self, report: Report) -> None:
-        total = judge(report).total
-        assert total.late_min == total.late_max
-        write_whole(self._folder / f"{report.batch_id}.json", json.dumps(total.late_min))
-
-    def acknowledge(self, *_: object) -> None:
-        """Ignore."""
 
 
 def main() -> None:
@@ -79,7 +59,6 @@ def main() -> None:
             mode="Live" if given["ceiling"] else "Off",
             arrival_time=None,
             controller_url=given["controller"],
-            sink=None if given["controller"] else _Reports(folder / "reports"),
             late=side(str(folder / "late"), parse=parse),
         )
     )

@@ -27,11 +27,13 @@ from tidemark.spark_jobs.late.catch_up import CatchUp
 from tidemark.spark_jobs.late.follower import Follower
 from tidemark.spark_jobs.late.late_rows import LateRule
 from tidemark.spark_jobs.late.origin import Origin
+from tidemark.spark_jobs.late.reconcile import reconciled
 from tidemark.spark_jobs.late.reread import LateStream
 
 from support.controller_app import Controller
 from support.kafka import Sent, new_topic, send
 from support.late_streams import done, late_by_batch, late_in_ledger, side_rows
+from support.live_streams import offset_log
 from support.losing import Losing
 from support.patience import PATIENCE_S
 from support.served import served
@@ -40,11 +42,14 @@ from support.spark_streams import EPOCH_US, RecordingSink
 from support.tree import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SECOND_US = 1_000_000
+FIVE_S_US = 5 * SECOND_US
 
 
 def placed(raw: DataFrame) -> DataFrame:
@@ -195,6 +200,7 @@ def test_the_driver_warns_once_before_messages_expire_that_are_still_to_be_read(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1_800)  # eleven drivers, one after the other
 @pytest.mark.parametrize("ceiling", [None, "30 seconds"], ids=["Off", "Live"])
 def test_ten_kills_lose_and_double_no_row(
     kafka: KafkaBroker, kafka_spark: SparkSession, tmp_path: Path, ceiling: str | None
@@ -207,43 +213,77 @@ def test_ten_kills_lose_and_double_no_row(
         controller.clock.now_us = time.time_ns() // 1_000
         losing = Losing(controller.http.app)
         with served(losing) as url:
-            # In Live the controller would have to know the mode.
-            rows = _killed_ten_times(kafka, tmp_path, ceiling, losing, url if ceiling is None else None)
-        missing, anew, ledger = _ledger_of(controller) if ceiling is None else ([], 0, {})
-    out: Counter[int] = Counter()
-    windows: dict[int, list[str]] = defaultdict(list)
+            times_us = _killed_ten_times(kafka, tmp_path, ceiling, losing, url)
+        missing, anew, ledger = _ledger_of(controller)
+    windows: dict[int, list[int]] = {}
     for path in (tmp_path / "out").glob("*.json"):
+        emitted: dict[int, list[int]] = defaultdict(list)
         for key, identity in json.loads(path.read_text()):
-            out[identity] += 1
-            windows[key].append(path.name)
-    late = Counter(row["id"] for row in side_rows(kafka_spark, tmp_path / "late").select("id").collect())
+            emitted[key].append(identity)
+        assert not windows.keys() & emitted.keys(), "a window is emitted once"
+        windows |= emitted
+    kept = side_rows(kafka_spark, tmp_path / "late")
+    late = Counter(row["id"] for row in kept.select("id").collect())
     counted = late_by_batch(kafka_spark, tmp_path / "late")
-    reported = {int(p.stem): json.loads(p.read_text()) for p in (tmp_path / "reports").glob("*.json")}
 
-    out.pop(-1, None)
-    assert out + late == Counter(range(rows))
+    out = Counter(identity for ids in windows.values() for identity in ids)
+    assert out + late == Counter(times_us.keys())
     assert late.total() >= 50
-    assert all(len(set(batches)) == 1 for batches in windows.values()), "a window is emitted once"
-    if ceiling is None:
-        assert missing == []
-        assert anew >= 4
-        assert sorted(ledger) == list(range(len(ledger))), "from the first batch to the last"
-        reported = ledger
-    assert {batch: counted.get(batch, 0) for batch in reported} == reported
+    assert missing == []
+    assert anew >= 4
+    assert sorted(ledger) == list(range(len(ledger))), "from the first batch to the last"
+    assert {batch: counted.get(batch, 0) for batch in ledger} == ledger
+    steered = {batch.controls for batch in offset_log(tmp_path / "checkpoint")} - {(), (None,)}
+    assert len(steered) >= 10 if ceiling else not steered
+    assert _reconciled(kafka_spark, windows, kept) == _sums(
+        ((time_us // FIVE_S_US + 1) * FIVE_S_US, identity) for identity, time_us in times_us.items()
+    )
     print(
-        f"{rows} rows in = {out.total()} in windows + {late.total()} late; {len(reported)} batches reported, "
-        f"{anew} of them read again"
+        f"{len(times_us)} rows in = {out.total()} in windows + {late.total()} late; {len(ledger)} batches in the "
+        f"ledger, {anew} of them read again"
     )
 
 
+Sums = dict[int, tuple[int, int]]
+"""By the end of a window in microseconds: how many rows, and the sum of their ids."""
+
+
+def _sums(rows: Iterable[tuple[int, int]]) -> Sums:
+    """Return the sums of rows given as window and id."""
+    found: Sums = {}
+    for end_us, identity in rows:
+        count, total = found.get(end_us, (0, 0))
+        found[end_us] = count + 1, total + identity
+    return found
+
+
+def _reconciled(spark: SparkSession, windows: dict[int, list[int]], late: DataFrame) -> Sums:
+    """Return the windows that came out, with those that ``tidemark reconcile`` makes written over them."""
+    finished = _sums((end_us, identity) for end_us, ids in windows.items() for identity in ids)
+    rows = [(end_us, *sums) for end_us, sums in finished.items()]
+    table = spark.createDataFrame(rows, "end_us long, rows long, ids long")
+    changed = reconciled(table, late, tumbling("5 seconds"), _counts, {"rows": "sum", "ids": "sum"})
+    return finished | {row["end_us"]: (row["rows"], row["ids"]) for row in changed.collect()}
+
+
+def _counts(rows: DataFrame) -> DataFrame:
+    sums = rows.groupBy("window").agg(F.count("*").alias("rows"), F.sum("id").alias("ids"))
+    return sums.select(F.unix_micros("window.end").alias("end_us"), "rows", "ids")
+
+
 def _killed_ten_times(
-    kafka: KafkaBroker, folder: Path, ceiling: str | None, losing: Losing, controller: str | None
-) -> int:
-    """Run a job eleven times over a topic that grows, and kill it ten times; return how many rows there were."""
-    topic, rows = new_topic(kafka, 2), 0
+    kafka: KafkaBroker, folder: Path, ceiling: str | None, losing: Losing, controller: str
+) -> dict[int, int]:
+    """Run a job eleven times over a topic that grows, and kill it ten times.
+
+    Returns:
+        The event times of all rows in microseconds, by their ids.
+    """
+    topic, times_us = new_topic(kafka, 2), dict[int, int]()
     for number in range(11):
-        send(kafka, topic, _burst(rows, 130, 12 * number, number))
-        rows += 130
+        burst = _burst(len(times_us), 130, 12 * number, number)
+        send(kafka, topic, burst)
+        times_us |= {row["id"]: row["ts"] for row in (json.loads(message.value or "") for message in burst)}
         if number == 10:
             close = [Sent(json.dumps({"id": -1, "ts": EPOCH_US + 90_000 * SECOND_US}), n) for n in (0, 1)]
             send(kafka, topic, close)
@@ -269,7 +309,7 @@ def _killed_ten_times(
         if number < 10 and given["die_in"] != 99:
             logged = max(int(p.name) for p in (folder / "checkpoint" / "offsets").glob("[0-9]*"))
             assert not (folder / "checkpoint" / "commits" / str(logged)).exists()
-    return rows
+    return times_us
 
 
 def _ledger_of(controller: Controller) -> tuple[list[Any], int, dict[int, int]]:
