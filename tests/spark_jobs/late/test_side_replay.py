@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,12 @@ from pyspark.sql import functions as F
 
 from tidemark.models.operators import row_level
 from tidemark.spark_jobs import adaptive_watermark, side
+from tidemark.spark_jobs.late.checkpoint import Checkpoint
+from tidemark.spark_jobs.late.due import due
 from tidemark.spark_jobs.late.followers import wait_for_followers
+from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
+from tidemark.spark_jobs.late.origin import Origin
+from tidemark.spark_jobs.late.reread import reader_of
 from tidemark.spark_jobs.trace_source import register_trace_source
 
 from support.late_streams import done
@@ -120,3 +126,14 @@ def test_main_and_side_add_up_to_what_the_source_had_up_to_the_last_batch(
     )
     assert not list((folder / "_replayed").glob("*"))
     assert not (folder / "_unknown").exists()
+
+    kept = Checkpoint(HadoopFiles(spark, str(checkpoint)))
+    (batch,) = due(kept.offset_log(), last, last - 1, "0", at_most=1).batches
+    origin = Origin(source.format, source.options)
+
+    def rows_again(_: int) -> int:
+        with reader_of(spark, origin, kept.files, "0", HadoopFiles(spark, str(folder))) as reader:
+            return reader.read(batch).count()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(rows_again, range(2))] == [ROWS, ROWS], "one does not disturb the other"
