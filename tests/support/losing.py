@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gzip
+import json
 from dataclasses import dataclass, field
-from itertools import count
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["Losing"]
 
@@ -18,24 +18,39 @@ class Losing:
     app: ASGIApp
     """The controller."""
     lost: set[int] = field(default_factory=set)
-    """Which of the reports it rejects, in the order in which they come."""
+    """Of which batches it rejects the first report; what is read again it takes."""
     away: bool = False
     """Whether it takes no report now, so that all wait in their driver."""
     answers: bool = True
     """Whether it says which are missing."""
-    _numbers: Iterator[int] = field(default_factory=count)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         path = scope["path"]
-        if path.endswith("/reports") and self.away:
+        if (path.endswith("/reports") and self.away) or (path.endswith("/missing") and not self.answers):
             await self._refuse(send, 503)
-        elif path.endswith("/reports") and next(self._numbers) in self.lost:
-            await self._refuse(send, 422)
-        elif path.endswith("/missing") and not self.answers:
-            await self._refuse(send, 503)
+        elif path.endswith("/reports"):
+            body = await self._body(receive)
+            packed = dict(scope["headers"]).get(b"content-encoding") == b"gzip"
+            report = json.loads(gzip.decompress(body) if packed else body)
+            if report["batch_id"] in self.lost and not report["reread"]:
+                await self._refuse(send, 422)
+                return
+
+            async def again() -> Message:
+                return {"type": "http.request", "body": body, "more_body": False}
+
+            await self.app(scope, again, send)
         else:
             await self.app(scope, receive, send)
+
+    @staticmethod
+    async def _body(receive: Receive) -> bytes:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        return body
 
     @staticmethod
     async def _refuse(send: Send, status: int) -> None:
