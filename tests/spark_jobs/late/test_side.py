@@ -76,6 +76,32 @@ def test_main_and_side_add_up_to_the_input_over_restarts_with_other_bounds_and_a
     assert not (folder / "_unknown").exists()
 
 
+def test_batches_that_spark_purged_before_anybody_kept_their_rows_are_unknown_and_the_others_are_exact(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, offsets = tmp_path / "late", tmp_path / "checkpoint" / "offsets"
+    job = Job(spark, tmp_path, OPERATORS["tumbling"], parse=parse_rows)
+    batches = random_batches(sum(map(ord, "tumbling")), 10)
+    job.write(batches[:6])
+    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "2")
+    try:
+        job.run_available("1 second")
+    finally:
+        spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
+    oldest = min(int(path.name) for path in offsets.glob("[0-9]*"))
+    job.late = side(str(folder), parse=parse_rows)
+    job.write(batches[6:])
+    job.run_available("1 second")
+
+    late = late_in_ledger(job.recorded.reports)
+    assert oldest > 0
+    assert any(batch <= oldest for batch in late)
+    assert late_by_batch(spark, folder) == {batch: rows for batch, rows in late.items() if batch > oldest}
+    assert [path.name for path in (folder / "_unknown").glob("[0-9]*")] == [f"0-{oldest}"], "W(n-1) is gone"
+    assert f"the late rows of batches 0 to {oldest} are unknown: Spark has purged" in caplog.text
+    assert "raise spark.sql.streaming.minBatchesToRetain" in caplog.text
+
+
 def test_a_stream_that_cannot_be_read_again_is_refused_with_the_way_out(
     spark: SparkSession, tmp_path: Path
 ) -> None:
