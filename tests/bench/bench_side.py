@@ -1,8 +1,8 @@
-"""What keeping late rows costs: a windowed count without it, with ``late=side``, and counting by a dimension as well.
+"""What becomes of late rows, and its price: a windowed count without ``late=``, with ``side``, and with ``revise``.
 
-They take turns in one run. Each batch is read twice with it, and three times with a dimension, so what counts is the
-CPU time of the JVM until the last late row is kept; the time of a batch shows what the query itself feels of the
-reading beside it.
+They take turns in one run. With ``side`` each batch is read twice, and three times where lost rows are counted by a
+dimension, so what counts is the CPU time of the driver until the last late row is kept; the time of a batch shows what
+the query itself feels of the reading beside it. With ``revise`` windows stay open for long enough to count every row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import pytest
 from pyspark.sql import functions as F
 
-from tidemark.spark_jobs import adaptive_watermark, flush, side, tumbling
+from tidemark.spark_jobs import adaptive_watermark, flush, revise, side, tumbling
 
 from support.patience import PATIENCE_S
 from support.spark_streams import EPOCH_US, RecordingSink
@@ -24,9 +24,12 @@ from support.spark_streams import EPOCH_US, RecordingSink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidemark.spark_jobs.late.revise import Revise
+    from tidemark.spark_jobs.late.side import Side
+
 pytestmark = [pytest.mark.bench, pytest.mark.spark, pytest.mark.timeout(1800)]
 
-Variant = Literal["no late=", "side", "dimension"]
+Variant = Literal["no late=", "side", "dimension", "revise"]
 ROWS = 400_000
 """Rows of one batch."""
 LATE_PERCENT = (0, 1, 10)
@@ -56,18 +59,23 @@ def _parse(raw: DataFrame) -> DataFrame:
     return raw.filter("value >= 0")
 
 
-def _cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process, without that of its children."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def _collect(df: DataFrame, _: int) -> None:
+    df.collect()
+
+
+def _cpu_seconds(jvm: int) -> float:
+    """Return the CPU time of the driver: of its JVM and of this process, without their children."""
+    fields = Path(f"/proc/{jvm}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") + time.process_time()
 
 
 def _run(spark: SparkSession, source: str, folder: Path, variant: Variant) -> tuple[float, float]:
     """Run the query once over everything; return the mean time of its later batches, in ms, and CPU seconds."""
     jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
     raw = spark.readStream.schema("key int, ts timestamp, value long").option("maxFilesPerTrigger", 1)
-    late = None
-    if variant != "no late=":
+    revised = revise("key", grace="15 minutes") if variant == "revise" else None
+    late: Revise | Side | None = revised
+    if variant in {"side", "dimension"}:
         late = side(str(folder / "late"), parse=_parse, dimension="key" if variant == "dimension" else None)
     before = _cpu_seconds(jvm)
     query = (
@@ -80,8 +88,8 @@ def _run(spark: SparkSession, source: str, folder: Path, variant: Variant) -> tu
         )
         .groupBy(F.window("ts", "1 minute"), "key")
         .agg(F.count("*").alias("rows"), F.sum("value").alias("total"))
-        .writeStream.outputMode("append")
-        .format("noop")
+        .writeStream.outputMode("append" if revised is None else "update")
+        .foreachBatch(_collect if revised is None else revised.into(_collect))
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
         .start()
@@ -94,7 +102,7 @@ def _run(spark: SparkSession, source: str, folder: Path, variant: Variant) -> tu
     return statistics.mean(progress.durationMs["triggerExecution"] for progress in full[WARM:]), spent
 
 
-def test_late_rows_are_kept_beside_the_query(
+def test_what_becomes_of_late_rows_has_its_price(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Printed as ratios of medians; nothing is asserted on time."""
