@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import count
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +20,7 @@ from tidemark.spark_jobs.late.offset_log import Offset, one_source
 from tidemark.spark_jobs.late.origin import Origin, stream_of
 
 _REPLAYED = "_replayed"
+_DRIVER, _readers = uuid4().hex, count()
 
 
 class BatchReplay:
@@ -29,7 +31,8 @@ class BatchReplay:
         origin: format, options and schema.
         checkpoint: the checkpoint's folder.
         source: the source, as the offset log names it.
-        work: where batches are written, each to a folder in ``_replayed``.
+        work: where batches are written, to a folder of this reader in ``_replayed``. After a restart in one driver the
+            run that has ended and the next one may read the same batch.
     """
 
     def __init__(
@@ -40,7 +43,7 @@ class BatchReplay:
         self._checkpoint = checkpoint
         self._source = source
         self._work = work
-        self._written: set[str] = set()
+        self._own = f"{_REPLAYED}/{_DRIVER}-{next(_readers)}"
 
     def read(self, batch: DueBatch) -> DataFrame:
         """Return the rows of a batch, as the stream had them from its source.
@@ -49,9 +52,10 @@ class BatchReplay:
             LookupError: when Spark has purged the batch from its log meanwhile.
             StreamingQueryException: when the source cannot read the batch.
         """
-        folder = f"{_REPLAYED}/{batch.batch_id}"
-        self._work.delete(folder)  # a crash may have left it
-        self._written.add(folder)
+        for name in self._work.names(_REPLAYED):
+            if not name.startswith(_DRIVER):
+                self._work.delete(f"{_REPLAYED}/{name}")  # a driver that is gone left it
+        folder = f"{self._own}/{batch.batch_id}"
         place = self._write_checkpoint(f"{folder}/checkpoint", batch)
         rows = self._work.path(f"{folder}/rows")
         raw = stream_of(self._session, self._origin, None if place == "0" else place)
@@ -84,8 +88,7 @@ class BatchReplay:
 
     def close(self) -> None:
         """Delete what was written of the batches."""
-        for folder in self._written:
-            self._work.delete(folder)
+        self._work.delete(self._own)
 
     @cached_property
     def _session(self) -> SparkSession:

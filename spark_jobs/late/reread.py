@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -23,10 +21,6 @@ from tidemark.spark_jobs.late.replay import BatchReplay
 
 Parse = Callable[[DataFrame], DataFrame]
 """From the source's columns to rows; the same for the stream and for what is read again."""
-
-_replaying: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-"""By folder: a batch is replayed into a folder of its own, which two would overwrite. After a restart in one driver the
-run that has ended and the next one may want the same batch."""
 
 DEFAULT_BATCHES = 20
 """Batches of one read."""
@@ -89,10 +83,7 @@ def reader_of(
     elif origin.format == KAFKA:
         yield KafkaRanges(spark, origin, checkpoint, source)
     else:
-        with (
-            _replaying[folder.uri],
-            closing(BatchReplay(spark, origin, checkpoint, source, folder)) as replay,
-        ):
+        with closing(BatchReplay(spark, origin, checkpoint, source, folder)) as replay:
             yield replay
 
 

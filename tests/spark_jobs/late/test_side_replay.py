@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -131,9 +130,12 @@ def test_main_and_side_add_up_to_what_the_source_had_up_to_the_last_batch(
     (batch,) = due(kept.offset_log(), last, last - 1, "0", at_most=1).batches
     origin = Origin(source.format, source.options)
 
-    def rows_again(_: int) -> int:
-        with reader_of(spark, origin, kept.files, "0", HadoopFiles(spark, str(folder))) as reader:
-            return reader.read(batch).count()
-
-    with ThreadPoolExecutor(2) as pool:
-        assert [*pool.map(rows_again, range(2))] == [ROWS, ROWS], "one does not disturb the other"
+    abandoned = folder / "_replayed" / "of-a-driver-that-is-gone"
+    abandoned.mkdir(parents=True)
+    place = spark, origin, kept.files, "0", HadoopFiles(spark, str(folder))
+    with reader_of(*place) as one:
+        mine = one.read(batch)
+        with reader_of(*place) as other:
+            assert other.read(batch).count() == ROWS
+        assert mine.count() == ROWS, "the other one left it where it was"
+    assert not list((folder / "_replayed").glob("[!.]*"))
