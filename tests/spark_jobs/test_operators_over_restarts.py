@@ -29,6 +29,7 @@ from support.live_comparisons import (
     OF_DISTINCT,
     OF_JOINS,
     Compared,
+    absent_of,
     compare_ledger,
     compare_pairs,
     compare_sink,
@@ -36,7 +37,7 @@ from support.live_comparisons import (
     print_table,
     rows_by_batch,
 )
-from support.live_operators import COPY, KINDS, Plan, join, stream_of
+from support.live_operators import COPY, JOINS, KINDS, Plan, stream_of, with_copies
 from support.live_streams import SECOND_US, Batches, Group, Input, LiveJob, closing_batch, trailing_batches
 from support.patience import PATIENCE_S, until
 from support.soak import with_soak
@@ -384,32 +385,31 @@ def test_the_watermark_follows_the_bound_of_each_run_and_the_ledger_equals_the_s
     assert compared.missing(*absent) == []
 
 
-@pytest.mark.parametrize(
-    ("number", "how"), [(0, "inner"), pytest.param(1, "leftOuter", marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize("name", with_soak(JOINS, JOINS.keys() - {"inner"}))
 def test_a_join_follows_the_bounds_of_both_inputs_in_each_run_and_emits_the_pairs_that_the_ledgers_admit(
     spark: SparkSession,
     tmp_path: Path,
     controllers: Callable[[Sequence[str]], Controllers],
     table: dict[str, RestartsCompared],
-    number: int,
-    how: str,
+    name: str,
 ) -> None:
     """Each input has a bound of its own, and the slower of them leads."""
-    body = controllers(["left", "right"])
-    seed = f"{how}, restarts 4"
+    kind, body = JOINS[name], controllers(["left", "right"])
+    seed = f"{name}, restarts 4"
     streams = [_batches(f"{seed}, left"), _batches(f"{seed}, right", COPY)]
+    if kind.distinct:
+        streams[0] = with_copies(seed, streams[0])
     closing = [[closing_batch()], [closing_batch(10**9 + 10)]]
-    job = _job(spark, tmp_path, body, row_level(), join(how))
-    WAYS[number](job, body, _runs(streams, closing))
-    compared = table[f"join, {how}"] = RestartsCompared()
+    job = _job(spark, tmp_path, body, row_level(), kind.plan)
+    WAYS[list(JOINS).index(name) % 2](job, body, _runs(streams, closing))
+    compared = table[f"join, {name}"] = RestartsCompared()
     streams = [[*batches, *last] for batches, last in zip(streams, closing, strict=True)]
     wrong = compare_bounds(job)
     wrong += compare_watermarks(job, streams, compared)
     for index, batches in enumerate(streams):
         wrong += compare_ledger(job, index, batches, compared)
     left, right = (fates_of(job, index, batches) for index, batches in enumerate(streams))
-    wrong += compare_pairs(job, how, left, right, compared)
+    wrong += compare_pairs(job, kind, left, right, compared)
 
     assert wrong == []
-    assert compared.missing(*OF_DISTINCT, *(() if how == "leftOuter" else ("alone",))) == []
+    assert compared.missing(*absent_of(kind)) == []

@@ -14,7 +14,7 @@ from tidemark.models.granules import granule_index, granule_last_us
 from tidemark.models.ledger import Tally
 from tidemark.models.operators import SessionWindow, TimeWindow
 
-from support.live_operators import AFTER_US, COPY, Kind, match
+from support.live_operators import COPY, RETENTION_US, JoinKind, Kind, end_of, match
 from support.live_streams import Batches, LiveJob, LoggedBatch
 from support.oracles import Ledger, tallies_of
 from support.spark_streams import Row
@@ -48,6 +48,11 @@ class Compared:
 
 OF_DISTINCT, OF_JOINS = ("copies",), ("lost_by_left", "lost_by_right", "alone")
 """What only deduplication, and only a join, has."""
+
+
+def absent_of(kind: JoinKind) -> tuple[str, ...]:
+    """Return what a join does not have."""
+    return (*(() if kind.distinct else OF_DISTINCT), *(() if kind.how == "leftOuter" else ("alone",)))
 
 
 def print_table(request: pytest.FixtureRequest, title: str, rows: Mapping[str, Compared]) -> None:
@@ -309,30 +314,40 @@ def _copies(job: LiveJob, fates: Sequence[Fate]) -> set[int]:
 
 
 def compare_pairs(
-    job: LiveJob, how: str, left: Sequence[Fate], right: Sequence[Fate], compared: Compared
+    job: LiveJob, kind: JoinKind, left: Sequence[Fate], right: Sequence[Fate], compared: Compared
 ) -> list[str]:
     """Compare the pairs that came out with those of which the ledger calls both rows admitted; return what is wrong.
 
     Each comes out exactly once, in the batch of the later of its rows. Of a left outer join an admitted left row
     without such a pair comes out once as well, alone, in the first batch whose watermark has left no room for one.
+    In windows behind the join both come out in the first batch whose watermark has left no room for another pair.
     """
+    copies = _copies(job, left) if kind.distinct else set()
     due: dict[tuple[int | None, ...], list[int]] = {}
     for one in left:
         partners = [other for other in right if match(one.row, other.row)]
         admitted = [other for other in partners if not other.late]
         if one.late:
             compared.lost_by_left += len(admitted)
+        if one.late or one.row.id in copies:
             continue
         compared.lost_by_right += len(partners) - len(admitted)
-        due |= {(one.row.id, other.row.id): [max(one.batch, other.batch)] for other in admitted}
-        if how == "leftOuter" and not admitted:
-            closes_in = _closes_in(job, one)
-            due |= {} if closes_in is None else {(one.row.id, None): [closes_in]}
+        came: dict[tuple[int | None, ...], int]
+        came = {(one.row.id, other.row.id): max(one.batch, other.batch) for other in admitted}
+        alone_in = _closes_in(job, one, one.row.event_time_us)
+        if kind.how == "leftOuter" and not admitted and alone_in is not None:
+            came = {(one.row.id, None): alone_in}
+        if kind.windows:
+            closes_in = _closes_in(job, one, end_of(5)(one.row))
+            came = {} if closes_in is None else dict.fromkeys(came, closes_in)
+        due |= {ids: [number] for ids, number in came.items()}
     actual: dict[tuple[int | None, ...], list[int]] = {}
     for number, entries in job.output.items():
         for _, ids in entries:
-            actual.setdefault(ids, []).append(number)
+            for pair in zip(ids[::2], ids[1::2], strict=True):
+                actual.setdefault(pair, []).append(number)
     compared.emitted += len(actual)
+    compared.copies += len(copies)
     compared.alone += sum(None in ids for ids in actual)
     return [
         f"{ids} came in batches {actual.get(ids)}, not {due.get(ids)}"
@@ -341,12 +356,11 @@ def compare_pairs(
     ]
 
 
-def _closes_in(job: LiveJob, one: Fate) -> int | None:
-    """Return the batch in which a left row is dropped, None when that has not come yet."""
-    end_us = one.row.event_time_us + AFTER_US
+def _closes_in(job: LiveJob, one: Fate, time_us: int) -> int | None:
+    """Return the batch in which the join passes on a time for good, None when that has not come yet."""
     closed = (
         number
         for number, logged in enumerate(job.log())
-        if number >= one.batch and logged.watermark_ms * 1_000 >= end_us
+        if number >= one.batch and logged.watermark_ms * 1_000 >= time_us + RETENTION_US
     )
     return next(closed, None)

@@ -112,7 +112,7 @@ def _timers(inputs: Sequence[DataFrame]) -> DataFrame:
     return keyed.transformWithStateInPandas(Keep(), "key_us long, ids array<long>", "append", "EventTime")
 
 
-def _end_of(seconds: int) -> Callable[[Row], int]:
+def end_of(seconds: int) -> Callable[[Row], int]:
     size_us = seconds * SECOND_US
     return lambda row: (row.event_time_us // size_us + 1) * size_us
 
@@ -135,12 +135,12 @@ KINDS: dict[str, Kind] = {
         operator=row_level(),
         plan=_timers,
         ceiling=BEYOND,
-        closes_us=_end_of(5),
+        closes_us=end_of(5),
         conf=(("spark.sql.streaming.stateStore.providerClass", ROCKS),),
     ),
-    "windows of windows": Kind(operator=FIVE, plan=_windows_of_windows, closes_us=_end_of(20), seed=1),
+    "windows of windows": Kind(operator=FIVE, plan=_windows_of_windows, closes_us=end_of(20), seed=1),
     "deduplication, then windows": Kind(
-        operator=row_level(), plan=_windows_of_distinct, ceiling=BEYOND, closes_us=_end_of(5), distinct=True
+        operator=row_level(), plan=_windows_of_distinct, ceiling=BEYOND, closes_us=end_of(5), distinct=True
     ),
 }
 
@@ -154,18 +154,53 @@ NEAR = (
 )
 
 
-def join(how: str) -> Plan:
-    """Return the join of two inputs on id modulo 4, with the right row 4 s before to 6 s after the left one."""
+RETENTION_US = AFTER_US + 1_000
+"""How far the watermark must come beyond a left row's time until the join drops it: Spark adds a millisecond."""
 
-    def plan(inputs: Sequence[DataFrame]) -> DataFrame:
+
+@dataclass(frozen=True)
+class JoinKind:
+    """A join, and what stands before and behind it."""
+
+    how: str
+    distinct: bool = False
+    """Whether of the left rows of one event only the first is joined."""
+    windows: bool = False
+    """Whether the pairs are collected in windows of 5 s of the left row's time."""
+
+    def plan(self, inputs: Sequence[DataFrame]) -> DataFrame:
+        """Return the join of two inputs on id modulo 4, with the right row 4 s before to 6 s after the left one.
+
+        A row of it has one pair of ids after the other.
+        """
+        first, second = inputs
         left, right = (
             frame.selectExpr(f"id as {side}_id", f"id % 4 as {side}_key", f"ts as {side}_ts")
-            for frame, side in zip(inputs, ("left", "right"), strict=True)
+            for frame, side in ((_distinct([first]) if self.distinct else first, "left"), (second, "right"))
         )
-        ids = F.array("left_id", "right_id").alias("ids")
-        return left.join(right, F.expr(NEAR), how).select(F.lit(None).cast("long").alias("key_us"), ids)
+        pairs = left.join(right, F.expr(NEAR), self.how)
+        ids = F.array("left_id", "right_id")
+        if not self.windows:
+            return pairs.select(F.lit(None).cast("long").alias("key_us"), ids.alias("ids"))
+        windows = pairs.groupBy(F.window("left_ts", "5 seconds"))
+        collected = windows.agg(F.flatten(F.collect_list(ids)).alias("ids"))
+        return collected.select(F.unix_micros("window.end").alias("key_us"), "ids")
 
-    return plan
+
+WINDOWS = ", then windows"
+"""Ends the name of a join whose pairs are collected; it is tested with the rows of the join without."""
+JOINS: dict[str, JoinKind] = {
+    "inner": JoinKind("inner"),
+    "leftOuter": JoinKind("leftOuter"),
+    f"inner{WINDOWS}": JoinKind("inner", windows=True),
+    f"leftOuter{WINDOWS}": JoinKind("leftOuter", windows=True),
+    "deduplication, then inner": JoinKind("inner", distinct=True),
+}
+
+
+def join(how: str) -> Plan:
+    """Return the plan of a join alone."""
+    return JoinKind(how).plan
 
 
 def match(left: Row, right: Row) -> bool:
@@ -184,11 +219,12 @@ def stream_of(kind: Kind, seed: str, batches: Batches) -> tuple[Batches, Batches
         return batches, closing
     # Once its horizon is behind the watermark an event is new again.
     again = [Row(batches[number][0].id + 99 * COPY, number, END_US) for number in range(2)]
-    return _with_copies(random.Random(f"{seed}, copies"), batches), [*closing, [], again]
+    return with_copies(seed, batches), [*closing, [], again]
 
 
-def _with_copies(rng: random.Random, batches: Batches) -> Batches:
+def with_copies(seed: str, batches: Batches) -> Batches:
     """Return the stream with some events coming again, in a later batch and dated up to 25 seconds later."""
+    rng = random.Random(f"{seed}, copies")
     result: Batches = []
     for number, rows in enumerate(batches):
         earlier = [row for before in batches[:number] for row in before]

@@ -24,7 +24,7 @@ from support.live_comparisons import (
     compare_watermarks,
     fates_of,
 )
-from support.live_operators import BEYOND, COPY, KINDS, join
+from support.live_operators import BEYOND, COPY, JOINS, KINDS, join
 from support.live_streams import (
     Batches,
     Group,
@@ -87,7 +87,7 @@ def wrong_in(job: LiveJob, streams: Sequence[Batches], *, native: bool = False) 
     if len(fates) == 1:
         wrong += compare_sink(job, SLIDING if "sliding" in name else WINDOWS, fates[0], compared)
     else:
-        wrong += compare_pairs(job, "inner", fates[0], fates[1], compared)
+        wrong += compare_pairs(job, JOINS["inner"], fates[0], fates[1], compared)
     if not compared.emitted:
         wrong.append("nothing came out")
     return [f"{name}: {text}" for text in wrong]

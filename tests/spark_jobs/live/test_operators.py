@@ -19,6 +19,7 @@ from support.live_comparisons import (
     OF_JOINS,
     Fate,
     LiveCompared,
+    absent_of,
     compare_ledger,
     compare_pairs,
     compare_sink,
@@ -28,7 +29,19 @@ from support.live_comparisons import (
     required_ms,
     rows_by_batch,
 )
-from support.live_operators import BEYOND, COPY, FIVE, KINDS, Plan, join, stream_of, windows
+from support.live_operators import (
+    BEYOND,
+    COPY,
+    FIVE,
+    JOINS,
+    KINDS,
+    WINDOWS,
+    Plan,
+    join,
+    stream_of,
+    windows,
+    with_copies,
+)
 from support.live_streams import (
     SECOND_US,
     Batches,
@@ -294,31 +307,34 @@ JOINED = (
 )
 
 
-@pytest.mark.parametrize("how", with_soak(["inner", "leftOuter"], {"inner"}))
+@pytest.mark.parametrize("name", with_soak(JOINS, JOINS.keys() - {"leftOuter"}))
 def test_a_live_join_emits_a_pair_iff_the_ledgers_of_its_inputs_admit_both_rows(
-    spark: SparkSession, tmp_path: Path, table: dict[str, LiveCompared], how: str
+    spark: SparkSession, tmp_path: Path, table: dict[str, LiveCompared], name: str
 ) -> None:
     """Each input has partitions, a slow one and a bound of its own; one watermark serves both."""
+    kind, seed = JOINS[name], name.removesuffix(WINDOWS)
     streams = [
-        trailing_batches(f"{how}, left", JOIN_FILES, trail_us=20 * SECOND_US, stray_us=75 * SECOND_US),
-        trailing_batches(f"{how}, right", JOIN_FILES, partitions=4, first_id=COPY),
+        trailing_batches(f"{seed}, left", JOIN_FILES, trail_us=20 * SECOND_US, stray_us=75 * SECOND_US),
+        trailing_batches(f"{seed}, right", JOIN_FILES, partitions=4, first_id=COPY),
     ]
-    job = LiveJob(spark, tmp_path, JOINED, join(how))
+    if kind.distinct:
+        streams[0] = with_copies(seed, streams[0])
+    job = LiveJob(spark, tmp_path, JOINED, kind.plan)
     closing = [closing_batch(), closing_batch(10**9 + 10, 4)]
-    before, after = _groups(how, streams)
+    before, after = _groups(seed, streams)
     job.run([*before, *after, [[rows] for rows in closing]], crash_from=len(before))
-    compared = table[f"join, {how}"] = LiveCompared()
+    compared = table[f"join, {name}"] = LiveCompared()
     streams = [[*batches, rows] for batches, rows in zip(streams, closing, strict=True)]
     wrong = compare_watermarks(job, streams, compared)
     wrong += compare_controls(job, streams)
     for index, batches in enumerate(streams):
         wrong += compare_ledger(job, index, batches, compared)
     left, right = (fates_of(job, index, batches) for index, batches in enumerate(streams))
-    wrong += compare_pairs(job, how, left, right, compared)
+    wrong += compare_pairs(job, kind, left, right, compared)
     compared.saved = _saved(job, left)
 
     assert wrong == []
-    assert compared.missing(*OF_DISTINCT, *(() if how == "leftOuter" else ("alone",))) == []
+    assert compared.missing(*absent_of(kind)) == []
 
 
 # -- pins -----------------------------------------------------------------------------------------------------
@@ -476,7 +492,7 @@ def test_an_input_in_live_beside_one_that_is_off_moves_its_own_watermark_and_spa
     for index, batches in enumerate(streams):
         wrong += compare_ledger(job, index, batches, compared)
     left, right = (fates_of(job, index, batches) for index, batches in enumerate(streams))
-    wrong += compare_pairs(job, "inner", left, right, compared)
+    wrong += compare_pairs(job, JOINS["inner"], left, right, compared)
 
     assert wrong == []
     assert {logged.controls[0] for logged in job.log()} != {None}
