@@ -21,9 +21,15 @@ from tidemark.models.live_defaults import (
 )
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.ages import BUCKETS, WIDE, Float64s, bucket_of
+from tidemark.models.policies.open_cohorts import OpenCohorts
 
 _STREAM = 0
 """Row and column of the whole stream; partition p is p + 1."""
+
+_ALL = slice(None)
+
+_MIN_SCALE = 1e-6
+"""When the weights of what was delivered are brought back to 1."""
 
 
 class Missing:
@@ -42,19 +48,28 @@ class Missing:
         self._profile_decay = 0.5 ** (1 / (PROFILE_HALF_LIFE * span_triggers))
         self._cohorts_per_trigger = trigger_us / granule_us
         self._profile = np.zeros((1, BUCKETS), np.float32)
+        """Rows by age at delivery, over the scale, shape (partitions + 1, buckets)."""
+        self._scale = 1.0
+        """What is left of a row that was delivered when the scale was 1."""
         self._rows = np.zeros(1)
         self._cohorts = 0.0
         self._unevenness = np.ones(1)
-        self.start_us: Int64s = np.empty(0, np.int64)
-        """Starts of the open cohorts, ascending without a gap, shape (cohorts,)."""
-        self._counts = np.zeros((0, 1))
+        self._open = OpenCohorts(granule_us, MAX_COHORTS)
         self._done_us = -(2**62)
         self._whole_from_us: int | None = None
+
+    @property
+    def start_us(self) -> Int64s:
+        """Starts of the open cohorts, ascending without a gap, shape (cohorts,)."""
+        return self._open.start_us
 
     def advance(self, triggers: int) -> None:
         """Let ``triggers`` pass."""
         decay = self._decay**triggers
-        self._profile *= np.float32(self._profile_decay**triggers)
+        self._scale *= self._profile_decay**triggers
+        if self._scale < _MIN_SCALE:
+            self._profile *= np.float32(self._scale)
+            self._scale = 1.0
         self._rows *= decay
         self._cohorts = self._cohorts * decay + (1 - decay) / (1 - self._decay) * self._cohorts_per_trigger
 
@@ -80,16 +95,18 @@ class Missing:
         at = (start_us[open_] - self.start_us[0]) // self._granule_us
         inside = at >= 0
         at, rows = at[inside], count[open_][inside]
-        np.add.at(self._counts, (at, partition[open_][inside] + 1), rows)
-        np.add.at(self._counts, (at, np.full(len(at), _STREAM)), rows)
+        counts = self._open.counts
+        np.add.at(counts, (at, partition[open_][inside] + 1), rows)
+        np.add.at(counts, (at, np.full(len(at), _STREAM)), rows)
 
     def _learn(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
         """Learn the usual rows from cohorts that were seen whole: an earlier backlog does not show the pace."""
         whole = start_us >= (self._whole_from_us or 0)
         partition, rows = partition[whole], count[whole]
         bucket = bucket_of((now_us - start_us[whole]) / self._trigger_us)
-        np.add.at(self._profile, (partition + 1, bucket), rows)
-        self._profile[_STREAM] += np.bincount(bucket, weights=rows, minlength=BUCKETS).astype(np.float32)
+        weights = rows / self._scale
+        np.add.at(self._profile, (partition + 1, bucket), weights)
+        self._profile[_STREAM] += np.bincount(bucket, weights, BUCKETS).astype(np.float32)
         self._rows += np.bincount(partition + 1, weights=rows, minlength=len(self._rows))
         self._rows[_STREAM] += rows.sum()
 
@@ -103,18 +120,24 @@ class Missing:
             return np.empty(0)
         newest_us = now_us - (now_us - int(self.start_us[0])) % self._granule_us
         self._open_cohorts(int(self.start_us[0]), newest_us)
-        delivered = np.cumsum(self._profile, axis=1, dtype=np.float64)
-        share = delivered / np.maximum(delivered[:, -1:], 1e-9)
-        at = bucket_of((now_us - self.start_us) / self._trigger_us)
-        # Inside a wide bucket, rows that belong to it may still come.
-        by_now = np.where(WIDE[at], share[:, np.maximum(at - 1, 0)], share[:, at]).T
-        expected = by_now * self._forecast()
-        short = expected - self._counts
-        allowed = MISSING_DEVIATIONS * np.sqrt(np.maximum(self._unevenness, 1) * expected)
+        counts, forecast = self._open.counts, self._forecast()
+        # Whatever its age, a cohort with this many rows of a partition has enough of them. That leaves few to look at:
+        # the young ones, and those that are short.
+        enough = forecast - self._chance(forecast)
+        expecting = np.flatnonzero(enough > 0)
+        cohort, column = np.nonzero(counts[:, expecting] < enough[expecting])
+        column = expecting[column]
+        if not len(column):
+            return np.zeros(len(counts))
+        expected = self._delivered(now_us, cohort, column) * forecast[column]
+        short = expected - counts[cohort, column]
         whole = self.start_us >= (self._whole_from_us or 0)
-        short = np.where((short > allowed) & whole[:, None], short, 0)
+        missed = (short > self._chance(expected, column)) & whole[cohort]
+        cohort, column, short = cohort[missed], column[missed], short[missed]
+        of_stream = column == _STREAM
         # A stall of one partition shows in that partition first, a burst over all of them in the sum.
-        missing: Float64s = np.maximum(short[:, _STREAM], short[:, 1:].sum(axis=1))
+        missing = np.bincount(cohort, np.where(of_stream, 0, short), len(counts)).astype(np.float64)
+        missing[cohort[of_stream]] = np.maximum(missing[cohort[of_stream]], short[of_stream])
         return missing
 
     def close(self, until_us: int) -> None:
@@ -123,16 +146,33 @@ class Missing:
         if not closed:
             return
         forecast = self._forecast()
-        deviation = (self._counts[:closed] - forecast) ** 2 / np.maximum(forecast, 1)
+        deviation = (self._open.counts[:closed] - forecast) ** 2 / np.maximum(forecast, 1)
         observed = np.minimum(deviation, UNEVENNESS_CEILING).mean(axis=0)
         decay = 0.5 ** (closed / UNEVENNESS_COHORTS)
         self._unevenness = self._unevenness * decay + observed * (1 - decay)
         self._done_us = max(self._done_us, int(self.start_us[closed - 1]))
-        self.start_us, self._counts = self.start_us[closed:], self._counts[closed:]
+        self._open.forget(closed)
 
     def _forecast(self) -> Float64s:
         forecast: Float64s = self._rows / max(self._cohorts, 1e-9)
         return forecast
+
+    def _delivered(self, now_us: int, cohort: Int64s, column: Int64s) -> Float64s:
+        """Return which share of its rows a cohort of a partition has usually delivered by now, shape (pairs,)."""
+        at = bucket_of((now_us - self.start_us) / self._trigger_us)
+        # Inside a wide bucket, rows that belong to it may still come.
+        at = np.where(WIDE[at], np.maximum(at - 1, 0), at)[cohort]
+        columns, row = np.unique(column, return_inverse=True)
+        profile = self._profile[columns]
+        up_to = np.cumsum(profile[:, : int(at.max()) + 1], axis=1, dtype=np.float64)
+        share: Float64s = up_to[row, at] / np.maximum(profile.sum(axis=1, dtype=np.float64), 1e-9)[row]
+        return share
+
+    def _chance(self, expected: Float64s, column: Int64s | slice = _ALL) -> Float64s:
+        """Return by how many rows chance alone may leave a partition short of what is expected of it."""
+        unevenness = np.maximum(self._unevenness[column], 1)
+        chance: Float64s = MISSING_DEVIATIONS * np.sqrt(unevenness * expected)
+        return chance
 
     def _know_partitions(self, partitions: int) -> None:
         new = partitions + 1 - len(self._unevenness)
@@ -140,26 +180,9 @@ class Missing:
             self._profile = np.vstack([self._profile, np.zeros((new, BUCKETS), np.float32)])
             self._rows = np.concatenate([self._rows, np.zeros(new)])
             self._unevenness = np.concatenate([self._unevenness, np.ones(new)])
-            self._counts = np.hstack([self._counts, np.zeros((len(self._counts), new))])
+            self._open.widen(partitions + 1)
 
     def _open_cohorts(self, first_us: int, last_us: int) -> None:
-        granule = self._granule_us
-        if not len(self.start_us):
-            first_us = max(first_us, last_us - (MAX_COHORTS - 1) * granule)
-            self.start_us = np.arange(first_us, last_us + 1, granule)
-            self._counts = np.zeros((len(self.start_us), len(self._unevenness)))
-            return
-        oldest_us = last_us - (MAX_COHORTS - 1) * granule
-        before = np.arange(max(first_us, oldest_us), self.start_us[0], granule)
-        after = np.arange(int(self.start_us[-1]) + granule, last_us + 1, granule)
-        if not len(before) and not len(after):
-            return
-        width = len(self._unevenness)
-        self.start_us = np.concatenate([before, self.start_us, after])
-        self._counts = np.vstack(
-            [np.zeros((len(before), width)), self._counts, np.zeros((len(after), width))]
-        )
-        surplus = len(self.start_us) - MAX_COHORTS
-        if surplus > 0:
-            self._done_us = max(self._done_us, int(self.start_us[surplus - 1]))
-            self.start_us, self._counts = self.start_us[surplus:], self._counts[surplus:]
+        forgotten_us = self._open.open(first_us, last_us)
+        if forgotten_us is not None:
+            self._done_us = max(self._done_us, forgotten_us)

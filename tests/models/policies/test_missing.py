@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tidemark.models.live_defaults import FORECAST_HALF_LIFE, FUTURE_COHORTS, MAX_COHORTS
+from tidemark.models.live_defaults import (
+    FORECAST_HALF_LIFE,
+    FUTURE_COHORTS,
+    MAX_COHORTS,
+    MISSING_DEVIATIONS,
+)
 from tidemark.models.operators import Int64s
+from tidemark.models.policies.ages import WIDE, bucket_of
 from tidemark.models.policies.missing import Missing
 
 pytestmark = pytest.mark.slow
@@ -98,6 +104,31 @@ def stall(begin: int, end: int, partition: int | None) -> Delays:
         return np.where(hit, end - event_s, 0)
 
     return later
+
+
+def every_cell(watch: Missing, now_us: int) -> NDArray[np.float64]:
+    """Return what the definition says of each open cohort and each partition, without leaving any out."""
+    counts, forecast = watch._open.counts, watch._rows / watch._cohorts
+    delivered = np.cumsum(watch._profile, axis=1, dtype=np.float64)
+    share = delivered / np.maximum(delivered[:, -1:], 1e-9)
+    at = bucket_of((now_us - watch.start_us) / SECOND)
+    expected = share[:, np.where(WIDE[at], np.maximum(at - 1, 0), at)].T * forecast
+    short = expected - counts
+    chance = MISSING_DEVIATIONS * np.sqrt(np.maximum(watch._unevenness, 1) * expected)
+    whole = watch.start_us >= (watch._whole_from_us or 0)
+    short = np.where((short > chance) & whole[:, None], short, 0)
+    most: NDArray[np.float64] = np.maximum(short[:, 0], short[:, 1:].sum(axis=1))
+    return most
+
+
+@pytest.mark.parametrize("rates", [(80.0, 80.0), (200.0, 20.0, 5.0, 0.5), (0.2,) * 30])
+def test_every_cohort_that_is_short_is_found_though_most_are_not_looked_at(rates: tuple[float, ...]) -> None:
+    watch = Missing(SECOND, SECOND, SPAN)
+    found = 0.0
+    for shown in watched(300, stall(100, 130, 0), rates=rates, missing=watch):
+        assert shown.short == pytest.approx(every_cell(watch, shown.now * SECOND))
+        found += shown.total
+    assert (found > 0) == (max(rates) > 1)
 
 
 # -- what is missing is seen ---------------------------------------------------------------------------------
