@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
+from tidemark.models.late_policy import LatePolicy
 from tidemark.models.strict import STRICT
 from tidemark.models.wire import Mode
 
@@ -119,6 +120,9 @@ class Policy:
     """The bound for a job whose reports stopped. hold: the one in use; max: max_bound_ms; own: the job's own."""
     approval: Approval = "first"
     """Which rollouts wait for a person: none, the first of the stream, those that narrow, or all."""
+    late: LatePolicy | None = None
+    """What becomes of late rows where the job's call has late=side(...): side keeps them, drop only counts them; null:
+    what the call says. A job follows it while it runs."""
 
     def __post_init__(self) -> None:
         """Reject contradictions."""

@@ -15,6 +15,7 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
 from tidemark.models.coupling import Chain
 from tidemark.models.granule_counts import GranuleCounts
+from tidemark.models.late_policy import LateTreatment
 from tidemark.models.operators import Closed, Operator
 from tidemark.models.strict import STRICT
 
@@ -208,6 +209,8 @@ class Acknowledgement:
     """The ceiling in the plan, in milliseconds; null when the job cannot run in Live."""
     chain: Chain | None = None
     """What the bound decides behind the stream's own operator; null when nothing, or when it is not known."""
+    late: LateTreatment | None = None
+    """What becomes of late rows; null from a job of a release that does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,9 +279,16 @@ def read_bound_answer(value: object) -> BoundAnswer:
     return answer
 
 
+_LEFT_OUT: Final = ("late",)
+"""Fields that are left out while they say nothing: an older controller rejects fields that it does not know."""
+
+
 def to_json_object(value: Report | Acknowledgement | BoundAnswer) -> dict[str, Any]:
     """Return ``value`` as the object that goes over the wire."""
     plain: dict[str, Any] = _plain(value)
+    for name in _LEFT_OUT:
+        if name in plain and plain[name] is None:
+            del plain[name]
     return plain
 
 

@@ -199,7 +199,7 @@ def adaptive_watermark(
             return tap.observe(df, metric).withWatermark(event_time, f"{versions.delay_ms} milliseconds")
         future = FutureRowRule(event_time, allowance_us, future_rows, arrival, arrival_type)
         if isinstance(late, Side):
-            late.follow(
+            switch = late.follow(
                 df,
                 metric,
                 binding,
@@ -208,6 +208,7 @@ def adaptive_watermark(
                 if client is None or sender is None
                 else RemoteLedger(client, sender, settings.job, settings.stream),
             )
+            binding = replace(binding, late=switch)
         if ceiling_ms is None:
             if mode_now == "Live":
                 _log.error(

@@ -7,9 +7,11 @@ from typing import Protocol
 
 from tidemark.models.duration import format_duration
 from tidemark.models.granules import Granules, default_granule_us
+from tidemark.models.late_policy import DROPPED, REVISED, LateTreatment
 from tidemark.models.operators import Operator, call_for, row_level
 from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
 from tidemark.spark_jobs.late.revise import RevisedStream
+from tidemark.spark_jobs.late.switch import LateSwitch
 from tidemark.spark_jobs.live.orders import Orders
 from tidemark.spark_jobs.query_plan import Found, NoOperator
 from tidemark.spark_jobs.running_query import RunningQuery
@@ -54,10 +56,19 @@ class Binding:
     """Of a live or revised stream what it has to do: it is watched while a run has this tap."""
     revised: RevisedStream | None = None
     """How its windows come out in versions; None when they come out once."""
+    late: LateSwitch | None = None
+    """Whether its late rows are kept; None where the call names nothing to keep them with."""
     names_granule: bool = False
     """Whether the call names the granule, which reports have then too."""
     chain_confirmed: bool = False
     """Whether the job confirms a chain that a watermark nearer to the newest rows may end."""
+
+    @property
+    def late_treatment(self) -> LateTreatment:
+        """What becomes of its late rows."""
+        if self.revised is not None:
+            return REVISED
+        return DROPPED if self.late is None else self.late.treatment
 
     def started(self, query: RunningQuery) -> None:
         """Take a new run of a query that has this tap."""

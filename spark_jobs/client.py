@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import quote
 
 import httpx
 
+from tidemark.models.late_policy import LatePolicy
 from tidemark.models.wire import Acknowledgement, BoundAnswer, Report, read_bound_answer, to_json_object
 from tidemark.spark_jobs.bearer import TOKEN_FILE_KEY, TOKEN_VARIABLE, BearerToken, TokenUnreadable
 
@@ -22,6 +24,16 @@ _LATER = (404, 408, 425, 429)
 
 _GZIP_FROM_BYTES = 2_000
 """Smaller bodies are not compressed: that would save less than a packet."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerGaps:
+    """What a controller answers about the ledger of a query."""
+
+    ranges: list[tuple[int, int]]
+    """The batches that lack a report, as ranges."""
+    late: LatePolicy | None = None
+    """What the stream's policy says of late rows; None for what the job's call says, and from an older controller."""
 
 
 class ControllerUnavailable(Exception):
@@ -109,16 +121,20 @@ class ControllerClient:
         """Send ``LateCounts``, as JSON. Raises as ``bound`` does."""
         self._send("POST", job, stream, "late-rows", body=counts)
 
-    def missing_batches(self, job: str, stream: str, query_id: str, from_batch: int) -> list[tuple[int, int]]:
-        """Return the batches of a query, from one on, that lack a report, as ranges. Raises as ``bound`` does."""
+    def missing_batches(self, job: str, stream: str, query_id: str, from_batch: int) -> LedgerGaps:
+        """Return which batches of a query, from one on, lack a report. Raises as ``bound`` does."""
         which = f"missing?query_id={quote(query_id, safe='')}&from_batch={from_batch}"
         response = self._send("GET", job, stream, which)
         try:
-            return [(int(each["first"]), int(each["last"])) for each in response.json()["missing"]]
-        except (ValueError, KeyError, TypeError) as error:
+            found = response.json()
+            ranges = [(int(each["first"]), int(each["last"])) for each in found["missing"]]
+            late = found.get("late")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RequestRejected(
                 f"{self.url} sent an answer that this release cannot read: {error!r}"
             ) from None
+        # What a newer release can say besides is not known here.
+        return LedgerGaps(ranges, late if late in get_args(LatePolicy) else None)
 
     def close(self) -> None:
         """Close the connections."""

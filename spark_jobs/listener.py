@@ -295,13 +295,14 @@ class TidemarkListener(JsonListener):
         self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, observed: str
     ) -> None:
         judging, binding = run.streams[metric], binding.in_batch(run.query, progress.batchId)
-        in_force = binding.bound_ms, binding.generation, binding.source, binding.mode
+        late = binding.late_treatment
+        in_force = binding.bound_ms, binding.generation, binding.source, binding.mode, late
         if run.acknowledged.get(metric) != in_force:
             run.acknowledged[metric] = in_force
             # A stream that is not steered does not run in Live, whatever its mode is.
             mode = "Off" if binding.mode == "Live" and judging.contradiction else binding.mode
             applied = self._acknowledgement(replace(binding, mode=mode), progress)
-            applied = replace(applied, chain=run.chains.get(metric))
+            applied = replace(applied, chain=run.chains.get(metric), late=late)
             binding.sink.acknowledge(binding.job, binding.stream, applied)
         counts = binding.tap.decode(observed, judging.granules, self._clock_of(run, binding.tap, progress))
         report = self._report(run, metric, binding, progress, counts)

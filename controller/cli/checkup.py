@@ -257,6 +257,9 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         ("PartitionsSilent", "PartitionSkewed", "FutureRows"), lambda _, place: _partitions(place)
     ),
     "LossIsBiased": lambda _, place: place.tidemark("lost", place.job, place.stream),
+    "LatePolicyNotFollowed": lambda _, place: (
+        f"make the job able to, or {place.tidemark('policy set', place.job, place.stream, '--late', 'call')}"
+    ),
     "RowsNotCounted": lambda _, place: (
         f"give the job's call a larger max_keys= and start it again: {place.start()}"
     ),

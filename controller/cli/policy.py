@@ -102,6 +102,13 @@ def register(app: typer.Typer) -> None:
                 help="Which rollouts wait for approval: none; the first of the stream; those that narrow; all."
             ),
         ] = None,
+        late: Annotated[
+            Literal["drop", "side", "call"] | None,
+            typer.Option(
+                help="What becomes of late rows where the job's call has late=side(...): side, they are kept; drop, "
+                "they are only counted; call, what the call says. The job follows within a minute."
+            ),
+        ] = None,
         reason: ReasonOption = None,
         dry_run: DryRunOption = False,
         call: Call,
@@ -128,6 +135,7 @@ def register(app: typer.Typer) -> None:
                 "freeze_windows": (freeze, _freezes),
                 "on_no_data": (on_no_data, str),
                 "approval": (approval, str),
+                "late": (late, lambda text: None if text == "call" else text),
             }
             changes = {name: read(value) for name, (value, read) in given.items() if value}
             if not changes:
@@ -194,5 +202,6 @@ def _facts(policy: PolicyAnswer) -> dict[str, str]:
         "paused": "yes" if policy.paused else "no",
         "on no data": policy.on_no_data,
         "approval": policy.approval,
+        "late rows": policy.late or "what the job's call says",
         "generation": f"{policy.generation}, since {moment(policy.updated_us)}",
     }

@@ -108,6 +108,8 @@ def _show_stream(found: StreamStatus) -> None:
         "published": _published(found),
         "evidence": _evidence(found.evidence),
     }
+    if found.late.policy is not None or found.late.choices:
+        facts["late rows"] = found.late.text
     if found.rollout is not None:
         facts["rollout"] = rollout_line(found.rollout)
     if found.transition is not None:

@@ -12,7 +12,8 @@ from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.reports.store import body_of, get_report, list_reports, missing_ranges
-from tidemark.controller.streams.store import get_stream
+from tidemark.controller.specs.store import get_policy
+from tidemark.controller.streams.store import find_stream, get_stream
 from tidemark.models.granule_counts import PartitionCounts
 from tidemark.models.wire import Report
 
@@ -88,13 +89,17 @@ def list_missing(
 ) -> schemas.MissingBatches:
     """List the batches of a query that were never reported, between some that were: a job may read them again.
 
-    A stream that is not known has none. What is in quarantine is not missing.
+    A stream that is not known has none. What is in quarantine is not missing. Jobs that can keep late rows ask every
+    minute, so the answer also has what the policy says of those.
     """
     with service.database.read() as session:
+        row = find_stream(session, which.job, which.stream)
         found = missing_ranges(session, (which.job, which.stream), query_id, from_batch, _MAX_RANGES)
+        policy = None if row is None else get_policy(session, row.id)
     return schemas.MissingBatches(
         query_id=query_id,
         missing=[schemas.MissingRange(first=first, last=last) for first, last in found],
+        late=None if policy is None else policy.value.late,
     )
 
 

@@ -47,6 +47,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "FutureRows": ConditionKind("warning", "Future-dated rows", "TidemarkFutureDatedRows"),
     "PartitionSkewed": ConditionKind("warning", "Skewed partition", "TidemarkPartitionSkewed"),
     "LossIsBiased": ConditionKind("warning", "Loss is biased", "TidemarkLossIsBiased"),
+    "LatePolicyNotFollowed": ConditionKind("warning", "Late rows not as set"),
     "PartitionsSilent": ConditionKind("warning", "Partitions silent", "TidemarkPartitionIdle"),
     "BoundNotAcknowledged": ConditionKind("warning", "Bound not taken up", "TidemarkBoundNotAdopted"),
     "RolloutHeld": ConditionKind("info", "Rollout held"),

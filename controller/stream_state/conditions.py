@@ -13,6 +13,7 @@ from tidemark.controller.stream_state.condition_types import condition, place_of
 from tidemark.controller.stream_state.state import HorizonState, SkewCost, StreamState
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.horizon import HorizonFacts
+from tidemark.models.late_policy import why_not_followed
 from tidemark.models.live_defaults import CEILING_ALARM_PPM
 from tidemark.models.plural import plural
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
@@ -42,6 +43,7 @@ def conditions_of(state: StreamState, found: HorizonState | None) -> list[Condit
         *_rollouts(state),
         *_ceiling(state, found),
         *_lost(state),
+        *_late_policy(state),
     ]
     if found is not None:
         conditions += [*_observed(found.facts), *_future(found.future), *_skewed(found.skewed)]
@@ -154,6 +156,13 @@ def _skewed(skewed: Sequence[SkewCost]) -> Iterator[Condition]:
 def _lost(state: StreamState) -> Iterator[Condition]:
     if state.lost is not None and state.lost.bias is not None:
         yield condition("LossIsBiased", state.lost.bias)
+
+
+def _late_policy(state: StreamState) -> Iterator[Condition]:
+    # Before its first acknowledgement nothing is known of a job.
+    why = None if state.applied is None else why_not_followed(state.policy.value.late, state.late)
+    if why is not None:
+        yield condition("LatePolicyNotFollowed", why)
 
 
 def _named(partitions: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from tidemark.controller.bounds.late_treatments import late_in
 from tidemark.controller.db.tables import (
     AcknowledgementRow,
     OverviewRow,
@@ -31,6 +32,7 @@ from tidemark.controller.stream_state.partition_rows import PartitionFacts
 from tidemark.models.adoption import AppliedState, has_applied
 from tidemark.models.horizon import HorizonFacts
 from tidemark.models.late_base import effective_bound_ms
+from tidemark.models.late_policy import LateTreatment
 from tidemark.models.live_defaults import CEILING_ALARM_PPM
 from tidemark.models.progress import Progress
 from tidemark.models.recommend.steps import DecisionStep, StepKind
@@ -122,6 +124,11 @@ class StreamState:
     def mode(self) -> Mode:
         """Its mode."""
         return self.policy.value.mode
+
+    @property
+    def late(self) -> LateTreatment | None:
+        """What its job does with late rows; None when it does not say."""
+        return late_in(self.row.late)
 
     @property
     def paused(self) -> bool:

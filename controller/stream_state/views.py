@@ -19,6 +19,7 @@ from tidemark.controller.stream_state.live import NewestState
 from tidemark.controller.stream_state.load import load_horizon, load_state
 from tidemark.controller.stream_state.state import HorizonState, StreamState
 from tidemark.models.coverage import Coverage
+from tidemark.models.late_policy import late_text
 from tidemark.models.quantile import min_samples
 from tidemark.models.target import PPM
 from tidemark.models.wire import AppendDelay
@@ -52,6 +53,7 @@ def stream_status(session: Session, stream_id: int, now_us: int, kept: EvidenceC
         pin=pin_answer(state.pin),
         live=None if driver.live is None else schemas.Live.of(driver.live),
         append_delay=_append_delay(driver.append_delay),
+        late=_late(state),
         evidence=_evidence(state, found),
         coverage=[] if found is None else [_query(*each) for each in found.facts.coverage.items()],
         completeness=_completeness(found, provisional=provisional),
@@ -66,6 +68,16 @@ def _append_delay(delay: AppendDelay | None) -> schemas.AppendDelaySeen | None:
         return None
     return schemas.AppendDelaySeen.of(
         delay, min_ms=delay.min_us // 1_000, mean_ms=delay.mean_us // 1_000, max_ms=delay.max_us // 1_000
+    )
+
+
+def _late(state: StreamState) -> schemas.LateStatus:
+    policy, said = state.policy.value.late, state.late
+    return schemas.LateStatus(
+        policy=policy,
+        in_force=None if said is None else said.in_force,
+        choices=[] if said is None else list(said.choices),
+        text=late_text(policy, said),
     )
 
 

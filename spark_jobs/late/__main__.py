@@ -40,13 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         catch_up = CatchUp(spark, given.checkpoint, given.into, stream)
         _settle_future_rows(catch_up, given, stream)
+        catch_up.switch(kept=True)
         rows = unknown = 0
         while (step := catch_up.step()) is not None:
             rows += step.rows
-            unknown += sum(gap.last - gap.first + 1 for gap in step.unknown)
+            unknown += sum(gap.last - gap.first + 1 for gap in (*step.unknown, *step.not_kept))
             _print(f"batches {step.first} to {step.last}: {step.rows} late rows")
             for gap in step.unknown:
                 _print(f"batches {gap.first} to {gap.last} are unknown: {gap.reason}")
+            for gap in step.not_kept:
+                _print(f"batches {gap.first} to {gap.last} were not kept: {gap.reason}")
     except (ValueError, PySparkException, Py4JJavaError) as error:
         sys.stderr.write(f"tidemark side catch-up: {error}\n")
         return 2

@@ -15,12 +15,12 @@ from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.late_counts import BY_PARTITION, hour_of, late_counts
 from tidemark.spark_jobs.late.checkpoint import Checkpoint
 from tidemark.spark_jobs.late.count_values import count_values
-from tidemark.spark_jobs.late.due import Due, DueBatch, Unknown, due, gaps
+from tidemark.spark_jobs.late.due import Due, DueBatch, Unknown, apart, due, gaps
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
 from tidemark.spark_jobs.late.late_rows import BATCH, FutureRowTreatment, LateRule, late_rows
 from tidemark.spark_jobs.late.offset_log import is_control
 from tidemark.spark_jobs.late.reread import LateStream, Reader, read_again, reader_of
-from tidemark.spark_jobs.late.side_folder import ReportedRun, SideFolder
+from tidemark.spark_jobs.late.side_folder import ReportedRun, SideFolder, is_off, last_done
 
 _writing: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 """By folder. After a restart in one driver the run that has ended may still be catching up when the next one begins."""
@@ -37,6 +37,8 @@ class Step:
     """Late rows that were written, of a sliding window once for each window they were too late for."""
     unknown: tuple[Unknown, ...]
     """Batches whose late rows can no longer be known."""
+    not_kept: tuple[Unknown, ...]
+    """Batches whose late rows were not to be kept, and can no longer be read."""
     waiting: int
     """Batches that are committed and not dealt with yet."""
 
@@ -84,6 +86,30 @@ class CatchUp:
         offsets = [] if newest is None else newest.offsets.values()
         moved = any(is_control(each) and each is not None and each["watermark_ms"] for each in offsets)
         return moved and not folder.knows_future_rows()
+
+    def kept_before(self) -> bool | None:
+        """Return whether late rows were kept by whoever dealt with this folder last; None when nobody did."""
+        if is_off(self._files):
+            return False
+        return True if last_done(self._files) >= 0 else None
+
+    def switch(self, *, kept: bool) -> int | None:
+        """Record that late rows are kept from now on, or not; return the first batch of which they are not.
+
+        Kept again, batches in between are read as far as they still can be.
+
+        Raises:
+            SideFolderError: when the folder is another stream's.
+        """
+        source = self._checkpoint.source(self._checkpoint.offset_log(), self._stream.source)
+        folder = SideFolder(self._files, self._checkpoint.query_id(), source or "")
+        with _writing[self._files.uri]:
+            if source is not None:
+                folder.done()
+            if not kept:
+                return folder.switch_off()
+            folder.switch_on(self._checkpoint.committed())
+            return None
 
     def session_has_ended(self) -> bool:
         """Return whether nothing can be read any more."""
@@ -148,10 +174,10 @@ class CatchUp:
             rows, lost = self._write(
                 folder, reader, [batch for batch in found.batches if batch.has_rows], rule
             )
-        unknown = (*found.unknown, *lost)
-        folder.record_unknown(unknown)
+        unknown, not_kept = apart((*found.unknown, *lost), folder.off())
+        folder.record_gaps(unknown, not_kept)
         folder.mark(last)
-        return Step(done + 1, last, rows, unknown, committed - last)
+        return Step(done + 1, last, rows, tuple(unknown), tuple(not_kept), committed - last)
 
     def _reader_of(self, source: str) -> AbstractContextManager[Reader]:
         return reader_of(self._spark, self._stream.origin, self._checkpoint.files, source, self._files)

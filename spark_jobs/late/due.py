@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tidemark.spark_jobs.late.offset_log import LogEntry, Offset
 
@@ -37,9 +38,13 @@ class DueBatch:
         return self.end is not None and self.end != self.start
 
 
+NOT_KEPT = "late rows were only counted then, as the policy or the job's call said, and can no longer be read"
+"""Why late rows are missing that nobody wanted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Batches whose late rows can no longer be known."""
+    """Batches whose late rows can no longer be known, or were not to be kept."""
 
     first: int
     last: int
@@ -106,3 +111,23 @@ def gaps(numbers: Iterable[int], reason: str) -> list[Unknown]:
         else:
             found.append(Unknown(number, number, reason))
     return found
+
+
+def apart(found: Iterable[Unknown], off: Iterable[tuple[int, int]]) -> tuple[list[Unknown], list[Unknown]]:
+    """Return batches that are unknown, and those among them whose late rows were not to be kept.
+
+    Args:
+        found: batches that can no longer be read.
+        off: first and last batches of the times in which late rows were only counted; they may overlap.
+    """
+    spans = list(off)
+    unknown: list[Unknown] = []
+    not_kept: list[Unknown] = []
+    for gap in found:
+        edges = {edge for first, last in spans for edge in (first, last + 1) if gap.first < edge <= gap.last}
+        for first, after in pairwise(sorted({gap.first, *edges, gap.last + 1})):
+            if any(begin <= first <= end for begin, end in spans):
+                not_kept.append(Unknown(first, after - 1, NOT_KEPT))
+            else:
+                unknown.append(Unknown(first, after - 1, gap.reason))
+    return unknown, not_kept

@@ -13,6 +13,7 @@ import time
 from tidemark.spark_jobs.client import RequestRejected
 from tidemark.spark_jobs.late.catch_up import CatchUp, Step
 from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports
+from tidemark.spark_jobs.late.switch import LateSwitch
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -33,6 +34,7 @@ class Follower:
         stream: name of the stream, for the log.
         catch_up: what catches up.
         retained: batches of which Spark keeps the offset log.
+        switch: says whether late rows are kept.
         ledger: gets what was counted by dimension; None where it stays in the folder.
         missing: completes the ledger; None where nothing does.
     """
@@ -42,6 +44,8 @@ class Follower:
         stream: str,
         catch_up: CatchUp,
         retained: int,
+        *,
+        switch: LateSwitch,
         ledger: Ledger | None = None,
         missing: MissingReports | None = None,
     ) -> None:
@@ -50,6 +54,9 @@ class Follower:
         self._retained = retained
         self._ledger = ledger
         self._missing = missing
+        self._switch = switch
+        self._kept: bool | None = None
+        """Whether late rows are kept; None until that is settled."""
         self._rejected: set[int] = set()
         self._woken = threading.Event()
         self._ending = threading.Event()
@@ -79,7 +86,7 @@ class Follower:
             failed = False
             try:
                 began = time.monotonic()
-                while (step := self._catch_up.step()) is not None:
+                while self._keeps() and (step := self._catch_up.step()) is not None:
                     self._tell(step)
                     self._deliver()
                     if step.waiting * 4 < self._retained:
@@ -98,6 +105,34 @@ class Follower:
                 return
             self._woken.wait(_RETRY_S if failed else None)
             self._woken.clear()
+
+    def _keeps(self) -> bool:
+        """Return whether late rows are kept now; a change is written to the folder first."""
+        said = None
+        if self._missing is not None:
+            try:
+                self._missing.ask_policy()
+            except Exception as error:  # noqa: BLE001 - the query goes on, and the controller is asked again
+                if not self._catch_up.session_has_ended():
+                    self._explain("what the policy says of its late rows is not known", error)
+            said = self._missing.said
+        before = self._kept
+        if before is None and self._missing is not None:
+            before = self._catch_up.kept_before()
+        kept = self._switch.keeps(said, before)
+        if kept != self._kept:
+            first = self._catch_up.switch(kept=kept)
+            if first is not None:
+                _log.warning(
+                    "stream %s: late rows are only counted from batch %d on, and not kept",
+                    self._stream,
+                    first,
+                )
+            elif self._kept is not None:
+                _log.warning("stream %s: late rows are kept again", self._stream)
+            self._kept = kept
+            self._switch.settle(kept=kept)
+        return kept
 
     def _rest(self, began: float) -> None:
         self._ending.wait(min(_REST * (time.monotonic() - began), _MAX_REST_S))
@@ -141,6 +176,14 @@ class Follower:
         for gap in step.unknown:
             _log.error(
                 "stream %s: the late rows of batches %d to %d are unknown: %s",
+                self._stream,
+                gap.first,
+                gap.last,
+                gap.reason,
+            )
+        for gap in step.not_kept:
+            _log.warning(
+                "stream %s: the late rows of batches %d to %d were not kept: %s",
                 self._stream,
                 gap.first,
                 gap.last,

@@ -22,6 +22,7 @@ from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.late.catch_up import CatchUp
 from tidemark.spark_jobs.late.follower import RETAINED, Follower
 from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports
+from tidemark.spark_jobs.late.switch import LateSwitch
 from tidemark.spark_jobs.query_plan import Found, NoOperator
 from tidemark.spark_jobs.running_query import RunningQuery
 
@@ -56,6 +57,8 @@ class Followed:
     operator: Operator | None
     """What the call declares; None to read it from the plan."""
     make: Make
+    switch: LateSwitch
+    """Whether its late rows are kept."""
     ledger: Ledger | None = None
     """None without a controller."""
 
@@ -108,6 +111,8 @@ class Followers(JsonListener):
         begun = Begun(str(event.runId), checkpoint, query.output_mode())
         if mine and begun.output_mode == "complete":
             _log.error("query %s: in complete mode no row is dropped as late, so none is kept", event.id)
+            for stream in mine.values():
+                stream.switch.cannot_keep()
             return
         retained = int(self._spark.conf.get(RETAINED) or 0)
         followers = self._runs[begun.run_id] = []
@@ -117,12 +122,23 @@ class Followers(JsonListener):
             if operator is None or declared not in {None, operator}:
                 why = found.why if isinstance(found, NoOperator) else f"the query has a {found}"
                 _log.error("stream %s: its late rows are not kept: %s", stream.name, why)
+                stream.switch.cannot_keep()
                 continue
             try:
                 catch_up, missing = stream.make(begun, operator)
-                followers.append(Follower(stream.name, catch_up, retained, stream.ledger, missing))
+                followers.append(
+                    Follower(
+                        stream.name,
+                        catch_up,
+                        retained,
+                        switch=stream.switch,
+                        ledger=stream.ledger,
+                        missing=missing,
+                    )
+                )
             except Exception:  # noqa: BLE001 - the query goes on
                 _log.exception("stream %s: its late rows are not kept in this run", stream.name)
+                stream.switch.cannot_keep()
 
     def wants(self, run_id: str, batch_id: int) -> bool:  # noqa: ARG002 - that there is one is enough
         """Wake the followers of a run whose batch has been committed; its progress is not read."""

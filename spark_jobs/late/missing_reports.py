@@ -19,7 +19,7 @@ from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.granules import SPARK_TICK_US, Granules
 from tidemark.models.wire import REPORT_SCHEMA, Report
 from tidemark.spark_jobs.binding import Binding
-from tidemark.spark_jobs.client import ControllerClient, RequestRejected
+from tidemark.spark_jobs.client import ControllerClient, LedgerGaps, RequestRejected
 from tidemark.spark_jobs.late.checkpoint import Checkpoint
 from tidemark.spark_jobs.late.due import DueBatch, due
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
@@ -27,6 +27,7 @@ from tidemark.spark_jobs.late.late_rows import FutureRowTreatment
 from tidemark.spark_jobs.late.offset_log import LogEntry
 from tidemark.spark_jobs.late.reread import LateStream, reader_of
 from tidemark.spark_jobs.late.side_folder import ReportedRun, SideFolder
+from tidemark.spark_jobs.late.switch import Said
 from tidemark.spark_jobs.sender import Sender
 from tidemark.spark_jobs.tap import TapCounts
 
@@ -34,6 +35,8 @@ _log = logging.getLogger("tidemark.spark")
 
 _EVERY_S = 60.0
 """How often the controller is asked, at most."""
+_RETRY_S = 10.0
+"""How long it is not asked for the policy after it was, or did not answer."""
 _SENT_S = 5.0
 """How long the reports of a run that has ended may take to be sent."""
 
@@ -49,8 +52,8 @@ class Ledger(Protocol):
         """Wait until no report is on its way any more; return whether that is so."""
         ...
 
-    def missing(self, query_id: str, from_batch: int) -> list[tuple[int, int]]:
-        """Return the batches of a query that lack a report, as ranges."""
+    def missing(self, query_id: str, from_batch: int) -> LedgerGaps:
+        """Return which batches of a query lack a report."""
         ...
 
     def report(self, report: Report) -> None:
@@ -75,8 +78,8 @@ class RemoteLedger:
         """Wait until the driver has sent all its reports."""
         return self.sender.flush(timeout_s)
 
-    def missing(self, query_id: str, from_batch: int) -> list[tuple[int, int]]:
-        """Return the batches that lack a report."""
+    def missing(self, query_id: str, from_batch: int) -> LedgerGaps:
+        """Return which batches lack a report."""
         return self.client.missing_batches(self.job, self.stream, query_id, from_batch)
 
     def report(self, report: Report) -> None:
@@ -118,10 +121,25 @@ class MissingReports:
         self._granules = granules
         self._ledger = ledger
         self._monotonic = monotonic
-        self._next_s = monotonic()
+        self._next_s = self._policy_next_s = monotonic()
+        self._said: Said | None = None
         self._asked_at_end = False
         self._waiting: deque[int] = deque()
         self._unknown: set[int] = set()
+
+    @property
+    def said(self) -> Said | None:
+        """What the controller last answered of late rows; None before its first answer in this run."""
+        return self._said
+
+    def ask_policy(self) -> None:
+        """Ask the controller what it says of late rows, unless that was done within the last minute.
+
+        Raises as ``step`` does.
+        """
+        if self._monotonic() >= self._policy_next_s:
+            self._policy_next_s = self._monotonic() + _RETRY_S
+            self._request(all_sent=self._ledger.has_all(0))
 
     def step(self, *, ending: bool) -> bool:
         """Report one batch that is missing; return whether there may be more.
@@ -154,20 +172,29 @@ class MissingReports:
         if self._asked_at_end or not (ending or self._monotonic() >= self._next_s):
             return
         self._asked_at_end = ending
-        if not self._ledger.has_all(_SENT_S if ending else 0):
-            return
-        self._next_s = self._monotonic() + _EVERY_S
+        if self._ledger.has_all(_SENT_S if ending else 0):
+            self._request(all_sent=True)
+
+    def _request(self, *, all_sent: bool) -> None:
+        """Ask what is missing, and with it what the policy says.
+
+        Args:
+            all_sent: whether no report is on its way any more: one that is would be taken for missing.
+        """
         log, committed = self._checkpoint.offset_log(), self._checkpoint.committed()
         # A batch begins where the one before ends.
         there = {0, *(number + 1 for number in log)}
         readable = sorted(number for number in log if number in there and number <= committed)
-        if not readable:
+        found = self._ledger.missing(self._checkpoint.query_id(), min(readable, default=0))
+        self._said = Said(found.late)
+        self._policy_next_s = self._monotonic() + _EVERY_S
+        if self._waiting or not all_sent:
             return
-        missing = self._ledger.missing(self._checkpoint.query_id(), readable[0])
+        self._next_s = self._policy_next_s
         self._waiting.extend(
             number
             for number in readable
-            if number not in self._unknown and any(first <= number <= last for first, last in missing)
+            if number not in self._unknown and any(first <= number <= last for first, last in found.ranges)
         )
 
     def _report(self, number: int) -> str | None:

@@ -21,7 +21,7 @@ from tidemark.spark_jobs.late.arguments import function_of, operator_of, pairs_o
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
 from tidemark.spark_jobs.late.late_rows import LATE_COLUMN
 from tidemark.spark_jobs.late.reconcile import Combination, reconciled
-from tidemark.spark_jobs.late.side_folder import last_done, unknown_in
+from tidemark.spark_jobs.late.side_folder import is_off, last_done, not_kept_in, unknown_in
 
 _TO, _WRITING = "to_batch=", "_writing/windows"
 
@@ -52,6 +52,12 @@ def _reconcile(given: argparse.Namespace) -> None:
         _print(
             f"batches {gap.first} to {gap.last} are unknown, and their late rows are missing: {gap.reason}"
         )
+    for gap in not_kept_in(side):
+        _print(
+            f"batches {gap.first} to {gap.last} were not kept, and their late rows are missing: {gap.reason}"
+        )
+    if is_off(side):
+        _print(f"late rows are not kept after batch {done}: those of later batches are missing")
     if into.exists(f"{_TO}{done}"):
         return _print(f"nothing is new: {into.path(f'{_TO}{done}')} holds all late rows that are kept")
     if not any(name.startswith("from_batch=") for name in side.names()):

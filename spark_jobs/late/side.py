@@ -19,6 +19,7 @@ from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports
 from tidemark.spark_jobs.late.origin import Origin, origin_of
 from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, LateStream, Parse
 from tidemark.spark_jobs.late.side_folder import ReportedRun
+from tidemark.spark_jobs.late.switch import LateSwitch
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
 
 _log = logging.getLogger("tidemark.spark")
@@ -37,6 +38,7 @@ class Side:
     origin: Origin | None
     batches_per_read: int
     dimension: str | None = None
+    keep: bool = True
 
     def follow(
         self,
@@ -46,8 +48,8 @@ class Side:
         *,
         future: FutureRowRule | None,
         ledger: Ledger | None = None,
-    ) -> None:
-        """Let the queries in whose plan the tap ``metric`` stands be followed.
+    ) -> LateSwitch:
+        """Let the queries in whose plan the tap ``metric`` stands be followed; return whether late rows are kept.
 
         Args:
             df: the stream, as it comes from ``parse``.
@@ -110,7 +112,9 @@ class Side:
             )
             return catch_up, missing
 
-        followers_of(spark).add(metric, Followed(binding.stream, binding.operator, make, ledger))
+        switch = LateSwitch(by_call=self.keep)
+        followers_of(spark).add(metric, Followed(binding.stream, binding.operator, make, switch, ledger))
+        return switch
 
 
 def side(
@@ -123,6 +127,7 @@ def side(
     schema: StructType | None = None,
     batches_per_read: int = DEFAULT_BATCHES,
     dimension: str | None = None,
+    keep: bool = True,
 ) -> Side:
     """Return what ``adaptive_watermark(late=...)`` needs to keep the rows that Spark drops.
 
@@ -143,6 +148,7 @@ def side(
         batches_per_read: how many batches are read at once at most.
         dimension: a column such as the region: all rows and those that are lost are counted by its values and
             by partition, for ``tidemark lost``. It takes one more read of each batch.
+        keep: whether late rows are kept while the stream's policy does not say.
 
     Raises:
         ValueError: when an argument is wrong.
@@ -165,4 +171,5 @@ def side(
         origin=origin,
         batches_per_read=batches_per_read,
         dimension=dimension,
+        keep=keep,
     )

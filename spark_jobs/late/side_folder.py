@@ -3,6 +3,9 @@
     from_batch=12/     late rows of the batches from 12 on, up to the next folder's or to the last one done
     _done/17           the last batch that was dealt with, and whose batches these are
     _unknown/15-17     batches whose late rows can no longer be known, and why
+    _off/18            late rows are not kept after the last batch done: it was switched off when 18 was next
+    _off/18-40         it is on again after batch 40, and these batches are read as far as they still can be
+    _not_kept/18-25    batches of such a time that can no longer be read
     _future_rows/9     how future-dated rows are treated from batch 9 on
     _runs/9            what reports say of the run that began with batch 9
     _counts/12         what came and was lost by the values of a dimension, in the batches from 12 on
@@ -32,6 +35,7 @@ from tidemark.spark_jobs.late.late_rows import FutureRowTreatment
 
 _VERSION = 1
 _DONE, _UNKNOWN, _WRITING, _FUTURE = "_done", "_unknown", "_writing/rows", "_future_rows"
+_OFF, _NOT_KEPT = "_off", "_not_kept"
 _COUNTS, _RUNS = "_counts", "_runs"
 _FROM = "from_batch="
 
@@ -61,7 +65,21 @@ def last_done(files: HadoopFiles) -> int:
 
 def unknown_in(files: HadoopFiles) -> list[Unknown]:
     """Return the batches whose late rows a folder's writer could no longer know, ascending."""
-    texts = (files.read(f"{_UNKNOWN}/{name}") for name in files.names(_UNKNOWN))
+    return _gaps_in(files, _UNKNOWN)
+
+
+def not_kept_in(files: HadoopFiles) -> list[Unknown]:
+    """Return the batches whose late rows were not to be kept and can no longer be read, ascending."""
+    return _gaps_in(files, _NOT_KEPT)
+
+
+def is_off(files: HadoopFiles) -> bool:
+    """Return whether late rows are not kept after the last batch that was dealt with."""
+    return bool(numbers_in(files, _OFF))
+
+
+def _gaps_in(files: HadoopFiles, folder: str) -> list[Unknown]:
+    texts = (files.read(f"{folder}/{name}") for name in files.names(folder))
     return sorted((Unknown(**json.loads(text)) for text in texts if text), key=lambda gap: gap.first)
 
 
@@ -141,14 +159,36 @@ class SideFolder:
         self._files.write_whole(f"{_DONE}/{batch}", json.dumps(self._owner))
         for each in before:
             self._files.delete(f"{_DONE}/{each}")
+        for first, last in self.off():
+            if last <= batch:
+                self._files.delete(f"{_OFF}/{first}-{last}")
 
-    def record_unknown(self, unknown: Iterable[Unknown]) -> None:
-        """Record batches that can no longer be known; the same ones again change nothing."""
-        for gap in unknown:
-            name = f"{_UNKNOWN}/{gap.first}-{gap.last}"
-            self._files.write_whole(
-                name, json.dumps({"first": gap.first, "last": gap.last, "reason": gap.reason})
-            )
+    def record_gaps(self, unknown: Iterable[Unknown], not_kept: Iterable[Unknown] = ()) -> None:
+        """Record batches that can no longer be known, or were not to be kept; the same ones again change nothing."""
+        for folder, gaps in ((_UNKNOWN, unknown), (_NOT_KEPT, not_kept)):
+            for gap in gaps:
+                self._files.write_whole(f"{folder}/{gap.first}-{gap.last}", json.dumps(asdict(gap)))
+
+    def switch_off(self) -> int:
+        """Record that late rows are not kept after the last batch that was dealt with; return the next one."""
+        begun = numbers_in(self._files, _OFF)
+        if begun:
+            return begun[0]
+        first = last_done(self._files) + 1
+        self._files.write_whole(f"{_OFF}/{first}", "")
+        return first
+
+    def switch_on(self, committed: int) -> None:
+        """Record that late rows are kept again; batches up to ``committed`` are read as far as they still can be."""
+        for first in numbers_in(self._files, _OFF):
+            if committed >= first:
+                self._files.write_whole(f"{_OFF}/{first}-{committed}", "")
+            self._files.delete(f"{_OFF}/{first}")
+
+    def off(self) -> list[tuple[int, int]]:
+        """Return the first and last batches of the times in which late rows were not kept, and that are over."""
+        spans = [name.split("-") for name in self._files.names(_OFF) if "-" in name]
+        return [(int(first), int(last)) for first, last in spans]
 
     def record_future_rows(self, first: int, future: FutureRowTreatment | None) -> None:
         """Record how future-dated rows are treated from batch ``first`` on: the mode may change with each start."""

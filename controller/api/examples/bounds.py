@@ -86,6 +86,7 @@ EXAMPLES: dict[str, Example] = {
             "others_ms": 300_000,
             "unsafe": False,
         },
+        "late": {"in_force": "side", "choices": ["drop", "side"]},
     },
     "AcknowledgementPage": page(
         "acknowledgements", {**_ACKNOWLEDGEMENT, "received_us": STARTED_US + 120_000}

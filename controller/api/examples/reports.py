@@ -76,6 +76,7 @@ EXAMPLES: dict[str, Example] = {
     "MissingBatches": {
         "query_id": QUERY_RUN["query_id"],
         "missing": [{"first": 211, "last": 212}],
+        "late": None,
     },
     "ReportDetail": {
         **_FACTS,

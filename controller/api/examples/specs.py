@@ -33,6 +33,7 @@ _POLICY = {
     "paused": False,
     "on_no_data": "hold",
     "approval": "narrow",
+    "late": "side",
 }
 
 _CONSEQUENCES = {

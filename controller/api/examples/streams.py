@@ -92,6 +92,12 @@ EXAMPLES: dict[str, Example] = {
             "max_ms": 109_000,
             "by_broker": True,
         },
+        "late": {
+            "policy": "side",
+            "in_force": "side",
+            "choices": ["drop", "side"],
+            "text": "side, by the policy",
+        },
         "evidence": {
             "rows": 120_000,
             "rows_needed": 598,

@@ -43,6 +43,7 @@ from tidemark.controller.api.schemas.jobs import (
     ModeCount,
 )
 from tidemark.controller.api.schemas.joint import JointBoundsAnswer, JointSide
+from tidemark.controller.api.schemas.late import LateStatus
 from tidemark.controller.api.schemas.live import AppendDelaySeen, Live
 from tidemark.controller.api.schemas.lost import LossTotals, LostAnswer, LostValue
 from tidemark.controller.api.schemas.partitions import Partition, PartitionPage
@@ -124,6 +125,7 @@ __all__ = [
     "JobWorst",
     "JointBoundsAnswer",
     "JointSide",
+    "LateStatus",
     "Live",
     "LossTotals",
     "LostAnswer",

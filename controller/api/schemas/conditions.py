@@ -31,6 +31,7 @@ ConditionType = Literal[
     "FutureRows",
     "PartitionSkewed",
     "LossIsBiased",
+    "LatePolicyNotFollowed",
 ]
 
 Severity = Literal["critical", "warning", "info", "ok"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.evidence import MissingRange
+from tidemark.models.late_policy import LatePolicy
 
 
 class ReportSummary(Answer):
@@ -77,6 +78,8 @@ class MissingBatches(Answer):
     """Spark's persistent id of the query."""
     missing: list[MissingRange]
     """Where they are, ascending; the newest 100 ranges."""
+    late: LatePolicy | None
+    """What the stream's policy says of late rows; null for what the job's call says."""
 
 
 class ReportedPartition(Answer):

@@ -7,6 +7,7 @@ from tidemark.controller.api.schemas.bounds import Published
 from tidemark.controller.api.schemas.conditions import Condition
 from tidemark.controller.api.schemas.evidence import Budget, Completeness, Evidence, QueryCoverage
 from tidemark.controller.api.schemas.intake import Applied
+from tidemark.controller.api.schemas.late import LateStatus
 from tidemark.controller.api.schemas.live import AppendDelaySeen, Live
 from tidemark.controller.api.schemas.pins import PinInForce
 from tidemark.controller.api.schemas.predictions import TransitionAnswer
@@ -47,6 +48,8 @@ class StreamStatus(Answer):
     """What the fast policy did; null unless the newest batch ran in Live."""
     append_delay: AppendDelaySeen | None
     """How late rows were appended to the source; null when the job names no column for it."""
+    late: LateStatus
+    """What becomes of late rows."""
     evidence: Evidence
     """What the recommendation rests on."""
     coverage: list[QueryCoverage]

@@ -55,6 +55,8 @@ class StreamRow(Base):
     chain: Mapped[Long | None]
     """What its bound decides behind its own operator, as JSON, by the acknowledgement applied last; null when nothing,
     or when it is not known."""
+    late: Mapped[Long | None]
+    """What its job does with late rows, as JSON, by the same acknowledgement; null when it does not say."""
     deleted_us: Mapped[Whole | None]
     """When it was deleted; null unless it was. Its row stays as long as its event, so that its id is not used again."""
     deleted_name: Mapped[Name | None]

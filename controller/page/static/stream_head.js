@@ -22,7 +22,7 @@ const MODES = {
  * @param {StreamStatus} status
  * @param {boolean} paused
  */
-export function streamName({ job, stream, mode, pin, evidence }, paused) {
+export function streamName({ job, stream, mode, pin, late, evidence }, paused) {
     return el(
         "div",
         { class: "stream-name" },
@@ -46,6 +46,12 @@ export function streamName({ job, stream, mode, pin, evidence }, paused) {
                 text:
                     evidence.to_us === null ? "no batch reported yet" : `newest batch ${ago(evidence.to_us, nowUs())}`,
             }),
+            (late.policy !== null || late.choices.length > 0) &&
+                el("span", {
+                    class: "dim",
+                    title: "What becomes of late rows: counted and dropped, kept on the side, or put into corrected windows",
+                    text: `late rows: ${late.text}`,
+                }),
         ),
     );
 }

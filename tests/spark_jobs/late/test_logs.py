@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.spark_jobs.late.due import due, gaps
+from tidemark.spark_jobs.late.due import NOT_KEPT, Unknown, apart, due, gaps
 from tidemark.spark_jobs.late.offset_log import (
     LogEntry,
     LogFormatError,
@@ -70,3 +70,23 @@ def test_every_committed_batch_is_read_or_unknown_once_and_in_order(
 
 def test_gaps_are_runs_of_consecutive_batches() -> None:
     assert [(gap.first, gap.last) for gap in gaps([3, 1, 2, 7], "x")] == [(1, 3), (7, 7)]
+
+
+@given(
+    st.sets(st.integers(0, 30)),
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)).map(lambda span: (span[0], sum(span)))),
+)
+def test_what_can_no_longer_be_read_is_not_kept_where_it_was_off_and_unknown_elsewhere(
+    missing: set[int], off: list[tuple[int, int]]
+) -> None:
+    unknown, not_kept = apart(gaps(missing, "purged"), off)
+    was_off = {number for first, last in off for number in range(first, last + 1)}
+
+    assert _numbers(not_kept) == sorted(missing & was_off)
+    assert _numbers(unknown) == sorted(missing - was_off)
+    assert {gap.reason for gap in unknown} <= {"purged"}
+    assert {gap.reason for gap in not_kept} <= {NOT_KEPT}
+
+
+def _numbers(found: list[Unknown]) -> list[int]:
+    return [number for gap in found for number in range(gap.first, gap.last + 1)]

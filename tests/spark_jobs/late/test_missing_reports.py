@@ -17,6 +17,7 @@ from tidemark.models.operators import Operator, row_level, sliding, tumbling
 from tidemark.models.wire import Report
 from tidemark.spark_jobs import side
 from tidemark.spark_jobs.binding import Binding
+from tidemark.spark_jobs.client import LedgerGaps
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
 from tidemark.spark_jobs.late.late_rows import FutureRowTreatment, LateRule
 from tidemark.spark_jobs.late.missing_reports import MissingReports
@@ -114,9 +115,9 @@ class AllMissing(RecordingSink):
         """Nothing is on its way."""
         return True
 
-    def missing(self, query_id: str, from_batch: int) -> list[tuple[int, int]]:  # noqa: ARG002 - as above
+    def missing(self, query_id: str, from_batch: int) -> LedgerGaps:  # noqa: ARG002 - as above
         """Return all batches there may be."""
-        return [(from_batch, 10_000)]
+        return LedgerGaps([(from_batch, 10_000)])
 
 
 def made_anew(

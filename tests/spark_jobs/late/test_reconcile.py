@@ -70,8 +70,14 @@ def test_reconciled_windows_are_those_of_the_whole_input_however_often_it_is_run
     assert {**finished, **changed} == truth
     assert changed.keys() - finished.keys(), "a window of late rows alone is there too"
     assert all(finished.get(key) != value for key, value in changed.items())
+    for name, text in (("_not_kept/0-1", '{"first": 0, "last": 1, "reason": "off"}'), ("_off/9", "")):
+        (tmp_path / "side" / name).parent.mkdir()
+        (tmp_path / "side" / name).write_text(text)
     assert main(given) == 0
-    assert "nothing is new" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "nothing is new" in printed
+    assert "batches 0 to 1 were not kept" in printed
+    assert "late rows are not kept after batch" in printed
     assert _values(spark, folder) == changed
 
 

@@ -29,6 +29,7 @@ from tidemark.spark_jobs.late.late_rows import LateRule
 from tidemark.spark_jobs.late.origin import Origin
 from tidemark.spark_jobs.late.reconcile import reconciled
 from tidemark.spark_jobs.late.reread import LateStream
+from tidemark.spark_jobs.late.switch import LateSwitch
 
 from support.controller_app import Controller
 from support.kafka import Sent, new_topic, send
@@ -184,7 +185,8 @@ def test_the_driver_warns_once_before_messages_expire_that_are_still_to_be_read(
         """Follow again from the second batch on, and return what is warned of."""
         caplog.clear()
         (folder / "_done" / str(done(folder))).rename(folder / "_done" / "0")
-        following = Follower("in", CatchUp(kafka_spark, str(tmp_path / "checkpoint"), str(folder), late), 100)
+        catch_up = CatchUp(kafka_spark, str(tmp_path / "checkpoint"), str(folder), late)
+        following = Follower("in", catch_up, 100, switch=LateSwitch(by_call=True))
         following.end()
         assert following.join(PATIENCE_S)
         return [record.getMessage() for record in caplog.records if "soon" in record.getMessage()]
