@@ -69,6 +69,10 @@ class ReportFacts:
     """Pairs that were certainly late."""
     late_max: int
     """Pairs that may have been late."""
+    corrected_min: int
+    """Late pairs that certainly counted in a later version of their window."""
+    corrected_max: int
+    """Late pairs that may have."""
     unjudged_rows: int
     """Rows whose fate is unknown."""
     need_pairs: int
@@ -87,6 +91,8 @@ SUMMED = (
     "pairs",
     "late_min",
     "late_max",
+    "corrected_min",
+    "corrected_max",
     "unjudged_rows",
     "need_pairs",
     "need_unknown_rows",
@@ -110,6 +116,8 @@ def report_facts(
         pairs=total.rows,
         late_min=total.late_min,
         late_max=total.late_max,
+        corrected_min=judgement.corrected_min,
+        corrected_max=judgement.corrected_max,
         unjudged_rows=judgement.unjudged_rows,
         need_pairs=needs.pairs,
         need_unknown_rows=needs.unknown_rows,
@@ -226,6 +234,8 @@ def facts_of(
             sums["unjudged_rows"],
             sum(query.missing_batches for query in coverage.values()),
             keys_per_row,
+            sums["corrected_min"],
+            sums["corrected_max"],
         ),
         coverage=coverage,
     )

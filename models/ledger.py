@@ -46,6 +46,10 @@ class Judgement:
     """(Row, key) pairs of each, int64, shape (3, keys): that arrived, that were certainly late, that may have been."""
     unjudged_rows: int
     """Rows whose fate is unknown: not counted by granule, or judged by an unknown watermark."""
+    corrected_min: int = 0
+    """Late pairs that certainly counted in a later version of their window (``late=revise``)."""
+    corrected_max: int = 0
+    """Late pairs that may have."""
 
     @property
     def total(self) -> Tally:
@@ -82,7 +86,16 @@ def judge(report: Report, pairs: KeyCounts | None = None) -> Judgement:
             pairs.counts * (pairs.first_us <= late_us),
         )
     counts = np.stack([pairs.counts, late_min, late_max])
-    return Judgement(*sum_runs(pairs.last_us, counts), pairs.uncounted_rows)
+    corrected = (0, 0) if complete_mode else _corrected(report, pairs, late_min, late_max)
+    return Judgement(*sum_runs(pairs.last_us, counts), pairs.uncounted_rows, *corrected)
+
+
+def _corrected(report: Report, pairs: KeyCounts, late_min: Int64s, late_max: Int64s) -> tuple[int, int]:
+    """Return how many of the late pairs Spark did not drop, for certain and at most."""
+    if report.final_watermark_ms is None:
+        return 0, 0
+    final_us = report.final_watermark_ms * SPARK_TICK_US
+    return int(late_min[pairs.first_us > final_us].sum()), int(late_max[pairs.last_us > final_us].sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +114,10 @@ class LedgerCompleteness:
     """Batches that were never reported: the number of their rows is unknown."""
     keys_per_row: int = 1
     """Maximum number of keys of a row: an unjudged row may be as many pairs."""
+    corrected_min: int = 0
+    """Late pairs that certainly counted in a later version of their window."""
+    corrected_max: int = 0
+    """Late pairs that may have."""
 
     @property
     def lower(self) -> float | None:

@@ -147,6 +147,10 @@ class ReportedBatch:
     """Why no row is judged: the plan contradicts the call, or shows no operator; null when rows are judged."""
     reread: bool = False
     """Whether the first report was lost and the job read the batch again: its state is not known then, and reads 0."""
+    final_watermark_ms: _Time | None = None
+    """With ``late=revise(...)`` the watermark at or below which Spark dropped rows, W(n-1) of the plan, in
+    milliseconds: late rows above it corrected a window, and ``late_watermark_ms`` is that of first versions. Null when
+    windows come out once."""
 
     def __post_init__(self) -> None:
         """Reject granules that cannot be judged."""
@@ -279,16 +283,22 @@ def read_bound_answer(value: object) -> BoundAnswer:
     return answer
 
 
-_LEFT_OUT: Final = ("late",)
-"""Fields that are left out while they say nothing: an older controller rejects fields that it does not know."""
+_LEFT_OUT: Final = ("final_watermark_ms", "late")
+
+
+def left_out(value: Report | Acknowledgement | BoundAnswer) -> tuple[str, ...]:
+    """Return the fields of ``value`` that are left out while they say nothing.
+
+    An older controller rejects fields that it does not know, and what it stored has a fingerprint without them.
+    """
+    return tuple(name for name in _LEFT_OUT if getattr(value, name, _LEFT_OUT) is None)
 
 
 def to_json_object(value: Report | Acknowledgement | BoundAnswer) -> dict[str, Any]:
     """Return ``value`` as the object that goes over the wire."""
     plain: dict[str, Any] = _plain(value)
-    for name in _LEFT_OUT:
-        if name in plain and plain[name] is None:
-            del plain[name]
+    for name in left_out(value):
+        del plain[name]
     return plain
 
 

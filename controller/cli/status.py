@@ -136,7 +136,17 @@ def _completeness(seen: Completeness) -> str:
     share = percent(seen.min_ppm)
     if seen.min_ppm != seen.max_ppm:
         share = f"{share} to {percent(seen.max_ppm)}"
-    return f"{share} of {plural(seen.rows, 'row')}" + (", provisional" if seen.provisional else "")
+    text = f"{share} of {plural(seen.rows, 'row')}" + (", provisional" if seen.provisional else "")
+    if not seen.corrected_max:
+        return text
+    # Unlike the others, these are in a later version of their window.
+    corrected = _range(seen.corrected_min, seen.corrected_max)
+    lost = _range(max(seen.late_min - seen.corrected_max, 0), seen.late_max - seen.corrected_min)
+    return f"{text}; of the late rows {corrected} corrected a window, and {lost} came after the grace"
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def _budget(budget: Budget) -> str:

@@ -8,31 +8,38 @@ would cost three times as much as writing it.
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic_core import SchemaSerializer
 
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.wire import Acknowledgement, Report, left_out
 
 
-def _sorted_fields(schema: Any) -> Any:
+def _sorted_fields(schema: Any, without: tuple[str, ...]) -> Any:
     if isinstance(schema, dict):
-        found = {name: _sorted_fields(value) for name, value in schema.items()}
-        return {**found, "fields": sorted(found["fields"])} if found.get("type") == "dataclass" else found
-    return [_sorted_fields(part) for part in schema] if isinstance(schema, list) else schema
+        found = {name: _sorted_fields(value, without) for name, value in schema.items()}
+        if found.get("type") != "dataclass":
+            return found
+        return {**found, "fields": sorted(name for name in found["fields"] if name not in without)}
+    return [_sorted_fields(part, without) for part in schema] if isinstance(schema, list) else schema
 
 
-def _serializer(kind: type[Report | Acknowledgement]) -> SchemaSerializer:
-    return SchemaSerializer(_sorted_fields(TypeAdapter(kind).core_schema))
+@cache
+def _of_reports(without: tuple[str, ...]) -> SchemaSerializer:
+    return SchemaSerializer(_sorted_fields(TypeAdapter(Report).core_schema, without))
 
 
-_REPORT, _ACKNOWLEDGEMENT = _serializer(Report), _serializer(Acknowledgement)
+@cache
+def _of_acknowledgements(without: tuple[str, ...]) -> SchemaSerializer:
+    return SchemaSerializer(_sorted_fields(TypeAdapter(Acknowledgement).core_schema, without))
 
 
 def canonical_json(value: Report | Acknowledgement) -> bytes:
     """Return the canonical JSON of ``value``."""
-    return (_REPORT if isinstance(value, Report) else _ACKNOWLEDGEMENT).to_json(value)
+    serializer_of = _of_reports if isinstance(value, Report) else _of_acknowledgements
+    return serializer_of(left_out(value)).to_json(value)
 
 
 def fingerprint(content: bytes) -> str:

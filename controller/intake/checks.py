@@ -120,7 +120,14 @@ def _sizes(report: Report) -> Iterator[ErrorItem]:
     }
     ms = {
         name: getattr(report, name)
-        for name in ("duration_ms", "bound_ms", "late_watermark_ms", "watermark_ms", "late_base_ms")
+        for name in (
+            "duration_ms",
+            "bound_ms",
+            "late_watermark_ms",
+            "watermark_ms",
+            "final_watermark_ms",
+            "late_base_ms",
+        )
     }
     yield from _times(us, MAX_TIME_US, "microseconds")
     yield from _times(ms, MAX_DURATION_MS, "milliseconds")

@@ -130,7 +130,7 @@ def _make_room(session: Session, counted: _Counted, limits: Limits) -> None:
 # Statements are built once: building one takes longer than running it.
 _STREAMS = cast("Table", StreamRow.__table__)
 _REPORTS = cast("Table", ReportRow.__table__)
-_TOTALS = ("pairs", "late_min", "late_max", "unjudged_rows")
+_TOTALS = ("pairs", "late_min", "late_max", "corrected_min", "corrected_max", "unjudged_rows")
 _COUNT = (
     update(_STREAMS)
     .where(_STREAMS.c.id == bindparam("which"))

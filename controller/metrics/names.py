@@ -42,6 +42,7 @@ _STREAMS: dict[str, str] = {
     "tidemark_reports_quarantined_total": "Reports stored in quarantine: their event times were far ahead.",
     "tidemark_rows_judged_total": "(Row, key) pairs that were judged: the denominator of completeness.",
     "tidemark_rows_admitted_total": "(Row, key) pairs that were admitted for sure: the numerator of completeness.",
+    "tidemark_rows_corrected_total": "Late (row, key) pairs that counted in a later version of their window for sure.",
     "tidemark_rows_unjudged_total": "Rows that arrived and of which it is unknown whether they were late.",
     "tidemark_rows_future_total": "Future-dated rows.",
     "tidemark_missing_batches": "Batches that were never reported, between the first and the last of each query.",

@@ -68,6 +68,7 @@ def _values(state: StreamState) -> dict[str, float | None]:
         "tidemark_reports_quarantined_total": row.quarantined,
         "tidemark_rows_judged_total": row.pairs,
         "tidemark_rows_admitted_total": row.pairs - row.late_max,
+        "tidemark_rows_corrected_total": row.corrected_min,
         "tidemark_rows_unjudged_total": row.unjudged_rows,
         "tidemark_rows_future_total": state.future_rows,
         "tidemark_missing_batches": state.missing_batches,

@@ -110,6 +110,8 @@ def _completeness(horizon: HorizonState | None, *, provisional: bool) -> schemas
             rows=0,
             late_min=0,
             late_max=0,
+            corrected_min=0,
+            corrected_max=0,
             unjudged_rows=0,
             missing_batches=0,
             min_ppm=None,

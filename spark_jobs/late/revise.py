@@ -172,12 +172,19 @@ class RevisedStream:
         return self.revise.mark(query, batch)
 
     def judged(self, report: Report, query: RunningQuery) -> Report:
-        """Return a report with the watermarks of first versions: a row below the earlier one came too late for its."""
+        """Return a report with the watermarks of first versions: a row below the earlier one came too late for its.
+
+        One below the plan's own was dropped, and is in no version.
+        """
         before, mark = (self.mark(query, batch) for batch in (report.batch_id - 1, report.batch_id))
         if mark is None:
             return replace(report, late_watermark_ms=None)
-        late_ms = before.early_ms if before is not None else None if report.batch_id else 0
-        return replace(report, late_watermark_ms=late_ms, watermark_ms=mark.early_ms)
+        late_ms = final_ms = None if report.batch_id else 0
+        if before is not None:
+            late_ms, final_ms = before.early_ms, before.watermark_ms
+        return replace(
+            report, late_watermark_ms=late_ms, watermark_ms=mark.early_ms, final_watermark_ms=final_ms
+        )
 
 
 def revise(*keys: str, grace: str, end: str = "window.end") -> Revise:

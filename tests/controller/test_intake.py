@@ -46,12 +46,13 @@ ACK = Acknowledgement(
 @given(
     st.text(max_size=30),
     st.lists(st.tuples(st.text(max_size=10), st.integers(-(10**15), 10**15)), max_size=12),
+    st.sampled_from([None, 4]),
 )
 def test_the_canonical_text_of_a_report_is_sorted_json_without_spaces_on_which_its_fingerprint_rests(
-    job: str, rows: list[tuple[str, int]]
+    job: str, rows: list[tuple[str, int]], final_ms: int | None
 ) -> None:
     """It is stored and compared for as long as reports are kept: no release may write it otherwise."""
-    report = replace(report_of(rows, row_level(), late_watermark_ms=5), job=job)
+    report = replace(report_of(rows, row_level(), late_watermark_ms=5, final_watermark_ms=final_ms), job=job)
     plain = json.dumps(to_json_object(report), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert canonical_json(report) == plain.encode()
 

@@ -258,3 +258,24 @@ def test_the_tallies_by_key_add_up_over_the_partitions(
     report = report_of(batch, operator, late_watermark_ms=watermark_ms)
     assert judge(report).tallies == ledger_of(report).by_key()
     assert list(judge(report).tallies) == sorted(judge(report).tallies)
+
+
+@given(operators(10_000), rows, watermarks_ms, st.integers(0, 40))
+@settings(deadline=None)
+def test_late_rows_above_the_final_watermark_are_corrected_and_windows_say_exactly_how_many(
+    operator: Operator, batch: list[Row], late_ms: int, grace_ms: int
+) -> None:
+    report = report_of(
+        batch,
+        operator,
+        late_watermark_ms=late_ms,
+        granule_us=10_000,
+        final_watermark_ms=late_ms - grace_ms,
+    )
+    judgement, late = judge(report), late_among(operator, batch, late_ms)
+    corrected = late - late_among(operator, batch, late_ms - grace_ms)
+
+    assert judgement.corrected_min <= corrected <= judgement.corrected_max <= judgement.total.late_max
+    if operator.closed == "left":
+        assert judgement.corrected_min == judgement.corrected_max
+    assert judge(report_of(batch, operator, late_watermark_ms=late_ms)).corrected_max == 0

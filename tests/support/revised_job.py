@@ -71,6 +71,9 @@ def start_revised(
     upsert: Callable[[list[WindowVersion], int], None],
     before: Callable[[int], None],
     url: str | None = None,
+    *,
+    bound_s: int = BOUND_S,
+    grace_s: int = GRACE_S,
 ) -> StreamingQuery:
     """Start the job over the files in a folder, batches back to back until all are read.
 
@@ -82,8 +85,10 @@ def start_revised(
         upsert: takes the versions of a batch.
         before: is called before each batch is taken.
         url: of the controller.
+        bound_s: the job's own bound, in seconds.
+        grace_s: how much longer windows are corrected, in seconds.
     """
-    revised = revise("partition", grace=f"{GRACE_S} seconds")
+    revised = revise("partition", grace=f"{grace_s} seconds")
     write = revised.into(lambda df, number: upsert(versions_of(df), number))
 
     def take(df: DataFrame, number: int) -> None:
@@ -97,7 +102,7 @@ def start_revised(
         .json(str(folder / "in"))
         .transform(
             adaptive_watermark(
-                "ts", f"{BOUND_S} seconds", stream="in", controller_url=url, sink=sink, late=revised
+                "ts", f"{bound_s} seconds", stream="in", controller_url=url, sink=sink, late=revised
             )
         )
         .groupBy(window, "partition")

@@ -32,6 +32,8 @@ _FACTS = {
     "pairs": 1_200,
     "late_min": 1,
     "late_max": 1,
+    "corrected_min": 0,
+    "corrected_max": 0,
     "unjudged_rows": 0,
     "early_rows": 0,
 }
@@ -70,6 +72,7 @@ EXAMPLES: dict[str, Example] = {
             "last_contact_us": STARTED_US - 4_000_000,
             "pin": None,
         },
+        "final_watermark_ms": None,
     },
     "Receipt": {**JOB, "received_us": STARTED_US, "duplicate": False},
     "ReportPage": page("reports", _FACTS, next_cursor="WyIxNzY3MjI1NjAwMDAwMDAwIiwgIjE3Il0"),

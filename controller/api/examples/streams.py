@@ -123,6 +123,8 @@ EXAMPLES: dict[str, Example] = {
             "rows": 120_300,
             "late_min": 1_805,
             "late_max": 1_805,
+            "corrected_min": 0,
+            "corrected_max": 0,
             "unjudged_rows": 0,
             "missing_batches": 2,
             "min_ppm": 984_995,

@@ -64,6 +64,10 @@ class Completeness(Answer):
     """Pairs that were late for sure."""
     late_max: int
     """Pairs that may have been late."""
+    corrected_min: int
+    """Late pairs that counted in a later version of their window for sure (late=revise); the others were dropped."""
+    corrected_max: int
+    """Late pairs that may have."""
     unjudged_rows: int
     """Rows that arrived and of which it is unknown whether they were late."""
     missing_batches: int

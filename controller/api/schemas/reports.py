@@ -48,6 +48,10 @@ class ReportSummary(Answer):
     """Pairs that were late for sure."""
     late_max: int
     """Pairs that may have been late."""
+    corrected_min: int
+    """Late pairs that counted in a later version of their window for sure; the others were dropped."""
+    corrected_max: int
+    """Late pairs that may have."""
     unjudged_rows: int
     """Rows of which it is unknown whether they were late."""
     early_rows: int

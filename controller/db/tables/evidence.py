@@ -127,6 +127,8 @@ class ReportHourRow(Base):
     pairs: Mapped[Whole]
     late_min: Mapped[Whole]
     late_max: Mapped[Whole]
+    corrected_min: Mapped[Counter]
+    corrected_max: Mapped[Counter]
     unjudged_rows: Mapped[Whole]
     need_pairs: Mapped[Whole]
     need_unknown_rows: Mapped[Whole]

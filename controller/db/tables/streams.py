@@ -41,6 +41,9 @@ class StreamRow(Base):
     """(Row, key) pairs that were judged."""
     late_min: Mapped[Counter]
     late_max: Mapped[Counter]
+    corrected_min: Mapped[Counter]
+    """Late pairs that certainly counted in a later version of their window."""
+    corrected_max: Mapped[Counter]
     unjudged_rows: Mapped[Counter]
     quarantined: Mapped[Counter]
     """Reports that were quarantined, whether or not they were counted later."""
@@ -136,6 +139,9 @@ class ReportRow(Base):
     pairs: Mapped[Whole]
     late_min: Mapped[Whole]
     late_max: Mapped[Whole]
+    corrected_min: Mapped[Counter]
+    """Late pairs that certainly counted in a later version of their window."""
+    corrected_max: Mapped[Counter]
     unjudged_rows: Mapped[Whole]
     need_base_ms: Mapped[Whole | None]
     """The base its needs were counted against, of the whole query; null when none is known."""

@@ -109,11 +109,12 @@ function budgetTile({ budget: left, slo }) {
 
 /** @param {StreamStatus} status */
 function completenessTile({ completeness, evidence }) {
-    const { missing_batches: missing, provisional } = completeness;
+    const { missing_batches: missing, corrected_max: corrected, provisional } = completeness;
     const notes = [
         "the horizon of the evidence",
         provisional ? "provisional" : null,
         missing ? `${plural(missing, "batch", "batches")} missing` : null,
+        corrected ? `${about(corrected)} late rows corrected a window` : null,
     ];
     return tile(
         `Complete over ${duration(evidence.horizon_ms)}`,

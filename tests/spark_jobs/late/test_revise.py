@@ -111,6 +111,14 @@ def test_the_bound_moves_in_each_batch_and_a_batch_run_again_puts_out_the_same_v
     assert [(tally.late_min, tally.late_max) for tally in late] == [
         (count, count) for count in late_pairs(rows, early_ms, OPERATOR)
     ]
+    corrected = [judge(newest[number]) for number in sorted(newest)]
+    assert [(each.corrected_min, each.corrected_max) for each in corrected] == [
+        (late - dropped, late - dropped)
+        for late, dropped in zip(
+            late_pairs(rows, early_ms, OPERATOR), late_pairs(rows, watermarks_ms, OPERATOR), strict=True
+        )
+    ]
+    assert 0 < sum(each.corrected_min for each in corrected) < sum(each.total.late_min for each in corrected)
     applied = [each.bound_ms for each in sink.acknowledgements]
     assert applied == [report.bound_ms for report in sink.reports], (
         "each bound is acknowledged as it comes into force"
@@ -118,7 +126,7 @@ def test_the_bound_moves_in_each_batch_and_a_batch_run_again_puts_out_the_same_v
 
 
 def late_pairs(rows: Sequence[Sequence[Row]], early_ms: Sequence[int], operator: TimeWindow) -> list[int]:
-    """Return how many (row, window) pairs of each batch came too late for the first version."""
+    """Return how many (row, window) pairs of each batch came too late, by W(n) or by ``early`` of each."""
     found = []
     for some, before_ms in zip(rows, [0, *early_ms], strict=False):
         _, ends = operator.keys(np.array([row.event_time_us for row in some], np.int64))
