@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.lost.store import lost_in_window
 from tidemark.models.bias import ValueLoss, losses
+from tidemark.models.late_counts import BY_PARTITION
 from tidemark.models.plural import plural
 from tidemark.models.target import PPM, format_share
 
@@ -36,6 +37,8 @@ class LostSummary:
     """Those with most lost rows."""
     bias: str | None
     """Which values lose rows far more often than the rest, as a sentence; None when none does."""
+    partitions: tuple[LostOfValue, ...] = ()
+    """The partitions with most lost rows, where they are counted beside another dimension."""
 
     def to_json(self) -> str:
         """Return it as JSON."""
@@ -45,7 +48,15 @@ class LostSummary:
     def from_json(cls, text: str) -> LostSummary:
         """Return what ``to_json`` made JSON of."""
         found = json.loads(text)
-        return cls(found["dimension"], tuple(LostOfValue(**each) for each in found["values"]), found["bias"])
+        values, partitions = (
+            tuple(LostOfValue(**each) for each in found.get(name, ())) for name in ("values", "partitions")
+        )
+        return cls(found["dimension"], values, found["bias"], partitions)
+
+    @property
+    def by_dimension(self) -> dict[str, tuple[LostOfValue, ...]]:
+        """What was lost by the values of each dimension."""
+        return {BY_PARTITION: self.partitions, self.dimension: self.values}
 
 
 def lost_summary(session: Session, stream_id: int, window_ms: int) -> LostSummary | None:
@@ -54,14 +65,23 @@ def lost_summary(session: Session, stream_id: int, window_ms: int) -> LostSummar
     if found is None:
         return None
     values = [each for each in losses(found.counted) if not each.other]
+    partitions = None
+    if found.dimension != BY_PARTITION:
+        partitions = lost_in_window(session, stream_id, window_ms, BY_PARTITION)
     return LostSummary(
         found.dimension,
-        tuple(
-            LostOfValue(each.value, each.counts.rows, each.counts.lost)
-            for each in values[:MAX_SHOWN]
-            if each.counts.lost
-        ),
+        _most_lost(values),
         _bias(found.dimension, [each for each in values if each.biased]),
+        () if partitions is None else _most_lost(losses(partitions.counted)),
+    )
+
+
+def _most_lost(values: Sequence[ValueLoss]) -> tuple[LostOfValue, ...]:
+    named = [each for each in values if not each.other]
+    return tuple(
+        LostOfValue(each.value, each.counts.rows, each.counts.lost)
+        for each in named[:MAX_SHOWN]
+        if each.counts.lost
     )
 
 

@@ -93,8 +93,9 @@ _PARTITIONS: dict[str, str] = {
 }
 
 _VALUES: dict[str, str] = {
-    "tidemark_value_rows": "Rows over the SLO's window, of the 10 values of the stream's dimension with most losses.",
-    "tidemark_value_rows_lost": "Rows of these values that Spark dropped.",
+    "tidemark_value_rows": "Rows over the SLO's window, of the 10 values of the stream's dimension and the 10 "
+    "partitions with most losses.",
+    "tidemark_value_rows_lost": "Rows of these values and partitions that Spark dropped.",
 }
 
 _OTHER: dict[str, tuple[str, tuple[str, ...]]] = {

@@ -158,11 +158,11 @@ def _of_values(lost: LostSummary | None) -> dict[tuple[str, str], tuple[int, int
     found: dict[tuple[str, str], tuple[int, int]] = {}
     if lost is None:
         return found
-    for each in lost.values:
-        # A text may be the label of null: one series is not exposed twice.
-        found.setdefault(
-            (lost.dimension, "(null)" if each.value is None else each.value), (each.rows, each.lost)
-        )
+    for dimension, values in lost.by_dimension.items():
+        for each in values:
+            # A text may be the label of null: one series is not exposed twice.
+            value = "(null)" if each.value is None else each.value
+            found.setdefault((dimension, value), (each.rows, each.lost))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -207,7 +208,9 @@ def test_a_biased_loss_is_a_condition_and_each_value_has_a_series(controller: Co
     job = RolledJob(controller, job="biased")
     job.run(1, 1.0)
     for each in STEPS:
-        sent = controller.http.post(f"{job.path}/late-rows", json=each.to_json_object())
+        by_partition = tuple(replace(one, value=f"of {one.value}") for one in each.values)
+        counts = replace(each, partitions=by_partition).to_json_object()
+        sent = controller.http.post(f"{job.path}/late-rows", json=counts)
         assert sent.status_code == 201
     controller.snapshot()
     (biased,) = (each for each in job.status()["conditions"] if each["type"] == "LossIsBiased")
@@ -221,6 +224,8 @@ def test_a_biased_loss_is_a_condition_and_each_value_has_a_series(controller: Co
         f"tidemark_loss_biased{labels}}} 1.0",
         f'tidemark_value_rows{{dimension="region",{labels[1:]},value="south"}} 1000.0',
         f'tidemark_value_rows_lost{{dimension="region",{labels[1:]},value="north"}} 100.0',
+        f'tidemark_value_rows{{dimension="partition",{labels[1:]},value="of south"}} 1000.0',
+        f'tidemark_value_rows_lost{{dimension="partition",{labels[1:]},value="of north"}} 100.0',
     ):
         assert line in text, line
     assert 'value="(null)"' not in text, "it lost nothing"
