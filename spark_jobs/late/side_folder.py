@@ -18,6 +18,7 @@ underscore are not read by Spark.
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -78,8 +79,14 @@ def is_off(files: HadoopFiles) -> bool:
     return bool(numbers_in(files, _OFF))
 
 
+def _spans_in(files: HadoopFiles, folder: str) -> list[tuple[int, int]]:
+    """Return the first and last batches that names in a folder stand for; a crash may have left others there."""
+    found = [re.fullmatch(r"([0-9]+)-([0-9]+)", name) for name in files.names(folder)]
+    return [(int(name[1]), int(name[2])) for name in found if name]
+
+
 def _gaps_in(files: HadoopFiles, folder: str) -> list[Unknown]:
-    texts = (files.read(f"{folder}/{name}") for name in files.names(folder))
+    texts = (files.read(f"{folder}/{first}-{last}") for first, last in _spans_in(files, folder))
     return sorted((Unknown(**json.loads(text)) for text in texts if text), key=lambda gap: gap.first)
 
 
@@ -187,8 +194,7 @@ class SideFolder:
 
     def off(self) -> list[tuple[int, int]]:
         """Return the first and last batches of the times in which late rows were not kept, and that are over."""
-        spans = [name.split("-") for name in self._files.names(_OFF) if "-" in name]
-        return [(int(first), int(last)) for first, last in spans]
+        return _spans_in(self._files, _OFF)
 
     def record_future_rows(self, first: int, future: FutureRowTreatment | None) -> None:
         """Record how future-dated rows are treated from batch ``first`` on: the mode may change with each start."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.models.late_policy import DROPPED, LatePolicy, LateTreatment
+from tidemark.models.late_policy import DROPPED, LatePolicy, LateRows, LateTreatment
+
+_CHOICES: tuple[LateRows, ...] = ("drop", "side")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class LateSwitch:
 
     def __init__(self, *, by_call: bool) -> None:
         self._by_call = by_call
-        self.treatment = LateTreatment(in_force=None, choices=("drop", "side"))
+        self.treatment = LateTreatment(in_force=None, choices=_CHOICES)
         """What is acknowledged; read by another thread than the follower's."""
 
     def keeps(self, said: Said | None, before: bool | None) -> bool:
@@ -42,7 +44,7 @@ class LateSwitch:
 
     def settle(self, *, kept: bool) -> None:
         """Acknowledge from now on that late rows are kept, or that they are only counted."""
-        self.treatment = LateTreatment(in_force="side" if kept else "drop", choices=self.treatment.choices)
+        self.treatment = LateTreatment(in_force="side" if kept else "drop", choices=_CHOICES)
 
     def cannot_keep(self) -> None:
         """Acknowledge that they cannot be kept."""

@@ -141,6 +141,7 @@ def test_batches_that_were_not_kept_and_are_purged_since_are_said_to_be_that_and
         site.run(BATCHES[5:7])
         assert site.names("_off") == ["0"], "who is not answered goes on as before"
         site.losing.answers = True
+        (site.folder / "_off" / ".9.a-b.tmp").write_text("a crash left it")
         site.run([*BATCHES[7:], CLOSING])
         assert site.late["text"] == "side, by the policy"
 
