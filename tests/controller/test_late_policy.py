@@ -7,12 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from tidemark.controller.cli import app
 from tidemark.models.late_policy import DROPPED, REVISED, LateTreatment
 from tidemark.models.wire import Acknowledgement, to_json_object
 
 from support.controller_app import Controller
 from support.reports import START_US, query_reports
+from support.served import served
 
 REPORT = query_reports([[("0", START_US)]])[0]
 SWITCHABLE = LateTreatment(in_force="side", choices=("drop", "side"))
@@ -98,6 +101,26 @@ def test_a_policy_that_the_job_cannot_follow_is_a_condition_with_what_to_do(
     assert controller.status()["late"]["text"].endswith("which the job cannot follow")
     controller.put("/policy", {})
     assert unfollowed(controller) == []
+
+
+def test_the_command_sets_it_leaves_the_rest_and_takes_it_back(controller: Controller) -> None:
+    controller.put("/policy", {"mode": "OnRestart", "late": "side"})
+    acknowledge(controller, SWITCHABLE)
+
+    def tidemark(*arguments: str) -> str:
+        result = CliRunner().invoke(app, [*arguments, "--url", url])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    with served(controller.app) as url:
+        tidemark("policy", "set", "job", "stream", "--late", "drop")
+        assert says(controller) == "drop"
+        assert "late rows" in tidemark("policy", "get", "job", "stream")
+        words = " ".join(tidemark("status", "job", "stream").split())
+        assert "late rows side; the policy says drop, which the job has not acknowledged yet" in words
+        tidemark("policy", "set", "job", "stream", "--late", "call")
+    policy = controller.get("/policy").json()
+    assert (policy["late"], policy["mode"]) == (None, "OnRestart")
 
 
 def test_what_says_nothing_is_left_out_for_an_older_controller() -> None:
