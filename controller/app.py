@@ -22,7 +22,7 @@ from tidemark.controller.charts import curve_routes, heatmap_routes, history_rou
 from tidemark.controller.events import routes as event_routes
 from tidemark.controller.forgetting import routes as forget_routes
 from tidemark.controller.intake import routes as intake_routes
-from tidemark.controller.joint import routes as joint_routes
+from tidemark.controller.joins import routes as join_routes
 from tidemark.controller.lost import routes as lost_routes
 from tidemark.controller.page import server as page_server
 from tidemark.controller.partitions import routes as partition_routes
@@ -46,10 +46,10 @@ _RESOURCES = (
     status_routes,
     forget_routes,
     spec_routes,
+    join_routes,
     pin_routes,
     curve_routes,
     preview_routes,
-    joint_routes,
     lost_routes,
     history_routes,
     heatmap_routes,

@@ -103,6 +103,20 @@ class PinNotSetError(TidemarkError, status=404, kind="pin-not-set", title="No pi
     """There is no pin on exactly this scope; a wider one may be in force."""
 
 
+class JoinNotFoundError(TidemarkError, status=404, kind="join-not-found", title="Unknown join"):
+    """The job has no such join."""
+
+
+class JoinRefusedError(TidemarkError, status=409, kind="join-refused", title="The streams cannot be joined"):
+    """A stream has no SLO, runs in Live, or is a side of another join."""
+
+
+class StreamJoinedError(
+    TidemarkError, status=409, kind="stream-joined", title="The stream is a side of a join"
+):
+    """The join needs the stream, or its SLO."""
+
+
 class LiveRefusedError(TidemarkError, status=409, kind="live-refused", title="The job cannot run in Live"):
     """The policy sets Live, but the job's ceiling is missing or too low."""
 

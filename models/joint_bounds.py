@@ -25,6 +25,7 @@ import numpy as np
 from tidemark.models.duration import format_duration
 from tidemark.models.joint_needs import JointNeeds
 from tidemark.models.quantile import certified_share, min_samples
+from tidemark.models.recommend.rounding import rounded_up
 from tidemark.models.target import PPM
 
 _WIDER_PPM = 100_000
@@ -48,6 +49,10 @@ class JointBounds:
     """The bound of each side, in milliseconds."""
     common_ms: int
     """The lowest bound that meets the SLO when all sides have it, in milliseconds."""
+
+    def rounded_up(self) -> JointBounds:
+        """Return the bounds rounded up, as a recommendation is."""
+        return JointBounds(tuple(map(rounded_up, self.bounds_ms)), rounded_up(self.common_ms))
 
     def reason(self, side: int) -> str:
         """Return why a side has its bound, as a clause."""
@@ -81,8 +86,33 @@ def choose_joint_bounds(needs: JointNeeds, target_ppm: int, confidence_ppm: int)
     common = (common_ms,) * sides
     found = [slo.lowered(bound_ms) for bound_ms in _common_bounds(common_ms, candidates[-1])]
     best = min(found, key=needs.watermark_lag_ms)
-    worth = needs.watermark_lag_ms(best) < (1 - _WORTH_PPM / PPM) * needs.watermark_lag_ms(common)
-    return JointBounds(best if worth else common, common_ms)
+    return JointBounds(best if _saves(needs, best, common) else common, common_ms)
+
+
+def bounds_held(
+    needs: JointNeeds, held: JointBounds | None, target_ppm: int, confidence_ppm: int, *, due: bool
+) -> JointBounds | None:
+    """Return bounds as ``choose_joint_bounds`` does, but those that were chosen before while they still do.
+
+    While they meet the SLO they stay until a choice is ``due``, and then too unless other bounds save enough of the
+    watermark's lag: two choices that are nearly alike must not take turns.
+
+    Args:
+        needs: the needs of all sides over the horizon.
+        held: the bounds chosen before; None without any.
+        target_ppm: share of the pairs to come out, in parts per million.
+        confidence_ppm: confidence with which it is certified, in parts per million.
+        due: whether to choose anew although they still meet the SLO.
+    """
+    if held is None or not _Slo(needs, target_ppm, confidence_ppm).holds(held.bounds_ms):
+        return choose_joint_bounds(needs, target_ppm, confidence_ppm)
+    found = choose_joint_bounds(needs, target_ppm, confidence_ppm) if due else None
+    return held if found is None or not _saves(needs, found.bounds_ms, held.bounds_ms) else found
+
+
+def _saves(needs: JointNeeds, bounds_ms: Sequence[int], beside_ms: Sequence[int]) -> bool:
+    """Return whether bounds save enough of the watermark's lag beside others."""
+    return needs.watermark_lag_ms(bounds_ms) < (1 - _WORTH_PPM / PPM) * needs.watermark_lag_ms(beside_ms)
 
 
 def _common_bounds(lowest_ms: int, greatest_ms: int) -> Iterator[int]:

@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
 from tidemark.models.late_policy import LatePolicy
 from tidemark.models.strict import STRICT
-from tidemark.models.wire import Mode
+from tidemark.models.wire import Mode, Name
 
 OnConflict = Literal["miss_target", "exceed_latency_cap", "exceed_state_cap"]
 """Which constraint is broken when no bound meets all."""
@@ -28,6 +28,9 @@ Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 
 MINUTES_OF_DAY = 1_440
 """Minutes of a day."""
+
+MAX_SIDES = 4
+"""Maximum number of streams of one join: the work of choosing bounds grows with its cube."""
 
 _MAX_BOUND_MS = 2**60 // 1_000
 """Maximum bound in milliseconds: as microseconds, sums of a few still fit in 64 bits."""
@@ -59,6 +62,29 @@ class Slo:
     """Maximum rows of state; null for no cap."""
     worst_window_ppm: Annotated[int, Ge(0), Lt(1_000_000)] | None = None
     """Minimum completeness of every single window, in parts per million; null for no floor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinSlo:
+    """The completeness SLO of the joined output of streams of one query."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    streams: Annotated[tuple[Name, ...], MinLen(2), MaxLen(MAX_SIDES)]
+    """Names of the streams that are joined, each once; each has an SLO of its own too."""
+    target_ppm: Annotated[int, Gt(0), Lt(1_000_000)]
+    """Share of the joined pairs to come out, in parts per million."""
+    confidence_ppm: Annotated[int, Gt(0), Lt(1_000_000)] = 950_000
+    """Confidence with which the target must be certified, in parts per million."""
+    horizon_ms: Annotated[int, Gt(0), Le(86_400_000)] = 3_600_000
+    """How far back evidence counts, in milliseconds; at most about 1,000 batches count."""
+    window_ms: Annotated[int, Gt(0), Le(31 * 86_400_000)] = 30 * 86_400_000
+    """Rolling window over which the budget counts, in milliseconds."""
+
+    def __post_init__(self) -> None:
+        """Reject a stream named twice."""
+        if len(set(self.streams)) != len(self.streams):
+            raise ValueError(f"streams {', '.join(self.streams)}: each is named once")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

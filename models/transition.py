@@ -21,6 +21,7 @@ from tidemark.models.choice import percent_of
 from tidemark.models.curve import Curve, CurvePoint
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.interval import interval_ppm
+from tidemark.models.join_side import JoinSide
 from tidemark.models.operators import Int64s, Operator, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.plural import plural
 from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
@@ -63,6 +64,8 @@ class Situation:
     """Needs and latencies over the horizon."""
     confidence_ppm: int
     """Confidence of the interval of the completeness, in parts per million."""
+    join: JoinSide | None = None
+    """The join whose output has an SLO: its other sides hold the watermark back as well; None without one."""
 
     @property
     def step_us(self) -> int | None:
@@ -150,6 +153,8 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
     windows, rows_closing = _closing(situation, bound_us)
     state_rows, state_bytes = state_at(situation, bound_us)
     admission = admission_at(situation.curve, bound_us, situation.confidence_ppm, share_below=share_below)
+    if situation.join is not None and situation.join.bounds is not None:
+        admission = _beside_others(situation.join, admission, bound_us, situation.confidence_ppm)
     point, wall = admission.point, admission.point.latency_wall
     found = Transition(
         kind=kind,
@@ -215,6 +220,12 @@ def admission_at(
     min_ppm, _ = interval_ppm(late_max, point.rows, confidence_ppm)
     _, max_ppm = interval_ppm(late_min, point.rows, confidence_ppm)
     return Admission(point, late, min_ppm, max_ppm)
+
+
+def _beside_others(join: JoinSide, alone: Admission, bound_us: int, confidence_ppm: int) -> Admission:
+    """Return how many rows of a side are admitted beside the others' chosen bounds; ``alone`` are far fewer."""
+    late, rows = join.late_under(bound_us // 1_000), int(join.needs.rows_by_side[join.side])
+    return Admission(replace(alone.point, rows=rows), late, *interval_ppm(late, rows, confidence_ppm))
 
 
 def _when(situation: Situation, bound_us: int) -> tuple[int | None, int | None]:

@@ -45,6 +45,16 @@ def name_problem(name: str) -> str | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class JoinPath:
+    """The join that a request is about."""
+
+    job: str
+    """Name of the job."""
+    join: str
+    """Name of the join."""
+
+
 # The document states the length; name_problem checks it once the path is known.
 _JobName = Annotated[
     str,
@@ -59,6 +69,16 @@ _StreamName = Annotated[
     Path(
         description="Name of the stream, percent-encoded; no slash.",
         examples=["clicks"],
+        json_schema_extra={"maxLength": MAX_LENGTH},
+    ),
+]
+
+
+_JoinName = Annotated[
+    str,
+    Path(
+        description="Name of the join, percent-encoded; no slash.",
+        examples=["attribution"],
         json_schema_extra={"maxLength": MAX_LENGTH},
     ),
 ]
@@ -94,8 +114,16 @@ async def which_stream(request: Request, job: _JobName, stream: _StreamName) -> 
     return StreamPath(job, stream)
 
 
+async def _which_join(job: _JobName, join: _JoinName) -> JoinPath:
+    check_names(job=job, join=join)
+    return JoinPath(job, join)
+
+
 WhichJob = Annotated[str, Depends(_which_job)]
 """The job that the path names."""
 
 WhichStream = Annotated[StreamPath, Depends(which_stream)]
 """The stream that the path names."""
+
+WhichJoin = Annotated[JoinPath, Depends(_which_join)]
+"""The join that the path names."""

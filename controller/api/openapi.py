@@ -16,7 +16,7 @@ from tidemark.controller.api.examples import EXAMPLES
 from tidemark.controller.api.security import document_access
 from tidemark.controller.intake.report_body import ReportBody
 from tidemark.models.late_counts import LateCounts
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.slo import JoinSlo, Policy, Slo
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 
 API_VERSION = "1"
@@ -59,7 +59,8 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.FleetPage, "serialization"),
     (schemas.CurveAnswer, "serialization"),
     (schemas.Preview, "serialization"),
-    (schemas.JointBoundsAnswer, "serialization"),
+    (JoinSlo, "validation"),
+    (schemas.JoinAnswer, "serialization"),
     (schemas.LostAnswer, "serialization"),
     (schemas.History, "serialization"),
     (schemas.Heatmap, "serialization"),

@@ -11,6 +11,11 @@ def stream_path(job: str, stream: str | None = None, what: str = "") -> str:
     return (path if stream is None else f"{path}/streams/{quote(stream, safe='')}") + what
 
 
+def join_path(job: str, join: str) -> str:
+    """Return the path of a join."""
+    return f"/v1/jobs/{quote(job, safe='')}/joins/{quote(join, safe='')}"
+
+
 def pin_query(job: str | None, stream: str | None, *, fleet: bool = False) -> dict[str, str]:
     """Return the query of ``/v1/pin`` for a stream, a job, or the whole fleet, which has to be named.
 

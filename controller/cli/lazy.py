@@ -42,15 +42,12 @@ COMMANDS = {
     "curve": Entry("curve", "Show completeness and latency by bound, for a trace or a stream.", "trace"),
     "backtest": Entry("backtest", "Replay traces under policies and compare the policies.", "trace"),
     "slo": Entry("slo", "Set, show, delete, list and export SLOs."),
+    "join": Entry("join", "Set, show and delete the SLO on the joined output of several streams."),
     "policy": Entry("policy", "Set, show and delete what the controller may do to a stream."),
     "status": Entry("status", "Show how all jobs, one job or one of its streams are doing."),
     "partitions": Entry("partitions", "Show the partitions of a stream, those that cost most latency first."),
     "lost": Entry(
         "lost", "Show which values of a dimension, such as the region, lose rows, and who loses far more."
-    ),
-    "joint": Entry(
-        "joint",
-        "Show bounds for all streams of a stream's query together, by one SLO on its joined output.",
     ),
     "recommendations": Entry("recommendations", "Show what is recommended for each stream, and why."),
     "rollouts": Entry(

@@ -18,7 +18,7 @@ T = TypeVar("T")
 _PAGE = 100
 """Items requested at a time; lists of jobs have no larger pages."""
 
-_READ_ONLY = frozenset({"generation", "updated_us"})
+_READ_ONLY = frozenset({"generation", "updated_us", "dry_run", "state"})
 """Fields of a specification that are read and not written."""
 
 

@@ -13,16 +13,16 @@ it was read: when somebody else has changed it meanwhile, ``ChangedError`` says 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 import httpx
 
 from tidemark.controller.api import schemas
 from tidemark.controller.api.paths import pin_query, stream_path
-from tidemark.controller.client.base import BaseClient, checked, dry_run_params
+from tidemark.controller.client.base import checked, dry_run_params
 from tidemark.controller.client.errors import ChangedError
+from tidemark.controller.client.specifications import SpecificationsClient
 from tidemark.models.rollout.states import State
 from tidemark.models.wire import Acknowledgement, BoundAnswer, Pin, Report, to_json_object
 
@@ -30,7 +30,7 @@ _POLL_SECONDS = 5.0
 """Pause between the requests of a watch when the controller, or a proxy before it, does not hold answers back."""
 
 
-class Client(BaseClient):
+class Client(SpecificationsClient):
     """A controller.
 
     Idempotent requests are retried, with growing pauses, while nothing answers or the controller says that it is too
@@ -112,91 +112,7 @@ class Client(BaseClient):
         """Return what was published, generation by generation, the newest first."""
         return self._items(stream_path(job, stream, "/bounds"), "bounds", schemas.PublishedBound)
 
-    # -- specifications ------------------------------------------------------------------------------------------
-
-    def slo(self, job: str, stream: str) -> schemas.SloAnswer | None:
-        """Return the SLO of a stream; None when it has none or is unknown."""
-        found = self._read_or_none(stream_path(job, stream, "/slo"))
-        return None if found is None else checked(schemas.SloAnswer, found)
-
-    def policy(self, job: str, stream: str) -> schemas.PolicyAnswer | None:
-        """Return the policy of a stream, the default one when none was set; None when the stream is unknown."""
-        found = self._read_or_none(stream_path(job, stream, "/policy"))
-        return None if found is None else checked(schemas.PolicyAnswer, found)
-
-    def change_slo(
-        self,
-        job: str,
-        stream: str,
-        changes: Mapping[str, Any],
-        *,
-        reason: str | None = None,
-        dry_run: bool = False,
-    ) -> schemas.SloSet:
-        """Change fields of the SLO of a stream, or set one; the other fields stay. The answer has the consequences.
-
-            >>> tidemark.change_slo("shop", "clicks", {"target_ppm": 999_000, "latency_cap_ms": 900_000}, dry_run=True)
-
-        Args:
-            job: name of the job.
-            stream: name of the stream.
-            changes: fields as the API names them; shares are in parts per million.
-            reason: why, recorded in the event.
-            dry_run: change nothing, only answer what would change.
-
-        Raises:
-            ChangedError: when somebody else changed it at the same time; then nothing is written.
-        """
-        where = stream_path(job, stream, "/slo")
-        return self._change(where, changes, schemas.SloSet, reason=reason, dry_run=dry_run)
-
-    def change_policy(
-        self,
-        job: str,
-        stream: str,
-        changes: Mapping[str, Any],
-        *,
-        reason: str | None = None,
-        dry_run: bool = False,
-    ) -> schemas.PolicySet:
-        """Change fields of the policy of a stream; the other fields stay. The answer has the consequences.
-
-            >>> tidemark.change_policy("shop", "clicks", {"mode": "OnRestart"}, reason="it has watched for a week")
-
-        Args:
-            job: name of the job.
-            stream: name of the stream.
-            changes: fields as the API names them.
-            reason: why, recorded in the event.
-            dry_run: change nothing, only answer what would change.
-
-        Raises:
-            ChangedError: when somebody else changed it at the same time; then nothing is written.
-        """
-        where = stream_path(job, stream, "/policy")
-        return self._change(where, changes, schemas.PolicySet, reason=reason, dry_run=dry_run)
-
-    def delete_slo(
-        self, job: str, stream: str, *, reason: str | None = None, dry_run: bool = False
-    ) -> schemas.SloSet:
-        """Delete the SLO of a stream; the answer has it as it was, and the consequences.
-
-        Raises:
-            ChangedError: when somebody else changed it at the same time; then nothing is deleted.
-        """
-        where = stream_path(job, stream, "/slo")
-        return self._delete_spec(where, schemas.SloSet, reason=reason, dry_run=dry_run)
-
-    def delete_policy(
-        self, job: str, stream: str, *, reason: str | None = None, dry_run: bool = False
-    ) -> schemas.PolicySet:
-        """Delete the policy of a stream, so that the default one holds; the answer has it as it was.
-
-        Raises:
-            ChangedError: when somebody else changed it at the same time; then nothing is deleted.
-        """
-        where = stream_path(job, stream, "/policy")
-        return self._delete_spec(where, schemas.PolicySet, reason=reason, dry_run=dry_run)
+    # -- deletion -------------------------------------------------------------------------------------------------
 
     def delete_stream(
         self, job: str, stream: str, reason: str, *, while_reporting: bool = False, dry_run: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sqlalchemy import bindparam, func, select
@@ -26,6 +26,7 @@ from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon, horizon_of
 from tidemark.controller.evidence.windows import windows_in
 from tidemark.controller.intake.stored_bodies import stored_report
+from tidemark.controller.joins.sides import side_of
 from tidemark.controller.specs.store import get_specs
 from tidemark.controller.stream_state.live import newest_state
 from tidemark.models.curve import Curve
@@ -95,6 +96,9 @@ def load(
     facts, curve, pace = cache.everything(session, horizon)
     progress = progress_from(pace, _times(session, horizon), horizon, now_us)
     situation = situation_in(session, horizon, curve, progress, slo.value.confidence_ppm)
+    join = side_of(session, slo.join_id, stream_id, cache.joins)
+    if join is not None:
+        situation = replace(situation, join=join)
     # Held, so that the session does not read it again for the policy.
     _held = session.get_one(StreamRow, stream_id)
     inputs = Inputs(
@@ -108,6 +112,7 @@ def load(
         situation=situation,
         windows=windows_in(session, horizon, slo.value),
         chain=chain_of(session, stream_id),
+        join=join,
     )
     return Loaded(version, horizon, inputs, situation)
 

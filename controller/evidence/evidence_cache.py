@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.kept_evidence import KeptEvidence, marker_of
+from tidemark.controller.evidence.kept_joins import KeptJoins
 from tidemark.models.curve import Curve
 from tidemark.models.horizon import HorizonFacts
 from tidemark.models.operators import Int64s
@@ -44,6 +45,8 @@ class EvidenceCache:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._entries: dict[tuple[int, int], _Entry] = {}
+        self.joins = KeptJoins()
+        """The evidence on joins."""
         self._dice = random.Random(0)  # noqa: S311 - no secret
         self.nbytes = 0
         """How much memory the kept evidence takes, in bytes."""

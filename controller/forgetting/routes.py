@@ -18,6 +18,7 @@ from tidemark.controller.forgetting.delete_stream import (
     held_of,
     version_of,
 )
+from tidemark.controller.specs.store import check_not_joined, get_slo
 from tidemark.controller.streams.store import lock_known_stream
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
@@ -58,6 +59,7 @@ def delete(
         stream = lock_known_stream(session, which.job, which.stream)
         stream_id, version = stream.id, etag(version_of(session, stream))
         check_match(if_match, version, "this stream", required=not dry_run)
+        check_not_joined(session, get_slo(session, stream_id))
         if not while_reporting:
             check_quiet(session, stream, now_us, service.kept)
         held = held_of(session, stream) if dry_run else delete_stream(session, stream, reason, now_us)

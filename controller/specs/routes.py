@@ -100,7 +100,9 @@ def write_slo(
     "/slo",
     operation_id="deleteSlo",
     summary="Delete the SLO",
-    responses=answers("SloSet", 404, 412, 422, 428, 503, kinds={404: "slo-not-set"}),
+    responses=answers(
+        "SloSet", 404, 409, 412, 422, 428, 503, kinds={404: "slo-not-set", 409: "stream-joined"}
+    ),
 )
 def remove_slo(
     which: WhichStream,
@@ -174,6 +176,7 @@ def write_policy(
         )
         session.flush()
         if policy.mode == "Live":
+            _check_join(session, stream_id)
             _check_chain(session, stream_id)
             _check_ceiling(service, session, stream_id, now_us)
         republish(session, stream_id, policy, now_us)
@@ -245,6 +248,12 @@ def _check_chain(session: Session, stream_id: int) -> None:
         raise _refused(
             f"{UNSAFE}; if its rows stay ahead of any watermark, set {CONFIRMED_KEY}=true for the job"
         )
+
+
+def _check_join(session: Session, stream_id: int) -> None:
+    slo = get_slo(session, stream_id)
+    if slo is not None and slo.join_id is not None:
+        raise _refused("the stream is a side of a join, whose SLO does not steer Live; delete the join first")
 
 
 def _refused(message: str) -> LiveRefusedError:

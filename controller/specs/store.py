@@ -1,5 +1,7 @@
 """Specifications: the SLO and the policy of a stream, each with a generation that grows with every change.
 
+A change of the join that the stream is a side of counts as a change of its SLO.
+
 Each is stored whole, as versioned JSON. Columns beside it repeat only what queries filter or list by.
 """
 
@@ -15,11 +17,11 @@ from pydantic import TypeAdapter
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import PolicyRow, RecommendationRow, SloRow, StreamRow
-from tidemark.controller.errors import PolicyNotSetError, SloNotSetError
+from tidemark.controller.db.tables import JoinRow, PolicyRow, RecommendationRow, SloRow, StreamRow
+from tidemark.controller.errors import PolicyNotSetError, SloNotSetError, StreamJoinedError
 from tidemark.controller.rollout.failed_bounds import carry_failures
 from tidemark.controller.streams.store import add_event
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.slo import JoinSlo, Policy, Slo
 
 T = TypeVar("T")
 
@@ -57,6 +59,8 @@ class Spec(Generic[T]):
     """How often it was changed; 0 for a default that nobody set."""
     updated_us: int | None
     """When it was last changed, in microseconds since the epoch; None for a default."""
+    join_id: int | None = None
+    """Of an SLO: the join whose output decides about the stream's bound; None without one."""
 
 
 def get_slo(session: Session, stream_id: int) -> Spec[Slo] | None:
@@ -111,7 +115,7 @@ _SPECS = (
 
 def slo_of(row: SloRow) -> Spec[Slo]:
     """Return the SLO that a row holds."""
-    return Spec(_slo(row.specification), row.generation, row.updated_us)
+    return Spec(_slo(row.specification), row.generation, row.updated_us, row.join_id)
 
 
 def policy_of(row: PolicyRow | None) -> Spec[Policy]:
@@ -123,12 +127,12 @@ def policy_of(row: PolicyRow | None) -> Spec[Policy]:
 
 def slo_values(slo: Slo) -> dict[str, Any]:
     """Return the columns that hold an SLO."""
-    return {"target_ppm": slo.target_ppm, "specification": _stored(slo)}
+    return {"target_ppm": slo.target_ppm, "specification": stored_specification(slo)}
 
 
 def policy_values(policy: Policy) -> dict[str, Any]:
     """Return the columns that hold a policy."""
-    return {"mode": policy.mode, "paused": policy.paused, "specification": _stored(policy)}
+    return {"mode": policy.mode, "paused": policy.paused, "specification": stored_specification(policy)}
 
 
 def put_slo(
@@ -156,7 +160,7 @@ def put_slo(
         before=json.dumps(asdict(before.value)) if before else None,
         after=json.dumps(asdict(slo)),
     )
-    return Spec(slo, generation, now_us)
+    return Spec(slo, generation, now_us, before.join_id if before else None)
 
 
 def put_policy(
@@ -192,11 +196,13 @@ def delete_slo(
 
     Raises:
         SloNotSetError: when it has none.
+        StreamJoinedError: when it is a side of a join.
         Exception: whatever ``precondition`` raises.
     """
     before = get_slo(session, stream_id)
     if before is None:
         raise SloNotSetError("the stream has no SLO that could be deleted")
+    check_not_joined(session, before)
     precondition(before.generation)
     # A later one must not be taken for this one.
     session.get_one(StreamRow, stream_id).slo_generation = before.generation
@@ -206,6 +212,19 @@ def delete_slo(
         session, stream_id, now_us, kind="SloDeleted", reason=reason, before=json.dumps(asdict(before.value))
     )
     return before
+
+
+def check_not_joined(session: Session, slo: Spec[Slo] | None) -> None:
+    """Check that a stream, given its SLO, is not a side of a join.
+
+    Raises:
+        StreamJoinedError: when it is.
+    """
+    if slo is not None and slo.join_id is not None:
+        join = session.get_one(JoinRow, slo.join_id)
+        raise StreamJoinedError(
+            f"the stream is a side of join {join.name!r} of job {join.job!r}; delete that join first"
+        )
 
 
 def delete_policy(
@@ -248,7 +267,7 @@ def set_paused(session: Session, stream_id: int, *, paused: bool, reason: str, n
     return Spec(policy, generation, now_us)
 
 
-def fields_of(value: Slo | Policy) -> dict[str, Any]:
+def fields_of(value: Slo | Policy | JoinSlo) -> dict[str, Any]:
     """Return the fields of a specification by name, their values as they are."""
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
@@ -270,7 +289,8 @@ def _policy_row(
     )
 
 
-def _stored(value: Slo | Policy) -> str:
+def stored_specification(value: Slo | Policy | JoinSlo) -> str:
+    """Return a specification as it is stored."""
     return json.dumps({"schema_version": _SCHEMA_VERSION, **asdict(value)})
 
 
@@ -279,15 +299,16 @@ def _stored(value: Slo | Policy) -> str:
 
 @lru_cache(maxsize=_MAX_READ)
 def _slo(text: str) -> Slo:
-    return _loaded(_SLO, text)
+    return loaded_specification(_SLO, text)
 
 
 @lru_cache(maxsize=_MAX_READ)
 def _policy(text: str) -> Policy:
-    return _loaded(_POLICY, text)
+    return loaded_specification(_POLICY, text)
 
 
-def _loaded(adapter: TypeAdapter[T], text: str) -> T:
+def loaded_specification(adapter: TypeAdapter[T], text: str) -> T:
+    """Return a stored specification."""
     document = json.loads(text)
     version = document.pop("schema_version")
     if version != _SCHEMA_VERSION:

@@ -22,6 +22,7 @@ from tidemark.models.recommend.guard_rails import (
     unknown_rows,
 )
 from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.recommend.join import joint_need, other_sides
 from tidemark.models.recommend.rounding import rounded_up
 from tidemark.models.recommend.steps import DecisionStep, Recommendation, StepKind
 from tidemark.models.recommend.window_goals import timeslices, worst_window
@@ -32,7 +33,7 @@ _Link = Callable[[Inputs, int], DecisionStep]
 
 def recommend(inputs: Inputs) -> Recommendation:
     """Return the bound to recommend; none without enough evidence, or when the SLO leaves a conflict open."""
-    step = _quantile(inputs)
+    step = _quantile(inputs) if inputs.join is None else joint_need(inputs.join)
     steps = [step]
     for link in _links(inputs):
         if step.bound_ms is None:
@@ -45,7 +46,10 @@ def recommend(inputs: Inputs) -> Recommendation:
 def _links(inputs: Inputs) -> Iterator[_Link]:
     """Return the steps after the first, without those that SLO and policy do not ask for."""
     slo, policy = inputs.slo, inputs.policy
-    yield from (_round_up, unknown_rows, no_data, catching_up, silent_partitions, narrow_late)
+    yield from (_round_up, unknown_rows, no_data, catching_up, silent_partitions)
+    if inputs.join is not None:
+        yield other_sides
+    yield narrow_late
     if slo.objective == "timeslices":
         yield timeslices
     if slo.worst_window_ppm is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tidemark.models.coupling import Chain
 from tidemark.models.curve import Curve
 from tidemark.models.horizon import EvidenceCounts
+from tidemark.models.join_side import JoinSide
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.transition import Situation
@@ -38,3 +39,5 @@ class Inputs:
     """How single windows came out; None when it is not known, or when the SLO sets no goal for them."""
     chain: Chain | None = None
     """What the bound decides behind the stream's own operator; None when nothing, or when it is not known."""
+    join: JoinSide | None = None
+    """The join whose output has an SLO, and which side the stream is; None without one."""

@@ -14,11 +14,13 @@ class StepKind(StrEnum):
     """What a step does. Programs go by it; people are shown its ``label``."""
 
     QUANTILE = "Quantile"
+    JOIN = "Join"
     ROUND_UP = "RoundUp"
     UNKNOWN_ROWS = "UnknownRows"
     NO_DATA = "NoData"
     CATCHING_UP = "CatchingUp"
     SILENT_PARTITIONS = "SilentPartitions"
+    OTHER_SIDES = "OtherSides"
     NARROW_LATE = "NarrowLate"
     TIMESLICES = "Timeslices"
     WORST_WINDOW = "WorstWindow"

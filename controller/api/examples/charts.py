@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.examples.bounds import FIGURES, TRANSITION_TEXT
-from tidemark.controller.api.examples.common import JOB, MEASURED, QUERY, STARTED_US, Example
+from tidemark.controller.api.examples.common import JOB, MEASURED, STARTED_US, Example
 
 SKEW_TEXT = "partition '7' costs 8 min of latency: without it the bound would be 2 min"
 
@@ -71,33 +71,6 @@ EXAMPLES: dict[str, Example] = {
         "would come 10 min 5 s after their end on average; about 9,387 rows of state; it meets the target of 99.5 %; "
         "it is within the latency cap of 15 min",
         "transition": TRANSITION_TEXT,
-    },
-    "JointBoundsAnswer": {
-        "job": "orders",
-        "query_id": QUERY,
-        "target_ppm": 990_000,
-        "confidence_ppm": 950_000,
-        "batches": 720,
-        "from_us": STARTED_US - 3_600_000_000,
-        "to_us": STARTED_US,
-        "unknown_rows": 0,
-        "common_bound_ms": 28_600,
-        "sides": [
-            {
-                "stream": "clicks",
-                "bound_ms": 0,
-                "rows": 36_000,
-                "late": 12,
-                "reason": "lower than the lowest common bound, 28.6 s: the others' bounds admit enough of the rows",
-            },
-            {
-                "stream": "impressions",
-                "bound_ms": 37_400,
-                "rows": 36_000,
-                "late": 274,
-                "reason": "wider than the lowest common bound, 28.6 s, so that the others can be lowered by more",
-            },
-        ],
     },
     "History": {
         **JOB,

@@ -98,6 +98,21 @@ KIND_EXAMPLES: dict[str, Example] = {
         f"/mode: {_NO_CEILING}",
         errors=[{"pointer": "/mode", "detail": _NO_CEILING}],
     ),
+    "join-not-found": _problem(
+        404, "join-not-found", "Unknown join", "job 'orders' has no join 'attribution'; PUT one here"
+    ),
+    "join-refused": _problem(
+        409,
+        "join-refused",
+        "The streams cannot be joined",
+        "stream 'views' is a side of join 'sessions' already, and one output decides about its bound",
+    ),
+    "stream-joined": _problem(
+        409,
+        "stream-joined",
+        "The stream is a side of a join",
+        "the stream is a side of join 'attribution' of job 'orders'; delete that join first",
+    ),
     "job-not-found": _problem(404, "job-not-found", "Unknown job", "nothing is known of job 'orders'"),
     "report-not-found": _problem(
         404,

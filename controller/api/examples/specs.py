@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.examples.bounds import PUBLISHED, RECOMMENDED, STATUS_TRANSITION
-from tidemark.controller.api.examples.common import STARTED_US, Example
+from tidemark.controller.api.examples.common import QUERY, STARTED_US, Example
 
 _SLO = {
     "target_ppm": 995_000,
@@ -46,10 +46,57 @@ _CONSEQUENCES = {
 _SLO_ANSWER = {**_SLO, "generation": 3, "updated_us": STARTED_US}
 _POLICY_ANSWER = {**_POLICY, "generation": 2, "updated_us": STARTED_US}
 
+_JOIN = {
+    "streams": ["impressions", "views"],
+    "target_ppm": 990_000,
+    "confidence_ppm": 950_000,
+    "horizon_ms": 3_600_000,
+    "window_ms": 2_592_000_000,
+}
+
+_JOIN_STATE = {
+    "query_id": QUERY,
+    "batches": 720,
+    "missing_batches": 0,
+    "from_us": STARTED_US - 3_600_000_000,
+    "to_us": STARTED_US,
+    "unknown_rows": 0,
+    "common_bound_ms": 28_600,
+    "lost_min_ppm": 5_208,
+    "lost_max_ppm": 5_624,
+    "remaining_ppm": 437_600,
+    "sides": [
+        {
+            "stream": "impressions",
+            "bound_ms": 37_400,
+            "in_use_bound_ms": 37_400,
+            "rows": 36_000,
+            "late": 274,
+            "judged_rows": 120_000,
+            "late_min": 625,
+            "late_max": 625,
+            "reason": "wider than the lowest common bound, 28.6 s, so that the others can be lowered by more",
+        },
+        {
+            "stream": "views",
+            "bound_ms": 0,
+            "in_use_bound_ms": 28_600,
+            "rows": 36_000,
+            "late": 12,
+            "judged_rows": 120_000,
+            "late_min": 50,
+            "late_max": 50,
+            "reason": "lower than the lowest common bound, 28.6 s: the others' bounds admit enough of the rows",
+        },
+    ],
+}
+
 EXAMPLES: dict[str, Example] = {
     "Slo": _SLO,
     "SloAnswer": _SLO_ANSWER,
     "SloSet": {**_SLO_ANSWER, **_CONSEQUENCES},
+    "JoinSlo": _JOIN,
+    "JoinAnswer": {**_JOIN, "updated_us": STARTED_US, "dry_run": False, "state": _JOIN_STATE},
     "Policy": _POLICY,
     "PolicyAnswer": _POLICY_ANSWER,
     "PolicySet": {**_POLICY_ANSWER, **_CONSEQUENCES},

@@ -42,7 +42,7 @@ from tidemark.controller.api.schemas.jobs import (
     JobWorst,
     ModeCount,
 )
-from tidemark.controller.api.schemas.joint import JointBoundsAnswer, JointSide
+from tidemark.controller.api.schemas.joins import JoinAnswer, JoinSideAnswer, JoinStateAnswer
 from tidemark.controller.api.schemas.late import LateStatus
 from tidemark.controller.api.schemas.live import AppendDelaySeen, Live
 from tidemark.controller.api.schemas.lost import LossTotals, LostAnswer, LostValue
@@ -123,8 +123,9 @@ __all__ = [
     "JobStatus",
     "JobSummary",
     "JobWorst",
-    "JointBoundsAnswer",
-    "JointSide",
+    "JoinAnswer",
+    "JoinSideAnswer",
+    "JoinStateAnswer",
     "LateStatus",
     "Live",
     "LossTotals",

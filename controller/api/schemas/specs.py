@@ -11,7 +11,7 @@ from tidemark.controller.api.schemas.recommended import RecommendationAnswer
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.strict import STRICT
 
-_ANSWERED: dict[str, Any] = {**STRICT, "json_schema_serialization_defaults_required": True}
+ANSWERED: dict[str, Any] = {**STRICT, "json_schema_serialization_defaults_required": True}
 """How the document describes these classes: an answer has every field."""
 
 
@@ -19,7 +19,7 @@ _ANSWERED: dict[str, Any] = {**STRICT, "json_schema_serialization_defaults_requi
 class SloAnswer(Slo):
     """The stream's SLO."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _ANSWERED
+    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
 
     generation: int
     """How often the SLO was changed; also its ETag."""
@@ -31,7 +31,7 @@ class SloAnswer(Slo):
 class PolicyAnswer(Policy):
     """The stream's policy."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _ANSWERED
+    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
 
     generation: int
     """How often the policy was changed, 0 for the default; also its ETag."""
@@ -43,7 +43,7 @@ class PolicyAnswer(Policy):
 class Consequences:
     """What a write changes for the job."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _ANSWERED
+    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
 
     dry_run: bool
     """Whether it was a dry run: then nothing was changed, and this is what would follow."""
@@ -59,11 +59,11 @@ class Consequences:
 class SloSet(SloAnswer, Consequences):
     """The SLO as it was set or deleted, and what follows."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _ANSWERED
+    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySet(PolicyAnswer, Consequences):
     """The policy as it was set or deleted, and what follows."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _ANSWERED
+    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED

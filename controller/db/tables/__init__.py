@@ -25,7 +25,7 @@ from tidemark.controller.db.tables.evidence import (
 from tidemark.controller.db.tables.lost import LateSlotRow, LateStepRow
 from tidemark.controller.db.tables.replicas import LeaseRow, ReplicaRow
 from tidemark.controller.db.tables.rollouts import FailedBoundRow, RolloutRow
-from tidemark.controller.db.tables.specs import PinRow, PolicyRow, SloRow
+from tidemark.controller.db.tables.specs import JoinRow, PinRow, PolicyRow, SloRow
 from tidemark.controller.db.tables.streams import (
     KNOWN,
     LiveRow,
@@ -44,6 +44,7 @@ __all__ = [
     "Base",
     "EventRow",
     "FailedBoundRow",
+    "JoinRow",
     "LateSlotRow",
     "LateStepRow",
     "LeaseRow",

@@ -1,11 +1,25 @@
-"""What people set: SLOs, policies and pins."""
+"""What people set: SLOs, of streams and of joins, policies and pins."""
 
 from __future__ import annotations
 
-from sqlalchemy import text
+from sqlalchemy import ForeignKey, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from tidemark.controller.db.tables.columns import Base, KeyName, Long, OfStream, Whole, Word
+from tidemark.controller.db.tables.columns import Base, Id, KeyName, Long, Name, OfStream, Whole, Word
+
+
+class JoinRow(Base):
+    """The SLO on the joined output of streams of one job."""
+
+    __tablename__ = "joins"
+    __table_args__ = (UniqueConstraint("job", "name"),)
+
+    id: Mapped[Id]
+    job: Mapped[Name]
+    name: Mapped[Name]
+    updated_us: Mapped[Whole]
+    specification: Mapped[Long]
+    """The SLO as JSON, with its ``schema_version``."""
 
 
 class SloRow(Base):
@@ -20,6 +34,8 @@ class SloRow(Base):
     updated_us: Mapped[Whole]
     specification: Mapped[Long]
     """The SLO as JSON, with its ``schema_version``."""
+    join_id: Mapped[int | None] = mapped_column(ForeignKey("joins.id"))
+    """The join whose output decides about the stream's bound; null without one."""
 
 
 class PolicyRow(Base):

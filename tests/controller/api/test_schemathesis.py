@@ -15,12 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidemark.controller.access.roles import RIGHTS, ROLES, Role, need_of
+from tidemark.controller.api.examples import EXAMPLES
 from tidemark.controller.db.tables import Base
 from tidemark.models.wire import to_json_object
 
@@ -39,8 +41,8 @@ deterministic = true
 database = "none"
 """
 
-PATH = "/v1/jobs/orders/streams/clicks"
-"""The stream that the examples of the document name."""
+JOB = "/v1/jobs/orders"
+"""The job that the examples of the document name."""
 
 
 Operation = tuple[str, str]
@@ -156,13 +158,18 @@ def check_roles(controller: Controller, recorded: Recorded) -> int:
 
 @contextmanager
 def controller_with_data(url: str) -> Iterator[tuple[Controller, str]]:
-    """Run a controller that knows the stream of the examples; give it and the token of an admin."""
+    """Run a controller that knows the streams and the join of the examples; give it and the token of an admin."""
     with Controller(url, requests_per_second=0, reports_per_second=0) as controller:
-        for report in query_reports(exponential_batches(30, 40)):
-            sent = to_json_object(replace(report, job="orders", stream="clicks"))
-            assert controller.http.post(f"{PATH}/reports", json=sent).status_code == 201
-        assert controller.http.put(f"{PATH}/slo", json={"target_ppm": 900_000}).status_code == 200
-        assert controller.http.put(f"{PATH}/policy", json={"mode": "OnRestart"}).status_code == 200
+        join: dict[str, Any] = EXAMPLES["JoinSlo"]
+        # A side of a join can be neither deleted nor without an SLO, so the join is of other streams.
+        for stream in ("clicks", *join["streams"]):
+            path = f"{JOB}/streams/{stream}"
+            for report in query_reports(exponential_batches(30, 40)):
+                sent = to_json_object(replace(report, job="orders", stream=stream))
+                assert controller.http.post(f"{path}/reports", json=sent).status_code == 201
+            assert controller.http.put(f"{path}/slo", json={"target_ppm": 900_000}).status_code == 200
+            assert controller.http.put(f"{path}/policy", json={"mode": "OnRestart"}).status_code == 200
+        assert controller.http.put(f"{JOB}/joins/attribution", json=join).status_code == 200
         controller.tick()
         yield controller, make_token(controller)
 

@@ -1,0 +1,93 @@
+"""What the SLO on the output of a join asks of its sides now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.bounds.acknowledgements import own_bound_ms
+from tidemark.controller.bounds.publication import last_published
+from tidemark.controller.db.tables import ReportRow, StreamRow
+from tidemark.controller.evidence.kept_joins import JointEvidence, KeptJoins
+from tidemark.controller.joins.store import StoredJoin, join_of, streams_of
+from tidemark.controller.reports.store import newest_report
+from tidemark.controller.rollout.store import open_rollout
+from tidemark.models.join_side import JoinSide
+from tidemark.models.joint_needs import JointNeeds
+
+
+@dataclass(frozen=True, slots=True)
+class JoinState:
+    """A join as of now."""
+
+    streams: Sequence[StreamRow]
+    """Its streams, in their order."""
+    newest: Sequence[ReportRow | None]
+    """The newest report of each."""
+    evidence: JointEvidence
+    """What is known of them together."""
+    sides: Sequence[JoinSide]
+    """What the SLO asks of each."""
+
+
+def state_of(session: Session, join: StoredJoin, kept: KeptJoins) -> JoinState:
+    """Return the state of a join."""
+    streams = streams_of(session, join)
+    newest = [newest_report(session, stream.id) for stream in streams]
+    evidence = _evidence(session, join, streams, newest, kept)
+    least_ms = tuple(_least_ms(session, *one) for one in zip(streams, newest, strict=True))
+    sides = [
+        JoinSide(
+            join=join.name,
+            slo=join.slo,
+            side=number,
+            needs=evidence.needs,
+            bounds=None if evidence.unknown is not None else evidence.bounds,
+            unknown=evidence.unknown,
+            missing_batches=evidence.missing_batches,
+            least_ms=least_ms,
+        )
+        for number in range(len(streams))
+    ]
+    return JoinState(streams, newest, evidence, sides)
+
+
+def side_of(session: Session, join_id: int | None, stream_id: int, kept: KeptJoins) -> JoinSide | None:
+    """Return what a join asks of a stream; None without a join."""
+    if join_id is None:
+        return None
+    state = state_of(session, join_of(session, join_id), kept)
+    return next(side for side in state.sides if state.streams[side.side].id == stream_id)
+
+
+def _evidence(
+    session: Session,
+    join: StoredJoin,
+    streams: Sequence[StreamRow],
+    newest: Sequence[ReportRow | None],
+    kept: KeptJoins,
+) -> JointEvidence:
+    reported = [row for row in newest if row is not None]
+    if len(reported) == len(streams) and len({row.query_id for row in reported}) == 1:
+        return kept.evidence(session, streams, reported, join.slo)
+    unknown = " and ".join(
+        f"{stream.stream} has not reported"
+        if row is None
+        else f"{stream.stream} reports from query {row.query_id}"
+        for stream, row in zip(streams, newest, strict=True)
+    )
+    return JointEvidence(needs=JointNeeds.nothing(join.slo.streams), unknown=unknown)
+
+
+def _least_ms(session: Session, stream: StreamRow, newest: ReportRow | None) -> int | None:
+    """Return the least bound that a stream has, or takes up without another decision; None when it is not known."""
+    published, rollout = last_published(session, stream.id), open_rollout(session, stream.id)
+    published_ms = None if published is None else published.bound_ms
+    known = [
+        None if newest is None else newest.bound_ms,
+        own_bound_ms(session, stream.id) if published_ms is None else published_ms,
+        None if rollout is None else rollout.to_bound_ms,
+    ]
+    return min((bound_ms for bound_ms in known if bound_ms is not None), default=None)

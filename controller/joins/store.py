@@ -1,0 +1,174 @@
+"""The SLOs of joins as they are stored, each with the streams that are its sides.
+
+A join is named by whoever sets it, so it outlives queries and checkpoints. The row of a stream's own SLO says which
+join it is a side of: of at most one, and every decision reads that row anyway.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from pydantic import TypeAdapter
+from sqlalchemy import Select, delete, select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.tables import JoinRow, SloRow, StreamRow
+from tidemark.controller.db.upsert import insert_into
+from tidemark.controller.errors import JoinNotFoundError, JoinRefusedError
+from tidemark.controller.specs.store import get_policy, loaded_specification, stored_specification
+from tidemark.controller.streams.store import add_event, get_stream, lock_known_stream
+from tidemark.models.slo import JoinSlo
+
+_SLO = TypeAdapter(JoinSlo)
+
+Precondition = Callable[["StoredJoin | None"], None]
+"""Takes the join in the store, None for none, and raises when the caller expected another."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJoin:
+    """A join as it is stored."""
+
+    job: str
+    """Name of the job."""
+    name: str
+    """Its name."""
+    slo: JoinSlo
+    """The SLO on its output; its streams are in the order of their names."""
+    updated_us: int
+    """When it was last changed, in microseconds since the epoch."""
+
+    @property
+    def version(self) -> str:
+        """What tells it from any other join of its name, before and after it."""
+        return hashlib.sha256(f"{self.updated_us} {stored_specification(self.slo)}".encode()).hexdigest()[:32]
+
+    def event(self) -> str:
+        """Return it as events have it."""
+        return json.dumps({"join": self.name, **asdict(self.slo)})
+
+
+def get_join(session: Session, job: str, name: str) -> StoredJoin:
+    """Return a join.
+
+    Raises:
+        JoinNotFoundError: when the job has none of this name.
+    """
+    row = session.scalars(_named(job, name)).one_or_none()
+    if row is None:
+        raise JoinNotFoundError(f"job {job!r} has no join {name!r}; PUT one here")
+    return _stored(row)
+
+
+def join_of(session: Session, join_id: int) -> StoredJoin:
+    """Return the join that the SLO of a stream names."""
+    return _stored(session.get_one(JoinRow, join_id))
+
+
+def streams_of(session: Session, join: StoredJoin) -> Sequence[StreamRow]:
+    """Return the streams that are the sides of a join, in their order."""
+    return [get_stream(session, join.job, name) for name in join.slo.streams]
+
+
+def put_join(
+    session: Session, new: StoredJoin, precondition: Precondition, *, reason: str
+) -> tuple[StoredJoin, Sequence[int]]:
+    """Set a join; return it, and the streams that it decides about or did before. An equal one changes nothing.
+
+    Raises:
+        StreamNotFoundError: when one of its streams is not known.
+        JoinRefusedError: when one of them cannot be a side of it.
+        Exception: whatever ``precondition`` raises.
+    """
+    new = replace(new, slo=replace(new.slo, streams=tuple(sorted(new.slo.streams))))
+    values = {"updated_us": new.updated_us, "specification": stored_specification(new.slo)}
+    made = False
+    # Another process may make it and a third one delete it, both just now.
+    while (row := session.scalars(_named(new.job, new.name).with_for_update()).one_or_none()) is None:
+        insert = insert_into(session, JoinRow).values(job=new.job, name=new.name, **values)
+        session.execute(insert.on_conflict_do_nothing(index_elements=["job", "name"]))
+        made = True
+    before = None if made else _stored(row)
+    if before is not None and before.slo == new.slo:
+        return before, ()
+    precondition(before)
+    row.updated_us, row.specification = new.updated_us, stored_specification(new.slo)
+    sides = set(new.slo.streams)
+    changed = []
+    # Always in the same order, so that writers that lock them do not deadlock.
+    for name in sorted(sides.union(() if before is None else before.slo.streams)):
+        stream_id = lock_known_stream(session, new.job, name).id
+        if name in sides:
+            _check_side(session, row.id, stream_id, name)
+        _set_join(session, stream_id, row.id if name in sides else None)
+        add_event(
+            session,
+            stream_id,
+            new.updated_us,
+            kind="JoinSet",
+            reason=reason,
+            before=None if before is None else before.event(),
+            after=new.event(),
+        )
+        changed.append(stream_id)
+    return new, changed
+
+
+def delete_join(
+    session: Session, job: str, name: str, precondition: Precondition, now_us: int, *, reason: str
+) -> tuple[StoredJoin, Sequence[int]]:
+    """Delete a join; return it as it was and its streams, which their own SLOs decide about from then on.
+
+    Raises:
+        JoinNotFoundError: when the job has none of this name.
+        Exception: whatever ``precondition`` raises.
+    """
+    row = session.scalars(_named(job, name).with_for_update()).one_or_none()
+    if row is None:
+        raise JoinNotFoundError(f"job {job!r} has no join {name!r} that could be deleted")
+    before = _stored(row)
+    precondition(before)
+    changed = []
+    for stream in before.slo.streams:
+        stream_id = lock_known_stream(session, job, stream).id
+        _set_join(session, stream_id, None)
+        add_event(session, stream_id, now_us, kind="JoinDeleted", reason=reason, before=before.event())
+        changed.append(stream_id)
+    session.flush()
+    session.execute(delete(JoinRow).where(JoinRow.id == row.id))
+    return before, changed
+
+
+def _check_side(session: Session, join_id: int, stream_id: int, name: str) -> None:
+    row = session.get(SloRow, stream_id)
+    if row is None:
+        raise JoinRefusedError(
+            f"stream {name!r} has no SLO; set one first: its caps, its confidence and its budget hold beside the join's"
+        )
+    if row.join_id not in {None, join_id}:
+        other = session.get_one(JoinRow, row.join_id)
+        raise JoinRefusedError(
+            f"stream {name!r} is a side of join {other.name!r} already, and one output decides about its bound"
+        )
+    if get_policy(session, stream_id).value.mode == "Live":
+        raise JoinRefusedError(
+            f"stream {name!r} is in mode Live, where its driver goes by its own SLO; set another mode first"
+        )
+
+
+def _set_join(session: Session, stream_id: int, join_id: int | None) -> None:
+    """Let a join decide about a stream, or its own SLO alone; both count as a change of the SLO."""
+    row = session.get_one(SloRow, stream_id)
+    row.join_id = join_id
+    row.generation += 1
+
+
+def _named(job: str, name: str) -> Select[JoinRow]:
+    return select(JoinRow).where(JoinRow.job == job, JoinRow.name == name)
+
+
+def _stored(row: JoinRow) -> StoredJoin:
+    return StoredJoin(row.job, row.name, loaded_specification(_SLO, row.specification), row.updated_us)
