@@ -69,7 +69,7 @@ class JoinSide:
         assert self.bounds is not None, "no bounds are chosen"
         bounds_ms = list(self.bounds.bounds_ms)
         bounds_ms[self.side] = bound_ms
-        return int((self.needs.rows_by_side - self.needs.admitted(bounds_ms))[self.side])
+        return self.needs.late(self.side, bounds_ms)
 
 
 def lost_ppm(sides: Iterable[tuple[int, int, int]]) -> tuple[int, int] | None:

@@ -124,6 +124,11 @@ class JointNeeds:
         admitted: Int64s = self.rows[enough].sum(axis=0)
         return admitted
 
+    def late(self, side: int, bounds_ms: Sequence[int]) -> int:
+        """Return how many rows of one side these bounds of the sides do not certainly admit."""
+        enough = (self.needs_ms <= np.asarray(bounds_ms, np.int64)).any(axis=1)
+        return int(self.rows[~enough, side].sum())
+
     def watermark_lag_ms(self, bounds_ms: Sequence[int]) -> float:
         """Return how far the watermark would trail the base of the group, in milliseconds, in the mean over rows.
 

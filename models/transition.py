@@ -224,7 +224,7 @@ def admission_at(
 
 def _beside_others(join: JoinSide, alone: Admission, bound_us: int, confidence_ppm: int) -> Admission:
     """Return how many rows of a side are admitted beside the others' chosen bounds; ``alone`` are far fewer."""
-    late, rows = join.late_under(bound_us // 1_000), int(join.needs.rows_by_side[join.side])
+    late, rows = join.late_under(bound_us // 1_000), int(join.needs.rows[:, join.side].sum())
     return Admission(replace(alone.point, rows=rows), late, *interval_ppm(late, rows, confidence_ppm))
 
 

@@ -91,6 +91,7 @@ class _KeptJoin:
         self._chosen_for: tuple[int, int] | None = None
         self._chosen_us = 0
         self._chosen: JointBounds | None = None
+        self._found: JointEvidence | None = None
 
     def move_on(self, session: Session, newest: Sequence[ReportRow]) -> None:
         """Count the reports that came since, given the newest one of each stream."""
@@ -111,6 +112,7 @@ class _KeptJoin:
 
     def _count(self, session: Session, numbers: Sequence[int]) -> None:
         """Count batches that every stream has reported."""
+        self._found = None
         batches = {number: self._waiting.pop(number) for number in numbers}
         ids = [row.id for sides in batches.values() for row in sides.values()]
         bodies = dict(session.execute(_BODIES, {"reports": ids}).all())
@@ -135,20 +137,31 @@ class _KeptJoin:
             recent = max(block.seen_us.values()) > to_us - self._horizon_us
             if not recent or max(block.seen_us) <= last_batch - MAX_BATCHES:
                 del self._blocks[position]
+                self._found = None
         first = min(self._blocks, default=0) * _BLOCK
         for number in [number for number in self._waiting if number < max(first, last_batch - MAX_BATCHES)]:
             del self._waiting[number]
 
-    def evidence(self, slo: JoinSlo, newest: Sequence[ReportRow]) -> JointEvidence:
-        """Return what is known, given the newest report of each stream, and the bounds chosen by it."""
+    def evidence(self, slo: JoinSlo) -> JointEvidence:
+        """Return what is known, and the bounds chosen by it."""
+        wanted = slo.target_ppm, slo.confidence_ppm
+        if self._chosen_for != wanted:
+            self._chosen, self._chosen_for, self._chosen_us, self._found = None, wanted, 0, None
+        if self._found is None:
+            # The sides of a join are decided one after the other, mostly with nothing new between them.
+            self._found = self._summed_up()
+        return self._found
+
+    def _summed_up(self) -> JointEvidence:
         seen_us = {
             number: at_us for block in self._blocks.values() for number, at_us in block.seen_us.items()
         }
         if not seen_us:
-            return JointEvidence(needs=self._nothing, unknown=_silent(self._names, newest))
-        found = JointEvidence(
-            needs=JointNeeds.concatenated(block.needs for block in self._blocks.values()),
-            unknown=_silent(self._names, newest),
+            return JointEvidence(needs=self._nothing)
+        needs = JointNeeds.concatenated(block.needs for block in self._blocks.values())
+        return JointEvidence(
+            needs=needs,
+            bounds=self._choose(needs, max(seen_us.values())),
             batches=len(seen_us),
             missing_batches=sum(
                 number not in seen_us for number in range(min(seen_us), max(seen_us) - _ON_THE_WAY)
@@ -157,14 +170,11 @@ class _KeptJoin:
             to_us=max(seen_us.values()),
             unknown_rows=sum(block.unknown_rows for block in self._blocks.values()),
         )
-        return replace(found, bounds=self._choose(slo, found.needs, max(seen_us.values())))
 
-    def _choose(self, slo: JoinSlo, needs: JointNeeds, at_us: int) -> JointBounds | None:
-        wanted = slo.target_ppm, slo.confidence_ppm
-        if self._chosen_for != wanted:
-            self._chosen, self._chosen_for, self._chosen_us = None, wanted, at_us
+    def _choose(self, needs: JointNeeds, at_us: int) -> JointBounds | None:
+        assert self._chosen_for is not None, "it is for an SLO"
         due = at_us - self._chosen_us >= _CHOICE_US
-        found = bounds_held(needs, self._chosen, *wanted, due=due)
+        found = bounds_held(needs, self._chosen, *self._chosen_for, due=due)
         if due or found is not self._chosen:
             self._chosen, self._chosen_us = found and found.rounded_up(), at_us
         return self._chosen
@@ -199,17 +209,18 @@ class KeptJoins:
             if kept is None or kept.query_id != newest[0].query_id:
                 kept = _KeptJoin(streams, newest[0].query_id, slo.horizon_ms)
             kept.move_on(session, newest)
-            found = kept.evidence(slo, newest)
+            found = kept.evidence(slo)
             held.append(kept)
-        return found
+        names = [stream.stream for stream in streams]
+        return replace(found, unknown=_silent(names, [row.batch_id for row in newest]))
 
 
-def _silent(names: dict[int, str], newest: Sequence[ReportRow]) -> str | None:
-    """Return which stream reports no more while another one does."""
-    last = max(row.batch_id for row in newest)
-    for row in newest:
-        if last - row.batch_id > _ON_THE_WAY:
-            return f"{names[row.stream_id]} has not reported the last {plural(last - row.batch_id, 'batch', 'batches')}"
+def _silent(names: Sequence[str], last_batches: Sequence[int]) -> str | None:
+    """Return which stream reports no more while another one does, given the newest batch of each."""
+    newest = max(last_batches)
+    for name, last in zip(names, last_batches, strict=True):
+        if newest - last > _ON_THE_WAY:
+            return f"{name} has not reported the last {plural(newest - last, 'batch', 'batches')}"
     return None
 
 

@@ -19,7 +19,7 @@ from tidemark.controller.db.tables import JoinRow, SloRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import JoinNotFoundError, JoinRefusedError
 from tidemark.controller.specs.store import get_policy, loaded_specification, stored_specification
-from tidemark.controller.streams.store import add_event, get_stream, lock_known_stream
+from tidemark.controller.streams.store import add_event, lock_known_stream
 from tidemark.models.slo import JoinSlo
 
 _SLO = TypeAdapter(JoinSlo)
@@ -70,7 +70,9 @@ def join_of(session: Session, join_id: int) -> StoredJoin:
 
 def streams_of(session: Session, join: StoredJoin) -> Sequence[StreamRow]:
     """Return the streams that are the sides of a join, in their order."""
-    return [get_stream(session, join.job, name) for name in join.slo.streams]
+    wanted = select(StreamRow).where(StreamRow.job == join.job, StreamRow.stream.in_(join.slo.streams))
+    found = {row.stream: row for row in session.scalars(wanted)}
+    return [found[name] for name in join.slo.streams]
 
 
 def put_join(
