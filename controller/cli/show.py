@@ -110,9 +110,11 @@ def rollout_line(row: RolloutAnswer) -> str:
 
 
 def recommended_because(recommended: RecommendationAnswer) -> str:
-    """Return the last reason of a recommendation, with what the bound decides behind the stream's own operator."""
-    number = -2 if recommended.steps[-1].kind == "Chain" else -1
-    return "; ".join(step.reason for step in recommended.steps[number:])
+    """Return the last reason of a recommendation, with what a join needs, and what the bound decides behind it."""
+    steps = recommended.steps
+    first = steps[:1] if steps[0].kind == "Join" and len(steps) > 1 else []
+    number = -2 if steps[-1].kind == "Chain" else -1
+    return "; ".join(step.reason for step in [*first, *steps[number:]])
 
 
 def show_consequences(answer: Consequences) -> None:

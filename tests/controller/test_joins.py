@@ -19,6 +19,7 @@ from support.databases import on_sqlite_alone
 from support.joined_job import JOIN, SIDES, JoinedJob
 from support.policies import at_once
 from support.seeded import continued
+from support.streams import SECOND
 
 pytestmark = pytest.mark.slow
 
@@ -187,7 +188,7 @@ def test_a_side_is_not_narrowed_while_another_has_less_than_the_join_needs_of_it
 
 @on_sqlite_alone("job")
 def test_evidence_that_was_moved_on_is_that_which_is_counted_at_once(job: JoinedJob) -> None:
-    """Batches come out of order, one by one, in two queries."""
+    """It goes on over a restart of the job."""
     service = job.controller.service
     job.join()
     for batches in (1, 2, 30, 1, 40):
@@ -202,6 +203,20 @@ def test_evidence_that_was_moved_on_is_that_which_is_counted_at_once(job: Joined
     assert one.needs_ms.tolist() == other.needs_ms.tolist()
     assert one.rows.tolist() == other.rows.tolist()
     assert (kept.batches, kept.missing_batches) == (anew.batches, anew.missing_batches) == (157, 0)
+
+
+@on_sqlite_alone("job")
+def test_batches_older_than_the_horizon_are_left_out_in_blocks(job: JoinedJob) -> None:
+    job.join(horizon_ms=60_000)
+    seen = []
+    for _ in range(8):
+        job.run(15)
+        state = job.get(JOIN)["state"]
+        seen.append(state["batches"])
+        assert state["to_us"] - state["from_us"] == (state["batches"] - 1) * SECOND
+        assert state["to_us"] == job.at_us - SECOND, "the newest batch always counts"
+    assert min(seen) >= 60
+    assert max(seen) < 60 + 50
 
 
 # -- what is refused -------------------------------------------------------------------------------------------------

@@ -119,21 +119,22 @@ def test_without_bounds_the_answer_says_why(controller: Controller) -> None:
 
 def command(url: str, *arguments: str) -> Result:
     environment = {"TIDEMARK_URL": url, "TIDEMARK_TOKEN": "", "COLUMNS": "200"}
-    return CliRunner().invoke(app, ["join", *arguments], env=environment)
+    return CliRunner().invoke(app, arguments, env=environment)
 
 
 def test_the_commands_set_show_change_and_delete_a_join(controller: Controller) -> None:
     named = ("job", "pairs")
     with served(controller.app) as url:
         options = ("--streams", "left, right", "--target", "0.95", "--confidence", "0.9")
-        tried = command(url, "set", *named, *options, "--dry-run", "--json")
-        made = command(url, "set", *named, *options, "--reason", "INC-7")
-        got = command(url, "get", *named, "--json")
-        changed = command(url, "set", *named, "--target", "0.9", "--window", "7 days")
-        shown = command(url, "get", *named)
-        nothing = command(url, "set", *named)
-        deleted = command(url, "delete", *named)
-        gone = command(url, "get", *named)
+        tried = command(url, "join", "set", *named, *options, "--dry-run", "--json")
+        made = command(url, "join", "set", *named, *options, "--reason", "INC-7")
+        got = command(url, "join", "get", *named, "--json")
+        status = command(url, "status", "job", "left")
+        changed = command(url, "join", "set", *named, "--target", "0.9", "--window", "7 days")
+        shown = command(url, "join", "get", *named)
+        nothing = command(url, "join", "set", *named)
+        deleted = command(url, "join", "delete", *named)
+        gone = command(url, "join", "get", *named)
 
     assert json.loads(tried.stdout)["state"] == json.loads(got.stdout)["state"]
     assert made.stdout.startswith(
@@ -143,6 +144,8 @@ def test_the_commands_set_show_change_and_delete_a_join(controller: Controller) 
     )
     for one in json.loads(got.stdout)["state"]["sides"]:
         assert one["reason"] in " ".join(made.stdout.split())
+    (needed,) = (line for line in status.stdout.splitlines() if line.startswith("recommended"))
+    assert "the joined output of pairs needs" in needed
     assert changed.stdout.startswith(
         "set join pairs of job: 0.9 of the pairs at a confidence of 0.9, over 7 d\n"
     )
