@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
 
-from tidemark.models.joint_bounds import JointBounds, rows_needed
+from tidemark.models.joint_bounds import JointBounds, JointChoice, rows_needed
 from tidemark.models.joint_needs import JointNeeds
 from tidemark.models.slo import JoinSlo
 from tidemark.models.target import PPM, format_share
@@ -25,7 +25,7 @@ class JoinSide:
     """Position of this side in ``slo.streams``."""
     needs: JointNeeds
     """The needs of all sides over the horizon."""
-    bounds: JointBounds | None
+    choice: JointChoice | None
     """The bounds chosen for all sides; None without enough evidence."""
     unknown: str | None = None
     """Why the evidence says nothing now; None when it does."""
@@ -33,6 +33,11 @@ class JoinSide:
     """Batches within the evidence that not every side reported."""
     least_ms: tuple[int | None, ...] = ()
     """The least bound that each side has, or may soon have without another decision, in milliseconds; None: unknown."""
+
+    @property
+    def bounds(self) -> JointBounds | None:
+        """The bounds chosen for all sides; None without enough evidence."""
+        return None if self.choice is None else self.choice.bounds
 
     @property
     def why_no_bound(self) -> str:

@@ -66,6 +66,16 @@ class JointBounds:
         return f"wider than the lowest common bound, {common}, so that the others can be lowered by more"
 
 
+@dataclass(frozen=True, slots=True)
+class JointChoice:
+    """Bounds, and when they were chosen."""
+
+    bounds: JointBounds
+    """The bounds."""
+    at_us: int
+    """Trigger time of the newest batch that they were chosen by, in microseconds."""
+
+
 def choose_joint_bounds(needs: JointNeeds, target_ppm: int, confidence_ppm: int) -> JointBounds | None:
     """Return the bounds that meet an SLO on the joined output with the least lag of the watermark that was found.
 

@@ -16,6 +16,7 @@ from tidemark.controller.decide.load import share_below
 from tidemark.controller.decide.recent_bounds import keep_bound
 from tidemark.controller.decide.stored_steps import steps_json
 from tidemark.controller.evidence.horizon import newest_report_id
+from tidemark.controller.joins.store import keep_choice
 from tidemark.controller.predictions.scoring import score_predictions
 from tidemark.controller.predictions.store import keep_prediction, newest_prediction
 from tidemark.controller.rollout.advance import advance_rollout
@@ -47,6 +48,7 @@ def write(session: Session, decision: StreamDecision, now_us: int, share_ppm: in
     if rules is None or _is_outdated(session, rules, decision):
         return False
     _keep_recommendation(session, stream_id, decision, now_us)
+    keep_choice(session, rules.slo.join_id, loaded.inputs.join)
     if decision.recommendation.required_ms is not None:
         keep_bound(
             session,

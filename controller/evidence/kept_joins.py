@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.models.joint_bounds import JointBounds, bounds_held
+from tidemark.models.joint_bounds import JointChoice, bounds_held
 from tidemark.models.joint_needs import JointNeeds
 from tidemark.models.plural import plural
 from tidemark.models.slo import JoinSlo
@@ -43,7 +43,7 @@ class JointEvidence:
 
     needs: JointNeeds
     """The needs of their rows."""
-    bounds: JointBounds | None = None
+    choice: JointChoice | None = None
     """The bounds chosen by them, rounded up; None without enough evidence."""
     unknown: str | None = None
     """Why they say nothing about now; None when they do."""
@@ -88,10 +88,7 @@ class _KeptJoin:
         self._blocks: dict[int, _Block] = {}
         self._waiting: defaultdict[int, dict[int, _Facts]] = defaultdict(dict)
         self._read_until = dict.fromkeys(self._names, 0)
-        self._chosen_for: tuple[int, int] | None = None
-        self._chosen_us = 0
-        self._chosen: JointBounds | None = None
-        self._found: JointEvidence | None = None
+        self._found: tuple[JoinSlo, JointEvidence] | None = None
 
     def move_on(self, session: Session, newest: Sequence[ReportRow]) -> None:
         """Count the reports that came since, given the newest one of each stream."""
@@ -143,42 +140,47 @@ class _KeptJoin:
         for number in [number for number in self._waiting if number < max(first, last_batch - MAX_BATCHES)]:
             del self._waiting[number]
 
-    def evidence(self, slo: JoinSlo) -> JointEvidence:
-        """Return what is known, and the bounds chosen by it."""
-        wanted = slo.target_ppm, slo.confidence_ppm
-        if self._chosen_for != wanted:
-            self._chosen, self._chosen_for, self._chosen_us, self._found = None, wanted, 0, None
-        if self._found is None:
-            # The sides of a join are decided one after the other, mostly with nothing new between them.
-            self._found = self._summed_up()
-        return self._found
+    def evidence(self, slo: JoinSlo, held: JointChoice | None) -> JointEvidence:
+        """Return what is known, and the bounds chosen by it, given those that were chosen before."""
+        # The sides of a join are decided one after the other, mostly with nothing new between them.
+        if self._found is None or self._found[0] != slo or self._found[1].choice != held:
+            self._found = slo, self._summed_up(slo, held)
+        return self._found[1]
 
-    def _summed_up(self) -> JointEvidence:
+    def _summed_up(self, slo: JoinSlo, held: JointChoice | None) -> JointEvidence:
         seen_us = {
             number: at_us for block in self._blocks.values() for number, at_us in block.seen_us.items()
         }
         if not seen_us:
             return JointEvidence(needs=self._nothing)
+        to_us = max(seen_us.values())
         needs = JointNeeds.concatenated(block.needs for block in self._blocks.values())
         return JointEvidence(
             needs=needs,
-            bounds=self._choose(needs, max(seen_us.values())),
+            choice=_chosen(needs, slo, held, to_us),
             batches=len(seen_us),
             missing_batches=sum(
                 number not in seen_us for number in range(min(seen_us), max(seen_us) - _ON_THE_WAY)
             ),
             from_us=min(seen_us.values()),
-            to_us=max(seen_us.values()),
+            to_us=to_us,
             unknown_rows=sum(block.unknown_rows for block in self._blocks.values()),
         )
 
-    def _choose(self, needs: JointNeeds, at_us: int) -> JointBounds | None:
-        assert self._chosen_for is not None, "it is for an SLO"
-        due = at_us - self._chosen_us >= _CHOICE_US
-        found = bounds_held(needs, self._chosen, *self._chosen_for, due=due)
-        if due or found is not self._chosen:
-            self._chosen, self._chosen_us = found and found.rounded_up(), at_us
-        return self._chosen
+
+def _chosen(needs: JointNeeds, slo: JoinSlo, held: JointChoice | None, at_us: int) -> JointChoice | None:
+    before = None if held is None else held.bounds
+    due = held is None or at_us - held.at_us >= _CHOICE_US
+    found = bounds_held(needs, before, slo.target_ppm, slo.confidence_ppm, due=due)
+    if found is None or (found is before and not due):
+        return None if found is None else held
+    return JointChoice(found.rounded_up(), at_us)
+
+
+class _Entry:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.kept: _KeptJoin | None = None
 
 
 class KeptJoins:
@@ -186,10 +188,15 @@ class KeptJoins:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[tuple[tuple[int, ...], int], tuple[threading.Lock, list[_KeptJoin]]] = {}
+        self._kept: dict[tuple[tuple[int, ...], int], _Entry] = {}
 
     def evidence(
-        self, session: Session, streams: Sequence[StreamRow], newest: Sequence[ReportRow], slo: JoinSlo
+        self,
+        session: Session,
+        streams: Sequence[StreamRow],
+        newest: Sequence[ReportRow],
+        slo: JoinSlo,
+        held: JointChoice | None,
     ) -> JointEvidence:
         """Return what is known of the streams of a query together, and the bounds that an SLO chooses by it.
 
@@ -198,20 +205,21 @@ class KeptJoins:
             streams: the streams by name.
             newest: the newest report of each, all of one query.
             slo: the SLO on their joined output.
+            held: the bounds chosen before under this SLO; None without any.
         """
         key = tuple(stream.id for stream in streams), slo.horizon_ms
         with self._lock:
             if key not in self._kept and len(self._kept) >= _MAX_JOINS:
                 del self._kept[next(iter(self._kept))]
-            lock, held = self._kept.setdefault(key, (threading.Lock(), []))
-        with lock:
+            entry = self._kept.setdefault(key, _Entry())
+        with entry.lock:
             # What fails half-way is counted again.
-            kept = held.pop() if held else None
+            kept, entry.kept = entry.kept, None
             if kept is None or kept.query_id != newest[0].query_id:
                 kept = _KeptJoin(streams, newest[0].query_id, slo.horizon_ms)
             kept.move_on(session, newest)
-            found = kept.evidence(slo)
-            held.append(kept)
+            found = kept.evidence(slo, held)
+            entry.kept = kept
         names = [stream.stream for stream in streams]
         return replace(found, unknown=_silent(names, [row.batch_id for row in newest]))
 

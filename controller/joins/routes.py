@@ -86,7 +86,11 @@ def write(
         new = StoredJoin(which.job, which.join, slo, service.clock())
         join, changed = put_join(session, new, _replaces(if_match), reason=reason)
     response.headers["ETag"] = etag(join.version)
-    return _written(service, join, () if dry_run else changed, dry_run=dry_run)
+    _decide(service, () if dry_run else changed)
+    with service.database.read() as session:
+        # The decisions have stored the bounds that they rest on.
+        join = join if dry_run else get_join(session, which.job, which.join)
+        return _answer(service, session, join, dry_run=dry_run)
 
 
 @router.delete(
@@ -108,7 +112,9 @@ def remove(
         join, changed = delete_join(
             session, which.job, which.join, _replaces(if_match), service.clock(), reason=reason
         )
-    return _written(service, join, () if dry_run else changed, dry_run=dry_run)
+    _decide(service, () if dry_run else changed)
+    with service.database.read() as session:
+        return _answer(service, session, join, dry_run=dry_run)
 
 
 def _check_names(slo: JoinSlo) -> None:
@@ -129,16 +135,12 @@ def _replaces(if_match: str | None) -> Precondition:
     return check
 
 
-def _written(
-    service: Service, join: StoredJoin, changed: Sequence[int], *, dry_run: bool
-) -> schemas.JoinAnswer:
-    """Decide anew about the streams that a write changed, and return its answer."""
-    for stream_id in changed:
-        decide_now(service, stream_id)
+def _decide(service: Service, changed: Sequence[int]) -> None:
+    """Decide anew about the streams that a write changed."""
     if changed:
         service.database.answers_changed()
-    with service.database.read() as session:
-        return _answer(service, session, join, dry_run=dry_run)
+    for stream_id in changed:
+        decide_now(service, stream_id)
 
 
 def _answer(

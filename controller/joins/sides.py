@@ -44,7 +44,7 @@ def state_of(session: Session, join: StoredJoin, kept: KeptJoins) -> JoinState:
             slo=join.slo,
             side=number,
             needs=evidence.needs,
-            bounds=None if evidence.unknown is not None else evidence.bounds,
+            choice=None if evidence.unknown is not None else evidence.choice,
             unknown=evidence.unknown,
             missing_batches=evidence.missing_batches,
             least_ms=least_ms,
@@ -71,7 +71,7 @@ def _evidence(
 ) -> JointEvidence:
     reported = [row for row in newest if row is not None]
     if len(reported) == len(streams) and len({row.query_id for row in reported}) == 1:
-        return kept.evidence(session, streams, reported, join.slo)
+        return kept.evidence(session, streams, reported, join.slo, join.choice)
     unknown = " and ".join(
         f"{stream.stream} has not reported"
         if row is None

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from pydantic import TypeAdapter
 from sqlalchemy import Select, delete, select
@@ -20,9 +21,11 @@ from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import JoinNotFoundError, JoinRefusedError
 from tidemark.controller.specs.store import get_policy, loaded_specification, stored_specification
 from tidemark.controller.streams.store import add_event, lock_known_stream
+from tidemark.models.join_side import JoinSide
+from tidemark.models.joint_bounds import JointChoice
 from tidemark.models.slo import JoinSlo
 
-_SLO = TypeAdapter(JoinSlo)
+_SLO, _CHOICE = TypeAdapter(JoinSlo), TypeAdapter(JointChoice)
 
 Precondition = Callable[["StoredJoin | None"], None]
 """Takes the join in the store, None for none, and raises when the caller expected another."""
@@ -40,6 +43,8 @@ class StoredJoin:
     """The SLO on its output; its streams are in the order of their names."""
     updated_us: int
     """When it was last changed, in microseconds since the epoch."""
+    choice: JointChoice | None = None
+    """The bounds chosen last under it; None before the first choice."""
 
     @property
     def version(self) -> str:
@@ -86,18 +91,18 @@ def put_join(
         Exception: whatever ``precondition`` raises.
     """
     new = replace(new, slo=replace(new.slo, streams=tuple(sorted(new.slo.streams))))
-    values = {"updated_us": new.updated_us, "specification": stored_specification(new.slo)}
-    made = False
+    values: dict[str, Any] = {"updated_us": new.updated_us, "specification": stored_specification(new.slo)}
+    made = 0
     # Another process may make it and a third one delete it, both just now.
     while (row := session.scalars(_named(new.job, new.name).with_for_update()).one_or_none()) is None:
         insert = insert_into(session, JoinRow).values(job=new.job, name=new.name, **values)
-        session.execute(insert.on_conflict_do_nothing(index_elements=["job", "name"]))
-        made = True
+        done: Any = session.execute(insert.on_conflict_do_nothing(index_elements=["job", "name"]))
+        made = done.rowcount
     before = None if made else _stored(row)
     if before is not None and before.slo == new.slo:
         return before, ()
     precondition(before)
-    row.updated_us, row.specification = new.updated_us, stored_specification(new.slo)
+    row.updated_us, row.specification, row.choice = new.updated_us, values["specification"], None
     sides = set(new.slo.streams)
     changed = []
     # Always in the same order, so that writers that lock them do not deadlock.
@@ -144,6 +149,17 @@ def delete_join(
     return before, changed
 
 
+def keep_choice(session: Session, join_id: int | None, side: JoinSide | None) -> None:
+    """Store the bounds that a decision about a side rests on: every process goes by them, after restarts too."""
+    if side is None or side.choice is None:
+        return
+    # Whoever changes the join holds it locked, and waits for the stream that is locked here.
+    locked = select(JoinRow).where(JoinRow.id == join_id).with_for_update(skip_locked=True)
+    row = session.scalars(locked).one_or_none()
+    if row is not None:
+        row.choice = json.dumps(asdict(side.choice))
+
+
 def _check_side(session: Session, join_id: int, stream_id: int, name: str) -> None:
     row = session.get(SloRow, stream_id)
     if row is None:
@@ -173,4 +189,7 @@ def _named(job: str, name: str) -> Select[JoinRow]:
 
 
 def _stored(row: JoinRow) -> StoredJoin:
-    return StoredJoin(row.job, row.name, loaded_specification(_SLO, row.specification), row.updated_us)
+    choice = None if row.choice is None else _CHOICE.validate_json(row.choice)
+    return StoredJoin(
+        row.job, row.name, loaded_specification(_SLO, row.specification), row.updated_us, choice
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -203,6 +204,22 @@ def test_evidence_that_was_moved_on_is_that_which_is_counted_at_once(job: Joined
     assert one.needs_ms.tolist() == other.needs_ms.tolist()
     assert one.rows.tolist() == other.rows.tolist()
     assert (kept.batches, kept.missing_batches) == (anew.batches, anew.missing_batches) == (157, 0)
+
+
+def test_bounds_stay_while_they_meet_the_slo_in_every_process_and_after_a_restart(job: JoinedJob) -> None:
+    """Two processes that chose on their own might decide about two sides by two choices."""
+    needed = needed_ms(job.join())
+    job.run(20)
+    service = job.controller.service
+    service.kept.joins = KeptJoins()
+    assert needed_ms(job.get(JOIN)) == needed
+    with service.database.read() as session:
+        join = get_join(session, "job", "attribution")
+        anew = state_of(session, replace(join, choice=None), KeptJoins()).sides[0].bounds
+    assert anew is not None
+    assert dict(zip(SIDES, anew.bounds_ms, strict=True)) != needed, "a choice without memory"
+    job.put(JOIN, {"streams": [*SIDES], "target_ppm": 980_000})
+    assert needed_ms(job.get(JOIN)) != needed, "they are of one SLO"
 
 
 @on_sqlite_alone("job")

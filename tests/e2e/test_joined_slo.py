@@ -107,17 +107,18 @@ def test_what_a_join_needs_is_taken_up_at_the_next_start_and_the_sink_has_what_t
 
     assert min(needed.values()) < max(needed.values()), "each side has a bound of its own"
     compared, wrong = Compared(), []
-    for index, side in enumerate(state.sides):
-        reports, decided = job.recorded[side.stream].reports, recommended[side.stream]
-        applied = [body.bound_ms for body in job.recorded[side.stream].acknowledgements]
-        assert applied == [GUESSED_MS, needed[side.stream]]
-        assert side.in_use_bound_ms == reports[-1].bound_ms == needed[side.stream]
-        assert first[side.stream].to_bound_ms == needed[side.stream]
-        assert first[side.stream].acknowledged_us is not None
+    for index, one in enumerate(state.sides):
+        name = one.stream
+        reports, decided = job.recorded[name].reports, recommended[name]
+        applied = [body.bound_ms for body in job.recorded[name].acknowledgements]
+        assert applied == [GUESSED_MS, needed[name]]
+        assert one.in_use_bound_ms == reports[-1].bound_ms == needed[name]
+        assert first[name].to_bound_ms == needed[name]
+        assert first[name].acknowledged_us is not None
         assert decided is not None
         assert decided.steps[0].kind == "Join"
         tallies = [judge(report).total for report in reports]
-        assert (side.judged_rows, side.late_min) == (
+        assert (one.judged_rows, one.late_min) == (
             sum(tally.rows for tally in tallies),
             sum(tally.late_min for tally in tallies),
         )

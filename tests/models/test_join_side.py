@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.join_side import JoinSide, lost_ppm
-from tidemark.models.joint_bounds import JointBounds, bounds_held, choose_joint_bounds
+from tidemark.models.joint_bounds import JointBounds, JointChoice, bounds_held, choose_joint_bounds
 from tidemark.models.joint_needs import JointNeeds
 from tidemark.models.slo import JoinSlo
 
@@ -22,7 +22,9 @@ PAIRS = st.tuples(st.integers(0, 5), st.integers(0, 5))
 
 def side_of(side: int, chosen: tuple[int, int], least: tuple[int | None, ...]) -> JoinSide:
     bounds, nothing = JointBounds(chosen, max(chosen)), JointNeeds.nothing(SLO.streams)
-    return JoinSide(join="j", slo=SLO, side=side, needs=nothing, bounds=bounds, least_ms=least)
+    return JoinSide(
+        join="j", slo=SLO, side=side, needs=nothing, choice=JointChoice(bounds, 0), least_ms=least
+    )
 
 
 @given(PAIRS, st.lists(st.tuples(PAIRS, st.integers(0, 1), st.booleans()), max_size=30))
@@ -77,7 +79,9 @@ def test_rows_late_under_a_bound_are_those_that_no_side_admits(
 ) -> None:
     for side in (0, 1):
         bounds_ms = (bound_ms, other_ms) if side == 0 else (other_ms, bound_ms)
-        one = JoinSide(join="j", slo=SLO, side=side, needs=needs, bounds=JointBounds(bounds_ms, 0))
+        one = JoinSide(
+            join="j", slo=SLO, side=side, needs=needs, choice=JointChoice(JointBounds(bounds_ms, 0), 0)
+        )
         admitted = (needs.needs_ms <= np.array(bounds_ms)).any(axis=1)
         assert one.late_under(bound_ms) == needs.rows[~admitted, side].sum()
         assert one.late_under(bound_ms + 1_000) <= one.late_under(bound_ms), "a wider bound loses no more"

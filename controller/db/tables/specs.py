@@ -20,6 +20,8 @@ class JoinRow(Base):
     updated_us: Mapped[Whole]
     specification: Mapped[Long]
     """The SLO as JSON, with its ``schema_version``."""
+    choice: Mapped[Long | None]
+    """The bounds chosen last under it (``joins.store``), as JSON; null before the first choice."""
 
 
 class SloRow(Base):

@@ -22,6 +22,7 @@ def upgrade() -> None:
         sa.Column("name", sa.String(length=200), nullable=False),
         sa.Column("updated_us", sa.BigInteger(), nullable=False),
         sa.Column("specification", sa.Text(), nullable=False),
+        sa.Column("choice", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_joins")),
         sa.UniqueConstraint("job", "name", name=op.f("uq_joins_job_name")),
     )
