@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.chains import policy_in_force
 from tidemark.controller.db.tables import StreamRow
+from tidemark.controller.joins.store import join_of
 from tidemark.controller.pins.store import StoredPin, pin_in_force
 from tidemark.controller.specs.store import Spec, get_specs
 from tidemark.models.slo import Policy, Slo
@@ -18,7 +19,7 @@ class RolloutRules:
     """What a rollout of a stream must keep to."""
 
     slo: Spec[Slo]
-    """The SLO."""
+    """The SLO; of a side of a join with at least the target of the join, since its late rows lose pairs."""
     policy: Spec[Policy]
     """The policy, with what the stream's chain forbids."""
     pin: StoredPin | None
@@ -32,6 +33,9 @@ def rules_of(session: Session, stream_id: int, share_ppm: int) -> RolloutRules |
     slo, policy = get_specs(session, stream_id)
     if slo is None:
         return None
+    if slo.join_id is not None:
+        target_ppm = max(slo.value.target_ppm, join_of(session, slo.join_id).slo.target_ppm)
+        slo = replace(slo, value=replace(slo.value, target_ppm=target_ppm))
     stream = session.get_one(StreamRow, stream_id)
     pin = pin_in_force(session, stream.job, stream.stream)
     in_force = replace(policy, value=policy_in_force(session, stream_id, policy.value))

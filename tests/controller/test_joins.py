@@ -85,6 +85,22 @@ def test_a_join_steers_its_streams_to_the_joint_bounds_through_rollouts(job: Joi
     assert [side["in_use_bound_ms"] for side in state["sides"]] == list(needed.values())
 
 
+@on_sqlite_alone("job")
+def test_a_bound_that_loses_more_than_the_join_allows_is_rolled_back_though_its_own_slo_allows_it(
+    job: JoinedJob,
+) -> None:
+    for side in SIDES:
+        job.put(job.path(side, "/slo"), {"target_ppm": 500_000})
+    job.join()
+    steer(job)
+    job.run(30, slower=2.5)
+    rollouts = job.get(job.path(IMPRESSIONS, "/rollouts"))["rollouts"]
+
+    assert rollouts[-1]["state"] == "RolledBack"
+    assert "fewer than predicted" in rollouts[-1]["reason"]
+    assert rollouts[-1]["reason"].endswith("the target, 0.99")
+
+
 def test_a_deleted_join_returns_its_streams_to_their_own_slos(job: JoinedJob) -> None:
     own_ms = {side: job.recommended_ms(side) for side in SIDES}
     generation = job.get(job.path(CLICKS, "/slo"))["generation"]

@@ -27,7 +27,7 @@ from tidemark.controller.intake.report_body import ReportBody
 from tidemark.controller.metrics.names import HELP
 from tidemark.controller.settings import Settings
 from tidemark.models.late_counts import LateCounts
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.slo import JoinSlo, Policy, Slo
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 
 from support.controller_app import STREAM, Controller
@@ -147,7 +147,7 @@ def test_a_service_that_is_well_says_so_and_why_when_asked(controller: Controlle
     assert controller.http.get("/livez").json() == {"status": "ok", "checks": None}
     checks = controller.http.get("/readyz?verbose").json()["checks"]
     assert [(check["name"], check["ok"]) for check in checks] == [("store", True)]
-    assert "migration 0022" in checks[0]["detail"]
+    assert "migration 0023" in checks[0]["detail"]
 
 
 def test_a_loop_that_does_not_run_is_not_alive(controller: Controller) -> None:
@@ -282,6 +282,7 @@ def test_every_example_is_valid(name: str) -> None:
         "ReportBody": ReportBody,
         "LateCounts": LateCounts,
         "Slo": Slo,
+        "JoinSlo": JoinSlo,
         "PinBody": PinBody,
         "ReasonBody": ReasonBody,
         "TokenBody": TokenBody,
