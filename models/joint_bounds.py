@@ -25,7 +25,6 @@ import numpy as np
 from tidemark.models.duration import format_duration
 from tidemark.models.joint_needs import JointNeeds
 from tidemark.models.quantile import certified_share, min_samples
-from tidemark.models.recommend.rounding import rounded_up
 from tidemark.models.target import PPM
 
 _WIDER_PPM = 100_000
@@ -49,10 +48,6 @@ class JointBounds:
     """The bound of each side, in milliseconds."""
     common_ms: int
     """The lowest bound that meets the SLO when all sides have it, in milliseconds."""
-
-    def rounded_up(self) -> JointBounds:
-        """Return the bounds rounded up, as a recommendation is."""
-        return JointBounds(tuple(map(rounded_up, self.bounds_ms)), rounded_up(self.common_ms))
 
     def reason(self, side: int) -> str:
         """Return why a side has its bound, as a clause."""

@@ -16,9 +16,10 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.models.joint_bounds import JointChoice, bounds_held
+from tidemark.models.joint_bounds import JointBounds, JointChoice, bounds_held
 from tidemark.models.joint_needs import JointNeeds
 from tidemark.models.plural import plural
+from tidemark.models.recommend.rounding import rounded_up
 from tidemark.models.slo import JoinSlo
 
 MAX_BATCHES = 1_000
@@ -174,7 +175,8 @@ def _chosen(needs: JointNeeds, slo: JoinSlo, held: JointChoice | None, at_us: in
     found = bounds_held(needs, before, slo.target_ppm, slo.confidence_ppm, due=due)
     if found is None or (found is before and not due):
         return None if found is None else held
-    return JointChoice(found.rounded_up(), at_us)
+    rounded = JointBounds(tuple(map(rounded_up, found.bounds_ms)), rounded_up(found.common_ms))
+    return JointChoice(rounded, at_us)
 
 
 class _Entry:
