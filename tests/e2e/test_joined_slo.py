@@ -17,7 +17,7 @@ from tidemark.models.wire import Acknowledgement, Report
 
 from support.controller_app import Controller
 from support.live_comparisons import Compared, compare_ledger, compare_pairs, fates_of
-from support.live_operators import COPY, join
+from support.live_operators import COPY, JOINS, join
 from support.live_streams import SECOND_US, Batches, Input, LiveJob
 from support.policies import at_once
 from support.served import served
@@ -124,7 +124,7 @@ def test_what_a_join_needs_is_taken_up_at_the_next_start_and_the_sink_has_what_t
         )
         wrong += compare_ledger(job, index, streams[index], compared)
     left, right = (fates_of(job, index, batches) for index, batches in enumerate(streams))
-    wrong += compare_pairs(job, "inner", left, right, compared)
+    wrong += compare_pairs(job, JOINS["inner"], left, right, compared)
     assert wrong == []
     assert compared.lost_by_left + compared.lost_by_right > 0
     assert compared.emitted > 0
