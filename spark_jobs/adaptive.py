@@ -30,6 +30,7 @@ from tidemark.spark_jobs.binding import Binding, ReportSink
 from tidemark.spark_jobs.bound import choose_bound_at_start
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.connections import NoSink, channel_of, connection_to, listener_of
+from tidemark.spark_jobs.key_counts import key_counter
 from tidemark.spark_jobs.late.missing_reports import RemoteLedger
 from tidemark.spark_jobs.late.revise import Revise, RevisedStream
 from tidemark.spark_jobs.late.side import Side
@@ -37,9 +38,9 @@ from tidemark.spark_jobs.listener import TidemarkListener
 from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
 from tidemark.spark_jobs.live.orders import Orders, mode_of
 from tidemark.spark_jobs.live.queries import LiveStream
-from tidemark.spark_jobs.live.steering import steered
 from tidemark.spark_jobs.settings import JobSettings
 from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, MAX_KEYS, Tap
+from tidemark.spark_jobs.this_spark import why_no_live
 from tidemark.spark_jobs.watch import BoundWatch
 
 _KAFKAS = "partition"
@@ -126,6 +127,8 @@ def adaptive_watermark(
         raise ValueError(f"future_rows is {future_rows!r}; it must be {' or '.join(get_args(Treatment))}")
     allowance_us = _whole_ms("future_allowance", future_allowance) * 1_000
     idle_timeout_us = None if idle_timeout is None else _whole_ms("idle_timeout", idle_timeout) * 1_000
+    no_live = why_no_live()
+    ceiling_ms = None if no_live else ceiling_ms
 
     def transform(df: DataFrame) -> DataFrame:
         spark = df.sparkSession
@@ -141,6 +144,7 @@ def adaptive_watermark(
             max_keys,
             arrival_time=arrival,
             arrival_type=arrival_type,
+            counter=key_counter(),
         )
         tap.check(df)
         settings = JobSettings.read(
@@ -150,6 +154,7 @@ def adaptive_watermark(
             controller_url=controller_url,
             token_file=token_file,
         )
+        tap = _countable(tap, df, settings.stream)
         client, sender = connection_to(settings)
         cache = BoundCache(settings.cache_dir, settings.controller_url or "")
         chosen = choose_bound_at_start(
@@ -191,7 +196,7 @@ def adaptive_watermark(
         _print_or_log(
             f"tidemark: job={settings.job} stream={settings.stream} bound={format_duration(chosen.bound_ms * 1_000)} "
             f"source={chosen.source} generation={chosen.generation} mode={mode_now} "
-            f"ceiling={ceiling} controller={settings.controller_url} ({chosen.reason})"
+            f"ceiling={None if no_live else ceiling} controller={settings.controller_url} ({chosen.reason})"
         )
         if revised is not None:
             versions = RevisedStream(revised, chosen, orders)
@@ -212,8 +217,9 @@ def adaptive_watermark(
         if ceiling_ms is None:
             if mode_now == "Live":
                 _log.error(
-                    "stream %s: mode is Live, but the call has no ceiling=: the bound stays %d ms until the next start",
+                    "stream %s: mode is Live, but %s: the bound stays %d ms until the next start",
                     settings.stream,
+                    no_live or "the call has no ceiling=",
                     chosen.bound_ms,
                 )
             listener.bind(metric, binding)
@@ -234,6 +240,8 @@ class _Live:
 
     def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:
         """Return ``df`` with tap, ceiling and control stream."""
+        from tidemark.spark_jobs.live.steering import steered  # noqa: PLC0415 - it needs PySpark 4.0
+
         path = channel_of(df.sparkSession).path
         if binding.mode != "Live":
             listener.bind(metric, binding)
@@ -253,6 +261,20 @@ class _Live:
         )
         tapped = future.set_back(tap.observe(future.mark(df), metric), tap.granule_us, tap.cut)
         return steered(tapped, tap.event_time, self.ceiling_ms, path, metric)
+
+
+def _countable(tap: Tap, df: DataFrame, stream: str) -> Tap:
+    """Return ``tap``, without partitions where this Spark cannot count by their names."""
+    if tap.can_name_partitions(df):
+        return tap
+    _log.warning(
+        "stream %s: running without partitions, because Spark %s counts by numbers alone and column %r is none: all "
+        "rows are counted as one partition; give a column of integers, or use Spark 4.1",
+        stream,
+        df.sparkSession.version,
+        tap.partition,
+    )
+    return replace(tap, partition=None)
 
 
 def _whole_ms(what: str, text: str) -> int:

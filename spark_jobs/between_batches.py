@@ -3,8 +3,8 @@
 ``StreamingQuery.stop()`` interrupts whatever runs, and with batches back to back something always runs. So the query's
 own lock is taken: its thread needs it to plan a batch, to commit it, and once more after that. Whoever holds the lock
 while no trigger is active has the thread between two batches, and can end it. There is no public way to the
-lock; ``gate_of`` reaches for it, and a test pins the names. Where it is not accessible, the query is watched and
-stopped in the gap after a batch, if there is one.
+lock; ``gate_of`` reaches for it (``private_names``). Where it is not accessible, the query is watched and stopped in
+the gap after a batch, if there is one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tidemark.spark_jobs.private_names import ACTIVE, TERMINATED, constant
+
 _log = logging.getLogger("tidemark.spark")
 _POLL_S = 0.05
 _HELD_POLL_S = 0.005
@@ -27,8 +29,6 @@ _SETTLE_S = 0.05
 
 _POLLS_TO_END = 4
 """Polls after which a query whose gate is closed is taken to sleep until its next trigger, and woken."""
-
-_STATES = ("ACTIVE", "TERMINATED")
 
 
 class Gate(Protocol):
@@ -47,15 +47,16 @@ class Gate(Protocol):
 
 
 class _SparkGate:
-    """The gate of a micro-batch query of Spark 4.2 (``MicroBatchExecution``, ``StreamExecution``).
+    """The gate of a micro-batch query (``MicroBatchExecution``, ``StreamExecution``).
 
     A query that has to end while it plans a batch interrupts itself when it has planned it; during a batch, or between
     two, it ends after that.
     """
 
-    def __init__(self, execution: Any, jvm: Any, sleep: Callable[[float], None]) -> None:
-        runtime = jvm.org.apache.spark.sql.execution.streaming.runtime
-        self._on, self._off = (getattr(getattr(runtime, f"{name}$"), "MODULE$") for name in _STATES)
+    def __init__(
+        self, execution: Any, states: tuple[Any, Any], jvm: Any, sleep: Callable[[float], None]
+    ) -> None:
+        self._on, self._off = states
         self._milliseconds = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
         self._execution = execution
         self._state, self._thread = execution.state(), execution.queryExecutionThread()
@@ -99,7 +100,10 @@ def gate_of(query: StreamingQuery, sleep: Callable[[float], None] = time.sleep) 
         execution = query._jsq.streamingQuery()  # noqa: SLF001 - see the module's docstring
         if "MicroBatch" not in execution.getClass().getSimpleName():
             return None
-        return _SparkGate(execution, SparkContext._jvm, sleep)  # noqa: SLF001 - as above
+        states = constant(ACTIVE), constant(TERMINATED)
+        missing = any(state is None for state in states)
+        jvm = SparkContext._jvm  # noqa: SLF001 - as above
+        return None if missing else _SparkGate(execution, states, jvm, sleep)
     except (Py4JError, AttributeError, TypeError) as error:
         _log.warning("query %s: the place between two batches cannot be found: %s", query.id, error)
         return None

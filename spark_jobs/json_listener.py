@@ -8,22 +8,23 @@ query beside it lacks; the JVM's own JSON, which is what ``query.lastProgress`` 
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from pyspark import SparkContext
 from pyspark.sql.streaming.listener import (
     JStreamingQueryListener,
     QueryProgressEvent,
     StreamingQueryListener,
 )
 
+from tidemark.spark_jobs.private_names import LISTENER, find
+from tidemark.spark_jobs.progress_json import progress_of
+
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
 
 
 class JsonListener(StreamingQueryListener):
-    """A base class. Where PySpark gets the Java side by another name, it works as any other listener does."""
+    """A base class. Where this Spark has the Java side in another place, it works as any other listener does."""
 
     _java: JavaObject | None = None
 
@@ -35,8 +36,8 @@ class JsonListener(StreamingQueryListener):
     def _jlistener(self) -> JavaObject:
         """The Java side, which PySpark registers."""
         if self._java is None:
-            jvm: Any = SparkContext._jvm  # noqa: SLF001 - PySpark's listener has no other way to it
-            self._java = jvm.PythonStreamingQueryListenerWrapper(_Callbacks(self))
+            wrapper = find(LISTENER)
+            self._java = super()._jlistener if wrapper is None else wrapper(_Callbacks(self))
         return self._java
 
 
@@ -50,9 +51,7 @@ class _Callbacks(JStreamingQueryListener):
     def onQueryProgress(self, jevent: JavaObject) -> None:  # noqa: N802 - Spark's name
         progress = jevent.progress()
         if self._listener.wants(progress.runId().toString(), progress.batchId()):
-            self._listener.onQueryProgress(
-                QueryProgressEvent.fromJson({"progress": json.loads(progress.json())})
-            )
+            self._listener.onQueryProgress(QueryProgressEvent(progress_of(progress.json())))
 
     class Java:
         implements: ClassVar[list[str]] = JStreamingQueryListener.Java.implements

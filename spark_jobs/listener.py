@@ -35,14 +35,15 @@ from tidemark.spark_jobs.binding import (
 from tidemark.spark_jobs.chains import LastBounds
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.live.backlog import backlog_of, control_offsets_of
-from tidemark.spark_jobs.live.control_source import Offset
 from tidemark.spark_jobs.live.mode_changes import why_rejected
+from tidemark.spark_jobs.live.offset import Offset
 from tidemark.spark_jobs.live.queries import LiveQueries
+from tidemark.spark_jobs.progress_json import observed_in
 from tidemark.spark_jobs.progress_times import micros_of, watermark_ms_of
 from tidemark.spark_jobs.query_plan import Found, NoOperator, QueryPlan
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.start_check import chains_at_start, errors_at_start
-from tidemark.spark_jobs.tap import Tap, TapCounts
+from tidemark.spark_jobs.tap import NO_ROWS, Tap, TapCounts
 
 _log = logging.getLogger("tidemark.spark")
 _NO_REAL_TIME = (
@@ -269,9 +270,7 @@ class TidemarkListener(JsonListener):
         """Report a batch for each tap in it, once."""
         if progress.batchId <= run.last_batch:
             return
-        taps = {
-            metric: row[0] for metric, row in progress.observedMetrics.items() if metric in self._bindings
-        }
+        taps = observed_in(progress, self._bindings, run.streams)
         if not taps:
             return
         run.last_batch = progress.batchId
@@ -292,7 +291,7 @@ class TidemarkListener(JsonListener):
         run.watermark_ms.pop(progress.batchId - 2, None)
 
     def _report_stream(
-        self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, observed: str
+        self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, observed: str | None
     ) -> None:
         judging, binding = run.streams[metric], binding.in_batch(run.query, progress.batchId)
         late = binding.late_treatment
@@ -304,7 +303,8 @@ class TidemarkListener(JsonListener):
             applied = self._acknowledgement(replace(binding, mode=mode), progress)
             applied = replace(applied, chain=run.chains.get(metric), late=late)
             binding.sink.acknowledge(binding.job, binding.stream, applied)
-        counts = binding.tap.decode(observed, judging.granules, self._clock_of(run, binding.tap, progress))
+        clock_us = self._clock_of(run, binding.tap, progress)
+        counts = NO_ROWS if observed is None else binding.tap.decode(observed, judging.granules, clock_us)
         report = self._report(run, metric, binding, progress, counts)
         if binding.revised is not None:
             report = binding.revised.judged(report, run.query)

@@ -7,9 +7,13 @@ this manager 8 are left, all ``chmod``. What is written is the same. A shared fi
 
 from __future__ import annotations
 
+from tidemark.spark_jobs.this_spark import is_since
+
+_PACKAGE = "org.apache.spark.sql.execution.streaming"
+# A session's settings come before its JVM, which could be asked.
+_MANAGERS = f"{_PACKAGE}.checkpointing" if is_since(4, 1) else _PACKAGE
+
 LOCAL_DISK: dict[str, bool | float | int | str | None] = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
+    "spark.sql.streaming.checkpointFileManagerClass": f"{_MANAGERS}.FileSystemBasedCheckpointFileManager",
 }
 """Spark conf keys and their values."""

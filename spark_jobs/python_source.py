@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pyspark import SparkContext, cloudpickle
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
+
+from tidemark.spark_jobs.private_names import SESSION, find
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
@@ -19,10 +21,12 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
     is to have it, and so refuses a second session what the first one has. Therefore this one is active meanwhile.
     """
     cloudpickle.register_pickle_by_value(sys.modules[source.__module__])  # type: ignore[no-untyped-call]
-    jvm: Any = SparkContext._jvm  # noqa: SLF001 - PySpark sets no active session
-    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    sessions = find(SESSION)
+    if sessions is None:
+        spark.dataSource.register(source)
+        return
     before = sessions.getActiveSession()
-    sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - as above
+    sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - PySpark sets no active session
     try:
         spark.dataSource.register(source)
     finally:

@@ -22,6 +22,7 @@ from typing import Any, Literal
 from py4j.java_gateway import get_field
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow, row_level
 from tidemark.spark_jobs.columns import SESSION_WINDOW, TIME_WINDOW, is_column, is_event_time
@@ -147,7 +148,8 @@ def _operator_on(way: Sequence[_Node], left_out: Callable[[], set[str]]) -> Foun
         return _operator_by(times[0], way[at + 1 :]) if times else NoOperator("NothingLate", why)
     except _NotFoundError as ended:
         return ended.result
-    except (Py4JError, TypeError) as error:  # Py4J says TypeError of a class that this Spark does not have
+    # Py4J says TypeError of a class that this Spark does not have.
+    except (Py4JError, PySparkException, TypeError) as error:
         _log.warning("the operator cannot be read from the plan: %s", error)
         return NoOperator("Unreadable", "this Spark's plan cannot be read")
 

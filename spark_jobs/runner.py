@@ -326,7 +326,7 @@ class AdaptiveQuery:
 
 def _has_committed(query: StreamingQuery) -> bool:
     """Return whether this run of the query has brought a batch to its end; idle triggers make progress, too."""
-    return any("addBatch" in progress.durationMs for progress in query.recentProgress)
+    return any("addBatch" in progress["durationMs"] for progress in query.recentProgress)
 
 
 def _rough(seconds: float) -> str:

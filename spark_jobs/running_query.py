@@ -2,12 +2,11 @@
 
 The offset log of a checkpoint holds the watermark of every batch, also of those before a restart, which the late rule
 needs for the first batch of a run (Spark 4.2, ``MicroBatchExecution``, ``OffsetSeqMetadata.batchWatermarkMs``). There
-is no public way to it, so this module (and ``between_batches``) reaches into Spark's internals; tests pin the names.
+is no public way to it, so this module (and ``between_batches``) reaches into Spark's internals: see ``private_names``.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import Any
 
@@ -22,6 +21,8 @@ from tidemark.models.live.control import WatermarkPolicy
 from tidemark.models.wire import OutputMode
 from tidemark.spark_jobs.coupling import PlanCoupling, read_coupling
 from tidemark.spark_jobs.joins.reader import read_joins
+from tidemark.spark_jobs.private_names import FAILURE, INITIALIZING, TERMINATED, constant, find, member_of
+from tidemark.spark_jobs.progress_json import progress_of
 from tidemark.spark_jobs.query_plan import QueryPlan, read_plan
 
 _log = logging.getLogger("tidemark.spark")
@@ -43,12 +44,18 @@ class RunningQuery:
         self.query_id = query_id
         """The query's persistent id."""
         self._execution: Any = None
+        self._metadata: str | None = None
+        """What the offset log's entries call their metadata; None until one is read."""
         self._policy: WatermarkPolicy | None = None
         try:
             wrapper = spark._jsparkSession.streams().get(query_id)  # noqa: SLF001 - see the module's docstring
             self._execution = None if wrapper is None else wrapper.streamingQuery()
         except (Py4JError, AttributeError) as error:
             _log.warning("query %s: its execution cannot be read: %s", query_id, error)
+
+    def _session(self) -> Any:
+        """Return Spark's session of the query's batches; before 4.0 that it was started in, which has its settings."""
+        return getattr(self._execution, member_of(self._execution, "sparkSessionForStream", "sparkSession"))()
 
     def output_mode(self) -> OutputMode | None:
         """Return the query's output mode; None when it cannot be read."""
@@ -83,7 +90,12 @@ class RunningQuery:
             return None
         try:
             entry = self._execution.offsetLog().get(batch_id)
-            metadata = entry.get().metadataOpt() if entry.isDefined() else entry
+            if not entry.isDefined():
+                return None
+            offsets = entry.get()
+            if self._metadata is None:
+                self._metadata = member_of(offsets, "metadataOpt", "metadata")
+            metadata = getattr(offsets, self._metadata)()
             return int(getattr(metadata.get(), what)()) if metadata.isDefined() else None
         except Py4JError as error:
             _log.warning("%s of batch %d cannot be read from the checkpoint: %s", what, batch_id, error)
@@ -94,7 +106,7 @@ class RunningQuery:
         try:
             if self._execution is None:
                 return None
-            state = self._execution.sparkSessionForStream().sessionState()
+            state = self._session().sessionState()
             return read_plan(self._execution.analyzedPlan(), state.optimizer())
         except Py4JError as error:
             _log.warning("the query's plan cannot be read: %s", error)
@@ -109,7 +121,7 @@ class RunningQuery:
             if self._execution is None:
                 return None
             mode = self.output_mode() or "append"
-            return read_joins(self._execution.sparkSessionForStream(), self._execution.analyzedPlan(), mode)
+            return read_joins(self._session(), self._execution.analyzedPlan(), mode)
         # Py4J says TypeError of a class that this Spark does not have.
         except (Py4JError, PySparkException, TypeError) as error:
             _log.warning("the query's joins cannot be read: %s", error)
@@ -124,9 +136,7 @@ class RunningQuery:
         try:
             if self._execution is None:
                 return PlanCoupling()
-            return read_coupling(
-                self._execution.sparkSessionForStream(), self._execution.analyzedPlan(), joins
-            )
+            return read_coupling(self._session(), self._execution.analyzedPlan(), joins)
         except (Py4JError, TypeError) as error:
             _log.warning("what the bounds decide cannot be read: %s", error)
             return PlanCoupling()
@@ -160,21 +170,20 @@ class RunningQuery:
         sources, and ends where it would begin to run. ``awaitTermination`` raises the error.
         """
         try:
-            jvm: Any = SparkContext._jvm  # noqa: SLF001 - see the module's docstring
-            states, error = jvm.org.apache.spark.sql.execution.streaming.runtime, self._failed_of(jvm, reason)
-            begun, ended = (
-                getattr(getattr(states, f"{name}$"), "MODULE$") for name in ("INITIALIZING", "TERMINATED")
-            )
-            getattr(self._execution, "streamDeathCause_$eq")(error)
+            begun, ended, failure = constant(INITIALIZING), constant(TERMINATED), find(FAILURE)
+            if begun is None or ended is None or failure is None:
+                return False
+            getattr(self._execution, "streamDeathCause_$eq")(self._failed_of(failure, reason))
             return bool(self._execution.state().compareAndSet(begun, ended))
         except (Py4JError, AttributeError, TypeError) as problem:
             _log.warning("the query cannot be ended: %s", problem)
             return False
 
-    def _failed_of(self, jvm: Any, reason: str) -> Any:
+    def _failed_of(self, failure: Any, reason: str) -> Any:
         """Return the exception that Spark makes of a failure, for a query without offsets."""
+        jvm: Any = SparkContext._jvm  # noqa: SLF001 - see the module's docstring
         details = {"id": self._execution.id().toString(), "runId": self._execution.runId().toString()}
-        return jvm.org.apache.spark.sql.streaming.StreamingQueryException(
+        return failure(
             "",
             jvm.java.lang.IllegalArgumentException(reason),
             "",
@@ -187,7 +196,7 @@ class RunningQuery:
         """Return how Spark makes one watermark of those of the query's inputs; from the first batch's planning on."""
         if self._policy is None and self._execution is not None:
             try:
-                policy = str(self._execution.sparkSessionForStream().conf().get(_POLICY_KEY))
+                policy = str(self._session().conf().get(_POLICY_KEY))
                 self._policy = "max" if policy.lower() == "max" else "min"
             except Py4JError as error:
                 _log.warning("%s cannot be read, min is assumed: %s", _POLICY_KEY, error)
@@ -205,9 +214,9 @@ class RunningQuery:
                 return []
             # Usually it is the next one; when nobody has asked for a while there are more.
             some = [last] if last.batchId() == than_batch + 1 else list(self._execution.recentProgress())
-            found = [json.loads(progress.json()) for progress in some if progress.batchId() > than_batch]
+            found = [progress_of(progress.json()) for progress in some if progress.batchId() > than_batch]
         except Py4JError as error:
             _log.warning("the progress cannot be read: %s", error)
             return []
         # While nothing comes Spark reports a batch that has not been run, under the number of the one to come.
-        return [StreamingQueryProgress.fromJson(each) for each in found if "addBatch" in each["durationMs"]]
+        return [each for each in found if "addBatch" in each.durationMs]

@@ -1,8 +1,8 @@
 """The tap: exact counts of a batch's rows by partition and event-time granule, observed before anything is dropped.
 
 ``DataFrame.observe`` computes aggregates while the rows pass, so there is no second read of the source, and its
-result is right when tasks are retried. ``approx_top_k`` over one packed key (partition, granule) is exact as long as
-the distinct keys fit; two independent sums show when they did not (measured on Spark 4.2.0: 0 of 199 overflows went
+result is right when tasks are retried. Counts by one packed key (partition, granule) are exact as long as the distinct
+keys fit (``key_counts``); two independent sums show when they did not (measured on Spark 4.2.0: 0 of 199 overflows went
 unnoticed), and then the counts are not used at all, only the number of rows. Each aggregate costs some 20 ns a row, so
 there are no more than needed: what follows from the keys is taken from them. Cost: see ``make bench``.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import zlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cache
@@ -26,7 +25,8 @@ from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
 from tidemark.models.granules import Granules, granule_last_us
 from tidemark.models.operators import Closed
 from tidemark.models.wire import AppendDelay
-from tidemark.spark_jobs.time_numbers import BITS, FARTHEST_US, FIRST, TimeNumbers
+from tidemark.spark_jobs.key_counts import APPROX_TOP_K, Key, KeyCounter
+from tidemark.spark_jobs.time_numbers import FARTHEST_US, FIRST, TimeNumbers
 
 DEFAULT_MAX_KEYS = 98_304
 """Distinct (partition, granule) pairs a batch may hold and still be counted exactly; 1,000,000 is Spark's limit.
@@ -39,8 +39,6 @@ granules of a second.
 MAX_KEYS = 100_000
 """Maximum of ``max_keys``: what a report may carry. Spark itself fails a query that asks for more than 1,000,000."""
 
-_PARTITIONS = 1 << (63 - BITS)
-_RESIDUE = (1 << 20) - 1
 _COLUMN = "tap"
 _KEY = "__tidemark_key"
 _FUTURE_MARK, _ASIDE_MARK, _BEFORE_MARK, _AFTER_MARK = "!", "!!", "~", "~~"
@@ -79,6 +77,10 @@ class TapCounts:
     """How late the source had the rows; None where no column has it."""
 
 
+NO_ROWS = TapCounts(0, 0, None, None, GranuleCounts.of(()))
+"""The counts of a batch without rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tap:
     """Where and how finely to count.
@@ -96,6 +98,7 @@ class Tap:
         arrival_type: name of the column that is 1 where that timestamp is the broker's, as Kafka's source has it.
         allowance_us: how far ahead of the batch's clock a row may be dated, in microseconds; None when that is not
             checked. Rows further ahead, by ``first_future_us``, are set back to the clock above the tap.
+        counter: how keys are counted.
     """
 
     event_time: str
@@ -108,6 +111,7 @@ class Tap:
     arrival_time: str | None = None
     arrival_type: str | None = None
     allowance_us: int | None = None
+    counter: KeyCounter = APPROX_TOP_K
 
     def observe(self, df: DataFrame, metric: str) -> DataFrame:
         """Return ``df``, unchanged, with its batches counted under the name ``metric``."""
@@ -129,14 +133,11 @@ class Tap:
             time = F.when(key >= 0 if self._packed(df) else F.col(self.ahead) == TAKEN, time)
         if self.takes_out:
             row = F.when(F.col(str(self.ahead)) != SET_ASIDE, row)
-        # A sum that overflowed would end the user's query, so what is summed stays below 2**20 a row (2**32 a name).
-        residue = key.bitwiseAND(F.lit(_RESIDUE)) if self._packed(df) else F.crc32(key)
         return F.to_json(
             F.struct(
                 F.count(row).alias("rows"),
                 F.unix_micros(F.max(time)).alias("last"),
-                F.sum(residue).alias("check"),
-                F.call_function("approx_top_k", key, F.lit(self.max_keys), F.lit(self.max_keys)).alias("top"),
+                *self.counter.columns(key, self.max_keys, packed=self._packed(df)),
                 *self._append_delay(F.unix_micros(time)),
             ),
             {"ignoreNullFields": "true"},
@@ -187,6 +188,10 @@ class Tap:
                 f"event-time column {self.event_time!r} is a {kind.simpleString()}; cast it to timestamp"
             )
 
+    def can_name_partitions(self, df: DataFrame) -> bool:
+        """Return whether the rows of ``df`` can be counted by partition: not every counter takes names."""
+        return self.counter.takes_texts or self._packed(df)
+
     @property
     def cut(self) -> Closed:
         """Which edge belongs to a granule where rows ahead of the clock are found."""
@@ -214,16 +219,13 @@ class Tap:
             clock_us: the batch's clock, as its checkpoint has it; without it no row counts as ahead of it.
         """
         seen = json.loads(observed)
-        top = [entry for entry in seen["top"] if entry.get("item") is not None]
-        packed = not top or isinstance(top[0]["item"], int)
-        # Rows without an event time have no key; they are counted apart, and always exactly.
-        null_rows = sum(entry["count"] for entry in seen["top"]) - sum(entry["count"] for entry in top)
-        end = self._times.end
-        named = [(self._read(entry["item"], packed, end), entry["count"]) for entry in top]
+        keys = self.counter.read(seen)
+        end, bits = self._times.end, self._times.bits
+        named = [(self._read(key, end, bits), count) for key, count in keys.counts]
         aside = sum(count for (_, _, ahead), count in named if ahead == SET_ASIDE)
-        exact = sum(count for _, count in named) - aside + null_rows == seen["rows"] and (
-            sum(entry["count"] * _residue(entry["item"], packed) for entry in top) == seen.get("check", 0)
-        )
+        # Rows without an event time have no key; they are counted apart, and always exactly.
+        counted = sum(count for _, count in named) - aside + keys.null_rows
+        exact = keys.exact and counted == seen["rows"]
         first_future_us = self.first_future_us(clock_us)
         if clock_us is not None and first_future_us is not None:
             first, clock = self._times.of(first_future_us), self._times.of(clock_us)
@@ -235,7 +237,7 @@ class Tap:
             last_us = None if newest_granule is None else granules.first_us(newest_granule)
         return TapCounts(
             rows=seen["rows"],
-            null_rows=null_rows,
+            null_rows=keys.null_rows,
             min_event_time_us=_first_us(by_granule, granules, last_us),
             max_event_time_us=last_us,
             by_granule=by_granule,
@@ -245,7 +247,11 @@ class Tap:
 
     @property
     def _times(self) -> TimeNumbers:
-        return TimeNumbers(self.granule_us, self.closed)
+        return TimeNumbers.within(self.counter.bits, self.granule_us, self.closed)
+
+    def _other_number(self, time_bits: int) -> int:
+        """Return the number that all partitions share whose own does not fit beside a time's."""
+        return (1 << (self.counter.bits - time_bits)) - 1
 
     def _packed(self, df: DataFrame) -> bool:
         # A long is an identifier more often than a partition's number, and does not fit beside a granule.
@@ -277,9 +283,10 @@ class Tap:
         if self.partition is None:
             return number
         partition = F.col(quoted(self.partition)).cast("long")
-        fits = (partition >= 0) & (partition < _OTHER_NUMBER)
-        partition = F.when(fits, partition).otherwise(F.lit(_OTHER_NUMBER))
-        return F.shiftleft(partition, BITS).bitwiseOR(number)
+        bits = self._times.bits
+        other = self._other_number(bits)
+        partition = F.when((partition >= 0) & (partition < other), partition).otherwise(F.lit(other))
+        return F.shiftleft(partition, bits).bitwiseOR(number)
 
     def _by_granule(
         self, named: list[tuple[_Key, int]], granules: Granules
@@ -307,19 +314,18 @@ class Tap:
             )
         return GranuleCounts.of(result), newest
 
-    def _read(self, item: int | str, packed: bool, end: int) -> _Key:
+    def _read(self, key: Key, end: int, bits: int) -> _Key:
         """Return what a key stands for; a time after all numbers has ``end``, the one after the last."""
-        if packed:
-            packed_key = int(item)
-            ahead = TAKEN if packed_key >= 0 else SET_BACK
-            packed_key = packed_key if packed_key >= 0 else -packed_key - 1
-            name, number = self._name_of(packed_key >> BITS), packed_key & ((1 << BITS) - 1)
+        if isinstance(key, int):
+            ahead = TAKEN if key >= 0 else SET_BACK
+            key = key if key >= 0 else -key - 1
+            name, number = self._name_of(key >> bits, bits), key & ((1 << bits) - 1)
             if number == _AFTER_NUMBER:
                 return name, end, ahead
             if ahead == SET_BACK and number == _ASIDE_NUMBER:
                 return name, None, SET_ASIDE
             return name, None if number < FIRST else number - end, ahead
-        text, _, name = str(item).partition(":")
+        text, _, name = key.partition(":")
         if text == _ASIDE_MARK:
             return _short(name), None, SET_ASIDE
         ahead = SET_BACK if text.startswith(_FUTURE_MARK) else TAKEN
@@ -328,10 +334,10 @@ class Tap:
             return _short(name), end, ahead
         return _short(name), None if text == _BEFORE_MARK else int(text), ahead
 
-    def _name_of(self, number: int) -> str:
+    def _name_of(self, number: int, time_bits: int) -> str:
         if self.partition is None:
             return _ALL
-        return _OTHER if number == _OTHER_NUMBER else str(number)
+        return _OTHER if number == self._other_number(time_bits) else str(number)
 
 
 _ALL = "all"
@@ -339,8 +345,6 @@ _ALL = "all"
 
 _OTHER = "other"
 """Name under which rows are counted whose partition's number is null, negative or too large to be packed."""
-
-_OTHER_NUMBER = _PARTITIONS - 1
 
 
 def quoted(name: str) -> str:
@@ -382,7 +386,3 @@ def _append_delay(seen: dict[str, Any]) -> AppendDelay | None:
 
 def _clamped(time_us: int | None) -> int | None:
     return None if time_us is None else max(-FARTHEST_US, min(time_us, FARTHEST_US))
-
-
-def _residue(item: int | str, packed: bool) -> int:
-    return int(item) & _RESIDUE if packed else zlib.crc32(str(item).encode())

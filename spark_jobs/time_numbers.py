@@ -19,13 +19,14 @@ from tidemark.models.operators import Closed
 FARTHEST_US = 1 << 60
 """Times further from the epoch are not counted, and reported as this far: no calendar and no controller goes there."""
 
-BITS = 44
-"""Bits of a number that has been made positive."""
+_BITS, _OF_BITS = 44, 63
+"""Bits of a number that has been made positive, in a key of so many; in a shorter key it has as few as it needs."""
+
+_NEAR_US = 1 << 52
+"""Times nearer to the epoch than this, 142 years, have a number in a shorter key."""
 
 FIRST = 3
 """The lowest positive number of a time; those below are free for rows that have none."""
-
-_HALF = 1 << (BITS - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,20 @@ class TimeNumbers:
     Args:
         granule_us: width of a granule in microseconds.
         closed: which edge belongs to a granule; None while the operator is not known.
+        bits: bits of a number that has been made positive.
     """
 
     granule_us: int
     closed: Closed | None
+    bits: int = _BITS
+
+    @classmethod
+    def within(cls, key_bits: int, granule_us: int, closed: Closed | None) -> TimeNumbers:
+        """Return the numbers for keys of so many bits, which have a partition's number in front of the time's."""
+        if key_bits >= _OF_BITS:
+            return cls(granule_us, closed)
+        kinds = 2 if closed is None else 1
+        return cls(granule_us, closed, (2 * kinds * (_NEAR_US // granule_us)).bit_length())
 
     @property
     def end(self) -> int:
@@ -77,4 +88,4 @@ class TimeNumbers:
     @property
     def _half(self) -> int:
         """Half of the granules that have a number."""
-        return min(_HALF // len(self._kinds), FARTHEST_US // self.granule_us)
+        return min((1 << (self.bits - 1)) // len(self._kinds), FARTHEST_US // self.granule_us)

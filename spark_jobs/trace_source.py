@@ -20,7 +20,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyspark
 from pyspark.sql import SparkSession
+
+from tidemark.spark_jobs.this_spark import has_read_limits
+
+if not has_read_limits():
+    raise ImportError(f"the trace source needs PySpark 4.2 or newer, and this is {pyspark.__version__}")
+
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 

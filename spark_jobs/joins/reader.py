@@ -16,6 +16,7 @@ from pyspark.errors import AnalysisException
 
 from tidemark.models.joins import JoinedQuery, JoinInput, JoinType, StreamJoin
 from tidemark.spark_jobs.columns import delay_ms, is_event_time
+from tidemark.spark_jobs.private_names import JOIN_HELPER, find
 from tidemark.spark_jobs.scala import items
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
@@ -39,7 +40,7 @@ _Node = Any
 
 
 def read_joins(session: _Node, analysed: _Node, output_mode: str = "append") -> JoinedQuery | None:
-    """Return what Spark makes of the joins of two streams in a plan; None when there are none.
+    """Return what Spark makes of the joins of two streams in a plan; None when there are none, or it does not say.
 
     Args:
         session: Spark's own session (``_jsparkSession``) whose settings the query runs with.
@@ -53,12 +54,15 @@ def read_joins(session: _Node, analysed: _Node, output_mode: str = "append") -> 
     if not written:
         return None
     refused = _refusal(session, analysed, output_mode)
+    helper = find(JOIN_HELPER)
+    if helper is None:
+        return None
     planned = list(_stream_joins(session.sessionState().optimizer().execute(analysed)))
     # The optimizer drops columns that nothing reads, and may make two joins of one.
     as_written = written if len(written) == len(planned) else planned
     policy: Literal["min", "max"] = "max" if session.conf().get(_POLICY).lower() == "max" else "min"
     return JoinedQuery(
-        tuple(_read(*pair) for pair in zip(planned, as_written, strict=True)),
+        tuple(_read(helper, *pair) for pair in zip(planned, as_written, strict=True)),
         sum(node.nodeName() == "EventTimeWatermark" for node in _nodes(analysed)),
         policy,
         refused,
@@ -79,7 +83,7 @@ def _refusal(session: _Node, analysed: _Node, output_mode: str) -> str | None:
     return None
 
 
-def _read(join: _Node, as_written: _Node) -> StreamJoin:
+def _read(helper: Any, join: _Node, as_written: _Node) -> StreamJoin:
     """Return a join as Spark's physical operator will see it, named as it is written."""
     kind = _TYPES.get(join.joinType().toString(), "other")
     left, right = _input(join.left(), as_written.left()), _input(join.right(), as_written.right())
@@ -89,8 +93,6 @@ def _read(join: _Node, as_written: _Node) -> StreamJoin:
     _, left_keys, right_keys, condition, *_ = _items_of_product(found.get())
     pairs = [(one.sql(), other.sql()) for one, other in zip(items(left_keys), items(right_keys), strict=True)]
     keys = tuple(f"{one} = {other}" for one, other in pairs)
-    helper = _jvm().org.apache.spark.sql.execution.streaming.operators.stateful.join
-    helper = helper.StreamingSymmetricHashJoinHelper
     try:
         limits = helper.getStateWatermark(
             join.left().output(),

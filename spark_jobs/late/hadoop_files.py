@@ -11,6 +11,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from tidemark.spark_jobs.private_names import CHECKPOINT_FILES, find
+
 
 class HadoopFiles:
     """The files below one folder.
@@ -29,8 +31,8 @@ class HadoopFiles:
         self._root = self._jvm.org.apache.hadoop.fs.Path(folder)
         self._system = self._root.getFileSystem(configuration)
         self._root = self._system.makeQualified(self._root)
-        managers = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
-        self._manager = managers.create(self._root, configuration)
+        managers = find(CHECKPOINT_FILES)
+        self._manager = None if managers is None else managers.create(self._root, configuration)
 
     @property
     def uri(self) -> str:
@@ -81,8 +83,12 @@ class HadoopFiles:
         """Write a small file that is new, or replaces one: whoever reads it finds it whole or not at all.
 
         Raises:
-            OSError: when the file system refuses.
+            OSError: when the file system refuses, or this Spark has no way to do so.
         """
+        if self._manager is None:
+            raise OSError(
+                f"{self.path(name)} cannot be written whole: this Spark has no CheckpointFileManager"
+            )
         path = self._path(name)
         self._system.mkdirs(path.getParent())
         # Not every file system renames over what is there, and Spark's manager only logs that.

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.spark_jobs.kafka.backlog import rows_behind
-from tidemark.spark_jobs.live.control_source import Offset
+from tidemark.spark_jobs.live.offset import Offset
 
 
 def control_offsets_of(progress: StreamingQueryProgress) -> list[Offset]:

@@ -22,7 +22,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+
+from tidemark.spark_jobs.this_spark import has_read_limits
+
+if has_read_limits():
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as _AvailableNow
+else:
+
+    class _AvailableNow:  # type: ignore[no-redef]
+        """Before PySpark 4.2 a source is asked once, when such a query begins."""
+
 
 CONTROL_COLUMN = "watermark_ms"
 """The one column of the control stream: the required watermark, in milliseconds since the epoch."""
@@ -55,7 +64,7 @@ class ControlSource(DataSource):
         return ControlReader(self.options["socket"], self.options["stream"])
 
 
-class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
+class ControlReader(SimpleDataSourceStreamReader, _AvailableNow):
     """Asks the driver for the watermark whenever Spark plans a batch.
 
     Args:

@@ -22,7 +22,7 @@ from tidemark.models.operators import Operator, TimeWindow
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.target import PPM
 from tidemark.models.wire import LiveState, Report
-from tidemark.spark_jobs.live.control_source import Offset
+from tidemark.spark_jobs.live.offset import Offset
 from tidemark.spark_jobs.live.orders import Orders
 
 _log = logging.getLogger("tidemark.spark")

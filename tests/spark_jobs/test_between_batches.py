@@ -116,7 +116,7 @@ def _spark_gate(
     execution.status.return_value.isTriggerActive.side_effect = active
     execution.awaitProgressLock.return_value.hasQueuedThreads.side_effect = queued or []
     execution.state.return_value.compareAndSet.return_value = runs
-    return _SparkGate(execution, MagicMock(), lambda _: None), execution
+    return _SparkGate(execution, (MagicMock(), MagicMock()), MagicMock(), lambda _: None), execution
 
 
 def test_the_gate_closes_while_no_trigger_is_active_and_its_lock_is_held() -> None:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -35,7 +34,8 @@ class FakeQuery(StreamingQuery):
 
     @property
     def recentProgress(self) -> list[Any]:  # noqa: N802 - Spark's name
-        idle, batch = SimpleNamespace(durationMs={}), SimpleNamespace(durationMs={"addBatch": 1})
+        idle: dict[str, dict[str, int]] = {"durationMs": {}}
+        batch = {"durationMs": {"addBatch": 1}}
         return [idle, batch] if self.world.now_s >= self.began_s + self.world.batch_s else [idle]
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - Spark's name
