@@ -24,6 +24,7 @@ NPM          ?= $(and $(shell command -v node),$(shell command -v npm))
 POLICY       ?= /usr/sbin/policy-rc.d
 ALERTMANAGER ?= $(and $(shell command -v prometheus-alertmanager),$(shell command -v amtool))
 ARGS   ?=
+SPARK  ?=
 
 # Where the environment forbids byte code, each process of the tests would compile every file again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -42,7 +43,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak lint lint-page format bench lock archive wheel manifests docs tools jars services clean
+.PHONY: help venv demo test test-fast soak test-spark matrix lint lint-page format bench lock archive wheel manifests docs tools jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -89,6 +90,14 @@ test-fast: $(STAMP) ## run the tests that are not marked slow, in three processe
 
 soak: $(CLASSES) ## run the long tests: chaos, Kafka end to end, repeats
 	@$(PYTEST) --numprocesses 4 -m soak $(ARGS)
+
+# Each version has an environment of its own under build/; see tests/support/spark_versions.py.
+test-spark: $(STAMP) ## compare ledger and sink on another version of Spark (SPARK=3.5.9)
+	@PYTHONPATH=tests $(BIN)/python -m support.spark_versions "$(SPARK)" $(ARGS)
+
+matrix: $(STAMP) ## the same on every version that is supported; writes the table of docs/reference/spark.md
+	@PYTHONPATH=tests $(BIN)/python -m support.spark_versions
+	@$(MAKE) --silent docs
 
 # mypy sees the folders under the names users import, through links.
 lint: $(STAMP) lint-page ## ruff, format check and mypy (strict); the page's code too

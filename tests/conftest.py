@@ -127,7 +127,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     A long file that begins last would leave the other processes idle, so files with a slow test come first, and among
     them those with more text.
     """
-    if "soak" not in config.option.markexpr:
+    if not any(mark in config.option.markexpr for mark in ("soak", "versions")):
         soak = [item for item in items if item.get_closest_marker("soak")]
         config.hook.pytest_deselected(items=soak)
         items[:] = [item for item in items if not item.get_closest_marker("soak")]

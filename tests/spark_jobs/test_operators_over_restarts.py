@@ -37,7 +37,7 @@ from support.live_comparisons import (
     print_table,
     rows_by_batch,
 )
-from support.live_operators import COPY, JOINS, KINDS, Plan, stream_of, with_copies
+from support.live_operators import COPY, FOUR, JOINS, KINDS, Plan, stream_of, with_copies
 from support.live_streams import SECOND_US, Batches, Group, Input, LiveJob, closing_batch, trailing_batches
 from support.patience import PATIENCE_S, until
 from support.soak import with_soak
@@ -349,7 +349,7 @@ def compare_bounds(job: RestartedJob) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", with_soak(KINDS, KINDS.keys() - {"tumbling, append", "deduplication, then windows"})
+    "name", with_soak(KINDS, KINDS.keys() - {"tumbling, append", "deduplication, then windows"}, FOUR)
 )
 def test_the_watermark_follows_the_bound_of_each_run_and_the_ledger_equals_the_sink(
     spark: SparkSession,

@@ -65,7 +65,10 @@ def _input(operator: Operator, ceiling: str | None = None) -> Input:
     return Input(name="in", operator=operator, bound="3 seconds", ceiling=ceiling)
 
 
-@pytest.mark.parametrize(("mode", "ceiling"), [("Off", None), ("Live", "10 minutes")])
+@pytest.mark.parametrize(
+    ("mode", "ceiling"),
+    [pytest.param("Off", None, marks=pytest.mark.versions), ("Live", "10 minutes")],
+)
 def test_a_wrong_declaration_ends_the_query_before_a_row_is_read_and_error_and_log_say_what_to_write(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: Mode, ceiling: str | None
 ) -> None:

@@ -144,6 +144,9 @@ KINDS: dict[str, Kind] = {
     ),
 }
 
+FOUR = ("tumbling, append", "sliding", "session", "deduplication")
+"""The operators that are tried on every version of Spark."""
+
 
 # -- joins ----------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from tidemark.controller.settings import Settings
 from tidemark.models.duration import format_duration
 from tidemark.spark_jobs.settings import SETTINGS
 
+from support.reference_spark import spark_document
 from support.tree import ROOT
 
 __all__ = ["FOLDER", "MODULES", "command_paths", "help_of_module", "interface", "reference"]
@@ -56,6 +57,7 @@ def reference() -> dict[Path, str]:
         "alerts.md": _alerts,
         "api.md": _api,
         "cli.md": _cli,
+        "spark.md": spark_document,
     }
     return {FOLDER / name: _HEAD + make() for name, make in makers.items()}
 

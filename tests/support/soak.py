@@ -1,4 +1,4 @@
-"""Which of a test's parameters are left to the long tests."""
+"""Which of a test's parameters are left to the long tests, and which run on every version of Spark."""
 
 from __future__ import annotations
 
@@ -10,6 +10,17 @@ import pytest
 __all__ = ["with_soak"]
 
 
-def with_soak(values: Iterable[object], soak: Collection[object]) -> list[Any]:
-    """Return ``values`` as parameters, of which those in ``soak`` run in `make soak` alone."""
-    return [pytest.param(value, marks=[pytest.mark.soak] if value in soak else []) for value in values]
+def with_soak(
+    values: Iterable[object], soak: Collection[object], versions: Collection[object] = ()
+) -> list[Any]:
+    """Return ``values`` as parameters.
+
+    Args:
+        values: the parameters.
+        soak: those that `make soak` alone runs.
+        versions: those that `make test-spark` runs, too.
+    """
+    marks = (pytest.mark.soak, soak), (pytest.mark.versions, versions)
+    return [
+        pytest.param(value, marks=[mark for mark, chosen in marks if value in chosen]) for value in values
+    ]

@@ -1,0 +1,92 @@
+"""The document of what works on which version of Spark: docs/reference/spark.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from tidemark.spark_jobs.private_names import PRIVATE_NAMES, TRIED
+
+from support.spark_versions import MATRIX, MODES, OPERATORS
+
+__all__ = ["matrix_rows", "private_rows", "spark_document"]
+
+_DOCUMENT = """# Versions of Spark
+
+Each cell is a run of real queries: four operators ({operators}), over restarts,
+no-data batches and, in Live, a driver that dies in a batch. *exact* means that the ledger, on every batch, partition
+and key, equals what the sink got, and that every watermark is the one that the mode requires. *refused* means that the
+log says why, and the job goes on with its own watermark.
+
+{matrix}
+`make test-spark SPARK=3.5.9` runs one version, `make matrix` all of them, which makes this table. They run on Java 17
+and Python 3.11, with the other libraries as in `deploy/requirements/dev.txt`. The other tests, of Kafka, late rows and
+corrected windows among them, run on 4.2.0 alone, to which the lock files are pinned: it is the newest version for which
+the Kafka connector is published.
+
+## What is different
+
+| PySpark | what it lacks | what that means |
+| --- | --- | --- |
+| 3.5 | streaming sources in Python | no Live: the policy rejects it for want of a ceiling (`LiveWithoutCeiling`) |
+| 3.5 | observed metrics in batches without rows | nothing: such a batch is reported from its progress |
+| 3.5, 4.0 | `approx_top_k` | keys are counted by `histogram_numeric`, see below |
+| 4.0, 4.1 | sources that know `trigger(availableNow=True)` | in such a query Live leaves the watermark to the ceiling |
+| before 4.2 | read limits of sources in Python | no trace source, and so no demo and no example on a trace |
+| all | Spark Connect, real-time mode | they are rejected |
+
+`histogram_numeric` takes numbers alone. Partitions with names are counted as one, and the log says so: give a column of
+integers. A key has 53 bits and not 63, so that with granules of 1 ms partitions are numbered up to 254 (up to 510 with
+a declared operator), with 100 ms up to 32,766 (65,534), and others are counted as `other`. Nothing limits how many keys
+it holds: a batch needs about 40 bytes for each distinct pair of partition and granule, in the driver and in each task
+that has it, and its time grows with them. Limit what a batch reads (`maxOffsetsPerTrigger`, `maxFilesPerTrigger`)
+before a job works off days of backlog. Counts of more than `max_keys` pairs are not used, as on every version.
+
+## Private names
+
+Tidemark uses these classes of Spark's JVM beyond its public interfaces, in the place that the version has. All were
+found on {tried}. Where one is missing, the log says once `running without ...`, and the job goes on.
+
+{private}"""
+
+
+def spark_document() -> str:
+    """Return the document, without the head that all of them have."""
+    return _DOCUMENT.format(
+        operators=", ".join(operator.partition(",")[0] for operator in OPERATORS),
+        matrix=_table(("PySpark", *MODES), matrix_rows()),
+        tried=", ".join(TRIED),
+        private=_table(("what is done without it", "classes and methods"), private_rows()),
+    )
+
+
+def matrix_rows() -> Iterator[list[str]]:
+    """Return a row for each version: in each mode what came of all operators, or of which of them what."""
+    matrix: dict[str, dict[str, dict[str, str]]] = json.loads(MATRIX.read_text(encoding="utf-8"))
+    for version, operators in matrix.items():
+        cells = []
+        for mode in MODES:
+            found = {operator: modes[mode] for operator, modes in operators.items()}
+            same = set(found.values())
+            each = (f"{operator}: {what}" for operator, what in found.items())
+            cells.append(same.pop() if len(same) == 1 else "; ".join(each))
+        yield [version, *cells]
+
+
+def private_rows() -> Iterator[list[str]]:
+    """Return a row for each part of Tidemark that needs private names."""
+    by_use = sorted(PRIVATE_NAMES, key=lambda name: name.without)
+    for without, names in groupby(by_use, key=lambda name: name.without):
+        listed = (
+            f"`{name.places[0].rpartition('.')[2]}`"
+            + (f" ({', '.join(f'`{member}`' for member in name.members)})" if name.members else "")
+            for name in names
+        )
+        yield [f"running without {without}", ", ".join(listed)]
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    heads = list(heads)
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

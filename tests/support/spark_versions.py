@@ -1,0 +1,120 @@
+"""The tests of every version of Spark, each in an environment of its own, and what came of them.
+
+    make test-spark SPARK=3.5.9
+    make matrix
+
+An environment is `.venv` with another PySpark in front of it, in `build/spark-VERSION`. The matrix is kept in
+`spark_versions.json` beside this file, from which `make docs` makes its table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from tidemark.spark_jobs.private_names import TRIED
+
+from support.tree import ROOT
+
+__all__ = ["MATRIX", "MODES", "OPERATORS"]
+
+MATRIX = Path(__file__).with_name("spark_versions.json")
+"""By version, operator and mode what came of it: ``exact``, ``refused`` or ``failed``."""
+
+OPERATORS = ("tumbling, append", "sliding", "session", "deduplication")
+MODES = {
+    "Off": "test_in_mode_off_the_watermark_is_spark_s_own_and_the_ledger_equals_the_sink",
+    "OnRestart": "test_the_watermark_follows_the_bound_of_each_run_and_the_ledger_equals_the_sink",
+    "Restart": "test_the_watermark_follows_the_bound_of_each_run_and_the_ledger_equals_the_sink",
+    "Live": "test_live_moves_the_watermark_as_required_and_the_ledger_equals_the_sink",
+}
+"""Each mode with its test; one test has both kinds of restart."""
+
+_REFUSAL = "test_where_live_is_not_possible_the_job_runs_with_its_own_watermark_and_says_why"
+_FILES = tuple(
+    f"tests/spark_jobs/{name}.py"
+    for name in (
+        "test_versions",
+        "test_plan_check",
+        "test_operators_over_restarts",
+        "live/test_operators",
+    )
+)
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+
+
+def python_with(version: str) -> Path:
+    """Return the interpreter of an environment that has PySpark of a version; it is made if it is not there.
+
+    Raises:
+        SystemExit: when that PySpark cannot be had.
+    """
+    folder = ROOT / "build" / f"spark-{version}"
+    python, ready = folder / "bin" / "python", folder / ".ready"
+    if ready.exists():
+        return python
+    print(f"making {folder.relative_to(ROOT)} with PySpark {version} (a minute or two)", flush=True)
+    venv.create(folder, clear=True)
+    here = next(folder.glob("lib/python*/site-packages"))
+    others = Path(sys.prefix, *here.relative_to(folder).parts)
+    # What is installed here goes before what is installed there.
+    (here / "others.pth").write_text(f"import site; site.addsitedir({str(others)!r})\n", encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "--quiet"]
+    install = ["install", "--ignore-installed", "--no-build-isolation", f"pyspark=={version}"]
+    if subprocess.run([*pip, *install], check=False).returncode:
+        sys.exit(f"PySpark {version} cannot be had; `pip index versions pyspark` lists those that can")
+    ready.touch()
+    return python
+
+
+def run(version: str, arguments: Sequence[str] = ()) -> tuple[int, Path]:
+    """Run the tests on a version; return pytest's exit code and where its XML report is."""
+    report = ROOT / "build" / f"spark-{version}.xml"
+    command = [str(python_with(version)), "-m", "pytest", *_FILES, "-m", "versions", f"--junitxml={report}"]
+    # It would name an installation of another version.
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    return subprocess.run([*command, *arguments], cwd=ROOT, env=environment, check=False).returncode, report
+
+
+def outcome(report: Path) -> dict[str, dict[str, str]]:
+    """Return by operator and mode what came of the tests of a version."""
+    found: dict[str, str] = {}
+    for case in ET.parse(report).iter("testcase"):
+        kinds = {child.tag for child in case}
+        state = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "exact"
+        found[case.attrib["name"]] = state
+    refusal = "refused" if found.get(_REFUSAL) == "exact" else "failed"
+    return {
+        operator: {
+            mode: refusal if state == "skipped" and mode == "Live" else state
+            for mode, test in MODES.items()
+            for state in [found.get(f"{test}[{operator}]", "failed")]
+        }
+        for operator in OPERATORS
+    }
+
+
+def _main(arguments: Sequence[str]) -> int:
+    if arguments:
+        version, *more = arguments
+        if not _VERSION.fullmatch(version):
+            sys.exit(f"{version!r} is no version of PySpark; write, for example, SPARK={TRIED[0]}")
+        return run(version, more)[0]
+    matrix, codes = {}, []
+    for version in TRIED:
+        code, report = run(version)
+        codes.append(code)
+        matrix[version] = outcome(report)
+    MATRIX.write_text(json.dumps(matrix, indent=1) + "\n", encoding="utf-8")
+    return max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))
