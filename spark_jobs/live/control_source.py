@@ -30,7 +30,7 @@ if has_read_limits():
 else:
 
     class _AvailableNow:  # type: ignore[no-redef]
-        """Before PySpark 4.2 a source is asked once, when such a query begins."""
+        """Before PySpark 4.2 no source can be one, and such a query reads all there is in one batch."""
 
 
 CONTROL_COLUMN = "watermark_ms"

@@ -29,24 +29,29 @@ the Kafka connector is published.
 
 | PySpark | what it lacks | what that means |
 | --- | --- | --- |
+| 3.5.0 | a `dropDuplicatesWithinWatermark` after which the event time may be dropped | Spark fails the query |
 | 3.5 | streaming sources in Python | no Live: the policy rejects it for want of a ceiling (`LiveWithoutCeiling`) |
 | 3.5 | observed metrics in batches without rows | nothing: such a batch is reported from its progress |
 | 3.5, 4.0 | `approx_top_k` | keys are counted by `histogram_numeric`, see below |
-| 4.0, 4.1 | sources that know `trigger(availableNow=True)` | in such a query Live leaves the watermark to the ceiling |
+| 4.0, 4.1 | sources in Python with `trigger(availableNow=True)` | with a ceiling such a query reads all in one batch |
 | before 4.2 | read limits of sources in Python | no trace source, and so no demo and no example on a trace |
 | all | Spark Connect, real-time mode | they are rejected |
 
 `histogram_numeric` takes numbers alone. Partitions with names are counted as one, and the log says so: give a column of
-integers. A key has 53 bits and not 63, so that with granules of 1 ms partitions are numbered up to 254 (up to 510 with
-a declared operator), with 100 ms up to 32,766 (65,534), and others are counted as `other`. Nothing limits how many keys
-it holds: a batch needs about 40 bytes for each distinct pair of partition and granule, in the driver and in each task
-that has it, and its time grows with them. Limit what a batch reads (`maxOffsetsPerTrigger`, `maxFilesPerTrigger`)
-before a job works off days of backlog. Counts of more than `max_keys` pairs are not used, as on every version.
+type int. A key has 53 bits and not 63, so that with granules of 1 ms partitions are numbered up to 254 (up to 510 with
+a declared operator), with 100 ms up to 32,766 (65,534), and others are counted as `other`; times before 1828 and after
+2112 are not counted by granule.
+
+Nothing limits how many keys it holds: a batch needs about 40 bytes for each distinct pair of partition and granule, in
+the driver and in each task that has it, and its time grows with them. Limit what a batch reads (`maxOffsetsPerTrigger`,
+`maxFilesPerTrigger`) before a job works off days of backlog. Counts of more than `max_keys` pairs are not used, as on
+every version.
 
 ## Private names
 
 Tidemark uses these classes of Spark's JVM beyond its public interfaces, in the place that the version has. All were
-found on {tried}. Where one is missing, the log says once `running without ...`, and the job goes on.
+found on {tried}. Where one is missing, the log says so and the job goes on, as far
+as the table says.
 
 {private}"""
 
