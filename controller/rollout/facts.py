@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,15 +132,18 @@ def count_at_risk(session: Session, row: RolloutRow, rules: RolloutRules) -> Non
     from_ms, effective_ms = row.at_risk_from_ms, row.effective_watermark_ms or 0
     assert from_ms is not None, "counting has begun"
     new = session.connection().execute(_NEW, {"stream": row.stream_id, "after": row.counted_report_id}).all()
-    for report in new:
-        row.counted_report_id = report.id
-        if rules.pin is not None or not _ran_under(row, report.generation):
-            continue
-        row.event_ms = max(row.event_ms, report.watermark_ms - effective_ms)
-        if report.late_watermark_ms is not None and report.late_watermark_ms > from_ms:
-            row.at_risk_rows += report.pairs
-            row.at_risk_late_min += report.late_min
-            row.at_risk_late_max += report.late_max
+    if not new:
+        return
+    row.counted_report_id = new[-1].id
+    under = _ran_under(row)
+    ran = [report for report in new if rules.pin is None and under(report.generation)]
+    at_risk = [
+        each for each in ran if each.late_watermark_ms is not None and each.late_watermark_ms > from_ms
+    ]
+    row.at_risk_rows += sum(report.pairs for report in at_risk)
+    row.at_risk_late_min += sum(report.late_min for report in at_risk)
+    row.at_risk_late_max += sum(report.late_max for report in at_risk)
+    row.event_ms = max([row.event_ms, *(report.watermark_ms - effective_ms for report in ran)])
 
 
 # Built once: building it takes longer than running it.
@@ -179,11 +183,12 @@ def _span_us(session: Session, newest: ReportRow) -> int:
     return 0 if stored is None else stored_report(stored.body).operator.span_us
 
 
-def _ran_under(row: RolloutRow, generation: int | None) -> bool:
+def _ran_under(row: RolloutRow) -> Callable[[int | None], bool]:
     """Return whether a batch that ran with a generation ran with a rollout's bound, once it is in effect."""
     if row.mode == "Live":
-        return True
-    return generation == (None if row.to_bound_ms is None else row.generation)
+        return lambda _: True
+    own = None if row.to_bound_ms is None else row.generation
+    return lambda generation: generation == own
 
 
 def _ran_with(row: RolloutRow) -> tuple[ColumnElement[bool], ...]:

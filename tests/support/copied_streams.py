@@ -7,7 +7,7 @@ from typing import Any, cast
 from sqlalchemy import Table, insert, literal, select, text
 
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import Base, ReportBodyRow, ReportRow, RollupRow, StreamRow
+from tidemark.controller.db.tables import Base, ReportBodyRow, ReportRow, StreamRow
 
 from support.full_store import FIRST_ID, stream_name
 
@@ -32,8 +32,9 @@ def copy_stream(database: Database, number: int) -> None:
                 which = table.c.stream_id == 1
                 if table.name == ReportRow.__tablename__:
                     changes["id"] = table.c.id + shift
-                if table.name == RollupRow.__tablename__:
-                    changes["split_report_id"] = table.c.split_report_id + shift
+                for name in ("split_report_id", "counted_report_id"):
+                    if name in table.c:
+                        changes[name] = table.c[name] + shift
             else:
                 continue
             session.execute(_copied(table, which, changes))

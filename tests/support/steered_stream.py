@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from sqlalchemy import select, update
@@ -39,9 +40,9 @@ def steer(database: Database, stream_id: int) -> None:
     """
     of_stream = {"stream_id": stream_id}
     with database.write() as session:
-        first = session.scalars(
-            select(ReportRow).where(ReportRow.stream_id == stream_id).order_by(ReportRow.id).limit(1)
-        ).one()
+        of_reports = select(ReportRow).where(ReportRow.stream_id == stream_id).limit(1)
+        first = session.scalars(of_reports.order_by(ReportRow.id)).one()
+        newest = session.scalars(of_reports.order_by(ReportRow.id.desc())).one()
         began_us = first.seen_us
         policy = Policy(mode="OnRestart", min_bound_ms=BOUND_MS, max_bound_ms=BOUND_MS)
         session.execute(
@@ -82,6 +83,10 @@ def steer(database: Database, stream_id: int) -> None:
                     rows=1_000_000,
                     late=1_000,
                     text="",
+                    counted_report_id=newest.id,
+                    restored_ms=json.dumps({first.query_id: first.watermark_ms}),
+                    became_effective_us=began_us,
+                    judged_rows=1_000_000,
                 ),
                 RolloutRow(
                     **of_stream,
@@ -106,7 +111,8 @@ def steer(database: Database, stream_id: int) -> None:
                     ended_us=began_us,
                     effective_watermark_ms=first.watermark_ms,
                     at_risk_from_ms=first.watermark_ms + 60_000,
-                    counted_report_id=first.id,
+                    counted_report_id=newest.id,
+                    at_risk_rows=1_000_000,
                 ),
             ]
         )
