@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,7 +33,7 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -43,6 +44,7 @@ from tidemark.controller.errors import StoreUnavailableError, StoreUnusableError
 from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.report_counts import ReportCountsCache
 
+_BUSY_RETRY_SECONDS = 0.01
 _BUSY_TIMEOUT_MS = 10_000
 """How long SQLite waits for another process's write, in milliseconds; longer than any transaction here."""
 
@@ -316,6 +318,23 @@ def _migrations(connection: Connection | None = None) -> Config:
     return config
 
 
+def _use_wal(cursor: DBAPICursor) -> None:
+    """Have a file keep its changes in a log of their own.
+
+    Of two connections that switch a new file at the same time, SQLite fails one at once, whatever its timeout is.
+    """
+    end_s = time.monotonic() + _BUSY_TIMEOUT_MS / 1_000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end_s:
+                raise
+            time.sleep(_BUSY_RETRY_SECONDS)
+        else:
+            return
+
+
 def _tune_sqlite(engine: Engine) -> None:
     @event.listens_for(engine, "connect")
     def _connected(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
@@ -323,7 +342,7 @@ def _tune_sqlite(engine: Engine) -> None:
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
-        cursor.execute("PRAGMA journal_mode=WAL")
+        _use_wal(cursor)
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.execute(f"PRAGMA cache_size=-{_SQLITE_CACHE_KB}")
