@@ -22,6 +22,7 @@ from tidemark.controller.charts import curve_routes, heatmap_routes, history_rou
 from tidemark.controller.events import routes as event_routes
 from tidemark.controller.forgetting import routes as forget_routes
 from tidemark.controller.intake import routes as intake_routes
+from tidemark.controller.joins import list_routes as join_list_routes
 from tidemark.controller.joins import routes as join_routes
 from tidemark.controller.lost import routes as lost_routes
 from tidemark.controller.page import server as page_server
@@ -46,6 +47,7 @@ _RESOURCES = (
     status_routes,
     forget_routes,
     spec_routes,
+    join_list_routes,
     join_routes,
     pin_routes,
     curve_routes,

@@ -73,6 +73,7 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "getPolicy": _READ,
         "putPolicy": _OPERATE,
         "deletePolicy": _OPERATE,
+        "listJoins": _READ,
         "getJoin": _READ,
         "putJoin": _OPERATE,
         "deleteJoin": _OPERATE,

@@ -61,6 +61,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.Preview, "serialization"),
     (JoinSlo, "validation"),
     (schemas.JoinAnswer, "serialization"),
+    (schemas.JoinPage, "serialization"),
     (schemas.LostAnswer, "serialization"),
     (schemas.History, "serialization"),
     (schemas.Heatmap, "serialization"),

@@ -11,9 +11,10 @@ def stream_path(job: str, stream: str | None = None, what: str = "") -> str:
     return (path if stream is None else f"{path}/streams/{quote(stream, safe='')}") + what
 
 
-def join_path(job: str, join: str) -> str:
-    """Return the path of a join."""
-    return f"/v1/jobs/{quote(job, safe='')}/joins/{quote(join, safe='')}"
+def join_path(job: str, join: str | None = None) -> str:
+    """Return the path of the joins of a job, or of one of them."""
+    path = stream_path(job, what="/joins")
+    return path if join is None else f"{path}/{quote(join, safe='')}"
 
 
 def pin_query(job: str | None, stream: str | None, *, fleet: bool = False) -> dict[str, str]:

@@ -12,7 +12,7 @@ from tidemark.controller.cli.show import as_json, bound, duration, moment, perce
 from tidemark.models.plural import plural
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import JoinAnswer, JoinSideAnswer
+    from tidemark.controller.api.schemas import JoinAnswer, JoinSideAnswer, JoinStateAnswer
 
 _JoinArgument = Annotated[str, typer.Argument(metavar="JOIN", help="Name of the join, which you choose.")]
 
@@ -20,7 +20,7 @@ _JoinArgument = Annotated[str, typer.Argument(metavar="JOIN", help="Name of the 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     join = typer.Typer(
-        help="Set, show and delete the SLO on the joined output of several streams.",
+        help="Set, list, show and delete the SLO on the joined output of several streams.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -74,6 +74,27 @@ def register(app: typer.Typer) -> None:
             return as_json(found)
         return _show(f"{'would set' if dry_run else 'set'} ", job, name, found)
 
+    @join.command("list")
+    @calls_controller
+    def list_joins(job: JobArgument, *, call: Call) -> None:
+        """List the joins of a job, with what each has lost and what is left of its budget."""
+        with call.open() as tidemark:
+            found = list(tidemark.joins(job))
+        if call.json:
+            return as_json(found, "joins")
+        rows = (
+            (
+                row.join,
+                ", ".join(row.streams),
+                share(row.target_ppm),
+                _lost(row.state),
+                percent(row.state.remaining_ppm),
+            )
+            for row in found
+        )
+        columns = ("join", "streams", "target", "lost", "budget left")
+        return table(columns, rows, f"job {job} has no joins; set one with tidemark join set")
+
     @join.command("get")
     @calls_controller
     def get_join(job: JobArgument, name: _JoinArgument, *, call: Call) -> None:
@@ -113,13 +134,17 @@ def _show(done: str, job: str, name: str, found: JoinAnswer) -> None:
             f"{moment(state.to_us)}{missing}"
         )
     if state.lost_max_ppm is not None:
-        say(
-            f"  lost: {percent(state.lost_min_ppm)} to {percent(state.lost_max_ppm)} of the pairs; "
-            f"{percent(state.remaining_ppm)} of the budget is left"
-        )
+        say(f"  lost: {_lost(state)} of the pairs; {percent(state.remaining_ppm)} of the budget is left")
     if state.common_bound_ms is not None:
         say(f"  one bound for all would be {duration(state.common_bound_ms)}")
     table(("stream", "needs", "in use", "rows", "late", "why"), map(_row, state.sides), "")
+
+
+def _lost(state: JoinStateAnswer) -> str:
+    """Return between which shares of the pairs are lost."""
+    if state.lost_max_ppm is None:
+        return "-"
+    return f"{percent(state.lost_min_ppm)} to {percent(state.lost_max_ppm)}"
 
 
 def _row(side: JoinSideAnswer) -> tuple[str, ...]:

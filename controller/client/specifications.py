@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tidemark.controller.api import schemas
@@ -96,6 +96,10 @@ class SpecificationsClient(BaseClient):
         """
         where = stream_path(job, stream, "/policy")
         return self._delete_spec(where, schemas.PolicySet, reason=reason, dry_run=dry_run)
+
+    def joins(self, job: str) -> Iterator[schemas.NamedJoin]:
+        """Return the joins of a job by name, each with its SLO and how it is doing."""
+        return self._items(join_path(job), "joins", schemas.NamedJoin)
 
     def join(self, job: str, join: str) -> schemas.JoinAnswer:
         """Return the SLO on the output of a join, and how the join is doing."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, Response
 from pydantic import TypeAdapter
-from sqlalchemy.orm import Session
 
 from tidemark.controller.api import schemas
 from tidemark.controller.api.bodies import parse_body
@@ -17,9 +16,6 @@ from tidemark.controller.api.names import WhichJoin, name_problem
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.errors import ErrorItem, InvalidBodyError
-from tidemark.controller.evidence.horizon import Horizon
-from tidemark.controller.evidence.series import series_sums
-from tidemark.controller.joins.sides import state_of
 from tidemark.controller.joins.store import (
     Precondition,
     StoredJoin,
@@ -27,12 +23,10 @@ from tidemark.controller.joins.store import (
     get_join,
     put_join,
 )
+from tidemark.controller.joins.views import join_answer
 from tidemark.controller.service import Service
 from tidemark.controller.specs.consequences import decide_now
-from tidemark.controller.specs.store import fields_of
-from tidemark.models.join_side import lost_ppm
 from tidemark.models.slo import JoinSlo
-from tidemark.models.target import PPM
 
 router = APIRouter(prefix="/v1/jobs/{job}/joins/{join}", tags=["specifications"])
 
@@ -53,7 +47,7 @@ def read(which: WhichJoin, service: TheService, if_none_match: IfNoneMatch = Non
     """
     with service.database.read() as session:
         join = get_join(session, which.job, which.join)
-        return answered(_answer(service, session, join), if_none_match, join.version)
+        return answered(join_answer(session, join, service.kept.joins), if_none_match, join.version)
 
 
 @router.put(
@@ -90,7 +84,7 @@ def write(
     with service.database.read() as session:
         # The decisions have stored the bounds that they rest on.
         join = join if dry_run else get_join(session, which.job, which.join)
-        return _answer(service, session, join, dry_run=dry_run)
+        return join_answer(session, join, service.kept.joins, dry_run=dry_run)
 
 
 @router.delete(
@@ -114,7 +108,7 @@ def remove(
         )
     _decide(service, () if dry_run else changed)
     with service.database.read() as session:
-        return _answer(service, session, join, dry_run=dry_run)
+        return join_answer(session, join, service.kept.joins, dry_run=dry_run)
 
 
 def _check_names(slo: JoinSlo) -> None:
@@ -141,48 +135,3 @@ def _decide(service: Service, changed: Sequence[int]) -> None:
         service.database.answers_changed()
     for stream_id in changed:
         decide_now(service, stream_id)
-
-
-def _answer(
-    service: Service, session: Session, join: StoredJoin, *, dry_run: bool = False
-) -> schemas.JoinAnswer:
-    state = state_of(session, join, service.kept.joins)
-    bounds = state.sides[0].bounds
-    judged = []
-    for newest in state.newest:
-        window = None if newest is None else Horizon(newest.stream_id, join.slo.window_ms, newest)
-        sums = None if window is None else series_sums(session, window.span)
-        judged.append(
-            (0, 0, 0) if sums is None else (sums.counted, sums.late_min, sums.late_max + sums.unjudged)
-        )
-    lost, budget = lost_ppm(judged), PPM - join.slo.target_ppm
-    query_ids = {None if row is None else row.query_id for row in state.newest}
-    return schemas.JoinAnswer(
-        **fields_of(join.slo),
-        updated_us=join.updated_us,
-        dry_run=dry_run,
-        state=schemas.JoinStateAnswer.of(
-            state.evidence,
-            query_id=query_ids.pop() if len(query_ids) == 1 else None,
-            common_bound_ms=None if bounds is None else bounds.common_ms,
-            lost_min_ppm=None if lost is None else lost[0],
-            lost_max_ppm=None if lost is None else lost[1],
-            remaining_ppm=None if lost is None else (budget - lost[1]) * PPM // budget,
-            sides=[
-                schemas.JoinSideAnswer(
-                    stream=stream.stream,
-                    bound_ms=None if bounds is None else bounds.bounds_ms[side.side],
-                    in_use_bound_ms=None if newest is None else newest.bound_ms,
-                    rows=int(side.needs.rows_by_side[side.side]),
-                    late=None if bounds is None else side.late_under(bounds.bounds_ms[side.side]),
-                    judged_rows=rows,
-                    late_min=late_min,
-                    late_max=late_max,
-                    reason=side.why_no_bound if bounds is None else bounds.reason(side.side),
-                )
-                for stream, newest, side, (rows, late_min, late_max) in zip(
-                    state.streams, state.newest, state.sides, judged, strict=True
-                )
-            ],
-        ),
-    )

@@ -68,6 +68,14 @@ def get_join(session: Session, job: str, name: str) -> StoredJoin:
     return _stored(row)
 
 
+def list_joins(session: Session, job: str, after: str | None, limit: int) -> Sequence[StoredJoin]:
+    """Return up to ``limit`` joins of a job in the order of their names, those after ``after``."""
+    wanted = select(JoinRow).where(JoinRow.job == job).order_by(JoinRow.name).limit(limit)
+    if after is not None:
+        wanted = wanted.where(JoinRow.name > after)
+    return [_stored(row) for row in session.scalars(wanted)]
+
+
 def join_of(session: Session, join_id: int) -> StoredJoin:
     """Return the join that the SLO of a stream names."""
     return _stored(session.get_one(JoinRow, join_id))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.examples.bounds import PUBLISHED, RECOMMENDED, STATUS_TRANSITION
-from tidemark.controller.api.examples.common import QUERY, STARTED_US, Example
+from tidemark.controller.api.examples.common import QUERY, STARTED_US, Example, page
 
 _SLO = {
     "target_ppm": 995_000,
@@ -91,12 +91,15 @@ _JOIN_STATE = {
     ],
 }
 
+_JOIN_ANSWER = {**_JOIN, "updated_us": STARTED_US, "dry_run": False, "state": _JOIN_STATE}
+
 EXAMPLES: dict[str, Example] = {
     "Slo": _SLO,
     "SloAnswer": _SLO_ANSWER,
     "SloSet": {**_SLO_ANSWER, **_CONSEQUENCES},
     "JoinSlo": _JOIN,
-    "JoinAnswer": {**_JOIN, "updated_us": STARTED_US, "dry_run": False, "state": _JOIN_STATE},
+    "JoinAnswer": _JOIN_ANSWER,
+    "JoinPage": page("joins", {"join": "attribution", **_JOIN_ANSWER}),
     "Policy": _POLICY,
     "PolicyAnswer": _POLICY_ANSWER,
     "PolicySet": {**_POLICY_ANSWER, **_CONSEQUENCES},

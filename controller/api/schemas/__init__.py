@@ -42,7 +42,13 @@ from tidemark.controller.api.schemas.jobs import (
     JobWorst,
     ModeCount,
 )
-from tidemark.controller.api.schemas.joins import JoinAnswer, JoinSideAnswer, JoinStateAnswer
+from tidemark.controller.api.schemas.joins import (
+    JoinAnswer,
+    JoinPage,
+    JoinSideAnswer,
+    JoinStateAnswer,
+    NamedJoin,
+)
 from tidemark.controller.api.schemas.late import LateStatus
 from tidemark.controller.api.schemas.live import AppendDelaySeen, Live
 from tidemark.controller.api.schemas.lost import LossTotals, LostAnswer, LostValue
@@ -124,6 +130,7 @@ __all__ = [
     "JobSummary",
     "JobWorst",
     "JoinAnswer",
+    "JoinPage",
     "JoinSideAnswer",
     "JoinStateAnswer",
     "LateStatus",
@@ -134,6 +141,7 @@ __all__ = [
     "MissingBatches",
     "MissingRange",
     "ModeCount",
+    "NamedJoin",
     "Operating",
     "Partition",
     "PartitionPage",

@@ -72,3 +72,20 @@ class JoinAnswer(JoinSlo):
     """Whether it was a dry run: then nothing was changed."""
     state: JoinStateAnswer
     """How the join is doing; after a write, or a dry run of one, under the new SLO."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedJoin(JoinAnswer):
+    """A join in a list."""
+
+    join: str
+    """Name of the join."""
+
+
+class JoinPage(Answer):
+    """A page of joins, by name."""
+
+    joins: list[NamedJoin]
+    """The joins."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli import app
+from tidemark.controller.cli.show import percent
 from tidemark.models.joint_bounds import choose_joint_bounds
 from tidemark.models.joint_needs import JointNeeds
 from tidemark.models.operators import row_level
@@ -115,6 +116,59 @@ def test_without_bounds_the_answer_says_why(controller: Controller) -> None:
         assert one["reason"].startswith(
             "not enough evidence: rows 2,280 of left, 2,280 of right, and at least"
         )
+
+
+@pytest.fixture
+def silent_join(controller: Controller) -> Iterator[str]:
+    """The path of another join of the job, before ``pairs`` by name, whose streams have not reported."""
+    path, streams = "/v1/jobs/job/joins/expected", ("first", "second")
+    for name in streams:
+        assert controller.http.put(
+            f"/v1/jobs/job/streams/{name}/slo", json={"target_ppm": 900_000}
+        ).is_success
+    assert controller.http.put(path, json={**SLO, "streams": streams}).is_success
+    yield path
+    assert controller.http.delete(path, headers={"If-Match": "*"}).is_success
+
+
+def test_joins_are_listed_by_name_with_what_each_answers_alone(
+    controller: Controller, silent_join: str
+) -> None:
+    assert controller.http.put(JOIN, json=SLO).is_success
+    alone = [
+        {"join": path.rpartition("/")[2], **controller.http.get(path).json()} for path in (silent_join, JOIN)
+    ]
+    first = controller.http.get("/v1/jobs/job/joins", params={"limit": 1}).json()
+    second = controller.http.get("/v1/jobs/job/joins", params={"cursor": first["next_cursor"]}).json()
+    with served(controller.app) as url:
+        listed = command(url, "join", "list", "job", "--json")
+        table = command(url, "join", "list", "job")
+    assert controller.http.delete(JOIN, headers={"If-Match": "*"}).is_success
+
+    assert [*first["joins"], *second["joins"]] == alone
+    assert second["next_cursor"] is None
+    assert json.loads(listed.stdout) == {"joins": alone}
+    _, silent, reported = (line.split() for line in table.stdout.splitlines())
+    assert silent == ["expected", "first,", "second", "0.95", "-", "-"]
+    state = alone[1]["state"]
+    lost = [
+        percent(state["lost_min_ppm"]),
+        "to",
+        percent(state["lost_max_ppm"]),
+        percent(state["remaining_ppm"]),
+    ]
+    assert reported == ["pairs", "left,", "right", "0.95", *" ".join(lost).split()]
+
+
+def test_a_job_without_joins_lists_none_and_an_unknown_job_is_an_error(controller: Controller) -> None:
+    none = controller.http.get("/v1/jobs/job/joins")
+    unknown = controller.http.get("/v1/jobs/unknown/joins")
+    with served(controller.app) as url:
+        shown = command(url, "join", "list", "job")
+
+    assert none.json() == {"joins": [], "next_cursor": None}
+    assert (unknown.status_code, unknown.json()["type"]) == (404, "urn:tidemark:problem:job-not-found")
+    assert shown.stdout == "job job has no joins; set one with tidemark join set\n"
 
 
 def command(url: str, *arguments: str) -> Result:
