@@ -42,7 +42,7 @@ COMMANDS = {
     "curve": Entry("curve", "Show completeness and latency by bound, for a trace or a stream.", "trace"),
     "backtest": Entry("backtest", "Replay traces under policies and compare the policies.", "trace"),
     "slo": Entry("slo", "Set, show, delete, list and export SLOs."),
-    "join": Entry("join", "Set, show and delete the SLO on the joined output of several streams."),
+    "join": Entry("join", "Set, list, show and delete the SLO on the joined output of several streams."),
     "policy": Entry("policy", "Set, show and delete what the controller may do to a stream."),
     "status": Entry("status", "Show how all jobs, one job or one of its streams are doing."),
     "partitions": Entry("partitions", "Show the partitions of a stream, those that cost most latency first."),
