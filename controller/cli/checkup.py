@@ -245,6 +245,9 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     "Paused": lambda _, place: place.tidemark("resume", place.job, place.stream, "--reason", "..."),
     "RolloutHeld": _approve,
     "TargetMissed": lambda _, place: _rollouts(place, "see its outcome, and what is recommended now"),
+    "JoinMissesTarget": lambda _, place: (
+        f"see which stream loses most, and what holds its bound: {place.tidemark('join get', place.job, '...')}"
+    ),
     "RolledBack": lambda _, place: _rollouts(
         place, "see why, and whether the SLO or the policy should change"
     ),

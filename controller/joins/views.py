@@ -5,9 +5,8 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from tidemark.controller.api.schemas import JoinAnswer, JoinSideAnswer, JoinStateAnswer
-from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.kept_joins import KeptJoins
-from tidemark.controller.evidence.series import series_sums
+from tidemark.controller.joins.lost import judged_in
 from tidemark.controller.joins.sides import state_of
 from tidemark.controller.joins.store import StoredJoin
 from tidemark.controller.specs.store import fields_of
@@ -19,13 +18,7 @@ def join_answer(session: Session, join: StoredJoin, kept: KeptJoins, *, dry_run:
     """Return a join and how it is doing."""
     state = state_of(session, join, kept)
     bounds = state.sides[0].bounds
-    judged = []
-    for newest in state.newest:
-        window = None if newest is None else Horizon(newest.stream_id, join.slo.window_ms, newest)
-        sums = None if window is None else series_sums(session, window.span)
-        judged.append(
-            (0, 0, 0) if sums is None else (sums.counted, sums.late_min, sums.late_max + sums.unjudged)
-        )
+    judged = judged_in(session, join.slo, state.newest)
     lost, budget = lost_ppm(judged), PPM - join.slo.target_ppm
     query_ids = {None if row is None else row.query_id for row in state.newest}
     return JoinAnswer(

@@ -38,6 +38,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "CeilingNear": ConditionKind("critical", "Ceiling near", "TidemarkBoundSaturated"),
     "ConstraintsConflict": ConditionKind("critical", "SLO and caps conflict", "TidemarkConstraintsConflict"),
     "TargetMissed": ConditionKind("critical", "Target missed"),
+    "JoinMissesTarget": ConditionKind("warning", "Join misses its target"),
     "RolledBack": ConditionKind("warning", "Rolled back"),
     "NoRecentReport": ConditionKind("warning", "No recent report", "TidemarkReportsAbsent"),
     "BatchesQuarantined": ConditionKind("warning", "Batches in quarantine"),

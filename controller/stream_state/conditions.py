@@ -47,6 +47,8 @@ def conditions_of(state: StreamState, found: HorizonState | None) -> list[Condit
     ]
     if found is not None:
         conditions += [*_observed(found.facts), *_future(found.future), *_skewed(found.skewed)]
+        if found.join_miss is not None:
+            conditions.append(condition("JoinMissesTarget", found.join_miss.text))
     return sorted(conditions, key=place_of)
 
 

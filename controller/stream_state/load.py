@@ -33,6 +33,7 @@ from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import with_gone
 from tidemark.controller.intake.quarantine import Quarantine, quarantines
+from tidemark.controller.joins.lost import miss_of
 from tidemark.controller.lost.summary import LostSummary
 from tidemark.controller.pins.store import StoredPin, pins_in_force
 from tidemark.controller.reports.store import newest_report_query
@@ -129,6 +130,7 @@ def load_horizon(
         future=future_rows_among(partitions, horizon, facts.future_rows),
         partitions=partitions,
         skewed=_skewed(partitions) if skewed is None else skewed,
+        join_miss=miss_of(session, state.join_id),
     )
 
 
@@ -157,6 +159,7 @@ def _state(row: _Row, pin: StoredPin | None, held: Quarantine | None) -> StreamS
     return StreamState(
         row=row.stream,
         slo=None if row.slo is None else slo_of(row.slo),
+        join_id=None if row.slo is None else row.slo.join_id,
         policy=policy_of(row.policy),
         paused_why=None if row.policy is None else row.policy.paused_why,
         # PostgreSQL sums to an exact decimal.

@@ -23,6 +23,7 @@ from tidemark.controller.db.tables import (
 from tidemark.controller.decide.ceiling import Room
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.intake.quarantine import Quarantine
+from tidemark.controller.joins.lost import JoinMiss
 from tidemark.controller.lost.summary import LostSummary
 from tidemark.controller.partitions.store import FutureRows, Skew
 from tidemark.controller.pins.store import StoredPin
@@ -78,6 +79,8 @@ class StreamState:
     """The stream and its totals."""
     slo: Spec[Slo] | None
     """Its SLO."""
+    join_id: int | None
+    """The join whose output decides about its bound; None without one."""
     policy: Spec[Policy]
     """Its policy."""
     paused_why: str | None
@@ -253,3 +256,5 @@ class HorizonState:
     """All partitions, those that are gone too, by name."""
     skewed: Sequence[SkewCost]
     """Partitions that are skewed, the most costly first."""
+    join_miss: JoinMiss | None
+    """By what the output of its join misses the target for sure; None without a join, or when it may meet it."""

@@ -126,6 +126,40 @@ def test_a_stream_that_leaves_a_join_goes_by_its_own_slo(job: JoinedJob) -> None
     assert "views has not reported" in job.steps(IMPRESSIONS)["Join"]
 
 
+@on_sqlite_alone("job")
+def test_each_stream_says_when_its_join_lost_more_than_the_target_allows_for_sure(job: JoinedJob) -> None:
+    def misses() -> dict[str, list[str]]:
+        return {
+            side: [
+                each["detail"]
+                for each in job.get(job.path(side))["conditions"]
+                if each["type"] == "JoinMissesTarget"
+            ]
+            for side in SIDES
+        }
+
+    job.bounds_ms = dict.fromkeys(SIDES, 1_000)
+    job.run(60, slower=3)
+    state = job.join(999_000)["state"]
+    allowed_ppm = state["lost_min_ppm"]
+    assert 1_000 < allowed_ppm < state["lost_max_ppm"]
+    text = (
+        f"join attribution lost at least {allowed_ppm / 10_000:g} % of its pairs over 30 d; its target, 99.9 %, "
+        "allows 0.1 %"
+    )
+    assert misses() == {side: [text] for side in SIDES}
+    job.controller.snapshot()
+    for stream in job.get("/v1/fleet")["streams"]:
+        assert "JoinMissesTarget" in stream["alerts"], "a snapshot has it too"
+
+    job.join(1_000_000 - allowed_ppm)
+    assert misses() == {side: [] for side in SIDES}, "the minimum is just what the target allows"
+    job.join(1_000_000 - allowed_ppm + 1)
+    assert all(misses().values())
+    job.delete(JOIN)
+    assert misses() == {side: [] for side in SIDES}
+
+
 # -- missing data ----------------------------------------------------------------------------------------------------
 
 

@@ -112,6 +112,7 @@ def stream_state(**changes: Any) -> StreamState:
             late_max=facts["late_max"],
         ),
         slo=None if slo is None else Spec(slo, 1, NOW_US),
+        join_id=None,
         policy=Spec(Policy(mode=facts["mode"], paused=facts["paused"]), 1, NOW_US),
         paused_why=None,
         future_rows=0,

@@ -32,6 +32,7 @@ ConditionType = Literal[
     "PartitionSkewed",
     "LossIsBiased",
     "LatePolicyNotFollowed",
+    "JoinMissesTarget",
 ]
 
 Severity = Literal["critical", "warning", "info", "ok"]
