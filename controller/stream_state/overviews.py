@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass, replace
-from math import ceil, inf
+from math import inf
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -93,13 +93,9 @@ class Overviews:
         self._steady = steady
         self._give_way = give_way
         self._done: dict[int, tuple[int, tuple[object, ...]]] = {}
-        self._ticked_us = 0
 
     def tick(self, now_us: int, max_seconds: float = inf) -> int:
-        """Take a snapshot of the streams that are due, first of those that waited longest; return how many were taken.
-
-        Ticks that come more often than a stream is due take their share of the streams each, and all new ones. Streams
-        that were once due together would else stay so, and hold up reports for seconds.
+        """Take a snapshot of every stream that is due, first of those that waited longest; return how many were taken.
 
         Args:
             now_us: the wall time in microseconds.
@@ -111,22 +107,18 @@ class Overviews:
         began = self._steady()
         with self._database.read() as session:
             versions = versions_of(session)
-        due, held = [], 0
+        due = []
         for stream_id, version in versions.items():
             if self._leases.lease_of(stream_id) is None:
                 self._done.pop(stream_id, None)
                 continue
-            held += 1
             at_us, before = self._done.get(stream_id, (None, None))
             pause_us = SOON_US if version != before else QUIET_US
             if at_us is None or not 0 <= now_us - at_us < pause_us:
                 due.append((-1 if at_us is None else at_us, stream_id))
-        share = (now_us - self._ticked_us) / SOON_US
-        most = ceil(share * held) if 0 < share < 1 else held
-        self._ticked_us = now_us
         taken = 0
-        for number, (at_us, stream_id) in enumerate(sorted(due)):
-            if self._steady() - began > max_seconds or (at_us >= 0 and number >= most):
+        for _, stream_id in sorted(due):
+            if self._steady() - began > max_seconds:
                 break
             try:
                 self.snapshot(stream_id, now_us)

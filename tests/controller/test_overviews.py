@@ -325,23 +325,6 @@ def test_a_tick_ends_in_time_and_streams_that_waited_longest_come_first(controll
     assert len(set(looked)) == 3
 
 
-def test_streams_that_were_due_at_once_are_spread_over_the_ticks_until_they_are_due_again(
-    controller: Controller,
-) -> None:
-    for job in "abcdef":
-        controller.http.put(f"/v1/jobs/{job}/streams/s/slo", json={"target_ppm": 900_000})
-    overviews, now_us = controller.service.overviews, controller.clock()
-    third_us = QUIET_US // 12
-    assert overviews.tick(now_us) == 6
-    assert overviews.tick(now_us + QUIET_US - third_us) == 0
-    taken = [overviews.tick(now_us + QUIET_US + third_us * number) for number in range(3)]
-    assert taken == [2, 2, 2]
-    # A third of them is due at a time from now on.
-    later_us = now_us + 2 * QUIET_US
-    assert overviews.tick(later_us - third_us) == 0
-    assert [overviews.tick(later_us + third_us * number) for number in range(3)] == [2, 2, 2]
-
-
 @pytest.mark.parametrize(("took", "wanted"), [(0.0, 2.5), (3.0, 1.0), (4.5, 0.5), (60.0, 0.5)])
 def test_snapshots_take_half_of_what_decisions_leave_of_a_tick_and_a_little_always(
     took: float, wanted: float
