@@ -1,14 +1,14 @@
 """How many rows of a batch have which key: the two aggregates of Spark that tell, and how each one's answer is read.
 
-``approx_top_k`` (Spark 4.1) takes numbers and texts, and is exact as long as the distinct keys fit. Before it there is
-``histogram_numeric``, which keeps one bin for each distinct value as long as they fit. Of several tasks it may return
-several bins with the same value, whose counts are added up here. It takes doubles: whole numbers of 53 bits, no texts.
-
-Another sum over the keys shows whether one of them is missing or wrong.
+``approx_top_k_accumulate`` (Spark 4.1) takes numbers and texts, and is exact as long as the distinct keys fit, which
+its sketch says. Before it there is ``histogram_numeric``, which keeps one bin for each distinct value as long as they
+fit. Of several tasks it may return several bins with the same value, whose counts are added up here. It takes doubles:
+whole numbers of 53 bits, no texts. A sum over the keys shows whether one of them is missing or wrong.
 """
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ from typing import Any, Protocol
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from tidemark.spark_jobs.compact_counts import Key, compacted, expanded, let
 from tidemark.spark_jobs.this_spark import is_since
 
-Key = int | str
-"""A packed number, or a text."""
-
-_RESIDUE = (1 << 20) - 1
 _ANY = (1 << 31) - 1
 _BINS_A_KEY = 4
 """Bins that a key may have, on an average; it has one of each task in which it is."""
+
+_HEAD, _TAIL = 32, 8
+"""Bytes before the counts of a sketch, and after its items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,12 @@ class CountedKeys:
 
     counts: list[tuple[Key, int]]
     """Each distinct key with its rows; wrong unless ``exact``."""
+    rows: int
+    """All rows, with and without a key; always right."""
     null_rows: int
-    """Rows without a key."""
+    """Rows without a key; always right."""
     exact: bool
-    """Whether all keys fitted, by the sum over them. How many rows there are is the caller's to compare."""
+    """Whether all keys fitted."""
 
 
 class KeyCounter(Protocol):
@@ -54,45 +56,57 @@ class KeyCounter(Protocol):
         """Whether keys may be texts."""
         ...
 
-    def columns(self, key: Column, max_keys: int, *, packed: bool) -> list[Column]:
+    def columns(self, key: Column, max_keys: int, *, packed: bool, step: int) -> list[Column]:
         """Return what is to be observed.
 
         Args:
             key: the keys; null for a row without one.
             max_keys: distinct keys to count exactly.
-            packed: whether keys are numbers.
+            packed: whether keys are numbers; else they are texts of a name and a number (``compact_counts``).
+            step: the usual distance of two numbers.
         """
         ...
 
-    def read(self, seen: Mapping[str, Any]) -> CountedKeys:
+    def read(self, seen: Mapping[str, Any], step: int) -> CountedKeys:
         """Return the counts in what was observed."""
         ...
 
 
 class ApproxTopK:
-    """Counts by ``approx_top_k``."""
+    """Counts by ``approx_top_k_accumulate``, whose sketch has how many rows it took and whether it dropped a key.
+
+    The sketch is one of frequent items of Apache DataSketches (``org.apache.datasketches.frequencies``,
+    ``PreambleUtil``), to whose bytes Spark appends the number of nulls.
+    """
 
     bits = 63
     takes_texts = True
 
-    def columns(self, key: Column, max_keys: int, *, packed: bool) -> list[Column]:
+    def columns(self, key: Column, max_keys: int, *, packed: bool, step: int) -> list[Column]:
         """Return what is to be observed."""
-        # A sum that overflowed would end the user's query, so what is summed stays below 2**20 a row (2**32 a text).
-        residue = key.bitwiseAND(F.lit(_RESIDUE)) if packed else F.crc32(key)
-        return [
-            F.sum(residue).alias("check"),
-            F.call_function("approx_top_k", key, F.lit(max_keys), F.lit(max_keys)).alias("top"),
-        ]
 
-    def read(self, seen: Mapping[str, Any]) -> CountedKeys:
+        def state(accumulated: Column) -> Column:
+            sketch, limit = accumulated["sketch"], F.lit(max_keys)
+            entries = F.call_function("approx_top_k_estimate", accumulated, limit)
+            return F.struct(
+                F.hex(F.concat(F.substring(sketch, 1, _HEAD), F.substring(sketch, -_TAIL, _TAIL))).alias(
+                    "state"
+                ),
+                compacted(
+                    F.filter(entries, lambda entry: entry["item"].isNotNull()), named=not packed, step=step
+                ).alias("keys"),
+            )
+
+        return [let(F.call_function("approx_top_k_accumulate", key, F.lit(max_keys)), state).alias("top")]
+
+    def read(self, seen: Mapping[str, Any], step: int) -> CountedKeys:
         """Return the counts in what was observed."""
-        counts = [(entry["item"], entry["count"]) for entry in seen["top"] if entry.get("item") is not None]
-        rows = sum(entry["count"] for entry in seen["top"])
-        packed = not counts or isinstance(counts[0][0], int)
-        check = sum(count * (key & _RESIDUE if packed else _checksum(key)) for key, count in counts)
-        return CountedKeys(
-            counts, rows - sum(count for _, count in counts), exact=check == seen.get("check", 0)
-        )
+        top = seen["top"]
+        keyed_rows, complete = _sketch_state(bytes.fromhex(top["state"]))
+        null_rows = int(top["state"][-2 * _TAIL :], 16)
+        counts = [*expanded(top["keys"]["cells"], top["keys"].get("names"), step)]
+        exact = complete and sum(count for _, count in counts) == keyed_rows
+        return CountedKeys(counts, keyed_rows + null_rows, null_rows, exact)
 
 
 class HistogramNumeric:
@@ -106,22 +120,37 @@ class HistogramNumeric:
     bits = 53
     takes_texts = False
 
-    def columns(self, key: Column, max_keys: int, *, packed: bool) -> list[Column]:  # noqa: ARG002 - it takes no texts
+    def columns(self, key: Column, max_keys: int, *, packed: bool, step: int) -> list[Column]:  # noqa: ARG002 - it takes no texts
         """Return what is to be observed."""
-        bins = F.histogram_numeric(key.cast("double"), F.lit(_ANY))
+
+        def keys(bins: Column) -> Column:
+            entries = F.transform(
+                bins,
+                lambda a_bin: F.struct(
+                    a_bin["x"].cast("long").alias("item"), a_bin["y"].cast("long").alias("count")
+                ),
+            )
+            return F.when(F.size(bins) <= _BINS_A_KEY * max_keys, compacted(entries, named=False, step=step))
+
         return [
+            F.count(F.lit(1)).alias("all"),
+            F.count(key).alias("keyed"),
             F.sum(F.crc32(key.cast("string"))).alias("check"),
-            F.when(F.size(bins) <= _BINS_A_KEY * max_keys, bins).alias("bins"),
-            F.count(F.when(key.isNull(), F.lit(1))).alias("nulls"),
+            let(F.histogram_numeric(key.cast("double"), F.lit(_ANY)), keys).alias("keys"),
         ]
 
-    def read(self, seen: Mapping[str, Any]) -> CountedKeys:
+    def read(self, seen: Mapping[str, Any], step: int) -> CountedKeys:
         """Return the counts in what was observed."""
-        counts: Counter[int] = Counter()
-        for entry in seen.get("bins", ()):
-            counts[int(entry["x"])] += int(entry["y"])
-        check = sum(count * _checksum(key) for key, count in counts.items())
-        return CountedKeys([*counts.items()], seen["nulls"], exact=check == seen.get("check", 0))
+        counts: Counter[Key] = Counter()
+        for key, count in expanded(seen.get("keys", {}).get("cells", ""), None, step):
+            counts[key] += count
+        check = sum(count * zlib.crc32(str(key).encode()) for key, count in counts.items())
+        return CountedKeys(
+            [*counts.items()],
+            seen["all"],
+            seen["all"] - seen["keyed"],
+            exact=check == seen.get("check", 0) and counts.total() == seen["keyed"],
+        )
 
 
 APPROX_TOP_K, HISTOGRAM_NUMERIC = ApproxTopK(), HistogramNumeric()
@@ -132,5 +161,10 @@ def key_counter() -> KeyCounter:
     return APPROX_TOP_K if is_since(4, 1) else HISTOGRAM_NUMERIC
 
 
-def _checksum(key: Key) -> int:
-    return zlib.crc32(str(key).encode())
+def _sketch_state(sketch: bytes) -> tuple[int, bool]:
+    """Return how many rows a sketch took, and whether it still has every key; False for a form that is not known."""
+    known_form = sketch[1:3] == bytes((1, 10))  # of serialization, and of the family of sketches
+    if sketch[0] & 0x3F == 1:
+        return 0, known_form
+    rows, dropped = (int.from_bytes(sketch[at : at + 8], sys.byteorder) for at in (16, 24))
+    return rows, known_form and dropped == 0

@@ -2,9 +2,9 @@
 
 ``DataFrame.observe`` computes aggregates while the rows pass, so there is no second read of the source, and its
 result is right when tasks are retried. Counts by one packed key (partition, granule) are exact as long as the distinct
-keys fit (``key_counts``); two independent sums show when they did not (measured on Spark 4.2.0: 0 of 199 overflows went
-unnoticed), and then the counts are not used at all, only the number of rows. Each aggregate costs some 20 ns a row, so
-there are no more than needed: what follows from the keys is taken from them. Cost: see ``make bench``.
+keys fit (``key_counts``); where they did not, the counts are not used at all, only the number of rows. Each aggregate
+costs some 20 ns a row, so there are no more than needed: what follows from the keys is taken from them. Cost: see
+``make bench``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
 from tidemark.models.granules import Granules, granule_last_us
 from tidemark.models.operators import Closed
 from tidemark.models.wire import AppendDelay
-from tidemark.spark_jobs.key_counts import APPROX_TOP_K, Key, KeyCounter
+from tidemark.spark_jobs.compact_counts import NAME_AND_NUMBER, Key
+from tidemark.spark_jobs.key_counts import APPROX_TOP_K, KeyCounter
 from tidemark.spark_jobs.time_numbers import FARTHEST_US, FIRST, TimeNumbers
 
 DEFAULT_MAX_KEYS = 98_304
@@ -41,7 +42,6 @@ MAX_KEYS = 100_000
 
 _COLUMN = "tap"
 _KEY = "__tidemark_key"
-_FUTURE_MARK, _ASIDE_MARK, _BEFORE_MARK, _AFTER_MARK = "!", "!!", "~", "~~"
 _ASIDE_NUMBER, _BEFORE_NUMBER, _AFTER_NUMBER = range(FIRST)
 """Numbers of rows that are taken out and of times out of range."""
 
@@ -116,46 +116,30 @@ class Tap:
     def observe(self, df: DataFrame, metric: str) -> DataFrame:
         """Return ``df``, unchanged, with its batches counted under the name ``metric``."""
         # The key is put beside the rows and taken away again, else Spark computes it anew for each aggregate.
-        keyed = df.withColumn(_KEY, self._marked(df, self._key(df)))
+        keyed = df.withColumn(_KEY, self._key(df))
         return keyed.observe(metric, self._aggregate(df)).drop(_KEY)
 
     def count(self, df: DataFrame) -> str:
         """Return what ``observe`` would have had of the rows of ``df``, which are read for it."""
-        found = df.withColumn(_KEY, self._marked(df, self._key(df))).agg(self._aggregate(df)).first()
+        found = df.withColumn(_KEY, self._key(df)).agg(self._aggregate(df)).first()
         assert found is not None, "an aggregate without keys has one row"
         return str(found[0])
 
     def _aggregate(self, df: DataFrame) -> Column:
         """Return what is observed: one JSON string, so that one value crosses to Python."""
-        time, key, row = F.col(quoted(self.event_time)), F.col(_KEY), F.lit(1)
+        time, key, packed = F.col(quoted(self.event_time)), F.col(_KEY), self._packed(df)
         if self.ahead is not None:
             # The key has it, so no other column is needed: the fewer there are, the less is copied.
-            time = F.when(key >= 0 if self._packed(df) else F.col(self.ahead) == TAKEN, time)
+            time = F.when(key >= 0 if packed else F.col(self.ahead) == TAKEN, time)
+        columns = self.counter.columns(key, self.max_keys, packed=packed, step=self._times.step)
         if self.takes_out:
-            row = F.when(F.col(str(self.ahead)) != SET_ASIDE, row)
+            columns.append(F.count(F.when(F.col(str(self.ahead)) != SET_ASIDE, F.lit(1))).alias("rows"))
         return F.to_json(
             F.struct(
-                F.count(row).alias("rows"),
-                F.unix_micros(F.max(time)).alias("last"),
-                *self.counter.columns(key, self.max_keys, packed=self._packed(df)),
-                *self._append_delay(F.unix_micros(time)),
+                *columns, F.unix_micros(F.max(time)).alias("last"), *self._append_delay(F.unix_micros(time))
             ),
             {"ignoreNullFields": "true"},
         ).alias(_COLUMN)
-
-    def _marked(self, df: DataFrame, key: Column) -> Column:
-        """Return the key with future-dated rows marked: a negative number, or a mark before the string."""
-        if self.ahead is None:
-            return key
-        ahead = F.col(self.ahead)
-        if self._packed(df):
-            # Without a branch, in which Spark would compute the key anew: all bits turned, which makes it negative.
-            marked = key.bitwiseXOR(F.when(ahead == TAKEN, F.lit(0)).otherwise(-1).cast("long"))
-            aside = F.bitwise_not(self._with_time(F.lit(_ASIDE_NUMBER).cast("long")))
-        else:
-            marked = F.when(ahead == TAKEN, key).otherwise(F.concat(F.lit(_FUTURE_MARK), key))
-            aside = F.concat(F.lit(f"{_ASIDE_MARK}:"), self._name())
-        return F.when(ahead == SET_ASIDE, aside).otherwise(marked) if self.takes_out else marked
 
     def _append_delay(self, times: Column) -> list[Column]:
         if self.arrival_time is None:
@@ -219,24 +203,20 @@ class Tap:
             clock_us: the batch's clock, as its checkpoint has it; without it no row counts as ahead of it.
         """
         seen = json.loads(observed)
-        keys = self.counter.read(seen)
+        keys = self.counter.read(seen, self._times.step)
         end, bits = self._times.end, self._times.bits
-        named = [(self._read(key, end, bits), count) for key, count in keys.counts]
-        aside = sum(count for (_, _, ahead), count in named if ahead == SET_ASIDE)
-        # Rows without an event time have no key; they are counted apart, and always exactly.
-        counted = sum(count for _, count in named) - aside + keys.null_rows
-        exact = keys.exact and counted == seen["rows"]
+        named = [(self._read(key, end, bits), count) for key, count in keys.counts] if keys.exact else []
         first_future_us = self.first_future_us(clock_us)
         if clock_us is not None and first_future_us is not None:
             first, clock = self._times.of(first_future_us), self._times.of(clock_us)
             named = [(_set_back(key, first, clock), count) for key, count in named]
-        by_granule, newest = self._by_granule(named if exact else [], granules)
+        by_granule, newest = self._by_granule(named, granules)
         last_us = _clamped(seen.get("last"))
         if last_us is not None and first_future_us is not None and last_us >= first_future_us:
             newest_granule = max(newest.values(), default=None)
             last_us = None if newest_granule is None else granules.first_us(newest_granule)
         return TapCounts(
-            rows=seen["rows"],
+            rows=seen.get("rows", keys.rows),
             null_rows=keys.null_rows,
             min_event_time_us=_first_us(by_granule, granules, last_us),
             max_event_time_us=last_us,
@@ -261,19 +241,29 @@ class Tap:
         )
 
     def _key(self, df: DataFrame) -> Column:
-        """One number for (partition, granule), or a string where partitions are names, at 2 to 3 times the cost."""
-        time = quoted(self.event_time)
+        """One number for (partition, granule), or a text where partitions are names, at 2 to 3 times the cost.
+
+        Numbers of future-dated rows have all bits turned, which makes them negative.
+        """
+        time, packed = quoted(self.event_time), self._packed(df)
         number, before, after = self._times.columns(time)
-        if not self._packed(df):
-            text = F.when(before, F.lit(_BEFORE_MARK)).when(after, F.lit(_AFTER_MARK))
-            text = text.otherwise((number - self._times.end).cast("string"))
-            return F.when(F.col(time).isNotNull(), F.concat_ws(":", text, self._name()))
         number = (
             F.when(before, F.lit(_BEFORE_NUMBER).cast("long"))
             .when(after, F.lit(_AFTER_NUMBER).cast("long"))
             .otherwise(number)
         )
-        return F.when(F.col(time).isNotNull(), self._with_time(number))
+        if packed:
+            number = self._with_time(number)
+        number = F.when(F.col(time).isNotNull(), number)
+        if self.ahead is not None:
+            ahead = F.col(self.ahead)
+            # Without a branch, in which Spark would compute the number anew.
+            number = number.bitwiseXOR(F.when(ahead == TAKEN, F.lit(0)).otherwise(-1).cast("long"))
+            if self.takes_out:
+                aside = F.lit(_ASIDE_NUMBER).cast("long")
+                aside = F.bitwise_not(self._with_time(aside) if packed else aside)
+                number = F.when(ahead == SET_ASIDE, aside).otherwise(number)
+        return number if packed else F.concat(self._name(), F.lit(NAME_AND_NUMBER), number)
 
     def _name(self) -> Column:
         return F.coalesce(F.col(quoted(str(self.partition))).cast("string"), F.lit(""))
@@ -316,23 +306,18 @@ class Tap:
 
     def _read(self, key: Key, end: int, bits: int) -> _Key:
         """Return what a key stands for; a time after all numbers has ``end``, the one after the last."""
-        if isinstance(key, int):
-            ahead = TAKEN if key >= 0 else SET_BACK
-            key = key if key >= 0 else -key - 1
-            name, number = self._name_of(key >> bits, bits), key & ((1 << bits) - 1)
-            if number == _AFTER_NUMBER:
-                return name, end, ahead
-            if ahead == SET_BACK and number == _ASIDE_NUMBER:
-                return name, None, SET_ASIDE
-            return name, None if number < FIRST else number - end, ahead
-        text, _, name = key.partition(":")
-        if text == _ASIDE_MARK:
-            return _short(name), None, SET_ASIDE
-        ahead = SET_BACK if text.startswith(_FUTURE_MARK) else TAKEN
-        text = text.removeprefix(_FUTURE_MARK)
-        if text == _AFTER_MARK:
-            return _short(name), end, ahead
-        return _short(name), None if text == _BEFORE_MARK else int(text), ahead
+        name, number = (None, key) if isinstance(key, int) else key
+        ahead = TAKEN if number >= 0 else SET_BACK
+        number = number if number >= 0 else -number - 1
+        if name is None:
+            name, number = self._name_of(number >> bits, bits), number & ((1 << bits) - 1)
+        else:
+            name = _short(name)
+        if number == _AFTER_NUMBER:
+            return name, end, ahead
+        if ahead == SET_BACK and number == _ASIDE_NUMBER:
+            return name, None, SET_ASIDE
+        return name, None if number < FIRST else number - end, ahead
 
     def _name_of(self, number: int, time_bits: int) -> str:
         if self.partition is None:

@@ -56,6 +56,11 @@ class TimeNumbers:
         """What is added to a number so that it is positive; no time has this number or one above it."""
         return self._half * len(self._kinds)
 
+    @property
+    def step(self) -> int:
+        """The usual distance of the numbers of two neighbouring granules."""
+        return len(self._kinds)
+
     def of(self, time_us: int) -> int:
         """Return the number of a time."""
         return sum((time_us - (closed == "right")) // self.granule_us for closed in self._kinds)

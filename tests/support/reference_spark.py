@@ -32,7 +32,7 @@ the Kafka connector is published.
 | 3.5.0 | a `dropDuplicatesWithinWatermark` after which the event time may be dropped | Spark fails the query |
 | 3.5 | streaming sources in Python | no Live: the policy rejects it for want of a ceiling (`LiveWithoutCeiling`) |
 | 3.5 | observed metrics in batches without rows | nothing: such a batch is reported from its progress |
-| 3.5, 4.0 | `approx_top_k` | keys are counted by `histogram_numeric`, see below |
+| 3.5, 4.0 | `approx_top_k_accumulate` | keys are counted by `histogram_numeric`, see below |
 | 4.0, 4.1 | sources in Python with `trigger(availableNow=True)` | with a ceiling such a query reads all in one batch |
 | before 4.2 | read limits of sources in Python | no trace source, and so no demo and no example on a trace |
 | all | Spark Connect, real-time mode | they are rejected |

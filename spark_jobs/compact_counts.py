@@ -1,0 +1,96 @@
+"""Counts by key as short text, for what is observed of a batch: Spark keeps a hundred of them and logs each.
+
+Keys are sorted, so that most of them are the one before plus a step, and only the count has to be written. 96,000
+pairs of partition and granule take 0.3 MB, where a JSON object for each of them took 3.7 MB.
+
+``3:12 15 9 /7:1`` are 12 rows of key 3, 15 and 9 rows of the two next ones, and a row of key 7 of the next name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+Key = int | tuple[str, int]
+"""A number, or a name and a number."""
+
+_NEXT_NAME, _DELTA, _SEPARATOR = "/", ":", " "
+
+NAME_AND_NUMBER = ":"
+"""What separates name and number in a key that is text; the number comes last and does not have it."""
+
+
+def let(value: Column, body: Callable[[Column], Column]) -> Column:
+    """Return ``body(value)`` with ``value`` computed once, however often it is named there."""
+    return F.transform(F.array(value), body)[0]
+
+
+def compacted(entries: Column, *, named: bool, step: int) -> Column:
+    """Return a struct of the columns ``cells`` and, for texts, ``names``, which ``expanded`` reads.
+
+    Args:
+        entries: an array of structs of a key, ``item``, which is not null, and its ``count``.
+        named: whether keys are texts of a name, ``NAME_AND_NUMBER`` and a number; else they are numbers.
+        step: the usual distance of two numbers.
+    """
+    if not named:
+        return let(
+            F.sort_array(entries), lambda sorted_: F.struct(_cells(sorted_, named, step).alias("cells"))
+        )
+    return let(
+        F.sort_array(F.transform(entries, _named)),
+        lambda sorted_: F.struct(
+            _cells(sorted_, named, step).alias("cells"),
+            F.transform(
+                F.filter(sorted_, lambda entry, index: _is_next_name(sorted_, entry, index)),
+                lambda entry: entry["name"],
+            ).alias("names"),
+        ),
+    )
+
+
+def expanded(cells: str, names: Sequence[str] | None, step: int) -> Iterator[tuple[Key, int]]:
+    """Yield each key with its count.
+
+    Args:
+        cells: what ``compacted`` wrote.
+        names: the names of the keys; None where they are numbers.
+        step: as it was when it was written.
+
+    Raises:
+        ValueError: when it is nothing that ``compacted`` writes.
+    """
+    number, left, name = 0, iter(names or ()), ""
+    for cell in cells.split(_SEPARATOR) if cells else ():
+        if cell.startswith(_NEXT_NAME):
+            number, name, cell = 0, next(left), cell[1:]  # noqa: PLW2901 - the rest of it
+        delta, separator, count = cell.rpartition(_DELTA)
+        number += int(delta) if separator else step
+        yield (number if names is None else (name, number)), int(count)
+
+
+def _named(entry: Column) -> Column:
+    number = F.substring_index(entry["item"], NAME_AND_NUMBER, -1)
+    length = F.length(entry["item"]) - F.length(number) - len(NAME_AND_NUMBER)
+    return F.struct(
+        F.left(entry["item"], length).alias("name"),
+        number.cast("long").alias("item"),
+        entry["count"].alias("count"),
+    )
+
+
+def _is_next_name(sorted_: Column, entry: Column, index: Column) -> Column:
+    return (index == 0) | (F.get(sorted_, index - 1)["name"] != entry["name"])
+
+
+def _cells(sorted_: Column, named: bool, step: int) -> Column:
+    def cell(entry: Column, index: Column) -> Column:
+        delta = entry["item"] - F.coalesce(F.get(sorted_, index - 1)["item"], F.lit(0))
+        first = _is_next_name(sorted_, entry, index) if named else F.lit(False)
+        written = F.when(first, F.concat(F.lit(_NEXT_NAME), entry["item"], F.lit(_DELTA)))
+        written = written.when(delta != step, F.concat(delta, F.lit(_DELTA)))
+        return F.concat(F.coalesce(written, F.lit("")), entry["count"])
+
+    return F.array_join(F.transform(sorted_, cell), _SEPARATOR)
