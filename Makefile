@@ -43,7 +43,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark matrix lint lint-page format bench lock archive wheel manifests docs tools jars services clean
+.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-page format bench lock archive wheel manifests docs tools jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -94,6 +94,9 @@ soak: $(CLASSES) ## run the long tests: chaos, Kafka end to end, repeats
 # Each version has an environment of its own under build/; see tests/support/spark_versions.py.
 test-spark: $(STAMP) ## compare ledger and sink on another version of Spark (SPARK=3.5.9)
 	@PYTHONPATH=tests $(BIN)/python -m support.spark_versions "$(SPARK)" $(ARGS)
+
+smoke: $(STAMP) ## the same in brief on three versions of Spark, as CI does
+	@PYTHONPATH=tests $(BIN)/python -m support.spark_versions --brief
 
 matrix: $(STAMP) ## the same on every version that is supported; writes the table of docs/reference/spark.md
 	@PYTHONPATH=tests $(BIN)/python -m support.spark_versions

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
+from tidemark.models.granules import Granules
 from tidemark.spark_jobs.compact_counts import NAME_AND_NUMBER, Key, compacted, expanded
+from tidemark.spark_jobs.tap import Tap
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,3 +65,21 @@ def test_a_run_of_neighbours_takes_their_counts_alone(spark: SparkSession) -> No
     [[keys]] = spark.range(1).select(compacted(F.expr(entries), named=False, step=2)).collect()
 
     assert keys["cells"] == "70000:9 8 7 6"
+
+
+@pytest.mark.parametrize("partition", ["partition", "name"])
+def test_what_is_observed_of_96_000_pairs_takes_two_letters_for_each(
+    spark: SparkSession, partition: str
+) -> None:
+    rows = spark.range(0, 192_000, 1, 2).selectExpr(
+        "int(id % 16) as partition",
+        "concat('device-', id % 16) as name",
+        "timestamp_seconds(1700000000 + id div 16 % 6000) as ts",
+    )
+    tap = Tap("ts", partition, 1_000_000, None)
+    observed = tap.count(rows)
+    counts = tap.decode(observed, Granules(1_000_000, "left"))
+
+    assert len(observed) <= 2 * 96_000 + 1_000
+    assert (counts.rows, len(counts.by_granule.partitions)) == (192_000, 16)
+    assert {count for part in counts.by_granule.by_partition() for count in part.counts} == {2}
