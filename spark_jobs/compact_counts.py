@@ -24,7 +24,10 @@ NAME_AND_NUMBER = ":"
 
 def let(value: Column, body: Callable[[Column], Column]) -> Column:
     """Return ``body(value)`` with ``value`` computed once, however often it is named there."""
-    return F.transform(F.array(value), body)[0]
+    # A lambda's variable keeps its last value, and a plan that runs again is sent to the executors with it: let it be
+    # the null.
+    values = F.array(value, F.lit(None))
+    return F.transform(values, lambda each: F.when(each.isNotNull(), body(each)))[0]
 
 
 def compacted(entries: Column, *, named: bool, step: int) -> Column:

@@ -6,10 +6,12 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from tidemark.models.granules import Granules
 from tidemark.spark_jobs.compact_counts import NAME_AND_NUMBER, Key, compacted, expanded
+from tidemark.spark_jobs.key_counts import key_counter
 from tidemark.spark_jobs.tap import Tap
 
 if TYPE_CHECKING:
@@ -83,3 +85,17 @@ def test_what_is_observed_of_96_000_pairs_takes_two_letters_for_each(
     assert len(observed) <= 2 * 96_000 + 1_000
     assert (counts.rows, len(counts.by_granule.partitions)) == (192_000, 16)
     assert {count for part in counts.by_granule.by_partition() for count in part.counts} == {2}
+
+
+def test_a_plan_that_has_run_does_not_hold_what_it_counted(spark: SparkSession) -> None:
+    """It would be sent to the executors with every task of the next batch."""
+    columns = key_counter().columns(F.col("id"), 98_304, packed=True, step=1)
+    counted = spark.range(50_000).observe(Observation(), *columns)
+    counted.write.format("noop").mode("overwrite").save()
+    jvm = spark._jvm
+    assert jvm is not None
+    serializer = jvm.org.apache.spark.SparkEnv.get().closureSerializer().newInstance()
+    expressions = counted._jdf.queryExecution().analyzed().expressions()
+    written = serializer.serialize(expressions, jvm.scala.reflect.ClassTag.Any())
+
+    assert 0 < written.limit() < 100_000
