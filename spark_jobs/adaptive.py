@@ -38,6 +38,7 @@ from tidemark.spark_jobs.listener import TidemarkListener
 from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
 from tidemark.spark_jobs.live.orders import Orders, mode_of
 from tidemark.spark_jobs.live.queries import LiveStream
+from tidemark.spark_jobs.session_kinds import kind_of
 from tidemark.spark_jobs.settings import JobSettings
 from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, MAX_KEYS, Tap
 from tidemark.spark_jobs.this_spark import why_no_live
@@ -112,14 +113,14 @@ def adaptive_watermark(
     Raises:
         ValueError: when an argument or conf is wrong, a column is missing, the granule would make counts inexact, the
             ceiling is below the bound, or ``revise(...)`` is given with a ceiling, mode Live, or no windows.
-        NotImplementedError: under Spark Connect, which has no listener in the driver's process.
+        NotImplementedError: over Spark Connect with ``late``, or before PySpark 4.0.
     """
     own_bound_ms = _whole_ms("bound", bound)
-    ceiling_ms = None if ceiling is None else _whole_ms("ceiling", ceiling)
+    named_ceiling_ms = None if ceiling is None else _whole_ms("ceiling", ceiling)
     revised = late if isinstance(late, Revise) else None
     if revised is not None:
-        revised.check(operator, ceiling_ms, mode)
-    _check_ceiling(ceiling_ms, own_bound_ms, mode)
+        revised.check(operator, named_ceiling_ms, mode)
+    _check_ceiling(named_ceiling_ms, own_bound_ms, mode)
     granule_us = _granule_us(granule, operator)
     if not 1 <= max_keys <= MAX_KEYS:
         raise ValueError(f"max_keys must be at least 1 and at most {MAX_KEYS}, not {max_keys}")
@@ -127,12 +128,17 @@ def adaptive_watermark(
         raise ValueError(f"future_rows is {future_rows!r}; it must be {' or '.join(get_args(Treatment))}")
     allowance_us = _whole_ms("future_allowance", future_allowance) * 1_000
     idle_timeout_us = None if idle_timeout is None else _whole_ms("idle_timeout", idle_timeout) * 1_000
-    no_live = why_no_live()
-    ceiling_ms = None if no_live else ceiling_ms
 
     def transform(df: DataFrame) -> DataFrame:
         spark = df.sparkSession
+        kind = kind_of(spark)
+        if late is not None and kind.no_late is not None:
+            raise NotImplementedError(
+                f"late={type(late).__name__.lower()}(...) is not possible: {kind.no_late}"
+            )
         _check_session(spark)
+        no_live = why_no_live() or kind.no_live
+        ceiling_ms = None if no_live else named_ceiling_ms
         arrival, arrival_type = _arrival(df, event_time, arrival_time)
         # Kafka's source has the column by default; another name was meant, and must be there.
         absent = partition == _KAFKAS and partition not in df.columns
@@ -330,10 +336,6 @@ def _granule_us(granule: str | None, operator: Operator | None) -> int:
 
 
 def _check_session(spark: SparkSession) -> None:
-    if not hasattr(spark, "_jsparkSession"):
-        raise NotImplementedError(
-            "Spark Connect is not supported: the listener must run in the driver's process"
-        )
     if (spark.conf.get(_ALLOW_MULTIPLE, "true") or "").strip().lower() == "false":
         raise ValueError(
             f"{_ALLOW_MULTIPLE}=false changes Spark's late rule; unset it, the ledger would be wrong"

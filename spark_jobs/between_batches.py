@@ -96,6 +96,8 @@ def gate_of(query: StreamingQuery, sleep: Callable[[float], None] = time.sleep) 
     # A lock is held by a thread, so Python's threads have to be Java's.
     if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
         return None
+    if not hasattr(query, "_jsq"):
+        return None  # a client of Spark Connect has no JVM
     try:
         execution = query._jsq.streamingQuery()  # noqa: SLF001 - see the module's docstring
         if "MicroBatch" not in execution.getClass().getSimpleName():

@@ -15,6 +15,7 @@ from tidemark.spark_jobs.late.followers import wait_for_followers
 from tidemark.spark_jobs.listener import TidemarkListener
 from tidemark.spark_jobs.live.channel import ControlChannel
 from tidemark.spark_jobs.sender import Sender
+from tidemark.spark_jobs.session_kinds import kind_of
 from tidemark.spark_jobs.settings import JobSettings
 
 _log = logging.getLogger("tidemark.spark")
@@ -41,8 +42,7 @@ def listener_of(spark: SparkSession) -> TidemarkListener:
     with _lock:
         listener = _listeners.get(spark)
         if listener is None:
-            listener = _listeners[spark] = TidemarkListener(spark)
-            spark.streams.addListener(listener)
+            listener = _listeners[spark] = kind_of(spark).listen(spark)
         return listener
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
@@ -40,7 +40,7 @@ from tidemark.spark_jobs.live.offset import Offset
 from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.progress_json import observed_in
 from tidemark.spark_jobs.progress_times import micros_of, watermark_ms_of
-from tidemark.spark_jobs.query_plan import Found, NoOperator, QueryPlan
+from tidemark.spark_jobs.query_plan import Found, QueryPlan
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.start_check import chains_at_start, errors_at_start
 from tidemark.spark_jobs.tap import NO_ROWS, Tap, TapCounts
@@ -50,7 +50,6 @@ _NO_REAL_TIME = (
     "real-time mode has no batch after which rows could be counted and a watermark moved, so adaptive_watermark cannot "
     "work in it; use a processing-time trigger, or take adaptive_watermark out"
 )
-_NOT_READ = NoOperator("Unreadable", "the query's plan cannot be read")
 
 
 @dataclass(slots=True)
@@ -61,6 +60,8 @@ class _Run:
     ended: threading.Event = field(default_factory=threading.Event)
     last_batch: int = -1
     """The last batch that was reported."""
+    untapped: bool = False
+    """Whether a batch with rows has shown that no tap is in its plan."""
     streams: dict[str, Judging] = field(default_factory=dict)
     """By tap in its plan how the rows are judged."""
     watermark_ms: dict[int, int] = field(default_factory=dict)
@@ -78,13 +79,18 @@ class TidemarkListener(JsonListener):
 
     Args:
         spark: the session whose queries are watched.
+        query_of: returns a handle on an active query of a session, by its persistent id.
         clock_us: returns the wall time in microseconds.
     """
 
     def __init__(
-        self, spark: SparkSession, clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000
+        self,
+        spark: SparkSession,
+        query_of: Callable[[SparkSession, str], RunningQuery] = RunningQuery,
+        clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
     ) -> None:
         self._spark = spark
+        self._query_of = query_of
         self._clock_us = clock_us
         self._bindings: dict[str, Binding] = {}
         self._runs: dict[str, _Run] = {}
@@ -130,14 +136,16 @@ class TidemarkListener(JsonListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Get a handle on the query while it is surely active. Synchronous with ``start()``: must be quick."""
-        run_id, query = str(event.runId), RunningQuery(self._spark, str(event.id))
+        run_id, query = str(event.runId), self._query_of(self._spark, str(event.id))
         run = self._runs[run_id] = _Run(query)
         plan = query.plan()
         if plan is None:
-            _log.error(
-                "query %s: its plan cannot be read; its streams are recognised, and steered, from its first batch on",
-                event.id,
-            )
+            if query.shows_plan:
+                _log.error(
+                    "query %s: its plan cannot be read; its streams are recognised, and steered, from its first batch "
+                    "on",
+                    event.id,
+                )
             return
         found = {metric: found for metric, found in plan.operators.items() if metric in self._bindings}
         if found and query.is_real_time():
@@ -168,7 +176,7 @@ class TidemarkListener(JsonListener):
         with self._reporting:
             if run_id not in self._runs:
                 # The listener was added while the query ran.
-                self._runs[run_id] = _Run(RunningQuery(self._spark, str(progress.id)))
+                self._runs[run_id] = _Run(self._query_of(self._spark, str(progress.id)))
             self._report_batch(self._runs[run_id], progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
@@ -176,17 +184,36 @@ class TidemarkListener(JsonListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Note that all batches of the run are reported."""
+        self._end(str(event.runId), event.exception or "")
+
+    # -- where Spark may fail to call ---------------------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Report the batches that have ended, and that Spark has not notified this listener of."""
+        for run_id in [run_id for run_id, run in list(self._runs.items()) if not run.untapped]:
+            self._catch_up(run_id)
+
+    def forget_all_but(self, active: Container[str]) -> None:
+        """Note that all batches of the other runs are reported.
+
+        Args:
+            active: ids of the runs that go on.
+        """
+        for run_id in [run_id for run_id in list(self._runs) if run_id not in active]:
+            self._end(run_id, "")
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _end(self, run_id: str, error: str) -> None:
         # Removed as well: a run holds on to Spark's own object, and a driver may start one every minute.
-        self.live.ended(str(event.runId))
-        run = self._runs.pop(str(event.runId), None)
+        self.live.ended(run_id)
+        run = self._runs.pop(run_id, None)
         if run is None:
             return
         for metric in run.streams:
             self._bindings[metric].ended(run.query)
-        self._explain(run, event.exception or "")
+        self._explain(run, error)
         run.ended.set()
-
-    # -- inside -------------------------------------------------------------------------------------------------
 
     @staticmethod
     def _reject(query_id: object, query: RunningQuery, why: str) -> bool:
@@ -272,6 +299,7 @@ class TidemarkListener(JsonListener):
             return
         taps = observed_in(progress, self._bindings, run.streams)
         if not taps:
+            run.untapped = progress.numInputRows > 0
             return
         run.last_batch = progress.batchId
         if run.last_bounds is not None:
@@ -280,7 +308,9 @@ class TidemarkListener(JsonListener):
         run_id = str(progress.runId)
         if not run.streams:
             # The plan could not be read as the query began.
-            self._begin(run_id, run, self._judged(dict.fromkeys(taps, _NOT_READ), run.query, None)[0], None)
+            self._begin(
+                run_id, run, self._judged(dict.fromkeys(taps, run.query.unread), run.query, None)[0], None
+            )
         self.live.recognise(run_id, control_offsets_of(progress), run.watermark_ms[progress.batchId])
         for metric, observed in taps.items():
             binding = self._bindings[metric]

@@ -258,7 +258,8 @@ class AdaptiveQuery:
     def _start(self, hold: Mapping[_Key, ChosenBound], *, on_trial: bool) -> _Run:
         with held_bounds(hold), collected_choices() as self._built:
             query = self._build()
-        if not isinstance(query, StreamingQuery):
+        # Over Spark Connect it is another class, without a common one.
+        if not hasattr(query, "awaitTermination"):
             raise TypeError(
                 f"build must start the query and return it, a StreamingQuery; it returned a {type(query).__name__}"
             )

@@ -23,7 +23,7 @@ from tidemark.spark_jobs.coupling import PlanCoupling, read_coupling
 from tidemark.spark_jobs.joins.reader import read_joins
 from tidemark.spark_jobs.private_names import FAILURE, INITIALIZING, TERMINATED, constant, find, member_of
 from tidemark.spark_jobs.progress_json import progress_of
-from tidemark.spark_jobs.query_plan import QueryPlan, read_plan
+from tidemark.spark_jobs.query_plan import NoOperator, QueryPlan, read_plan
 
 _log = logging.getLogger("tidemark.spark")
 _POLICY_KEY = "spark.sql.streaming.multipleWatermarkPolicy"
@@ -38,20 +38,29 @@ class RunningQuery:
         query_id: the query's persistent id. The query must be active.
     """
 
+    shows_plan = True
+    """Whether its plan can be read, unless something is wrong."""
+    unread = NoOperator("Unreadable", "the query's plan cannot be read")
+    """What is known of its operators when its plan cannot be read."""
+
     def __init__(self, spark: SparkSession, query_id: str) -> None:
         self.spark = spark
         """The session the query runs in."""
         self.query_id = query_id
         """The query's persistent id."""
-        self._execution: Any = None
         self._metadata: str | None = None
         """What the offset log's entries call their metadata; None until one is read."""
         self._policy: WatermarkPolicy | None = None
+        self._execution = self._find()
+
+    def _find(self) -> Any:
+        """Return Spark's own object of the query; None when it is out of reach."""
         try:
-            wrapper = spark._jsparkSession.streams().get(query_id)  # noqa: SLF001 - see the module's docstring
-            self._execution = None if wrapper is None else wrapper.streamingQuery()
+            wrapper = self.spark._jsparkSession.streams().get(self.query_id)  # noqa: SLF001 - see the module's docstring
+            return None if wrapper is None else wrapper.streamingQuery()
         except (Py4JError, AttributeError) as error:
-            _log.warning("query %s: its execution cannot be read: %s", query_id, error)
+            _log.warning("query %s: its execution cannot be read: %s", self.query_id, error)
+            return None
 
     def _session(self) -> Any:
         """Return Spark's session of the query's batches; before 4.0 that it was started in, which has its settings."""

@@ -1,0 +1,1 @@
+"""Jobs whose session is a Spark Connect client: what a client can know of its queries without a JVM."""

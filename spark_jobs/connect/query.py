@@ -1,0 +1,96 @@
+"""A running query as a Spark Connect client has it: its progress, its explanation and its checkpoint, but no plan.
+
+The watermark in force is that of the progress. Where a progress is not there, which is so of the batch before the first
+one of a run, the client reads the offset log as text, through Spark, which has the rights to the checkpoint that a
+client seldom has. Without those rights the watermark is not known, and neither is what became of that batch's rows.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from tidemark.models.wire import OutputMode
+from tidemark.spark_jobs.connect.commands import explanation
+from tidemark.spark_jobs.connect.explained import Explained, read_explained
+from tidemark.spark_jobs.late.offset_log import parse_entry
+from tidemark.spark_jobs.query_plan import NoOperator
+from tidemark.spark_jobs.running_query import RunningQuery
+
+_log = logging.getLogger("tidemark.spark")
+
+
+class ConnectQuery(RunningQuery):
+    """A handle on one run of a query; it stays valid for as long as the server remembers the run (an hour).
+
+    Args:
+        spark: the session the query runs in.
+        query_id: the query's persistent id. The query must be active.
+    """
+
+    unread = NoOperator("Unreadable", "Spark Connect shows its client no plan")
+    shows_plan = False
+
+    def _find(self) -> None:
+        """Leave the JVM alone, and get the client's handle."""
+        self._explained: Explained | None = None
+        self._query: Any = None
+        try:
+            self._query = self.spark.streams.get(self.query_id)
+        except Exception as error:  # noqa: BLE001 - whatever the network brings
+            _log.warning("query %s: it cannot be reached: %s", self.query_id, _first_line(error))
+
+    def output_mode(self) -> OutputMode | None:
+        """Return the query's output mode; None before its first batch, and when it cannot be read."""
+        explained = self._explain()
+        return None if explained is None else explained.output_mode
+
+    def checkpoint(self) -> str | None:
+        """Return where the query's checkpoint is; None before its first batch, and when it cannot be read."""
+        explained = self._explain()
+        return None if explained is None else explained.checkpoint
+
+    def logged_watermark_ms(self, batch_id: int) -> int | None:
+        """Return the watermark in force in ``batch_id`` as the checkpoint logged it; None when it cannot be read."""
+        checkpoint = self.checkpoint()
+        if checkpoint is None or batch_id < 0:
+            return None
+        try:
+            row = self.spark.read.text(f"{checkpoint}/offsets/{batch_id}", wholetext=True).first()
+            return None if row is None else parse_entry(row[0]).watermark_ms
+        except Exception as error:  # noqa: BLE001 - as above, or the user may not read the checkpoint
+            _log.warning(
+                "query %s: the watermark of batch %d is not known, so no row of batch %d is judged: %s",
+                self.query_id,
+                batch_id,
+                batch_id + 1,
+                _first_line(error),
+            )
+            return None
+
+    def newer_progress(self, than_batch: int) -> list[StreamingQueryProgress]:
+        """Return the progress of the batches after ``than_batch``, in their order, as far back as Spark remembers."""
+        try:
+            last = None if self._query is None else self._query.lastProgress
+            if last is None or last.batchId <= than_batch:
+                return []
+            found = self._query.recentProgress
+        except Exception as error:  # noqa: BLE001 - as above
+            _log.warning("query %s: its progress cannot be read: %s", self.query_id, _first_line(error))
+            return []
+        return [each for each in found if each.batchId > than_batch and "addBatch" in each.durationMs]
+
+    def _explain(self) -> Explained | None:
+        """Return what the query's explanation says, which is read until there is one."""
+        if self._explained is None and self._query is not None:
+            try:
+                self._explained = read_explained(explanation(self._query))
+            except Exception as error:  # noqa: BLE001 - as above
+                _log.warning("query %s: it cannot be explained: %s", self.query_id, _first_line(error))
+        return self._explained
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

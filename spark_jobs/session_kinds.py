@@ -1,0 +1,67 @@
+"""What differs between a session in the driver and a client of Spark Connect, of which one has a JVM and one has not.
+
+A session is asked whether it has its Java side, and not of which version or platform it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from tidemark.spark_jobs.listener import TidemarkListener
+from tidemark.spark_jobs.this_spark import is_since
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKind:
+    """What a kind of session can do."""
+
+    listen: Callable[[SparkSession], TidemarkListener]
+    """Returns a new listener, which is added to the session."""
+    no_live: str | None = None
+    """Why the watermark of a running query cannot be moved, as a clause; None where it can."""
+    no_late: str | None = None
+    """Why late rows cannot be kept, nor windows corrected, as a clause; None where they can."""
+
+
+def kind_of(spark: SparkSession) -> SessionKind:
+    """Return the kind of a session.
+
+    Raises:
+        NotImplementedError: for a client of Spark Connect before PySpark 4.0.
+    """
+    if hasattr(spark, "_jsparkSession"):
+        return _DRIVER
+    if not is_since(4, 0):
+        raise NotImplementedError(
+            "adaptive_watermark works over Spark Connect from PySpark 4.0 on: before, listeners run in the server and "
+            "not in the client; take PySpark 4.0 or withWatermark"
+        )
+    return _CONNECT
+
+
+def _in_the_driver(spark: SparkSession) -> TidemarkListener:
+    listener = TidemarkListener(spark)
+    spark.streams.addListener(listener)
+    return listener
+
+
+def _over_connect(spark: SparkSession) -> TidemarkListener:
+    # They need gRPC, which is there with Spark Connect alone.
+    from tidemark.spark_jobs.connect.listening import keep_listening  # noqa: PLC0415
+    from tidemark.spark_jobs.connect.query import ConnectQuery  # noqa: PLC0415
+
+    listener = TidemarkListener(spark, ConnectQuery)
+    keep_listening(spark, listener)
+    return listener
+
+
+_DRIVER = SessionKind(_in_the_driver)
+_CONNECT = SessionKind(
+    _over_connect,
+    no_live="over Spark Connect a control stream would run in the server, out of reach of its client",
+    no_late="they are read with the offset log and written beside the checkpoint, and a client of Spark Connect reaches "
+    "neither; run the job with a session in the driver",
+)
