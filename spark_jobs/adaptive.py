@@ -38,7 +38,7 @@ from tidemark.spark_jobs.listener import TidemarkListener
 from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
 from tidemark.spark_jobs.live.orders import Orders, mode_of
 from tidemark.spark_jobs.live.queries import LiveStream
-from tidemark.spark_jobs.session_kinds import kind_of
+from tidemark.spark_jobs.session_kinds import SessionKind, kind_of
 from tidemark.spark_jobs.settings import JobSettings
 from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, MAX_KEYS, Tap
 from tidemark.spark_jobs.this_spark import why_no_live
@@ -131,13 +131,7 @@ def adaptive_watermark(
 
     def transform(df: DataFrame) -> DataFrame:
         spark = df.sparkSession
-        kind = kind_of(spark)
-        if late is not None and kind.no_late is not None:
-            raise NotImplementedError(
-                f"late={type(late).__name__.lower()}(...) is not possible: {kind.no_late}"
-            )
-        _check_session(spark)
-        no_live = why_no_live() or kind.no_live
+        no_live = why_no_live() or _kind_of(spark, late).no_live
         ceiling_ms = None if no_live else named_ceiling_ms
         arrival, arrival_type = _arrival(df, event_time, arrival_time)
         # Kafka's source has the column by default; another name was meant, and must be there.
@@ -335,11 +329,16 @@ def _granule_us(granule: str | None, operator: Operator | None) -> int:
     return granule_us
 
 
-def _check_session(spark: SparkSession) -> None:
+def _kind_of(spark: SparkSession, late: Side | Revise | None) -> SessionKind:
+    """Return the kind of a session, if it can do what the call wants."""
+    kind = kind_of(spark)
+    if late is not None and kind.no_late is not None:
+        raise NotImplementedError(f"late={type(late).__name__.lower()}(...) is not possible: {kind.no_late}")
     if (spark.conf.get(_ALLOW_MULTIPLE, "true") or "").strip().lower() == "false":
         raise ValueError(
             f"{_ALLOW_MULTIPLE}=false changes Spark's late rule; unset it, the ledger would be wrong"
         )
+    return kind
 
 
 def _print_or_log(line: str) -> None:

@@ -62,6 +62,6 @@ _DRIVER = SessionKind(_in_the_driver)
 _CONNECT = SessionKind(
     _over_connect,
     no_live="over Spark Connect a control stream would run in the server, out of reach of its client",
-    no_late="they are read with the offset log and written beside the checkpoint, and a client of Spark Connect reaches "
-    "neither; run the job with a session in the driver",
+    no_late="it needs the offset log and files beside the checkpoint, which a client of Spark Connect does not reach; "
+    "run the job with a session in the driver",
 )

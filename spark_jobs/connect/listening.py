@@ -58,7 +58,7 @@ def _keep(spark: SparkSession, listener: TidemarkListener, check_s: float) -> No
 
 
 def _work_goes_on(wait_s: float) -> bool:
-    """Wait for the threads of the process to end, up to ``wait_s`` seconds; return whether there was any to wait for."""
+    """Wait up to ``wait_s`` seconds for a thread of the process to end; return whether there was one to wait for."""
     for thread in threading.enumerate():
         if thread.is_alive() and not thread.daemon and _EVENT_THREAD not in thread.name:
             thread.join(wait_s)

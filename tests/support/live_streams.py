@@ -201,7 +201,7 @@ class LiveJob:
         self.folder.mkdir(parents=True, exist_ok=True)
         writer = (
             (self.frame() if frame is None else frame)
-            .writeStream.foreachBatch(self._collect)
+            .writeStream.foreachBatch(self.sink())
             .outputMode(self.output_mode)
             .option("checkpointLocation", str(self.checkpoint))
             .trigger(processingTime="0 seconds")
@@ -241,6 +241,10 @@ class LiveJob:
     def publish(self, group: Group) -> None:
         """Let the query see the batches of a group, all at once."""
         publish(self.stage or self.folder, [entry.name for entry in self.inputs], group)
+
+    def sink(self) -> Callable[[DataFrame, int], None]:
+        """Return what takes the batches."""
+        return self._collect
 
     def _input(self, entry: Input) -> DataFrame:
         folder = (self.stage or self.folder) / entry.name
