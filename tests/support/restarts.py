@@ -23,6 +23,7 @@ from tidemark.spark_jobs.bound import collected_choices
 from tidemark.spark_jobs.runner import AdaptiveQuery, Parts
 
 from support.bound_server import BoundServer
+from support.connect_sink import Going
 from support.live_comparisons import Compared, rows_by_batch
 from support.live_operators import Plan
 from support.live_streams import SECOND_US, Batches, Group, Input, LiveJob, trailing_batches
@@ -65,8 +66,8 @@ class RestartedJob(LiveJob):
     """As it was last started."""
     bounds_ms: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """The bounds that were chosen for the inputs, in milliseconds, by run id."""
-    begun: list[int] = field(default_factory=list)
-    going: threading.Event = field(default_factory=threading.Event)
+    begun: Sequence[int] = ()
+    going: threading.Event | Going = field(default_factory=threading.Event)
     """Batches end only while it is set."""
 
     def __post_init__(self) -> None:
@@ -90,7 +91,7 @@ class RestartedJob(LiveJob):
         return self.bounds_ms[self.runs_of_batches()[batch]][index] * 1_000
 
     def _collect(self, df: DataFrame, batch_id: int) -> None:
-        self.begun.append(batch_id)
+        self.begun = [*self.begun, batch_id]
         assert self.going.wait(PATIENCE_S), "nobody let the batch end"
         super()._collect(df, batch_id)
 
@@ -268,7 +269,7 @@ def _allowed_ms(newest_ms: Sequence[int | None], bounds_ms: Sequence[int]) -> in
 def compare_bounds(job: RestartedJob) -> list[str]:
     """Compare the bounds of the runs with what was published, acknowledged and reported; return what is wrong."""
     wrong = []
-    if job.begun != list(range(len(job.begun))):
+    if [*job.begun] != list(range(len(job.begun))):
         wrong.append(f"batches {job.begun} were begun: one was cut off, or left out")
     for index, entry in enumerate(job.inputs):
         recorded = job.recorded[entry.name]
