@@ -13,24 +13,30 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tidemark.models.wire import Acknowledgement, Report
+from tidemark.spark_jobs.connect.explained import Explained, read_explained
 
 from support.bound_server import BoundServer
-from support.connect_sink import BegunBatches, Going, file_sink
+from support.connect_sink import CONFS, BegunBatches, Going, function_sink, json_sink
 from support.live_operators import KINDS, stream_of
 from support.live_streams import Batches
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, until
 from support.restarts import (
     Controllers,
     RestartedJob,
+    Run,
     restarted_batches,
     restarted_between_batches,
     restarted_job,
@@ -39,7 +45,18 @@ from support.restarts import (
 )
 from support.tree import ROOT
 
-__all__ = ["ConnectJob", "Order", "Result", "batches_of", "run_client"]
+__all__ = [
+    "JOB",
+    "ConnectJob",
+    "Order",
+    "Result",
+    "batches_of",
+    "client",
+    "job_of",
+    "numbered_runs",
+    "results_in",
+    "run_client",
+]
 
 JOB = "tidemark-tests"
 
@@ -52,32 +69,39 @@ class Order:
     folder: Path
     runs: tuple[int, ...]
     by_runner: bool = False
+    declared: bool = True
+    """Whether the call names the operator."""
+    hidden: bool = False
+    """Whether the checkpoint is out of the client's reach."""
+    stays: bool = False
+    """Whether the query, of the first run, goes on until somebody ends the client."""
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """What a client has of the runs of one kind of query."""
 
     reports: list[Report]
     acknowledgements: list[Acknowledgement]
     bounds_ms: dict[str, tuple[int, ...]]
-    log: list[str] = field(default_factory=list)
-    """What the whole process logged until then."""
+    log: list[str]
 
 
+@dataclass
 class ConnectJob(RestartedJob):
     """Its sink runs in the server."""
 
+    by_function: bool = False
+    """Whether the sink is a function, whose batches can be made to wait; the server starts a Python for each query."""
+
     def __post_init__(self) -> None:
-        self.begun, self.going = BegunBatches(self._out), Going(self._out)
+        self.begun, self.going = BegunBatches(self.folder), Going(self.folder)
 
-    def sink(self) -> partial[None]:
-        """Return a function that the server can unpickle."""
-        return file_sink(self._out)
-
-    @property
-    def _out(self) -> Path:
-        return self.folder / "out"
+    def into_sink(self, writer: DataStreamWriter) -> DataStreamWriter:
+        """Let a writer write into the sink."""
+        if self.by_function:
+            return writer.foreachBatch(function_sink(self.folder))
+        return writer.format("json").option("path", str(json_sink(self.folder)))
 
 
 def batches_of(kind: str) -> tuple[Batches, Batches]:
@@ -86,46 +110,63 @@ def batches_of(kind: str) -> tuple[Batches, Batches]:
     return stream_of(KINDS[kind], seed, restarted_batches(seed))
 
 
-def job_of(spark: SparkSession | None, order: Order, controllers: Controllers) -> ConnectJob:
-    """Return the job of an order."""
+def numbered_runs(order: Order) -> list[tuple[int, Run]]:
+    """Return the runs of an order."""
+    batches, closing = batches_of(order.kind)
+    runs = runs_of([batches], [closing])
+    return [(number, runs[number]) for number in order.runs]
+
+
+def job_of(spark: Any, order: Order, controllers: Controllers) -> ConnectJob:
+    """Return the job of an order; without a session it can be compared, but not run."""
     kind = KINDS[order.kind]
-    made = restarted_job(spark, order.folder, controllers, kind.operator, kind.plan, kind.output_mode)
-    return ConnectJob(
-        **{
-            name: getattr(made, name)
-            for name in ("spark", "folder", "inputs", "plan", "output_mode", "mode", "controllers")
-        }
-    )
+    make = partial(ConnectJob, by_function=order.by_runner)
+    job = restarted_job(spark, order.folder, controllers, kind.operator, kind.plan, kind.output_mode, make)
+    assert isinstance(job, ConnectJob)
+    job.inputs = [replace(entry, declared=order.declared) for entry in job.inputs]
+    return job
+
+
+@contextmanager
+def client(url: str, orders: Sequence[Order], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a client of a server that works off orders, in a process that can start no Java; kill it in the end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "orders").write_bytes(pickle.dumps(list(orders)))
+    hidden = ("JAVA_HOME", "SPARK_HOME", "PATH")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    with (folder / "log").open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "support.connect_client", str(folder / "orders"), str(folder / "results")],
+            env={**environment, "SPARK_REMOTE": url, "PATH": str(folder), "PYTHONPATH": str(ROOT / "tests")},
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def results_in(folder: Path) -> list[Result]:
+    """Return what a client has written down."""
+    found: list[Result] = pickle.loads((folder / "results").read_bytes())
+    return found
 
 
 def run_client(url: str, orders: Sequence[Order], folder: Path) -> list[Result]:
-    """Let a client work off orders in a process that can start no Java; return what came of each.
+    """Let a client work off orders; return what came of each.
 
     Raises:
-        AssertionError: when it fails, or does not end; the message shows what it said.
+        AssertionError: when it fails; the message shows what it said.
+        subprocess.TimeoutExpired: when it does not end.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    wanted, found, log = (folder / name for name in ("orders", "results", "log"))
-    wanted.write_bytes(pickle.dumps(list(orders)))
-    hidden = ("JAVA_HOME", "SPARK_HOME", "PATH")
-    environment = {name: value for name, value in os.environ.items() if name not in hidden}
-    with log.open("w") as output:
-        code = subprocess.run(
-            [sys.executable, "-m", "support.connect_client", str(wanted), str(found)],
-            env={
-                **environment,
-                "SPARK_REMOTE": url,
-                "PATH": str(folder),
-                "PYTHONPATH": str(ROOT / "tests"),
-            },
-            stdout=output,
-            stderr=output,
-            check=False,
-            timeout=PATIENCE_S,
-        ).returncode
-    assert code == 0, log.read_text()[-6_000:]
-    results: list[Result] = pickle.loads(found.read_bytes())
-    return results
+    with client(url, orders, folder) as process:
+        assert process.wait(PATIENCE_S) == 0, (folder / "log").read_text()[-6_000:]
+    return results_in(folder)
+
+
+# -- the client's process -------------------------------------------------------------------------------------
 
 
 class _Lines(logging.Handler):
@@ -137,6 +178,50 @@ class _Lines(logging.Handler):
         self.lines.append(record.getMessage())
 
 
+@contextmanager
+def _hidden_checkpoints() -> Iterator[None]:
+    """Let the client look for checkpoints where none are, as one that has no rights to them."""
+    import pytest
+
+    def read(text: str) -> Explained | None:
+        found = read_explained(text)
+        return found and replace(found, checkpoint="file:/not/there")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tidemark.spark_jobs.connect.query.read_explained", read)
+        yield
+
+
+def _work_off(spark: SparkSession, order: Order, heard: _Lines) -> tuple[ConnectJob, Result]:
+    heard.lines.clear()
+    with BoundServer(JOB, "in") as server:
+        controllers = Controllers({"in": server})
+        job = job_of(spark, order, controllers)
+        if order.stays:
+            _stay(job, controllers, *numbered_runs(order))
+        elif order.by_runner:
+            restarted_between_batches(job, controllers, numbered_runs(order))
+        else:
+            started_anew(job, controllers, numbered_runs(order))
+    recorded = job.recorded["in"]
+    return job, Result(
+        reports=[*recorded.reports],
+        acknowledgements=[*recorded.acknowledgements],
+        bounds_ms=job.bounds_ms,
+        log=[*heard.lines],
+    )
+
+
+def _stay(job: ConnectJob, controllers: Controllers, run: tuple[int, Run]) -> None:
+    """Run the query of a job, report all that is there, and leave it running."""
+    number, groups = run
+    controllers.publish(number, "OnRestart")
+    for group in groups:
+        job.publish(group)
+    job.start().processAllAvailable()
+    until(lambda: len(job.recorded["in"].reports) == len(job.log()), "the reports of all batches")
+
+
 def _main(wanted: Path, found: Path) -> None:
     heard = _Lines()
     logging.getLogger("tidemark.spark").addHandler(heard)
@@ -146,28 +231,22 @@ def _main(wanted: Path, found: Path) -> None:
         .config("spark.tidemark.cache.dir", str(found.parent / "bounds"))
         .config("spark.tidemark.timeout.ms", str(round(PATIENCE_S * 1_000)))
         .config("spark.tidemark.watch.seconds", "2")
+        .config(map=CONFS)
         .getOrCreate()
     )
-    results = []
+    results, staying = [], list[StreamingQuery]()
     for order in pickle.loads(wanted.read_bytes()):
-        batches, closing = batches_of(order.kind)
-        runs = runs_of([batches], [closing])
-        with BoundServer(JOB, "in") as server:
-            controllers = Controllers({"in": server})
-            job = job_of(spark, order, controllers)
-            drive = restarted_between_batches if order.by_runner else started_anew
-            drive(job, controllers, [(number, runs[number]) for number in order.runs])
-        recorded = job.recorded["in"]
-        results.append(
-            Result(
-                reports=recorded.reports,
-                acknowledgements=recorded.acknowledgements,
-                bounds_ms=job.bounds_ms,
-                log=[*heard.lines],
-            )
-        )
+        with _hidden_checkpoints() if order.hidden else nullcontext():
+            job, result = _work_off(spark, order, heard)
+        results.append(result)
+        if order.stays and job.query is not None:
+            staying.append(job.query)
     assert SparkContext._gateway is None, "there is a JVM"
-    found.write_bytes(pickle.dumps(results))
+    hidden = found.with_suffix(".hidden")
+    hidden.write_bytes(pickle.dumps(results))
+    hidden.rename(found)
+    for query in staying:
+        query.awaitTermination()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The sink of a query over Spark Connect: a function that the server runs, and files that show what it got.
+"""The sinks of queries over Spark Connect, which are in the server, and files that show what they got.
 
-A client shares no memory with it, so it is told by a file to wait, and tells by files what it has begun and done.
+A client shares no memory with a function there: a file tells it to wait, and files tell what it has begun and done.
 """
 
 from __future__ import annotations
@@ -11,17 +11,25 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 from support.patience import PATIENCE_S
 
-__all__ = ["BegunBatches", "Going", "file_sink", "taken"]
+__all__ = ["CONFS", "BegunBatches", "Going", "function_sink", "json_sink", "taken"]
+
+CONFS: dict[str, Any] = {"spark.sql.streaming.fileSink.log.compactInterval": "1000"}
+"""So that there is a file for each batch of the JSON sink."""
 
 _PAUSE_S = 0.01
 
 
-def file_sink(folder: Path) -> partial[None]:
-    """Return a sink that keeps its files in ``folder``."""
-    folder.mkdir(parents=True, exist_ok=True)
+def json_sink(folder: Path) -> Path:
+    """Return where a job in ``folder`` writes JSON to."""
+    return folder / "json"
+
+
+def function_sink(folder: Path) -> partial[None]:
+    """Return a function that takes the batches of a job in ``folder``."""
     return partial(_take, str(folder))
 
 
@@ -31,17 +39,24 @@ def _take(folder: str, df: Any, batch_id: int) -> None:
         begun.write(f"{batch_id}\n")
     assert Going(here).wait(PATIENCE_S), "nobody let the batch end"
     rows = [(row["key_us"], list(row["ids"])) for row in df.collect()]
-    hidden = here / f".{batch_id}"
-    hidden.write_text(json.dumps(rows))
-    hidden.rename(here / f"{batch_id}.json")
+    (here / "taken").mkdir(exist_ok=True)
+    (here / "taken" / f"{batch_id}.json").write_text(json.dumps(rows))
 
 
 def taken(folder: Path) -> dict[int, list[tuple[int | None, tuple[int | None, ...]]]]:
-    """Return by batch what the sink in ``folder`` got."""
-    return {
+    """Return by batch what both sinks of a job in ``folder`` got."""
+    found = {
         int(path.stem): [(key_us, tuple(ids)) for key_us, ids in json.loads(path.read_text())]
-        for path in folder.glob("[0-9]*.json")
+        for path in (folder / "taken").glob("*.json")
     }
+    for log in (json_sink(folder) / "_spark_metadata").glob("[0-9]*"):
+        files = [
+            Path(unquote(urlparse(json.loads(line)["path"]).path))
+            for line in log.read_text().splitlines()[1:]
+        ]
+        rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        found[int(log.name)] = [(row.get("key_us"), tuple(row["ids"])) for row in rows]
+    return found
 
 
 class BegunBatches(Sequence[int]):

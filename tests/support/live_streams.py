@@ -16,6 +16,7 @@ from pathlib import Path
 from pyspark.errors.exceptions.base import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tidemark.models.duration import parse_duration
 from tidemark.models.granules import SPARK_TICK_US, default_granule_us
@@ -200,8 +201,7 @@ class LiveJob:
         self.runs += 1
         self.folder.mkdir(parents=True, exist_ok=True)
         writer = (
-            (self.frame() if frame is None else frame)
-            .writeStream.foreachBatch(self.sink())
+            self.into_sink((self.frame() if frame is None else frame).writeStream)
             .outputMode(self.output_mode)
             .option("checkpointLocation", str(self.checkpoint))
             .trigger(processingTime="0 seconds")
@@ -242,9 +242,9 @@ class LiveJob:
         """Let the query see the batches of a group, all at once."""
         publish(self.stage or self.folder, [entry.name for entry in self.inputs], group)
 
-    def sink(self) -> Callable[[DataFrame, int], None]:
-        """Return what takes the batches."""
-        return self._collect
+    def into_sink(self, writer: DataStreamWriter) -> DataStreamWriter:
+        """Let a writer write into the sink."""
+        return writer.foreachBatch(self._collect)
 
     def _input(self, entry: Input) -> DataFrame:
         folder = (self.stage or self.folder) / entry.name

@@ -212,7 +212,9 @@ def restarted_job(
     operator: Operator,
     plan: Plan,
     output_mode: str = "append",
+    make: Callable[..., RestartedJob] = RestartedJob,
 ) -> RestartedJob:
+    """Return a job, made by ``make``, whose inputs ask the controllers."""
     # A watermark is in whole milliseconds: it cuts no granule of the times that are their own keys.
     granule = None if isinstance(operator, TimeWindow) else "1 ms"
     inputs = [
@@ -220,7 +222,7 @@ def restarted_job(
         for name in controllers.servers
     ]
     urls = {name: server.url for name, server in controllers.servers.items()}
-    return RestartedJob(spark, folder, inputs, plan, output_mode, mode="OnRestart", controllers=urls)
+    return make(spark, folder, inputs, plan, output_mode, mode="OnRestart", controllers=urls)
 
 
 # -- what is compared -----------------------------------------------------------------------------------------
