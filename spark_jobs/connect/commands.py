@@ -22,8 +22,22 @@ def explanation(query: Any) -> str:
 
 
 def is_listening(spark: SparkSession, listener: StreamingQueryListener) -> bool:
-    """Return whether a listener is still notified: a broken connection takes all listeners away."""
-    return listener in spark.streams._sqlb._listener_bus  # type: ignore[attr-defined]  # noqa: SLF001 - as above
+    """Return whether a listener is notified: a broken connection takes all listeners away."""
+    bus = _bus(spark)
+    thread = bus._execution_thread  # noqa: SLF001 - as above
+    return listener in bus._listener_bus and thread is not None and thread.is_alive()  # noqa: SLF001 - as above
+
+
+def listen_again(spark: SparkSession, listener: StreamingQueryListener) -> None:
+    """Add a listener that is not notified any more, with the others that are not."""
+    end_events(spark)  # the server may believe that it still sends them
+    bus = _bus(spark)
+    with bus._lock:  # noqa: SLF001 - as above
+        listeners = dict.fromkeys([*bus._listener_bus, listener])  # noqa: SLF001 - as above
+        bus._listener_bus.clear()  # noqa: SLF001 - as above
+        bus._execution_thread = None  # noqa: SLF001 - as above
+    for each in listeners:
+        spark.streams.addListener(each)
 
 
 def end_events(spark: SparkSession) -> None:
@@ -31,3 +45,7 @@ def end_events(spark: SparkSession) -> None:
     command = proto.Command()
     command.streaming_query_listener_bus_command.remove_listener_bus_listener = True
     spark.client.execute_command(command)
+
+
+def _bus(spark: SparkSession) -> Any:
+    return spark.streams._sqlb  # type: ignore[attr-defined]  # noqa: SLF001 - as above

@@ -14,32 +14,27 @@ import warnings
 
 from pyspark.sql import SparkSession
 
-from tidemark.spark_jobs.connect.commands import end_events, is_listening
+from tidemark.spark_jobs.connect.commands import end_events, is_listening, listen_again
 from tidemark.spark_jobs.listener import TidemarkListener
 
-_CHECK_S = 30.0
+CHECK_S = 30.0
+"""How often it is made sure that nothing was missed, in seconds."""
+
 _EVENT_THREAD = "_query_event_handler"
 """In the name of the thread that takes events: it is that of the function it runs."""
 
 _log = logging.getLogger("tidemark.spark")
 
 
-def keep_listening(spark: SparkSession, listener: TidemarkListener, check_s: float = _CHECK_S) -> None:
-    """Add a listener to a session, and keep it there.
-
-    Args:
-        spark: the session.
-        listener: the listener.
-        check_s: how often it is made sure that nothing was missed, in seconds.
-    """
+def keep_listening(spark: SparkSession, listener: TidemarkListener) -> None:
+    """Add a listener to a session, and keep it there."""
     spark.streams.addListener(listener)
-    arguments = spark, listener, check_s
-    threading.Thread(target=_keep, args=arguments, name="tidemark-connect", daemon=True).start()
+    threading.Thread(target=_keep, args=(spark, listener), name="tidemark-connect", daemon=True).start()
 
 
-def _keep(spark: SparkSession, listener: TidemarkListener, check_s: float) -> None:
+def _keep(spark: SparkSession, listener: TidemarkListener) -> None:
     away = False
-    while _work_goes_on(check_s):
+    while _work_goes_on(CHECK_S):
         try:
             if spark.is_stopped:  # type: ignore[attr-defined]  # a client's session has it
                 return
@@ -72,7 +67,7 @@ def _check(spark: SparkSession, listener: TidemarkListener) -> None:
         listener.catch_up()
         return
     _log.warning("the connection to the Spark Connect server broke; the listener is added again")
-    spark.streams.addListener(listener)
+    listen_again(spark, listener)
     active = {str(query.runId) for query in spark.streams.active}
     listener.catch_up()
     listener.forget_all_but(active)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from pyspark.sql import Row
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.wire import OutputMode
@@ -80,7 +81,9 @@ class ConnectQuery(RunningQuery):
         except Exception as error:  # noqa: BLE001 - as above
             _log.warning("query %s: its progress cannot be read: %s", self.query_id, _first_line(error))
             return []
-        return [each for each in found if each.batchId > than_batch and "addBatch" in each.durationMs]
+        return [
+            _with_rows(each) for each in found if each.batchId > than_batch and "addBatch" in each.durationMs
+        ]
 
     def _explain(self) -> Explained | None:
         """Return what the query's explanation says, which is read until there is one."""
@@ -90,6 +93,16 @@ class ConnectQuery(RunningQuery):
             except Exception as error:  # noqa: BLE001 - as above
                 _log.warning("query %s: it cannot be explained: %s", self.query_id, _first_line(error))
         return self._explained
+
+
+def _with_rows(progress: StreamingQueryProgress) -> StreamingQueryProgress:
+    """Return a progress with its metrics as an event has them: remembered ones come as values beside a schema."""
+    metrics = progress.observedMetrics
+    for name, row in metrics.items():
+        if set(row.__fields__) == {"values", "schema"}:
+            columns = [field["name"] for field in row["schema"]["fields"]]
+            metrics[name] = Row(*columns)(*row["values"])
+    return progress
 
 
 def _first_line(error: Exception) -> str:

@@ -140,6 +140,16 @@ def test_what_ran_while_no_client_was_there_is_missing_and_all_else_is_exact(
     assert second.reports[0].late_watermark_ms == job.log()[restarted - 1].watermark_ms
 
 
+def test_a_broken_connection_loses_no_batch(server: str, tmp_path: Path) -> None:
+    """Spark drops all listeners then, and says so in a warning that nobody reads."""
+    broken = Order(kind=WINDOWS, folder=tmp_path / "job", runs=(0,), breaks=True)
+    (found,) = run_client(server, [broken], tmp_path / "client")
+    job = _job_with(broken, found)
+
+    assert any("the listener is added again" in line for line in found.log)
+    assert compare_ledger(job, 0, _all_batches(WINDOWS), RestartsCompared()) == []
+
+
 def test_what_a_client_cannot_know_is_unknown_and_never_complete(server: str, tmp_path: Path) -> None:
     """Without rights to the checkpoint it is the first batch of each restart; without an operator it is all."""
     hidden = Order(kind=WINDOWS, folder=tmp_path / "hidden", runs=(0, 1), hidden=True)

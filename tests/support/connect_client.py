@@ -26,6 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tidemark.models.wire import Acknowledgement, Report
+from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.connect.explained import Explained, read_explained
 
 from support.bound_server import BoundServer
@@ -73,6 +74,8 @@ class Order:
     """Whether the call names the operator."""
     hidden: bool = False
     """Whether the checkpoint is out of the client's reach."""
+    breaks: bool = False
+    """Whether the connection breaks over which the client gets its events, in the midst of the first run."""
     stays: bool = False
     """Whether the query, of the first run, goes on until somebody ends the client."""
 
@@ -197,7 +200,9 @@ def _work_off(spark: SparkSession, order: Order, heard: _Lines) -> tuple[Connect
     with BoundServer(JOB, "in") as server:
         controllers = Controllers({"in": server})
         job = job_of(spark, order, controllers)
-        if order.stays:
+        if order.breaks:
+            _break(spark, job, controllers, *numbered_runs(order))
+        elif order.stays:
             _stay(job, controllers, *numbered_runs(order))
         elif order.by_runner:
             restarted_between_batches(job, controllers, numbered_runs(order))
@@ -220,6 +225,31 @@ def _stay(job: ConnectJob, controllers: Controllers, run: tuple[int, Run]) -> No
         job.publish(group)
     job.start().processAllAvailable()
     until(lambda: len(job.recorded["in"].reports) == len(job.log()), "the reports of all batches")
+
+
+def _break(spark: Any, job: ConnectJob, controllers: Controllers, run: tuple[int, Run]) -> None:
+    """Run the query of a job, and break off its events between two groups: Spark then drops all listeners."""
+    import pytest
+
+    from tidemark.spark_jobs.connect import listening
+
+    def fail(event: object) -> None:
+        raise ConnectionError("the connection broke")
+
+    number, (first, second) = run
+    controllers.publish(number, "OnRestart")
+    job.publish(first)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listening, "CHECK_S", 0.1)
+        query = job.start()
+        query.processAllAvailable()
+        with pytest.MonkeyPatch.context() as broken:
+            broken.setattr(spark.streams._sqlb, "deserialize", fail)
+            job.publish(second)
+            query.processAllAvailable()
+        until(lambda: len(job.recorded["in"].reports) == len(job.log()), "the reports of all batches")
+        query.stop()
+        assert flush(PATIENCE_S), "the listener was not added again"
 
 
 def _main(wanted: Path, found: Path) -> None:
