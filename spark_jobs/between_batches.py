@@ -15,10 +15,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from py4j.protocol import Py4JError
-from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tidemark.spark_jobs.gateway import Py4JError, SparkContext
 from tidemark.spark_jobs.private_names import ACTIVE, TERMINATED, constant
 
 _log = logging.getLogger("tidemark.spark")

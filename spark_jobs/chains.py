@@ -10,12 +10,12 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from tidemark.models.chains import StreamStart, judge_own_times
 from tidemark.models.findings import Finding
 from tidemark.spark_jobs.binding import Binding
+from tidemark.spark_jobs.gateway import Py4JError
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
 
 FILE = "tidemark/bounds.json"

@@ -15,8 +15,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.java_gateway import JavaClass
-from pyspark import SparkContext
+from tidemark.spark_jobs.gateway import JavaClass, SparkContext
 
 TRIED = ("3.5.9", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
 """The versions of PySpark on which every name was tried."""

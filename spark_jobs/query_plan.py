@@ -19,13 +19,11 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, Literal
 
-from py4j.java_gateway import get_field
-from py4j.protocol import Py4JError
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow, row_level
 from tidemark.spark_jobs.columns import SESSION_WINDOW, TIME_WINDOW, is_column, is_event_time
+from tidemark.spark_jobs.gateway import Py4JError, SparkContext, get_field
 from tidemark.spark_jobs.scala import items
 
 _log = logging.getLogger("tidemark.spark")

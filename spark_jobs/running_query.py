@@ -10,8 +10,6 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -20,6 +18,7 @@ from tidemark.models.joins import JoinedQuery
 from tidemark.models.live.control import WatermarkPolicy
 from tidemark.models.wire import OutputMode
 from tidemark.spark_jobs.coupling import PlanCoupling, read_coupling
+from tidemark.spark_jobs.gateway import Py4JError, SparkContext
 from tidemark.spark_jobs.joins.reader import read_joins
 from tidemark.spark_jobs.private_names import FAILURE, INITIALIZING, TERMINATED, constant, find, member_of
 from tidemark.spark_jobs.progress_json import progress_of

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from tidemark.spark_jobs.gateway import Py4JJavaError
 from tidemark.spark_jobs.private_names import CHECKPOINT_FILES, find
 
 

@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -28,6 +27,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tidemark.models.wire import Acknowledgement, Report
 from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.connect.explained import Explained, read_explained
+from tidemark.spark_jobs.gateway import SparkContext
+from tidemark.spark_jobs.late.side import side
 
 from support.bound_server import BoundServer
 from support.connect_sink import CONFS, BegunBatches, Going, function_sink, json_sink
@@ -44,6 +45,7 @@ from support.restarts import (
     runs_of,
     started_anew,
 )
+from support.spark_streams import RecordingSink
 from support.tree import ROOT
 
 __all__ = [
@@ -61,6 +63,9 @@ __all__ = [
 
 JOB = "tidemark-tests"
 
+_THIN = "SPARK_SKIP_CONNECT_COMPAT_TESTS"
+"""PySpark's own: with it ``pyspark.util.is_remote_only()`` is true, and what needs a JVM is not imported."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
@@ -76,6 +81,10 @@ class Order:
     """Whether the checkpoint is out of the client's reach."""
     breaks: bool = False
     """Whether the connection breaks over which the client gets its events, in the midst of the first run."""
+    controller: str | None = None
+    """Address of a controller that gets the reports; without it they are recorded, and a stand-in answers."""
+    refused: bool = False
+    """Whether only the plan is built, with all that a client cannot have."""
     stays: bool = False
     """Whether the query, of the first run, goes on until somebody ends the client."""
 
@@ -131,8 +140,17 @@ def job_of(spark: Any, order: Order, controllers: Controllers) -> ConnectJob:
 
 
 @contextmanager
-def client(url: str, orders: Sequence[Order], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a client of a server that works off orders, in a process that can start no Java; kill it in the end."""
+def client(
+    url: str, orders: Sequence[Order], folder: Path, *, thin: bool = False
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a client of a server that works off orders, in a process that can start no Java; kill it in the end.
+
+    Args:
+        url: the server.
+        orders: the orders.
+        folder: for its files.
+        thin: whether PySpark behaves as ``pyspark-client`` does, which has no Py4J.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "orders").write_bytes(pickle.dumps(list(orders)))
     hidden = ("JAVA_HOME", "SPARK_HOME", "PATH")
@@ -140,7 +158,13 @@ def client(url: str, orders: Sequence[Order], folder: Path) -> Iterator[subproce
     with (folder / "log").open("w") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "support.connect_client", str(folder / "orders"), str(folder / "results")],
-            env={**environment, "SPARK_REMOTE": url, "PATH": str(folder), "PYTHONPATH": str(ROOT / "tests")},
+            env={
+                **environment,
+                **({_THIN: "1"} if thin else {}),
+                "SPARK_REMOTE": url,
+                "PATH": str(folder),
+                "PYTHONPATH": str(ROOT / "tests"),
+            },
             stdout=output,
             stderr=output,
         )
@@ -157,14 +181,14 @@ def results_in(folder: Path) -> list[Result]:
     return found
 
 
-def run_client(url: str, orders: Sequence[Order], folder: Path) -> list[Result]:
+def run_client(url: str, orders: Sequence[Order], folder: Path, *, thin: bool = False) -> list[Result]:
     """Let a client work off orders; return what came of each.
 
     Raises:
         AssertionError: when it fails; the message shows what it said.
         subprocess.TimeoutExpired: when it does not end.
     """
-    with client(url, orders, folder) as process:
+    with client(url, orders, folder, thin=thin) as process:
         assert process.wait(PATIENCE_S) == 0, (folder / "log").read_text()[-6_000:]
     return results_in(folder)
 
@@ -200,7 +224,13 @@ def _work_off(spark: SparkSession, order: Order, heard: _Lines) -> tuple[Connect
     with BoundServer(JOB, "in") as server:
         controllers = Controllers({"in": server})
         job = job_of(spark, order, controllers)
-        if order.breaks:
+        if order.controller is not None:
+            job.controllers, job.sends = {"in": order.controller}, True
+            for _, groups in numbered_runs(order):
+                job.run(groups)
+        elif order.refused:
+            _build_what_is_refused(job, controllers, heard)
+        elif order.breaks:
             _break(spark, job, controllers, *numbered_runs(order))
         elif order.stays:
             _stay(job, controllers, *numbered_runs(order))
@@ -208,7 +238,7 @@ def _work_off(spark: SparkSession, order: Order, heard: _Lines) -> tuple[Connect
             restarted_between_batches(job, controllers, numbered_runs(order))
         else:
             started_anew(job, controllers, numbered_runs(order))
-    recorded = job.recorded["in"]
+    recorded = job.recorded.setdefault("in", RecordingSink())
     return job, Result(
         reports=[*recorded.reports],
         acknowledgements=[*recorded.acknowledgements],
@@ -225,6 +255,17 @@ def _stay(job: ConnectJob, controllers: Controllers, run: tuple[int, Run]) -> No
         job.publish(group)
     job.start().processAllAvailable()
     until(lambda: len(job.recorded["in"].reports) == len(job.log()), "the reports of all batches")
+
+
+def _build_what_is_refused(job: ConnectJob, controllers: Controllers, heard: _Lines) -> None:
+    controllers.publish(0, "Live")
+    job.inputs = [replace(entry, ceiling="10 minutes") for entry in job.inputs]
+    job.frame()
+    job.late = side(str(job.folder / "late"), parse=lambda df: df)
+    try:
+        job.frame()
+    except NotImplementedError as error:
+        heard.lines.append(str(error))
 
 
 def _break(spark: Any, job: ConnectJob, controllers: Controllers, run: tuple[int, Run]) -> None:
@@ -272,6 +313,7 @@ def _main(wanted: Path, found: Path) -> None:
         if order.stays and job.query is not None:
             staying.append(job.query)
     assert SparkContext._gateway is None, "there is a JVM"
+    assert _THIN not in os.environ or "py4j" not in sys.modules, "there is Py4J"
     hidden = found.with_suffix(".hidden")
     hidden.write_bytes(pickle.dumps(results))
     hidden.rename(found)

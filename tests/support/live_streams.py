@@ -168,6 +168,8 @@ class LiveJob:
     output: dict[int, list[tuple[int | None, tuple[int | None, ...]]]] = field(default_factory=dict)
     controllers: Mapping[str, str] = field(default_factory=dict)
     """Address of the controller of each input that has one, by the input's name."""
+    sends: bool = False
+    """Whether reports go to the controllers instead of being recorded."""
     late: Side | None = None
     """Where the late rows of the only input are kept."""
     runs: int = 0
@@ -267,7 +269,7 @@ class LiveJob:
                 ceiling=entry.ceiling,
                 mode=entry.mode or self.mode,
                 controller_url=self.controllers.get(entry.name),
-                sink=self.recorded.setdefault(entry.name, RecordingSink()),
+                sink=None if self.sends else self.recorded.setdefault(entry.name, RecordingSink()),
                 late=self.late,
             )
         )
