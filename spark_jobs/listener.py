@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
@@ -60,8 +60,6 @@ class _Run:
     ended: threading.Event = field(default_factory=threading.Event)
     last_batch: int = -1
     """The last batch that was reported."""
-    untapped: bool = False
-    """Whether a batch with rows has shown that no tap is in its plan."""
     streams: dict[str, Judging] = field(default_factory=dict)
     """By tap in its plan how the rows are judged."""
     watermark_ms: dict[int, int] = field(default_factory=dict)
@@ -79,18 +77,13 @@ class TidemarkListener(JsonListener):
 
     Args:
         spark: the session whose queries are watched.
-        query_of: returns a handle on an active query of a session, by its persistent id.
         clock_us: returns the wall time in microseconds.
     """
 
     def __init__(
-        self,
-        spark: SparkSession,
-        query_of: Callable[[SparkSession, str], RunningQuery] = RunningQuery,
-        clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        self, spark: SparkSession, clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000
     ) -> None:
         self._spark = spark
-        self._query_of = query_of
         self._clock_us = clock_us
         self._bindings: dict[str, Binding] = {}
         self._runs: dict[str, _Run] = {}
@@ -136,16 +129,12 @@ class TidemarkListener(JsonListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Get a handle on the query while it is surely active. Synchronous with ``start()``: must be quick."""
-        run_id, query = str(event.runId), self._query_of(self._spark, str(event.id))
+        run_id, query = str(event.runId), self._query_of(str(event.id))
         run = self._runs[run_id] = _Run(query)
         plan = query.plan()
         if plan is None:
-            if query.shows_plan:
-                _log.error(
-                    "query %s: its plan cannot be read; its streams are recognised, and steered, from its first batch "
-                    "on",
-                    event.id,
-                )
+            what = "query %s: its plan cannot be read; its streams are recognised, and steered, from its first batch on"
+            _log.log(query.unread_level, what, event.id)
             return
         found = {metric: found for metric, found in plan.operators.items() if metric in self._bindings}
         if found and query.is_real_time():
@@ -176,7 +165,7 @@ class TidemarkListener(JsonListener):
         with self._reporting:
             if run_id not in self._runs:
                 # The listener was added while the query ran.
-                self._runs[run_id] = _Run(self._query_of(self._spark, str(progress.id)))
+                self._runs[run_id] = _Run(self._query_of(str(progress.id)))
             self._report_batch(self._runs[run_id], progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
@@ -184,36 +173,20 @@ class TidemarkListener(JsonListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Note that all batches of the run are reported."""
-        self._end(str(event.runId), event.exception or "")
-
-    # -- where Spark may fail to call ---------------------------------------------------------------------------
-
-    def catch_up(self) -> None:
-        """Report the batches that have ended, and that Spark has not notified this listener of."""
-        for run_id in [run_id for run_id, run in list(self._runs.items()) if not run.untapped]:
-            self._catch_up(run_id)
-
-    def forget_all_but(self, active: Container[str]) -> None:
-        """Note that all batches of the other runs are reported.
-
-        Args:
-            active: ids of the runs that go on.
-        """
-        for run_id in [run_id for run_id in list(self._runs) if run_id not in active]:
-            self._end(run_id, "")
-
-    # -- inside -------------------------------------------------------------------------------------------------
-
-    def _end(self, run_id: str, error: str) -> None:
         # Removed as well: a run holds on to Spark's own object, and a driver may start one every minute.
-        self.live.ended(run_id)
-        run = self._runs.pop(run_id, None)
+        self.live.ended(str(event.runId))
+        run = self._runs.pop(str(event.runId), None)
         if run is None:
             return
         for metric in run.streams:
             self._bindings[metric].ended(run.query)
-        self._explain(run, error)
+        self._explain(run, event.exception or "")
         run.ended.set()
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _query_of(self, query_id: str) -> RunningQuery:
+        return RunningQuery(self._spark, query_id)
 
     @staticmethod
     def _reject(query_id: object, query: RunningQuery, why: str) -> bool:
@@ -299,18 +272,15 @@ class TidemarkListener(JsonListener):
             return
         taps = observed_in(progress, self._bindings, run.streams)
         if not taps:
-            run.untapped = progress.numInputRows > 0
             return
         run.last_batch = progress.batchId
         if run.last_bounds is not None:
             run.last_bounds.record()
         run.watermark_ms[progress.batchId] = _watermark_ms(progress, run)
         run_id = str(progress.runId)
-        if not run.streams:
-            # The plan could not be read as the query began.
-            self._begin(
-                run_id, run, self._judged(dict.fromkeys(taps, run.query.unread), run.query, None)[0], None
-            )
+        if not run.streams:  # the plan could not be read as the query began
+            found = dict.fromkeys(taps, run.query.unread)
+            self._begin(run_id, run, self._judged(found, run.query, None)[0], None)
         self.live.recognise(run_id, control_offsets_of(progress), run.watermark_ms[progress.batchId])
         for metric, observed in taps.items():
             binding = self._bindings[metric]

@@ -37,8 +37,8 @@ class RunningQuery:
         query_id: the query's persistent id. The query must be active.
     """
 
-    shows_plan = True
-    """Whether its plan can be read, unless something is wrong."""
+    unread_level = logging.ERROR
+    """Level of the log for a plan that cannot be read."""
     unread = NoOperator("Unreadable", "the query's plan cannot be read")
     """What is known of its operators when its plan cannot be read."""
 

@@ -49,13 +49,9 @@ def _in_the_driver(spark: SparkSession) -> TidemarkListener:
 
 
 def _over_connect(spark: SparkSession) -> TidemarkListener:
-    # They need gRPC, which is there with Spark Connect alone.
-    from tidemark.spark_jobs.connect.listening import keep_listening  # noqa: PLC0415
-    from tidemark.spark_jobs.connect.query import ConnectQuery  # noqa: PLC0415
+    from tidemark.spark_jobs.connect.listening import listener_over_connect  # noqa: PLC0415 - it needs gRPC
 
-    listener = TidemarkListener(spark, ConnectQuery)
-    keep_listening(spark, listener)
-    return listener
+    return listener_over_connect(spark)
 
 
 _DRIVER = SessionKind(_in_the_driver)

@@ -11,11 +11,16 @@ import contextlib
 import logging
 import threading
 import warnings
+from collections.abc import Container
+from uuid import UUID
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import QueryTerminatedEvent
 
 from tidemark.spark_jobs.connect.commands import end_events, is_listening, listen_again
+from tidemark.spark_jobs.connect.query import ConnectQuery
 from tidemark.spark_jobs.listener import TidemarkListener
+from tidemark.spark_jobs.running_query import RunningQuery
 
 CHECK_S = 30.0
 """How often it is made sure that nothing was missed, in seconds."""
@@ -26,13 +31,39 @@ _EVENT_THREAD = "_query_event_handler"
 _log = logging.getLogger("tidemark.spark")
 
 
-def keep_listening(spark: SparkSession, listener: TidemarkListener) -> None:
-    """Add a listener to a session, and keep it there."""
+class ConnectListener(TidemarkListener):
+    """A listener in a client, which Spark may fail to notify."""
+
+    def catch_up(self) -> None:
+        """Report the batches that have ended and that this listener was not notified of."""
+        for run_id in list(self._runs):
+            self._catch_up(run_id)
+
+    def forget_all_but(self, active: Container[str]) -> None:
+        """Take the other runs for ended, and their batches for reported.
+
+        Args:
+            active: ids of the runs that go on.
+        """
+        for run_id, run in list(self._runs.items()):
+            if run_id not in active:
+                self.onQueryTerminated(
+                    QueryTerminatedEvent(UUID(run.query.query_id), UUID(run_id), None, None)
+                )
+
+    def _query_of(self, query_id: str) -> RunningQuery:
+        return ConnectQuery(self._spark, query_id)
+
+
+def listener_over_connect(spark: SparkSession) -> ConnectListener:
+    """Return a new listener, which is added to a session and kept there."""
+    listener = ConnectListener(spark)
     spark.streams.addListener(listener)
     threading.Thread(target=_keep, args=(spark, listener), name="tidemark-connect", daemon=True).start()
+    return listener
 
 
-def _keep(spark: SparkSession, listener: TidemarkListener) -> None:
+def _keep(spark: SparkSession, listener: ConnectListener) -> None:
     away = False
     while _work_goes_on(CHECK_S):
         try:
@@ -42,9 +73,7 @@ def _keep(spark: SparkSession, listener: TidemarkListener) -> None:
             away = False
         except Exception as error:  # noqa: BLE001 - whatever the network brings
             if not away:
-                _log.warning(
-                    "the Spark Connect server does not answer, and batches may go unreported: %s", error
-                )
+                _log.warning("the Spark Connect server is out of reach; batches may go unreported: %s", error)
             away = True
     # The thread then fails at a pool that the end of the process has closed, of which PySpark warns.
     warnings.filterwarnings("ignore", message="StreamingQueryListenerBus Handler")
@@ -61,7 +90,7 @@ def _work_goes_on(wait_s: float) -> bool:
     return False
 
 
-def _check(spark: SparkSession, listener: TidemarkListener) -> None:
+def _check(spark: SparkSession, listener: ConnectListener) -> None:
     """Report what the listener has missed, and add it again if it was dropped."""
     if is_listening(spark, listener):
         listener.catch_up()

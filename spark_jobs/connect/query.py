@@ -32,12 +32,13 @@ class ConnectQuery(RunningQuery):
     """
 
     unread = NoOperator("Unreadable", "Spark Connect shows its client no plan")
-    shows_plan = False
+    unread_level = logging.DEBUG
 
     def _find(self) -> None:
         """Leave the JVM alone, and get the client's handle."""
         self._explained: Explained | None = None
         self._query: Any = None
+        self._said: set[str] = set()
         try:
             self._query = self.spark.streams.get(self.query_id)
         except Exception as error:  # noqa: BLE001 - whatever the network brings
@@ -90,8 +91,12 @@ class ConnectQuery(RunningQuery):
         if self._explained is None and self._query is not None:
             try:
                 self._explained = read_explained(explanation(self._query))
+                why = "its explanation shows no stateful operator"
             except Exception as error:  # noqa: BLE001 - as above
-                _log.warning("query %s: it cannot be explained: %s", self.query_id, _first_line(error))
+                why = f"it cannot be explained: {_first_line(error)}"
+            if self._explained is None and why not in self._said:
+                self._said.add(why)
+                _log.warning("query %s: no row of it is judged for now: %s", self.query_id, why)
         return self._explained
 
 

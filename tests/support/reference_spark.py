@@ -12,6 +12,9 @@ from support.spark_versions import MATRIX, MODES, OPERATORS
 
 __all__ = ["matrix_rows", "private_rows", "spark_document"]
 
+CONNECT_TRIED = ("4.0.5",)
+"""The versions of PySpark, beside the pinned one, on which the tests of Spark Connect passed."""
+
 _DOCUMENT = """# Versions of Spark
 
 Each cell is a run of real queries: four operators ({operators}), over restarts,
@@ -35,7 +38,8 @@ the Kafka connector is published.
 | 3.5, 4.0 | `approx_top_k_accumulate` | keys are counted by `histogram_numeric`, see below |
 | 4.0, 4.1 | sources in Python with `trigger(availableNow=True)` | with a ceiling such a query reads all in one batch |
 | before 4.2 | read limits of sources in Python | no trace source, and so no demo and no example on a trace |
-| all | Spark Connect, real-time mode | they are rejected |
+| before 4.0 | listeners in a client of Spark Connect | `adaptive_watermark` is rejected there |
+| all | real-time mode | it is rejected |
 
 `histogram_numeric` takes numbers alone. Partitions with names are counted as one, and the log says so: give a column of
 type int. A key has 53 bits and not 63, so that with granules of 1 ms partitions are numbered up to 254 (up to 510 with
@@ -47,6 +51,18 @@ the driver and in each task that has it, and its time grows with them. Limit wha
 `maxFilesPerTrigger`) before a job works off days of backlog. Counts of more than `max_keys` pairs are not used, as on
 every version.
 
+## Spark Connect
+
+[Jobs](../how-to/jobs.md#spark-connect) says how to run one. These were tried with a server from the PySpark wheel and
+clients without a JVM, over restarts with other bounds; "exact" is as above. {connect}
+
+{connect_table}
+Unknown rows and missing batches make a ledger that is never exact, and completeness is not known for them.
+
+A client uses these private names of PySpark's: `StreamingQuery._execute_streaming_query_cmd` (for the text that
+`explain()` prints), `StreamingQueryManager._sqlb` with `_listener_bus`, `_execution_thread` and `_lock` (to find that
+its listener was dropped), and `SparkSession.client` (to end the events).
+
 ## Private names
 
 Tidemark uses these classes of Spark's JVM beyond its public interfaces, in the place that the version has. All were
@@ -56,12 +72,54 @@ as the table says.
 {private}"""
 
 
+_CONNECT = (
+    ("`Off`, `OnRestart`", "exact"),
+    ("`Restart`", "exact; where batches run back to back, a restart may cut one off, which then runs again"),
+    (
+        "`Live`",
+        "refused. Streaming sources in Python do run, in a process of the server (tried on 4.2.0), but that process "
+        "cannot ask the client, which decides",
+    ),
+    (
+        "`late=side(...)`, `late=revise(...)`",
+        "refused: a client reaches neither the offset log nor files beside the checkpoint",
+    ),
+    (
+        "the operator",
+        "it must be declared, and is believed; without it no row is judged. `start()` checks neither it nor joins and "
+        "chains: run `tidemark lint` where there is a JVM",
+    ),
+    (
+        "the output mode",
+        "from the text of `query.explain()`; where that shows no stateful operator, no row is judged",
+    ),
+    ("the watermark in force", "from the progress of each batch"),
+    (
+        "the first batch of a run, and after a gap",
+        "by the watermark that the offset log has of the batch before, which the server reads as text; where the "
+        "session's user may not read the checkpoint, the batch's rows are unknown",
+    ),
+    (
+        "no client",
+        "the query goes on in the server and nobody reports it: its batches are missing until a client starts it again",
+    ),
+    (
+        "a broken connection",
+        "the client adds its listener again within 30 s, and makes up for up to 100 batches "
+        "(`spark.sql.streaming.numRecentProgressUpdates`); others are missing",
+    ),
+)
+"""What is different over Spark Connect."""
+
+
 def spark_document() -> str:
     """Return the document, without the head that all of them have."""
     return _DOCUMENT.format(
         operators=", ".join(operator.partition(",")[0] for operator in OPERATORS),
         matrix=_table(("PySpark", *MODES), matrix_rows()),
         tried=", ".join(TRIED),
+        connect_table=_table(("", "over Spark Connect"), _CONNECT),
+        connect=f"All tests ran on 4.2.0, and they passed on {', '.join(CONNECT_TRIED)} as well.",
         private=_table(("what is done without it", "classes and methods"), private_rows()),
     )
 

@@ -150,7 +150,7 @@ def restarted_between_batches(job: RestartedJob, controllers: Controllers, runs:
 
     def wait_for(true: Callable[[], bool], what: str) -> None:
         until(lambda: true() or ended, what)
-        assert ended == []
+        assert not ended, ended
 
     def restart_amid(group: Group, number: int) -> None:
         begun = len(job.begun)
