@@ -77,8 +77,10 @@ _CONNECT = (
     ("`Restart`", "exact; where batches run back to back, a restart may cut one off, which then runs again"),
     (
         "`Live`",
-        "refused. Streaming sources in Python do run, in a process of the server (tried on 4.2.0), but that process "
-        "cannot ask the client, which decides",
+        (
+            "refused. Streaming sources in Python do run, in a process of the server (tried on 4.2.0), but that "
+            "process cannot ask the client, which decides"
+        ),
     ),
     (
         "`late=side(...)`, `late=revise(...)`",
@@ -86,8 +88,10 @@ _CONNECT = (
     ),
     (
         "the operator",
-        "it must be declared, and is believed; without it no row is judged. `start()` checks neither it nor joins and "
-        "chains: run `tidemark lint` where there is a JVM",
+        (
+            "it must be declared, and is believed; without it no row is judged. `start()` checks neither it nor joins "
+            "and chains: run `tidemark lint` where there is a JVM"
+        ),
     ),
     (
         "the output mode",
@@ -96,8 +100,10 @@ _CONNECT = (
     ("the watermark in force", "from the progress of each batch"),
     (
         "the first batch of a run, and after a gap",
-        "by the watermark that the offset log has of the batch before, which the server reads as text; where the "
-        "session's user may not read the checkpoint, the batch's rows are unknown",
+        (
+            "by the watermark that the offset log has of the batch before, which the server reads as text; where the "
+            "session's user may not read the checkpoint, the batch's rows are unknown"
+        ),
     ),
     (
         "no client",
@@ -105,8 +111,10 @@ _CONNECT = (
     ),
     (
         "a broken connection",
-        "the client adds its listener again within 30 s, and makes up for up to 100 batches "
-        "(`spark.sql.streaming.numRecentProgressUpdates`); others are missing",
+        (
+            "the client adds its listener again within 30 s, and makes up for up to 100 batches "
+            "(`spark.sql.streaming.numRecentProgressUpdates`); others are missing"
+        ),
     ),
 )
 """What is different over Spark Connect."""
