@@ -36,7 +36,8 @@ SPARK_LANES = ("tests/spark_jobs/live/", "tests/spark_jobs/")
 They take longest. One lane would leave the second core half idle."""
 
 OWN_SPARK = frozenset(
-    f"tests/spark_jobs/{name}.py" for name in ("test_restart_from_outside", "test_spark_submit")
+    f"tests/spark_jobs/{name}.py"
+    for name in ("test_connect", "test_restart_from_outside", "test_spark_submit")
 )
 """Files among them whose tests have no session and start Spark in other processes: they need not wait for it."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
+from tidemark.spark_jobs.this_spark import is_since
 
 from support.bound_server import BoundServer
 from support.connect_client import (
@@ -47,7 +48,11 @@ from support.restarts import (
 from support.soak import with_soak
 from support.spark_streams import RecordingSink
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.skipif(not is_since(4, 0), reason="before PySpark 4.0 a client has no listeners"),
+]
 
 WINDOWS = FOUR[0]
 
@@ -179,6 +184,12 @@ def test_what_a_client_cannot_know_is_unknown_and_never_complete(server: str, tm
     }
 
 
+def _wider(controller: ControllerProcess) -> int | None:
+    """Return what is recommended, once it is wider than the job's own bound of 0."""
+    recommended = controller.get().get("recommended") or {}
+    return recommended["bound_ms"] if recommended.get("current") else None
+
+
 @pytest.mark.soak
 def test_a_job_takes_the_bound_that_a_controller_recommends_at_its_next_start(
     server: str, tmp_path: Path
@@ -188,22 +199,18 @@ def test_a_job_takes_the_bound_that_a_controller_recommends_at_its_next_start(
     controller = ControllerProcess(tmp_path / "controller", JOB, "in")
     try:
         controller.wait_until_ready()
-        order = Order(kind=WINDOWS, folder=tmp_path / "job", runs=(0,), controller=controller.url)
+        order = Order(
+            kind=WINDOWS, folder=tmp_path / "job", runs=(0,), bound="0 seconds", controller=controller.url
+        )
         run_client(server, [order], tmp_path / "first")
         assert controller.get()["applied"]["source"] == "job"
-        controller.put("slo", {"target_ppm": 500_000})
+        controller.put("slo", {"target_ppm": 800_000})
         run_client(server, [replace(order, runs=(1,))], tmp_path / "second")
-        until(
-            lambda: (controller.get().get("recommended") or {}).get("current"),
-            "a decision",
-            seen=controller.get,
-        )
-        bound_ms = controller.get()["recommended"]["bound_ms"]
+        bound_ms = until(lambda: _wider(controller), "a wider bound", seen=controller.get)
         controller.put("policy", at_once())
         run_client(server, [replace(order, runs=(2,))], tmp_path / "third")
         status = controller.get()
 
-        assert bound_ms < 60_000, "the job's own"
         assert (status["applied"]["bound_ms"], status["applied"]["source"]) == (bound_ms, "controller")
         assert status["coverage"][0]["missing"] == []
         assert status["completeness"]["exact"] is True

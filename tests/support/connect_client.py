@@ -36,6 +36,7 @@ from support.live_operators import KINDS, stream_of
 from support.live_streams import Batches
 from support.patience import PATIENCE_S, until
 from support.restarts import (
+    OWN_BOUND,
     Controllers,
     RestartedJob,
     Run,
@@ -75,6 +76,8 @@ class Order:
     folder: Path
     runs: tuple[int, ...]
     by_runner: bool = False
+    bound: str = OWN_BOUND
+    """The job's own bound."""
     declared: bool = True
     """Whether the call names the operator."""
     hidden: bool = False
@@ -135,7 +138,7 @@ def job_of(spark: Any, order: Order, controllers: Controllers) -> ConnectJob:
     make = partial(ConnectJob, by_function=order.by_runner)
     job = restarted_job(spark, order.folder, controllers, kind.operator, kind.plan, kind.output_mode, make)
     assert isinstance(job, ConnectJob)
-    job.inputs = [replace(entry, declared=order.declared) for entry in job.inputs]
+    job.inputs = [replace(entry, bound=order.bound, declared=order.declared) for entry in job.inputs]
     return job
 
 

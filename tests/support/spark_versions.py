@@ -43,6 +43,7 @@ _FILES = tuple(
     f"tests/spark_jobs/{name}.py"
     for name in (
         "test_versions",
+        "test_connect",
         "test_plan_check",
         "test_operators_over_restarts",
         "live/test_operators",
