@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
+from tidemark.controller.access import caller_routes
 from tidemark.controller.access import routes as token_routes
 from tidemark.controller.access.authorize import authorize
 from tidemark.controller.api import health, openapi, problems
@@ -18,7 +19,13 @@ from tidemark.controller.api.parameters import KnownParameters
 from tidemark.controller.api.request_log import RequestLog
 from tidemark.controller.bounds import bound_routes
 from tidemark.controller.bounds import history_routes as published_routes
-from tidemark.controller.charts import curve_routes, heatmap_routes, history_routes, preview_routes
+from tidemark.controller.charts import (
+    budget_routes,
+    curve_routes,
+    heatmap_routes,
+    history_routes,
+    preview_routes,
+)
 from tidemark.controller.events import routes as event_routes
 from tidemark.controller.forgetting import routes as forget_routes
 from tidemark.controller.intake import routes as intake_routes
@@ -55,12 +62,14 @@ _RESOURCES = (
     lost_routes,
     history_routes,
     heatmap_routes,
+    budget_routes,
     partition_routes,
     prediction_routes,
     report_routes,
     published_routes,
     rollout_routes,
     event_routes,
+    caller_routes,
     token_routes,
 )
 """The modules of the resources; all answer JSON."""

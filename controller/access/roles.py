@@ -61,6 +61,8 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "getReadiness": None,
         # Metrics cover every job.
         "getMetrics": _READ_FLEET,
+        # Every role may know what it may do.
+        "getCaller": Need("Ask", without_job="list"),
         "listJobs": _LIST,
         "getJob": _READ,
         "listFleet": _LIST,
@@ -102,6 +104,7 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "getLost": _READ,
         "getHistory": _READ,
         "getHeatmap": _READ,
+        "getBudget": _READ,
         "listPartitions": _READ,
         "listPredictions": _READ,
         "listPins": _LIST,

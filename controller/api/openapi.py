@@ -30,7 +30,7 @@ Times are integer microseconds (`_us`) or milliseconds (`_ms`), shares are integ
 are no floats. `null` is unknown, never 0. Every error is a problem document (RFC 9457). Bodies
 may be sent with `Content-Encoding: gzip`."""
 
-_OF_THE_PAGE = frozenset({"getPreview", "getHistory", "getHeatmap"})
+_OF_THE_PAGE = frozenset({"getPreview", "getHistory", "getHeatmap", "getBudget"})
 """Operations whose answers have the shape of a part of the page."""
 
 _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
@@ -65,10 +65,12 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.LostAnswer, "serialization"),
     (schemas.History, "serialization"),
     (schemas.Heatmap, "serialization"),
+    (schemas.BudgetHistory, "serialization"),
     (schemas.PartitionPage, "serialization"),
     (schemas.PredictionPage, "serialization"),
     (schemas.PinAnswer, "serialization"),
     (schemas.PinPage, "serialization"),
+    (schemas.Caller, "serialization"),
     (TokenBody, "validation"),
     (RotationBody, "validation"),
     (schemas.TokenAnswer, "serialization"),

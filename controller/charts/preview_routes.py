@@ -57,6 +57,7 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
     point, situation = found.admission.point, what_if.situation
     max_us = what_if.basis.curve.needs.value_at_rank(point.rows) if point.rows else None
     beyond = max_us is not None and bound_ms * 1_000 > max_us
+    change = transition_to(situation, bound_ms * 1_000)
     changes = bound_ms * 1_000 != situation.bound_us
     a_day = _late_a_day(what_if, found.admission.late)
     text = [
@@ -80,8 +81,10 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
         beyond_evidence=beyond,
         latency_base_ms=_rounded(point.latency_base_us),
         **latency_answer(point),
+        windows_closing=change.windows_closing,
+        stands_still_ms=_rounded(change.stands_still_us),
         text="; ".join(text),
-        transition=transition_to(situation, bound_ms * 1_000).text if changes else None,
+        transition=change.text if changes else None,
     )
 
 
@@ -104,6 +107,8 @@ def _unknown(job: str, stream: str, bound_ms: int, what_if: WhatIf) -> schemas.P
         latency_unknown="NoWindows",
         state_rows=None,
         state_bytes=None,
+        windows_closing=None,
+        stands_still_ms=None,
         meets_target=None,
         meets_latency_cap=None,
         meets_state_cap=None,

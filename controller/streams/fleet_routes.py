@@ -138,6 +138,8 @@ def _stream(state: StreamState) -> schemas.FleetStream:
             id=rollout.id,
             state=cast("State", rollout.state),
             held_by=cast("Gate | None", rollout.held_by),
+            from_bound_ms=rollout.from_bound_ms,
+            to_bound_ms=rollout.to_bound_ms,
         ),
         worst=summary_of(kinds[0]) if kinds else None,
         alerts=[kind for kind in kinds if CONDITION_TYPES[kind].problem],

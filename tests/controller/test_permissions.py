@@ -112,9 +112,16 @@ def test_a_pin_out_of_reach_is_forbidden_however_the_query_names_it(
     assert _was_forbidden(asked.ask(operation, asked.scoped["operator"], query))
 
 
-def test_a_job_reports_acknowledges_and_asks_for_its_bound_and_nothing_else() -> None:
+def test_a_job_reports_acknowledges_and_asks_for_its_bound_and_what_it_may_do() -> None:
     may = {name for name, need in DECLARED.items() if need.right in RIGHTS["job"]}
-    assert may == {"postReport", "postAcknowledgement", "postLateRows", "getBound", "listMissingBatches"}
+    assert may == {
+        "postReport",
+        "postAcknowledgement",
+        "postLateRows",
+        "getBound",
+        "getCaller",
+        "listMissingBatches",
+    }
 
 
 def test_a_viewer_reads_and_writes_nothing(asked: Asked) -> None:

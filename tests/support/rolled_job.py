@@ -25,6 +25,7 @@ class RolledJob:
         controller: the controller.
         bound_ms: the job's own bound.
         job: name of the job.
+        stream: name of its stream.
         seed: of the delays.
         live: whether it can be steered live; then its bound is its ceiling.
     """
@@ -35,13 +36,14 @@ class RolledJob:
         *,
         bound_ms: int = 60_000,
         job: str = "job",
+        stream: str = "stream",
         seed: int = 1,
         live: bool = False,
     ) -> None:
         self.controller = controller
-        self.path = f"/v1/jobs/{job}/streams/stream"
-        self.pin_url = f"/v1/pin?job={job}&stream=stream"
-        self.job = job
+        self.path = f"/v1/jobs/{job}/streams/{stream}"
+        self.pin_url = f"/v1/pin?job={job}&stream={stream}"
+        self.job, self.stream = job, stream
         self.own_ms = self.bound_ms = bound_ms
         self.generation: int | None = None
         self.live = live
@@ -69,6 +71,7 @@ class RolledJob:
         mark_ms = self._watermark_ms if base_ms is None else max(self._watermark_ms, base_ms - self.bound_ms)
         fields: dict[str, Any] = {
             "job": self.job,
+            "stream": self.stream,
             "batch_id": self.batch_id,
             "run_id": f"run {self.run_number}",
             "started_us": self.at_us,

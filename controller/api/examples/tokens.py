@@ -19,6 +19,7 @@ _TOKEN = {
 }
 
 EXAMPLES: dict[str, Example] = {
+    "Caller": {"name": "ada", "role": "operator", "rights": ["Read", "Ask", "Operate"]},
     "RotationBody": {},
     "TokenBody": {"name": "orders-job", "role": "job", "jobs": ["orders"], "lifetime_ms": 7_776_000_000},
     "TokenAnswer": _TOKEN,

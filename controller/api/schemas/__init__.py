@@ -5,6 +5,9 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.bounds import BoundPage, Published, PublishedBound
 from tidemark.controller.api.schemas.charts import (
+    BudgetHistory,
+    BudgetSlot,
+    BurnRate,
     Heatmap,
     HeatmapCell,
     HeatmapPartition,
@@ -87,7 +90,7 @@ from tidemark.controller.api.schemas.specs import (
     SloSet,
 )
 from tidemark.controller.api.schemas.streams import StreamStatus
-from tidemark.controller.api.schemas.tokens import TokenAnswer, TokenMade, TokenPage
+from tidemark.controller.api.schemas.tokens import Caller, TokenAnswer, TokenMade, TokenPage
 
 __all__ = [
     "AcknowledgementFacts",
@@ -98,6 +101,10 @@ __all__ = [
     "Approved",
     "BoundPage",
     "Budget",
+    "BudgetHistory",
+    "BudgetSlot",
+    "BurnRate",
+    "Caller",
     "Completeness",
     "Condition",
     "ConditionSummary",

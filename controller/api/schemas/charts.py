@@ -1,8 +1,9 @@
-"""A stream over time: its history, and the heat map of its partitions."""
+"""A stream over time: its history, its budget, and the heat map of its partitions."""
 
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
+from tidemark.controller.api.schemas.evidence import Budget
 from tidemark.models.rollout.states import State
 from tidemark.models.wire import PartitionState
 
@@ -57,6 +58,60 @@ class HistoryRollout(Answer):
     """When the watermark first followed it, in microseconds since the epoch; null before it."""
     ended_us: int | None
     """When it ended, verified or not, in microseconds since the epoch; null while it is open."""
+
+
+class BudgetSlot(Answer):
+    """One slot of a budget. Nulls are unknown: nothing counted in it."""
+
+    from_us: int
+    """Its start, in microseconds since the epoch."""
+    counted: int | None
+    """(Row, key) pairs that arrived, or windows that the watermark has passed."""
+    bad_min: int | None
+    """How many of them were late, or did not reach the target, for sure."""
+    bad_max: int | None
+    """How many may have been, unjudged ones among them."""
+    remaining_ppm: int | None
+    """Minimum share of the window's whole budget that was left at its end, in parts per million; negative when
+    overdrawn, null when nothing may be bad."""
+
+
+class BurnRate(Answer):
+    """How fast a budget was used up over the newest part of the window."""
+
+    span_ms: int
+    """That part, in milliseconds, back from the newest batch."""
+    counted: int
+    """What counted in it."""
+    bad_max: int
+    """How much of it may have been bad."""
+    rate_ppm: int | None
+    """The share that was bad over the share that may be, in parts per million: at 1,000,000 exactly the budget is used
+    up over the SLO's window; null when nothing counts."""
+
+
+class BudgetHistory(Answer):
+    """How a budget was used up over the SLO's window, and how fast it is used up now."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    budget: Budget | None
+    """The budget as the status has it; null without an SLO or without reports: then there are no slots either."""
+    from_us: int
+    """Start of the first slot, in microseconds since the epoch."""
+    to_us: int
+    """End of the last slot, in microseconds since the epoch."""
+    slot_us: int
+    """Width of a slot, in microseconds."""
+    slots: list[BudgetSlot]
+    """The slots in order."""
+    rates: list[BurnRate]
+    """Burn rates over longer and longer parts of the window, the whole one last."""
+    exhausted_in_ms: int | None
+    """When nothing is left at the burn rate of the last hour, in milliseconds from the newest batch on; 0 when nothing
+    is, null when it lasts."""
 
 
 class History(Answer):

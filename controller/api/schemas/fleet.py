@@ -19,6 +19,10 @@ class FleetRollout(Answer):
     """Its state."""
     held_by: Gate | None
     """The gate that holds it; null when none does."""
+    from_bound_ms: int | None
+    """The bound published before it, in milliseconds; null: the job kept its own."""
+    to_bound_ms: int | None
+    """The bound that it publishes, in milliseconds; null: the job keeps its own."""
 
 
 class FleetPartitions(Answer):

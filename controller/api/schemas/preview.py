@@ -45,6 +45,11 @@ class Preview(Answer):
     """Rows of state once it is in effect, an estimate."""
     state_bytes: int | None
     """Memory of the state then, in bytes: the same estimate."""
+    windows_closing: int | None
+    """Windows that the first move of the watermark closes at once, if the job restarts with it now; null: unknown."""
+    stands_still_ms: int | None
+    """How long the watermark stands still after such a restart, in milliseconds; 0 when it moves at once, null when
+    unknown."""
     meets_target: bool | None
     """Whether it certifies the target; null without an SLO or with too few rows."""
     meets_latency_cap: bool | None

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from tidemark.controller.access.roles import Role
+from tidemark.controller.access.roles import Right, Role
 from tidemark.controller.api.schemas.answer import Answer
+
+
+class Caller(Answer):
+    """Who calls, and what that allows."""
+
+    name: str
+    """Name of the token, or of the proxy's user."""
+    role: Role | None
+    """The role with the most rights; null for none."""
+    rights: list[Right]
+    """Rights over the job of the request, or without one over the whole fleet."""
 
 
 class TokenAnswer(Answer):
