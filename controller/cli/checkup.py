@@ -149,8 +149,11 @@ class _Checkup:
         for kind in ("LiveWithoutCeiling", "SkewBeyondCeiling"):
             if kind in missing:
                 yield Check(missing.pop(kind), self._step(kind))
+        waits = missing.pop("WaitsForStart", None)
         found = missing.pop("BoundNotAcknowledged", None)
-        if found is not None:
+        if waits is not None:
+            yield Check(waits, self._step("WaitsForStart"))
+        elif found is not None:
             yield Check(found, self._step(f"BoundNotAcknowledged in {mode}"))
         elif not {"Pinned", "Paused"} & missing.keys() and (
             (applied := self.status["applied"]) is not None and applied["generation"] is not None
@@ -220,9 +223,7 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         + place.tidemark("slo set", place.job, place.stream, "--on-conflict", "...")
     ),
     "Off": lambda _, place: place.tidemark("policy set", place.job, place.stream, "--mode", "OnRestart"),
-    "BoundNotAcknowledged in OnRestart": lambda _, place: (
-        f"the job takes it when it next starts: {place.start()}"
-    ),
+    "WaitsForStart": lambda _, place: f"the job takes it when it next starts: {place.start()}",
     "BoundNotAcknowledged in Restart": lambda _, place: (
         "the job takes it by itself where its query is started by run_adaptive(build); else start it again: "
         f"{place.start()}"

@@ -51,6 +51,8 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "LatePolicyNotFollowed": ConditionKind("warning", "Late rows not as set"),
     "PartitionsSilent": ConditionKind("warning", "Partitions silent", "TidemarkPartitionIdle"),
     "BoundNotAcknowledged": ConditionKind("warning", "Bound not taken up", "TidemarkBoundNotAdopted"),
+    # In OnRestart nobody has to do anything: the job takes it when it next starts.
+    "WaitsForStart": ConditionKind("info", "Waits for the next start"),
     "RolloutHeld": ConditionKind("info", "Rollout held"),
     "Paused": ConditionKind("info", "Paused"),
     "Pinned": ConditionKind("info", "Pinned"),

@@ -180,7 +180,8 @@ def _not_adopted(state: StreamState) -> Iterator[Condition]:
     # A person who pins or pauses a stream expects this: the pin or the pause says it.
     if state.pin is None and not state.paused:
         for detail in _unacknowledged(state):
-            yield condition("BoundNotAcknowledged", detail)
+            waits = state.mode == "OnRestart"
+            yield condition("WaitsForStart" if waits else "BoundNotAcknowledged", detail)
 
 
 def _unacknowledged(state: StreamState) -> Iterator[str]:

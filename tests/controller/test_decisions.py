@@ -92,7 +92,7 @@ def test_a_stream_goes_from_unknown_to_recommended_to_applied(either: Controller
     ]
     # A quarter of the rows is 30 s later, so nine tenths take that, less what is left of a window of 10 s.
     assert 20_000 < body["bound_ms"] < 40_000
-    assert conditions(either) == {"BoundNotAcknowledged", "Rolling"}
+    assert conditions(either) == {"WaitsForStart", "Rolling"}
 
     either.acknowledge(acknowledged(2, body["bound_ms"]))
     status = either.status()

@@ -19,6 +19,7 @@ ConditionType = Literal[
     "NeedsUnknown",
     "ConstraintsConflict",
     "BoundNotAcknowledged",
+    "WaitsForStart",
     "Rolling",
     "RolloutHeld",
     "TargetMissed",

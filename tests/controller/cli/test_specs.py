@@ -282,11 +282,11 @@ def test_the_status_shows_the_fleet_a_job_or_a_stream(controller: Controller, ti
     assert document(tidemark("status", "job", "--json")) == controller.http.get("/v1/jobs/job").json()
     lines = said(tidemark("status", "job"))
     assert lines[1].split()[:2] == ["stream", "OnRestart"]
-    assert lines[2].startswith("stream: BoundNotAcknowledged: ")
+    assert lines[2].startswith("stream: WaitsForStart: ")
     assert document(tidemark("status", "job", "stream", "--json")) == controller.status()
     text = "\n".join(said(tidemark("status", "job", "stream")))
     assert "SLO              0.9 of the rows" in text
-    assert "BoundNotAcknowledged: " in text
+    assert "WaitsForStart: " in text
 
 
 @pytest.mark.slow

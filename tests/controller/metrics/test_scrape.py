@@ -114,9 +114,7 @@ def test_the_metrics_say_what_the_status_says(whole: Controller) -> None:
     assert value(samples, "tidemark_stream_info", mode="OnRestart", objective="occurrences") == 1
     assert value(samples, "tidemark_rollout_state", spark_job="job", state=status["rollout"]["state"]) == 1
     kinds = {condition["type"] for condition in status["conditions"]}
-    assert (value(samples, "tidemark_bound_adopted", spark_job="job") == 0) == (
-        "BoundNotAcknowledged" in kinds
-    )
+    assert (value(samples, "tidemark_bound_adopted", spark_job="job") == 0) == ("WaitsForStart" in kinds)
 
 
 def test_needs_are_quantiles_of_the_newest_minutes(controller: Controller) -> None:

@@ -57,6 +57,7 @@ def test_settings_and_people_are_no_problem_and_a_rollout_under_way_is_fine() ->
     severities = {kind: found.severity for kind, found in CONDITION_TYPES.items() if not found.problem}
     assert severities.pop("Rolling") == "ok"
     assert set(severities) == {
+        "WaitsForStart",
         "RolloutHeld",
         "Paused",
         "Pinned",
