@@ -93,7 +93,7 @@ class Watched:
     def open(self, path: str = "/") -> None:
         """Open a view and wait until its data are there."""
         self.page.goto(self.url + path)
-        self.page.wait_for_selector("table.fleet, .stream-grid, .notice")
+        self.page.wait_for_selector("table.fleet:visible, .start:visible, .stream-grid, .notice")
 
     def serious_faults(self) -> list[str]:
         """Return axe's findings that keep people from using the page."""

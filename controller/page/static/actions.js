@@ -1,9 +1,10 @@
 // What a person may do with a stream besides its SLO, each with a confirmation and a reason.
 
 import { send } from "./api.js";
+import { beforeAfter } from "./before_after.js";
 import { Dialog, reasonField } from "./dialog.js";
 import { button, el, put, submitButton } from "./dom.js";
-import { about, duration, shares } from "./format.js";
+import { duration } from "./format.js";
 
 /** @import { RolloutAnswer } from "api" */
 /** @import { Shell } from "./stream.js" */
@@ -48,7 +49,8 @@ const ROLLOUT_ACTIONS = {
 export function rolloutButtons(path, rollout, shell) {
     return rollout.may.map((action) => {
         const { verb, kind } = ROLLOUT_ACTIONS[action];
-        return button(`${verb} …`, () => confirmRollout(path, rollout, action, shell), { class: `button ${kind}` });
+        const open = () => confirmRollout(path, rollout, action, shell);
+        return shell.caller.button(`${verb} …`, open, { class: `button ${kind}` });
     });
 }
 
@@ -60,57 +62,57 @@ export function rolloutButtons(path, rollout, shell) {
  */
 export function pauseButton(path, paused, shell) {
     const verb = paused ? "Resume" : "Pause";
-    return button(`${verb} …`, () =>
-        confirm({
-            title: `${verb} the rollouts of this stream?`,
-            texts: paused
-                ? ["Recommended bounds are rolled out again, as the policy allows."]
-                : [
-                      "Nothing new is rolled out until somebody resumes it. A rollout under way is still watched, and the job keeps its bound.",
-                  ],
-            verb,
-            kind: "primary",
-            shell,
-            action: (reason) => send("POST", `${path}:${paused ? "resume" : "pause"}`, { reason }),
-            done: paused ? "Rollouts are resumed." : "Rollouts are paused.",
-        }),
-    );
+    return shell.caller.button(`${verb} …`, () => confirmPause(path, paused, shell), { class: "button small" });
 }
 
 /**
+ * Ask before pausing or resuming.
+ * @param {string} path
+ * @param {boolean} paused
+ * @param {Shell} shell
+ */
+export function confirmPause(path, paused, shell) {
+    const verb = paused ? "Resume" : "Pause";
+    confirm({
+        title: `${verb} the rollouts of this stream?`,
+        texts: paused
+            ? ["Recommended bounds are rolled out again, as the policy allows."]
+            : [
+                  "Nothing new is rolled out until somebody resumes it. A rollout under way is still watched, and the job keeps its bound.",
+              ],
+        verb,
+        kind: "primary",
+        shell,
+        action: (reason) => send("POST", `${path}:${paused ? "resume" : "pause"}`, { reason }),
+        done: paused ? "Rollouts are resumed." : "Rollouts are paused.",
+    });
+}
+
+/**
+ * Ask before acting on a rollout, with what the change of the bound does.
  * @param {string} path
  * @param {RolloutAnswer} rollout
  * @param {RolloutAnswer["may"][number]} action
  * @param {Shell} shell
  */
-function confirmRollout(path, rollout, action, shell) {
+export function confirmRollout(path, rollout, action, shell) {
     const { verb, kind, effect, done } = ROLLOUT_ACTIONS[action];
     const back = action === "rollback";
-    const from = boundText(back ? rollout.to_bound_ms : (rollout.from_bound_ms ?? rollout.in_use_bound_ms));
+    const fromMs = back ? rollout.to_bound_ms : (rollout.from_bound_ms ?? rollout.in_use_bound_ms);
+    const from = boundText(fromMs);
     const to = boundText(back ? rollout.from_bound_ms : rollout.to_bound_ms);
     const takes = { approve: "will take", discard: "would take", rollback: "takes", lift: "was to take" }[action];
     confirm({
         title: action === "lift" ? `Lift the veto on rollout ${rollout.id}?` : `${verb} rollout ${rollout.id}?`,
-        texts: [
-            `It ${takes} the bound ${back ? "back " : ""}from ${from} to ${to}.`,
-            ...(back ? [] : predictionText(rollout)),
-            effect,
-        ],
+        texts: [`It ${takes} the bound ${back ? "back " : ""}from ${from} to ${to}.`, effect],
+        // Before is what the job runs with now, whatever is published.
+        figures: back || action === "lift" ? null : beforeAfter(path, rollout.in_use_bound_ms, rollout.to_bound_ms),
         verb,
         kind,
         shell,
         action: (reason) => send("POST", `${path}/rollouts/${rollout.id}:${action}`, { reason }),
         done,
     });
-}
-
-/** @param {RolloutAnswer} rollout */
-function predictionText({ predicted }) {
-    if (!predicted.rows) return [];
-    const latency = predicted.latency_wall_ms === null ? "not known" : duration(predicted.latency_wall_ms);
-    const state = predicted.state_rows === null ? "state not known" : `${about(predicted.state_rows)} rows of state`;
-    const admitted = shares(predicted.min_ppm, predicted.max_ppm);
-    return [`Predicted: ${admitted} of the rows admitted, mean latency ${latency}, ${state}.`];
 }
 
 /** @param {number | null} boundMs */
@@ -122,18 +124,21 @@ function boundText(boundMs) {
  * @param {object} what
  * @param {string} what.title
  * @param {string[]} what.texts
+ * @param {Promise<Element> | null} [what.figures] Shown once they are known.
  * @param {string} what.verb
  * @param {ButtonKind} what.kind
  * @param {(reason: string) => Promise<unknown>} what.action
  * @param {string} what.done Message once it is done.
  * @param {Shell} what.shell
  */
-function confirm({ title, texts, verb, kind, action, done, shell }) {
-    const dialog = new Dialog(title, shell);
+function confirm({ title, texts, figures = null, verb, kind, action, done, shell }) {
+    const dialog = new Dialog(title, shell, { wide: figures !== null });
+    const place = el("div", { class: "consequences", role: "status" });
     const reason = reasonField(MAX_REASON);
     put(
         dialog.body,
         texts.map((text) => el("p", { text })),
+        figures && place,
         reason.node,
     );
     put(
@@ -151,4 +156,5 @@ function confirm({ title, texts, verb, kind, action, done, shell }) {
         shell.refresh();
     });
     dialog.open();
+    figures?.then((table) => put(place, table));
 }

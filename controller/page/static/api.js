@@ -90,16 +90,19 @@ export async function getTagged(path) {
 }
 
 /**
- * Send `body` and return the answer.
+ * Send `body`, if there is one, and return the answer.
  * @template T
- * @param {"POST" | "PUT"} method
+ * @param {"POST" | "PUT" | "DELETE"} method
  * @param {string} path
- * @param {object} body
+ * @param {object | null} body
  * @param {Record<string, string>} [headers]
  * @returns {Promise<T>}
  */
 export async function send(method, path, body, headers = {}) {
-    const sent = { headers: { "Content-Type": "application/json", ...headers }, body: JSON.stringify(body) };
+    const sent =
+        body === null
+            ? { headers }
+            : { headers: { "Content-Type": "application/json", ...headers }, body: JSON.stringify(body) };
     return parsed(await (await request(method, path, sent)).text());
 }
 

@@ -2,13 +2,14 @@
 
 import { Card } from "./card.js";
 import { el, put } from "./dom.js";
-import { drawMark, durationSteps } from "./drawing.js";
+import { durationSteps } from "./drawing.js";
 import { bound, duration, fullMoment, moment, target } from "./format.js";
-import { colour } from "./theme.js";
+import { markRollouts, reachedJob } from "./rollout_marks.js";
 import { TimeChart } from "./time_chart.js";
 import { plural, rolloutState } from "./words.js";
 
-/** @import { History, HistoryRollout, HistorySlot } from "api" */
+/** @import { History, HistorySlot } from "api" */
+/** @import { Charted, Zoomed } from "./time_chart.js" */
 
 /** Needs may stretch the chart to so many times the bounds. */
 const STRETCH = 2.5;
@@ -20,10 +21,12 @@ const MARKS_LISTED = 4;
 export class BoundChart {
     #card = new Card("Bound and needs over time", "bound");
     #marks = el("ul", { class: "marks" });
+    /** @type {TimeChart<HistorySlot>} */
     #chart;
     node = this.#card.node;
 
-    constructor() {
+    /** @param {Zoomed} zoomed */
+    constructor(zoomed) {
         this.#chart = new TimeChart(this.#card, {
             height: 250,
             series: [
@@ -39,7 +42,7 @@ export class BoundChart {
                 },
                 {
                     name: "need at the target",
-                    colour: "series-target",
+                    colour: "series-need",
                     value: (slot) => slot.need_target_ms,
                     text: (slot) => duration(slot.need_target_ms),
                     points: { show: true, size: 4 },
@@ -63,9 +66,8 @@ export class BoundChart {
             ],
             yRange: rangeOf,
             ...durationSteps,
-            over: (plot, { rollouts }) => {
-                for (const rollout of rollouts) markRollout(plot, rollout);
-            },
+            over: (plot, { rollouts }) => markRollouts(plot, rollouts ?? []),
+            zoomed,
             label,
         });
         this.#card.body.append(this.#marks);
@@ -126,30 +128,7 @@ function known(values) {
     return values.filter((value) => value !== null);
 }
 
-/**
- * Whether the job may have had it: another one replaces some rollouts before that, and they get no line.
- * @param {HistoryRollout} rollout
- */
-function reachedJob(rollout) {
-    return rollout.effective_us !== null || !["Superseded", "Expired"].includes(rollout.state);
-}
-
-/**
- * @param {uPlot} plot
- * @param {HistoryRollout} rollout
- */
-function markRollout(plot, rollout) {
-    if (rollout.published_us === null) return;
-    const back = rollout.state === "RolledBack";
-    const line = reachedJob(rollout);
-    const stroke = colour(back ? "warning" : line ? "ink-soft" : "line-strong");
-    drawMark(plot, rollout.published_us / 1e6, { stroke, shape: back ? "cross" : "down", line });
-    if (rollout.effective_us !== null) {
-        drawMark(plot, rollout.effective_us / 1e6, { stroke, dash: [2, 4], shape: "none" });
-    }
-}
-
-/** @param {History} history */
+/** @param {Charted<HistorySlot>} history */
 function label({ slots, target_ppm }) {
     const seen = slots.filter((slot) => slot.rows !== null);
     const newest = seen.at(-1);

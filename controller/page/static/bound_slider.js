@@ -2,7 +2,7 @@
 
 import { rounded, stepped } from "./curve_scales.js";
 import { el, say } from "./dom.js";
-import { exactDuration, parseDuration } from "./format.js";
+import { duration, exactDuration, parseDuration } from "./format.js";
 
 /** @import { CurvePlots } from "./curve_plots.js" */
 /** @import { BoundScale } from "./curve_scales.js" */
@@ -12,6 +12,8 @@ const SMALL_STEPS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 };
 /** @type {Record<string, number>} */
 const LARGE_STEPS = { PageUp: 10, PageDown: -10 };
 const SHIFTED = 5;
+/** Room for the bubble beside the line, in pixels. */
+const BUBBLE_WIDTH = 170;
 
 /** The slider (`node`) and the field; both show the same bound. */
 export class BoundSlider {
@@ -26,6 +28,9 @@ export class BoundSlider {
     #released;
     /** @type {BoundScale} */
     #scale = { maxMs: 0, bendMs: 1 };
+    #bubbleValue = el("strong");
+    #bubbleEffect = el("span");
+    #bubble = el("span", { class: "bubble", "aria-hidden": "true" }, this.#bubbleValue, this.#bubbleEffect);
     #error = el("span", { class: "error", id: "bound-to-try-error" });
     #field = el("input", {
         id: "bound-to-try",
@@ -53,6 +58,7 @@ export class BoundSlider {
             },
         },
         el("span", { class: "knob", "aria-hidden": "true" }),
+        this.#bubble,
     );
     fieldRow = el(
         "div",
@@ -60,7 +66,7 @@ export class BoundSlider {
         el("label", { for: "bound-to-try", text: "If the bound were" }),
         this.#field,
         this.#error,
-        el("span", { class: "hint", text: "Drag the line, use the arrow keys on it, or type a duration." }),
+        el("span", { class: "hint", text: "Drag the line, use its arrow keys, or type it." }),
     );
 
     /**
@@ -90,13 +96,15 @@ export class BoundSlider {
         const left = this.#plots.toPixels(this.boundMs);
         if (left === null) return;
         this.node.style.setProperty("--at", `${left}px`);
+        this.node.classList.toggle("near-end", left > this.#plots.node.clientWidth - BUBBLE_WIDTH);
+        say(this.#bubbleValue, duration(this.boundMs));
         this.node.setAttribute("aria-valuenow", String(this.boundMs));
-        this.describe();
         if (document.activeElement !== this.#field) this.#field.value = exactDuration(this.boundMs);
     }
 
-    /** Say the bound, and what would happen under it, to a screen reader. */
-    describe(effect = "") {
+    /** Say the bound, and what would happen under it, beside the handle and to a screen reader. */
+    describe(effect = "", short = "") {
+        say(this.#bubbleEffect, short);
         this.node.setAttribute("aria-valuetext", `${exactDuration(this.boundMs)}${effect && `: ${effect}`}`);
     }
 
@@ -110,6 +118,7 @@ export class BoundSlider {
         this.#field.setAttribute("aria-invalid", "false");
         say(this.#error, "");
         this.place();
+        this.describe();
         this.#changed();
     }
 

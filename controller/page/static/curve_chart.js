@@ -6,12 +6,12 @@ import { CurvePlots } from "./curve_plots.js";
 import { boundScale } from "./curve_scales.js";
 import { el, put } from "./dom.js";
 import { duration } from "./format.js";
+import { openPolicyForm } from "./policy_form.js";
 import { Preview } from "./preview.js";
 import { onTheme } from "./theme.js";
 
 /** @import { BoundScale, Curve } from "./curve_scales.js" */
-
-const ASK_AFTER_MS = 150;
+/** @import { Shell } from "./stream.js" */
 
 /** The card. */
 export class CurveChart {
@@ -20,10 +20,16 @@ export class CurveChart {
     #legend = el("div", { class: "readout" });
     #plots = new CurvePlots();
     #slider = new BoundSlider(this.#plots, {
-        changed: () => this.#preview.ask(this.#slider.boundMs ?? 0, ASK_AFTER_MS),
+        changed: () => {
+            this.#nameApply();
+            this.#preview.ask(this.#slider.boundMs ?? 0);
+        },
         released: () => this.#onRelease(),
     });
     #preview;
+    #path;
+    #shell;
+    #applyPlace = el("span");
     /** @type {Curve | null} */
     #curve = null;
     /** @type {Curve | null} A curve that came while the slider was dragged. */
@@ -33,11 +39,17 @@ export class CurveChart {
     #resize = new ResizeObserver(() => this.#fit());
     #endTheme = onTheme(() => this.#build());
 
-    /** @param {string} path */
-    constructor(path) {
-        this.#preview = new Preview(path, (summary) => this.#slider.describe(summary));
+    /**
+     * @param {string} path
+     * @param {Shell} shell
+     */
+    constructor(path, shell) {
+        this.#path = path;
+        this.#shell = shell;
+        this.#preview = new Preview(path, (summary, admitted) => this.#slider.describe(summary, admitted));
         const place = el("div", { class: "curve-plots" }, this.#plots.node, this.#slider.node);
-        put(this.#card.body, this.#legend, place, this.#slider.fieldRow, this.#preview.node);
+        this.#slider.fieldRow.append(el("span", { class: "space" }), this.#applyPlace);
+        put(this.#card.body, this.#slider.fieldRow, this.#preview.node, this.#legend, place, this.#preview.words);
         this.#resize.observe(place);
     }
 
@@ -54,11 +66,28 @@ export class CurveChart {
         this.#curve = curve;
         this.#scale = boundScale(curve, this.#scale);
         this.#slider.fit(this.#scale, curve.recommended_bound_ms ?? curve.operating.bound_ms ?? this.#scale.maxMs / 4);
-        this.#slider.node.hidden = curve.points.length === 0;
+        this.#slider.node.hidden = this.#slider.fieldRow.hidden = curve.points.length === 0;
         this.#build();
         this.#showLegend(curve);
         if (curve.points.length === 0) this.#preview.empty();
-        else this.#preview.ask(this.#slider.boundMs ?? 0, 0);
+        else this.#preview.ask(this.#slider.boundMs ?? 0);
+        this.#nameApply();
+    }
+
+    /** Move the focus to the handle. */
+    focus() {
+        this.node.scrollIntoView({ block: "nearest" });
+        this.#slider.node.focus();
+    }
+
+    /** Name the bound on the button that applies it. */
+    #nameApply() {
+        const boundMs = this.#slider.boundMs ?? 0;
+        const open = () =>
+            openPolicyForm(this.#path, "apply", this.#curve?.operating.bound_ms ?? null, this.#shell, boundMs);
+        const focused = this.#applyPlace.contains(document.activeElement);
+        put(this.#applyPlace, this.#shell.caller.button(`Apply ${duration(boundMs)} …`, open));
+        if (focused) this.#applyPlace.querySelector("button")?.focus();
     }
 
     end() {
@@ -90,14 +119,21 @@ export class CurveChart {
     #showLegend({ points, basis, target_ppm: targetPpm }) {
         const fits = points.filter((point) => point.meets_all);
         const span = fits.length ? `${duration(fits[0].bound_ms)} – ${duration(fits[fits.length - 1].bound_ms)}` : null;
+        const all = fits.length === points.length;
         put(
             this.#legend,
             targetPpm !== null &&
                 el(
                     "span",
                     { class: "readout-entry" },
-                    el("span", { class: "swatch swatch-area", style: { "--swatch": "var(--feasible)" } }),
-                    span ? `${span} meets the target and all caps` : "no bound shown meets the target and all caps",
+                    span &&
+                        !all &&
+                        el("span", { class: "swatch swatch-area", style: { "--swatch": "var(--feasible)" } }),
+                    all
+                        ? "every bound shown meets the target and all caps"
+                        : span
+                          ? `${span} meets the target and all caps`
+                          : "no bound shown meets the target and all caps",
                 ),
             el("span", { class: "readout-entry dim", text: `over the last ${duration(basis.horizon_ms)}` }),
         );

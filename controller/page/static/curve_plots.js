@@ -2,7 +2,7 @@
 
 import { boundTicks, lossHeight, lossTicks, middleHeight, shareAtHeight, topHeight } from "./curve_scales.js";
 import { el } from "./dom.js";
-import { AXIS_WIDTH, axis, drawLine, durationSteps, write } from "./drawing.js";
+import { AXIS_WIDTH, axis, drawLine, durationSteps, FONT, write } from "./drawing.js";
 import { about, duration, target } from "./format.js";
 import { colour } from "./theme.js";
 
@@ -11,6 +11,7 @@ import { colour } from "./theme.js";
 /**
  * @typedef {object} Panel
  * @property {string} label
+ * @property {string} [scale] Named where there is room.
  * @property {number} height
  * @property {string} stroke
  * @property {(number | null)[]} values
@@ -26,7 +27,9 @@ import { colour } from "./theme.js";
 const RIGHT = 14;
 /** Room above the first plot for the names of the marks. */
 const HEAD = 38;
-const FOOT = 30;
+const FOOT = 48;
+/** Width from which scales are described. */
+const ROOMY = 400;
 const TITLE_ROWS = [0, 1, 2];
 
 /** The plots; `node` holds them. */
@@ -122,7 +125,15 @@ export class CurvePlots {
                 axes: [
                     {
                         ...axis(),
-                        size: last ? 32 : 0,
+                        size: last ? 28 : 0,
+                        ...(last
+                            ? {
+                                  label: scaleName(bendMs, this.node.clientWidth),
+                                  labelSize: 18,
+                                  labelGap: 0,
+                                  labelFont: FONT,
+                              }
+                            : {}),
                         show: true,
                         splits: (plot) => boundTicks(maxMs, (ms) => plot.valToPos(ms, "x")),
                         filter: (_plot, splits) => splits,
@@ -153,7 +164,8 @@ export class CurvePlots {
     /** @param {uPlot} plot */
     #drawFeasible(plot) {
         const fits = this.#curve?.points.filter((point) => point.meets_all) ?? [];
-        if (!fits.length) return;
+        // Where every bound fits, the area would say nothing.
+        if (!fits.length || fits.length === this.#curve?.points.length) return;
         const { ctx, bbox } = plot;
         const left = plot.valToPos(fits[0].bound_ms, "x", true);
         const right = plot.valToPos(fits[fits.length - 1].bound_ms, "x", true);
@@ -172,12 +184,18 @@ export class CurvePlots {
         const { ctx, bbox } = plot;
         const ratio = devicePixelRatio;
         ctx.save();
-        ctx.font = `${11.5 * ratio}px system-ui, "Liberation Sans", sans-serif`;
+        ctx.font = FONT.replace("12px", `${12 * ratio}px`);
         if (panel.limit) drawLimit(plot, panel.limit);
         ctx.textAlign = "left";
         ctx.textBaseline = "top";
         ctx.fillStyle = colour("ink-soft");
-        write(ctx, panel.label, bbox.left + 6 * ratio, bbox.top + 4 * ratio);
+        const roomy = bbox.width > ROOMY * ratio;
+        write(
+            ctx,
+            roomy && panel.scale ? `${panel.label} (scale: ${panel.scale})` : panel.label,
+            bbox.left + 6 * ratio,
+            bbox.top + 4 * ratio,
+        );
         this.#drawMarks(plot, first);
         ctx.restore();
     }
@@ -219,10 +237,20 @@ export class CurvePlots {
         const { operating, recommended_bound_ms: recommended } = this.#curve;
         return [
             { name: "in use", ms: operating.bound_ms, colour: "ink", dash: [] },
-            { name: "recommended", ms: recommended, colour: "ok", dash: [6, 3] },
+            { name: "recommended", ms: recommended, colour: "accent", dash: [6, 3] },
             { name: "effective", ms: operating.effective_bound_ms, colour: "series-effective", dash: [2, 3] },
         ].flatMap(({ ms, ...mark }) => (ms !== null && ms >= 0 && ms <= this.#scale.maxMs ? [{ ...mark, ms }] : []));
     }
+}
+
+/**
+ * Name the axis of bounds and its scale.
+ * @param {number} bendMs
+ * @param {number} width
+ */
+function scaleName(bendMs, width) {
+    if (width < ROOMY) return "bound (logarithmic scale)";
+    return `bound (scale: even up to about ${duration(Number(bendMs.toPrecision(1)))}, then logarithmic)`;
 }
 
 /**
@@ -235,8 +263,9 @@ function panelsOf({ points, target_ppm: targetPpm, latency_cap_ms: latencyCap, s
     return [
         {
             label: "rows admitted",
-            height: 214,
-            stroke: "series-bound",
+            scale: "powers of ten of the loss",
+            height: 178,
+            stroke: "series-curve",
             values: points.map((point) => middleHeight(point, top)),
             low: points.map((point) => lossHeight(point.completeness_min_ppm ?? point.completeness_ppm, top)),
             high: points.map((point) => lossHeight(point.completeness_max_ppm ?? point.completeness_ppm, top)),
@@ -248,8 +277,8 @@ function panelsOf({ points, target_ppm: targetPpm, latency_cap_ms: latencyCap, s
         },
         {
             label: "mean latency",
-            height: 128,
-            stroke: "series-target",
+            height: 92,
+            stroke: "series-curve",
             values: points.map((point) => point.latency_wall_ms),
             range: (values) => [0, Math.max(...values, latencyCap ?? 0, 1) * 1.12],
             text: duration,
@@ -258,8 +287,8 @@ function panelsOf({ points, target_ppm: targetPpm, latency_cap_ms: latencyCap, s
         },
         {
             label: "rows of state",
-            height: 112,
-            stroke: "series-state",
+            height: 80,
+            stroke: "series-curve",
             values: points.map((point) => point.state_rows),
             range: (values) => [0, Math.max(...values, stateCap ?? 0, 1) * 1.12],
             text: about,
@@ -277,7 +306,7 @@ function drawLimit(plot, limit) {
     const ratio = devicePixelRatio;
     const y = plot.valToPos(limit.at, "y", true);
     const atTop = y - bbox.top < 16 * ratio;
-    ctx.strokeStyle = ctx.fillStyle = colour("critical");
+    ctx.strokeStyle = ctx.fillStyle = colour("limit");
     ctx.lineWidth = 1.4 * ratio;
     ctx.setLineDash([7 * ratio, 4 * ratio]);
     ctx.beginPath();

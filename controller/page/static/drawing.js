@@ -6,7 +6,7 @@ import { colour } from "./theme.js";
 
 /** Width of the axis at the left, in pixels: all charts of a column begin at the same place. */
 export const AXIS_WIDTH = 78;
-const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
+export const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
 const DAY_S = 86_400;
 
 /** What the axes of all charts have in common. */

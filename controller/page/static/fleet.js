@@ -1,16 +1,28 @@
-// The view of the fleet: all streams, the one with the smallest budget left first.
+// The view of the fleet: how it is as a whole, what waits for approval, and all streams.
 
 import { get, query } from "./api.js";
-import { badge, el, put, say } from "./dom.js";
-import { headings, rowOf, wordsOf } from "./fleet_row.js";
-import { fleetHash, here, replaceHash } from "./router.js";
+import { button, el, icon, put, say } from "./dom.js";
+import { COLUMNS, rowOf, wordsOf } from "./fleet_row.js";
+import { awaitsApproval, countsOf, levelOf, LEVELS, nextSort, ordered, sortOf, sortText } from "./fleet_list.js";
+import { bound } from "./format.js";
+import { nothingYet } from "./nothing_yet.js";
+import { fleetHash, here, replaceHash, streamHash } from "./router.js";
 import { plural } from "./words.js";
 
 /** @import { FleetPage, FleetStream } from "api" */
+/** @import { Level, Sort } from "./fleet_list.js" */
 /** @import { FleetPlace } from "./router.js" */
-/** @typedef {{node: HTMLElement, text: string, words: string}} Row The element, its data as text, and its words */
+/**
+ * @typedef {object} Row
+ * @property {HTMLElement} node
+ * @property {string} text Its data as text.
+ * @property {string} words
+ * @property {Level} level
+ * @property {string} job
+ */
 
 const PAGE_SIZE = 1_000;
+const MAX_WAITING = 6;
 /** @type {Record<string, number>} */
 const STEPS = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 };
 
@@ -21,29 +33,51 @@ export class Fleet {
     #root;
     /** @type {Map<string, Row>} Rows by job and stream. */
     #rows = new Map();
+    /** @type {Map<string, HTMLElement>} Headings by job. */
+    #groups = new Map();
     /** @type {FleetPage[]} */
     #pages = [];
+    /** @type {FleetStream[]} */
+    #streams = [];
+    /** @type {Sort | null} */
+    #sort;
+    /** @type {Level | null} The only level that is shown. */
+    #level;
+    #byJob;
     #body = el("tbody", { role: "rowgroup" });
     #summary = el("div", { class: "summary" });
+    #waiting = el("section", { class: "card waiting", "aria-label": "Waits for approval", hidden: true });
+    #headings;
     #filter;
+    #group;
     #found = el("span", { class: "hint", role: "status" });
-    #nothing = el("p", { class: "empty" });
+    #table = el("div", { class: "card table-card" });
+    #nothing = el("p", { class: "empty", text: "No stream matches the filter." });
+    #start = nothingYet();
 
     /**
      * @param {Element} root
      * @param {FleetPlace} place
      */
-    constructor(root, place) {
+    constructor(root, { options }) {
         this.#root = root;
+        this.#sort = sortOf(options.sort);
+        this.#level = LEVELS.find((level) => level === options.level) ?? null;
+        this.#byJob = options.group === "job";
         this.#filter = el("input", {
             type: "search",
             class: "filter",
             "aria-label": "Filter the streams",
             placeholder: "Filter: job, stream, mode, condition  ( / )",
             spellcheck: "false",
-            value: place.options.q ?? "",
+            value: options.q ?? "",
             on: { input: () => this.#applyFilter(), keydown: (event) => this.#onFilterKey(event) },
         });
+        this.#group = button("By job", () => this.#toggleGroups(), {
+            class: "button",
+            title: "Group the streams by job",
+        });
+        this.#headings = COLUMNS.map(([name, text, kind]) => this.#heading(name, text, kind));
     }
 
     /**
@@ -57,7 +91,8 @@ export class Fleet {
         // Answers that have not changed are the same objects.
         if (!first && pages.length === this.#pages.length && pages.every((page, n) => page === this.#pages[n])) return;
         this.#pages = pages;
-        this.#show(pages);
+        this.#streams = pages.flatMap((page) => page.streams);
+        this.#show();
     }
 
     end() {}
@@ -81,90 +116,232 @@ export class Fleet {
     #build() {
         this.hasData = true;
         put(
+            this.#table,
+            el(
+                "table",
+                { class: "fleet", role: "table" },
+                el("caption", { class: "visually-hidden", text: "Streams, the smallest budget left first" }),
+                el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, this.#headings)),
+                this.#body,
+            ),
+            this.#nothing,
+        );
+        put(
             this.#root,
             el("h1", { class: "visually-hidden", text: "Fleet" }),
             el(
                 "div",
                 { class: "fleet-head" },
                 this.#summary,
-                el("div", { class: "fleet-filter" }, this.#filter, this.#found),
+                el("div", { class: "fleet-filter" }, this.#found, this.#group, this.#filter),
             ),
-            el(
-                "div",
-                { class: "card table-card" },
-                el(
-                    "table",
-                    { class: "fleet", role: "table" },
-                    el("caption", { class: "visually-hidden", text: "Streams, the smallest budget left first" }),
-                    el("thead", { role: "rowgroup" }, headings()),
-                    this.#body,
-                ),
-                this.#nothing,
-            ),
+            this.#waiting,
+            this.#table,
+            this.#start,
+        );
+        this.#markOrder();
+    }
+
+    /**
+     * @param {string} name
+     * @param {string} text
+     * @param {string} kind
+     */
+    #heading(name, text, kind) {
+        const press = () => {
+            this.#sort = nextSort(this.#sort, name);
+            this.#markOrder();
+            this.#arrange();
+            this.#keepPlace();
+        };
+        return el(
+            "th",
+            { scope: "col", role: "columnheader", class: `${kind} col-${name}`, data: { column: name } },
+            button(text, press, { class: "sort" }),
         );
     }
 
-    /** @param {FleetPage[]} pages */
-    #show(pages) {
-        const streams = pages.flatMap((page) => page.streams);
+    #markOrder() {
+        for (const heading of this.#headings) {
+            const mine = this.#sort?.column === heading.dataset.column;
+            heading.setAttribute("aria-sort", !mine ? "none" : this.#sort?.descending ? "descending" : "ascending");
+        }
+        this.#group.setAttribute("aria-pressed", String(this.#byJob));
+    }
+
+    #toggleGroups() {
+        this.#byJob = !this.#byJob;
+        this.#markOrder();
+        this.#arrange();
+        this.#keepPlace();
+    }
+
+    #show() {
         const seen = new Set();
-        let place = this.#body.firstChild;
-        for (const stream of streams) {
-            const key = `${stream.job}/${stream.stream}`;
+        for (const stream of this.#streams) {
+            const key = keyOf(stream);
             seen.add(key);
-            const { node, replaced } = this.#row(key, stream);
-            if (place === replaced) place = node;
-            if (node === place) place = place.nextSibling;
-            else this.#body.insertBefore(node, place);
+            this.#makeRow(key, stream);
         }
         for (const [key, row] of this.#rows) {
             if (seen.has(key)) continue;
             row.node.remove();
             this.#rows.delete(key);
         }
-        put(this.#summary, summaryOf(streams));
-        this.#applyFilter();
+        this.#showSummary();
+        this.#showWaiting();
+        this.#arrange();
     }
 
     /**
-     * Return the row of a stream, made anew when its data have changed, and the row that it has replaced.
+     * Make the row of a stream anew when its data have changed.
      * @param {string} key
      * @param {FleetStream} stream
      */
-    #row(key, stream) {
+    #makeRow(key, stream) {
         const text = JSON.stringify(stream);
         const old = this.#rows.get(key);
-        if (old?.text === text) return { node: old.node, replaced: undefined };
+        if (old?.text === text) return;
         const node = rowOf(stream);
         if (old) {
             const focused = old.node.contains(document.activeElement);
             old.node.replaceWith(node);
             if (focused) node.querySelector("a")?.focus();
         }
-        this.#rows.set(key, { node, text, words: wordsOf(stream) });
-        return { node, replaced: old?.node };
+        this.#rows.set(key, { node, text, words: wordsOf(stream), level: levelOf(stream), job: stream.job });
+    }
+
+    /** Put the rows in their order; those that stand right already are left alone, with the focus. */
+    #arrange() {
+        const streams = ordered(this.#streams, this.#sort, this.#byJob);
+        /** @type {Element[]} */
+        const nodes = [];
+        let job = null;
+        for (const stream of streams) {
+            if (this.#byJob && stream.job !== job) nodes.push(this.#groupOf(stream.job));
+            job = stream.job;
+            const row = this.#rows.get(keyOf(stream));
+            if (row) nodes.push(row.node);
+        }
+        if (!this.#byJob) for (const group of this.#groups.values()) group.remove();
+        let place = this.#body.firstChild;
+        for (const node of nodes) {
+            if (node === place) place = node.nextSibling;
+            else this.#body.insertBefore(node, place);
+        }
+        this.#applyFilter();
+    }
+
+    /** @param {string} job */
+    #groupOf(job) {
+        let node = this.#groups.get(job);
+        if (!node) {
+            node = el(
+                "tr",
+                { role: "row", class: "group" },
+                el("th", { scope: "rowgroup", role: "rowheader", colspan: COLUMNS.length, text: job }),
+            );
+            this.#groups.set(job, node);
+        }
+        return node;
+    }
+
+    #showSummary() {
+        const counts = countsOf(this.#streams);
+        put(
+            this.#summary,
+            el("strong", { class: "fleet-count", text: plural(this.#streams.length, "stream") }),
+            LEVELS.map((level) =>
+                el(
+                    "button",
+                    {
+                        type: "button",
+                        class: `badge badge-${counts[level] ? level : "idle"} level`,
+                        "aria-pressed": String(this.#level === level),
+                        title: `Show only these`,
+                        on: { click: () => this.#showLevel(level) },
+                    },
+                    icon(level),
+                    el("span", { text: `${counts[level]} ${level}` }),
+                ),
+            ),
+        );
+    }
+
+    /** @param {Level} level */
+    #showLevel(level) {
+        this.#level = this.#level === level ? null : level;
+        for (const [n, one] of [...this.#summary.querySelectorAll("button")].entries()) {
+            one.setAttribute("aria-pressed", String(LEVELS[n] === this.#level));
+        }
+        this.#applyFilter();
+    }
+
+    #showWaiting() {
+        const streams = this.#streams.filter(awaitsApproval);
+        this.#waiting.hidden = streams.length === 0;
+        put(
+            this.#waiting,
+            el("h2", {
+                text: `${plural(streams.length, "rollout")} ${streams.length === 1 ? "waits" : "wait"} for approval`,
+            }),
+            el(
+                "ul",
+                {},
+                streams.slice(0, MAX_WAITING).map(({ job, stream, rollout }) =>
+                    el(
+                        "li",
+                        {},
+                        el("span", {}, el("span", { class: "dim", text: `${job} / ` }), el("strong", { text: stream })),
+                        rollout &&
+                            el("span", { text: `${bound(rollout.from_bound_ms)} → ${bound(rollout.to_bound_ms)}` }),
+                        el(
+                            "a",
+                            {
+                                class: "button small",
+                                href: streamHash(job, stream, { review: "1" }),
+                                "aria-label": `Review the rollout of ${job} / ${stream}`,
+                            },
+                            "Review …",
+                        ),
+                    ),
+                ),
+                streams.length > MAX_WAITING &&
+                    el("li", { class: "dim", text: `and ${plural(streams.length - MAX_WAITING, "more stream")}` }),
+            ),
+        );
     }
 
     #applyFilter() {
         const wanted = this.#filter.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
+        const jobs = new Set();
         let shown = 0;
-        for (const { node, words } of this.#rows.values()) {
-            node.hidden = !wanted.every((word) => words.includes(word));
-            if (!node.hidden) shown += 1;
+        for (const { node, words, level, job } of this.#rows.values()) {
+            const fits = this.#level === null || level === this.#level;
+            node.hidden = !fits || !wanted.every((word) => words.includes(word));
+            if (node.hidden) continue;
+            shown += 1;
+            jobs.add(job);
         }
+        for (const [job, node] of this.#groups) node.hidden = !jobs.has(job);
         const all = this.#rows.size;
-        say(this.#found, wanted.length ? `${shown} of ${all}` : "");
+        say(this.#found, wanted.length || this.#level !== null ? `${shown} of ${all}` : "");
         this.#nothing.hidden = shown > 0;
-        say(
-            this.#nothing,
-            all
-                ? "No stream matches the filter."
-                : "No stream is known yet: a stream appears with its first report, or when its SLO is set.",
-        );
+        this.#table.hidden = all === 0;
+        this.#start.hidden = all > 0;
+        this.#keepPlace();
+    }
+
+    #keepPlace() {
         const { view, options } = here();
-        if (view === "fleet" && (options.q ?? "") !== this.#filter.value) {
-            replaceHash(fleetHash({ q: this.#filter.value }));
-        }
+        const mine = {
+            q: this.#filter.value,
+            sort: sortText(this.#sort),
+            level: this.#level ?? "",
+            group: this.#byJob ? "job" : "",
+        };
+        const changed = Object.entries(mine).some(([name, value]) => (options[name] ?? "") !== value);
+        if (view === "fleet" && changed) replaceHash(fleetHash(mine));
     }
 
     /** @param {KeyboardEvent} event */
@@ -196,6 +373,11 @@ export class Fleet {
     }
 }
 
+/** @param {FleetStream} stream */
+function keyOf({ job, stream }) {
+    return `${job}/${stream}`;
+}
+
 /** @param {AbortSignal} signal */
 async function allPages(signal) {
     const pages = [];
@@ -207,26 +389,4 @@ async function allPages(signal) {
         cursor = page.next_cursor;
     } while (cursor);
     return pages;
-}
-
-/** @param {FleetStream[]} streams */
-function summaryOf(streams) {
-    const overdrawn = streams.filter(isOverdrawn).length;
-    const counts = { critical: 0, warning: 0, ok: 0 };
-    for (const stream of streams) {
-        const severity = isOverdrawn(stream) ? "critical" : stream.worst?.severity;
-        counts[severity === "critical" || severity === "warning" ? severity : "ok"] += 1;
-    }
-    return [
-        el("strong", { class: "fleet-count", text: plural(streams.length, "stream") }),
-        overdrawn > 0 && badge("critical", `${overdrawn} over budget`),
-        counts.critical > 0 && badge("critical", `${counts.critical} critical`),
-        counts.warning > 0 && badge("warning", `${counts.warning} warning`),
-        counts.ok > 0 && badge("ok", `${counts.ok} ok`),
-    ];
-}
-
-/** @param {FleetStream} stream */
-function isOverdrawn(stream) {
-    return stream.budget_remaining_ppm !== null && stream.budget_remaining_ppm < 0;
 }

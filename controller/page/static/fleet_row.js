@@ -1,38 +1,28 @@
 // One stream in the list of the fleet.
 
 import { badge, el, icon } from "./dom.js";
-import { budget, duration, shares, target } from "./format.js";
+import { levelOf } from "./fleet_list.js";
+import { bound, budget, duration, shares, target } from "./format.js";
 import { streamHash } from "./router.js";
 import { budgetKind, gate, rolloutState, spaced } from "./words.js";
 
 /** @import { FleetStream } from "api" */
 /** @import { Child } from "./dom.js" */
 
+/** Share of the applied bound by which the effective one must differ to be mentioned. */
+const NOTABLE = 0.05;
+
 /** @type {[string, string, "text" | "number", (stream: FleetStream) => Child][]} Name, heading, kind and cell. */
-const COLUMNS = [
+export const COLUMNS = [
     ["stream", "Stream", "text", nameCell],
     ["mode", "Mode", "text", modeCell],
     ["budget", "Budget left", "number", (stream) => meter(stream.budget_remaining_ppm)],
+    ["window", "Complete over the window", "number", windowCell],
     ["now", "Complete now", "number", nowCell],
-    ["window", "Over the window", "number", (stream) => shares(stream.window_min_ppm, stream.window_max_ppm)],
-    ["target", "Target", "number", (stream) => target(stream.target_ppm)],
-    ["recommended", "Recommended", "number", recommendedCell],
-    ["applied", "Applied", "number", (stream) => duration(stream.applied_bound_ms ?? stream.in_use_bound_ms)],
-    ["effective", "Effective", "number", (stream) => duration(stream.effective_bound_ms)],
+    ["bound", "Bound", "number", boundCell],
     ["rollout", "Last rollout", "text", rolloutCell],
     ["worst", "Worst condition", "text", worstCell],
 ];
-
-/** Return the row of headings. */
-export function headings() {
-    return el(
-        "tr",
-        { role: "row" },
-        COLUMNS.map(([name, text, kind]) =>
-            el("th", { scope: "col", role: "columnheader", class: `${kind} col-${name}`, text }),
-        ),
-    );
-}
 
 /**
  * Return the row of a stream.
@@ -56,11 +46,13 @@ export function rowOf(stream) {
  * Return the words by which the filter finds a stream.
  * @param {FleetStream} stream
  */
-export function wordsOf({ job, stream, mode, worst, rollout, paused, pin }) {
+export function wordsOf(stream) {
+    const { job, stream: name, mode, worst, rollout, paused, pin } = stream;
     return [
         job,
-        stream,
+        name,
         mode,
+        levelOf(stream),
         worst && `${worst.title} ${worst.type} ${worst.severity}`,
         rollout && rolloutState(rollout.state).name,
         paused && "paused",
@@ -100,6 +92,12 @@ function modeCell({ mode, paused, pin }) {
 }
 
 /** @param {FleetStream} stream */
+function windowCell({ window_min_ppm: low, window_max_ppm: high, target_ppm: targetPpm }) {
+    if (targetPpm === null) return dim("no target");
+    return [shares(low, high), el("span", { class: "dim", text: ` of ${target(targetPpm)}` })];
+}
+
+/** @param {FleetStream} stream */
 function nowCell({ completeness_min_ppm: low, completeness_max_ppm: high, provisional }) {
     return [
         el("span", { text: shares(low, high) }),
@@ -113,14 +111,33 @@ function nowCell({ completeness_min_ppm: low, completeness_max_ppm: high, provis
     ];
 }
 
-/** @param {FleetStream} stream */
-function recommendedCell({ recommended_bound_ms: recommended, in_use_bound_ms: inUse }) {
-    const differs = recommended !== null && inUse !== null && recommended !== inUse;
-    return el("span", {
-        class: differs ? "changes" : null,
-        text: duration(recommended),
-        title: differs ? "Differs from the bound in use" : null,
-    });
+/**
+ * The bound that the job runs with; the recommended and the effective one only where they differ.
+ * @param {FleetStream} stream
+ */
+function boundCell(stream) {
+    const { recommended_bound_ms: recommended, effective_bound_ms: effective } = stream;
+    const applied = stream.applied_bound_ms ?? stream.in_use_bound_ms;
+    const changes = recommended !== null && applied !== null && recommended !== applied;
+    const trails = effective !== null && applied !== null && Math.abs(effective - applied) > NOTABLE * applied;
+    return [
+        el("span", { class: "bound-applied", title: "Applied", text: duration(applied) }),
+        changes && [
+            el("span", { class: "dim", "aria-hidden": "true", text: " → " }),
+            el(
+                "span",
+                { class: "changes", title: "Recommended; it differs from the bound that the job runs with" },
+                el("span", { class: "visually-hidden", text: ", recommended " }),
+                duration(recommended),
+            ),
+        ],
+        trails &&
+            el("span", {
+                class: "bound-trails dim",
+                title: "How far the watermark really trails",
+                text: `effective ${duration(effective)}`,
+            }),
+    ];
 }
 
 /** @param {number | null} ppm */
@@ -142,14 +159,15 @@ function meter(ppm) {
 
 /** @param {FleetStream} stream */
 function rolloutCell({ rollout }) {
-    if (!rollout) return none();
+    if (!rollout) return dim("none");
     const { kind, name } = rolloutState(rollout.state);
-    return badge(kind, name, rollout.held_by && gate(rollout.held_by));
+    const way = `${bound(rollout.from_bound_ms)} → ${bound(rollout.to_bound_ms)}`;
+    return badge(kind, name, rollout.held_by ? `${way}, ${gate(rollout.held_by)}` : way);
 }
 
 /** @param {FleetStream} stream */
 function worstCell({ worst, alerts }) {
-    if (!worst) return none();
+    if (!worst) return dim("none");
     const more = alerts.filter((type) => type !== worst.type);
     return [
         badge(worst.severity, worst.title),
@@ -157,6 +175,7 @@ function worstCell({ worst, alerts }) {
     ];
 }
 
-function none() {
-    return el("span", { class: "dim", text: "none" });
+/** @param {string} text */
+function dim(text) {
+    return el("span", { class: "dim", text });
 }

@@ -2,18 +2,22 @@
 
 import { Card } from "./card.js";
 import { about, count, trimmed } from "./format.js";
+import { markRollouts } from "./rollout_marks.js";
 import { TimeChart } from "./time_chart.js";
 import { plural } from "./words.js";
 
 /** @import { History, HistorySlot } from "api" */
+/** @import { Charted, Zoomed } from "./time_chart.js" */
 
 /** The card. */
 export class LateChart {
     #card = new Card("Late rows over time", "late");
+    /** @type {TimeChart<HistorySlot>} */
     #chart;
     node = this.#card.node;
 
-    constructor() {
+    /** @param {Zoomed} zoomed */
+    constructor(zoomed) {
         /** @type {(plot: typeof uPlot) => uPlot.Series.PathBuilder | undefined} */
         const bars = (plot) => plot.paths.bars?.({ size: [0.9, 60, 1], align: 0 });
         this.#chart = new TimeChart(this.#card, {
@@ -48,6 +52,8 @@ export class LateChart {
             ],
             yRange: (_slots, max) => [0, Math.max(max ?? 0, 4) * 1.1],
             yValues: (rows) => (Number.isInteger(rows) ? about(rows) : ""),
+            over: (plot, { rollouts }) => markRollouts(plot, rollouts ?? []),
+            zoomed,
             label,
         });
     }
@@ -78,7 +84,7 @@ function percent(part) {
     return part < 0.0001 ? "< 0.01 %" : `${trimmed(part * 100, 2)} %`;
 }
 
-/** @param {History} history */
+/** @param {Charted<HistorySlot>} history */
 function label({ slots }) {
     const seen = slots.filter((slot) => slot.rows !== null);
     if (!seen.length) return "Late rows over time: nothing was reported in this span.";

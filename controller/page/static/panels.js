@@ -3,7 +3,7 @@
 import { nowUs } from "./api.js";
 import { Card } from "./card.js";
 import { el, figures, icon, pairs, put } from "./dom.js";
-import { about, ago, count, duration, fullMoment, moment, share, trimmed } from "./format.js";
+import { about, ago, count, duration, fullMoment, moment, share, shares, trimmed } from "./format.js";
 
 /** @import { Prediction, PredictionPage, StepAnswer, StreamStatus } from "api" */
 
@@ -164,12 +164,20 @@ export class EvidencePanel {
     node = this.#card.node;
 
     /** @param {StreamStatus} status */
-    show({ evidence, coverage, applied, append_delay: delay }) {
+    show({ evidence, coverage, completeness, applied, append_delay: delay }) {
         this.#card.loaded();
         const missing = evidence.missing_batches;
         put(
             this.#card.body,
             pairs(
+                [
+                    `Complete over ${duration(evidence.horizon_ms)}`,
+                    `${shares(completeness.min_ppm, completeness.max_ppm)}${completeness.provisional ? ", provisional" : ""}`,
+                ],
+                completeness.corrected_max > 0 && [
+                    "Late rows that corrected a window",
+                    `${about(completeness.corrected_max)} at most`,
+                ],
                 [
                     "Rows with a known need",
                     `${count(evidence.rows)}${evidence.rows_needed ? ` (${count(evidence.rows_needed)} certify the target)` : ""}`,

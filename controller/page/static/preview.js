@@ -8,20 +8,21 @@ import { latencyUnknown, sentence } from "./words.js";
 /** @import { Preview as PreviewAnswer } from "api" */
 /** @import { Child } from "./dom.js" */
 
-/** The figures of one bound, and the request for them. */
+/** The figures of one bound (`node`), the same in words, and the requests for them. */
 export class Preview {
     node = el("div", { class: "preview", "aria-live": "polite" });
+    words = el("div", { class: "preview-words" });
     #path;
     #shown;
-    #timer = 0;
-    /** @type {AbortController | null} */
-    #request = null;
-    /** @type {number | null} */
-    #shownMs = null;
+    #ended = new AbortController();
+    /** @type {number | null} The bound that is asked for. */
+    #asked = null;
+    /** @type {number | null} The bound to ask for next. */
+    #wanted = null;
 
     /**
      * @param {string} path
-     * @param {(summary: string) => void} shown Called with the figures in a few words.
+     * @param {(summary: string, admitted: string) => void} shown Called with the figures in a few words.
      */
     constructor(path, shown) {
         this.#path = path;
@@ -30,74 +31,77 @@ export class Preview {
 
     /** Say that there is nothing to ask for. */
     empty() {
+        put(this.words);
         put(this.node, el("p", { class: "empty", text: "No curve yet: nothing was reported over the SLO's horizon." }));
     }
 
     /**
-     * Ask for a bound after a while, unless another one is asked for before.
+     * Ask for a bound; while another one is asked for, only the last of those that come meanwhile is asked for next.
      * @param {number} boundMs
-     * @param {number} afterMs
      */
-    ask(boundMs, afterMs) {
-        clearTimeout(this.#timer);
-        if (this.#shownMs !== boundMs) this.node.classList.add("waiting");
-        this.#timer = setTimeout(() => this.#fetch(boundMs), afterMs);
+    async ask(boundMs) {
+        this.node.classList.add("pending");
+        this.#wanted = boundMs;
+        if (this.#asked !== null) return;
+        while (this.#wanted !== null && !this.#ended.signal.aborted) {
+            this.#asked = this.#wanted;
+            this.#wanted = null;
+            await this.#fetch(this.#asked);
+            this.#asked = null;
+        }
+        this.node.classList.remove("pending");
     }
 
     end() {
-        clearTimeout(this.#timer);
-        this.#request?.abort();
+        this.#ended.abort();
     }
 
     /** @param {number} boundMs */
     async #fetch(boundMs) {
-        this.#request?.abort();
-        const request = new AbortController();
-        this.#request = request;
         try {
             /** @type {PreviewAnswer} */
-            const answer = await get(query(`${this.#path}/preview`, { bound_ms: boundMs }), request.signal);
-            this.#shownMs = boundMs;
-            put(this.node, contents(answer));
+            const answer = await get(query(`${this.#path}/preview`, { bound_ms: boundMs }), this.#ended.signal);
+            put(this.node, figuresOf(answer));
+            put(
+                this.words,
+                el("p", { text: sentence(answer.text) }),
+                answer.transition && el("p", { class: "hint", text: sentence(answer.transition) }),
+            );
             const admitted = shares(answer.completeness_min_ppm, answer.completeness_max_ppm);
-            this.#shown(`${admitted} admitted, mean latency ${latency(answer)}`);
+            if (this.#wanted === null) this.#shown(`${admitted} admitted, mean latency ${latency(answer)}`, admitted);
         } catch (error) {
-            if (request.signal.aborted) return;
+            if (this.#ended.signal.aborted) return;
             if (!(error instanceof Away || error instanceof Rejected)) throw error;
+            put(this.words);
             put(this.node, el("p", { class: "error", text: `There is no preview: ${error.message}.` }));
         }
-        this.node.classList.remove("waiting");
     }
 }
 
 /** @param {PreviewAnswer} answer */
-function contents(answer) {
-    return [
-        el(
-            "dl",
-            { class: "figures-row" },
-            figure(
-                "rows admitted",
-                shares(answer.completeness_min_ppm, answer.completeness_max_ppm),
-                verdict(answer.meets_target, "meets the target", "misses the target"),
-            ),
-            figure("late rows a day", about(answer.late_a_day), `${count(answer.late)} of ${about(answer.rows)} seen`),
-            figure(
-                "mean latency",
-                latency(answer),
-                verdict(answer.meets_latency_cap, "within the cap", "above the cap") ??
-                    latencyUnknown(answer.latency_unknown),
-            ),
-            figure(
-                "state",
-                answer.state_rows === null ? "–" : `${about(answer.state_rows)} rows`,
-                verdict(answer.meets_state_cap, "within the cap", "above the cap") ??
-                    (answer.state_bytes === null ? "not known" : bytes(answer.state_bytes)),
-            ),
+function figuresOf(answer) {
+    return el(
+        "dl",
+        { class: "figures-row" },
+        figure(
+            "rows admitted",
+            shares(answer.completeness_min_ppm, answer.completeness_max_ppm),
+            verdict(answer.meets_target, "meets the target", "misses the target"),
         ),
-        el("p", { class: "sentence", text: sentence(answer.text) }),
-        answer.transition && el("p", { class: "hint", text: sentence(answer.transition) }),
-    ];
+        figure("late rows a day", about(answer.late_a_day), `${count(answer.late)} of ${about(answer.rows)} seen`),
+        figure(
+            "mean latency",
+            latency(answer),
+            verdict(answer.meets_latency_cap, "within the cap", "above the cap") ??
+                latencyUnknown(answer.latency_unknown),
+        ),
+        figure(
+            "state",
+            answer.state_rows === null ? "–" : `${about(answer.state_rows)} rows`,
+            verdict(answer.meets_state_cap, "within the cap", "above the cap") ??
+                (answer.state_bytes === null ? "not known" : bytes(answer.state_bytes)),
+        ),
+    );
 }
 
 /**

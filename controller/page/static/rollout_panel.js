@@ -1,21 +1,21 @@
-// Rollouts: the newest with what may be done about it, and those before it.
+// The bound on its way to the job: its steps, the newest rollout with what may be done about it, and those before it.
 
 import { rolloutButtons } from "./actions.js";
+import { pathOf } from "./bound_path.js";
 import { Card } from "./card.js";
 import { badge, el, figures, put } from "./dom.js";
 import { bound, duration, moment, share, shares } from "./format.js";
-import { gate, plural, rolloutState } from "./words.js";
+import { gate, plural, rolloutState, sentence } from "./words.js";
 
-/** @import { RolloutAnswer, RolloutPage } from "api" */
+/** @import { RolloutAnswer, RolloutPage, StreamStatus } from "api" */
+/** @import { PathStep } from "./bound_path.js" */
 /** @import { Shell } from "./stream.js" */
 
-/** @type {RolloutAnswer["state"][]} */
-const STEPS = ["Recommended", "AwaitingApproval", "Published", "Acknowledged", "Effective", "Verified"];
 const MAX_OLDER = 5;
 
 /** The card. */
 export class RolloutPanel {
-    #card = new Card("Rollouts", "rollouts");
+    #card = new Card("The bound on its way", "rollouts");
     node = this.#card.node;
     #path;
     #shell;
@@ -29,16 +29,20 @@ export class RolloutPanel {
         this.#shell = shell;
     }
 
-    /** @param {RolloutPage} page */
-    show({ rollouts: [newest, ...older] }) {
+    /**
+     * @param {RolloutPage} page
+     * @param {StreamStatus} status
+     */
+    show({ rollouts: [newest, ...older] }, status) {
         this.#card.loaded();
         put(
             this.#card.body,
+            stepper(pathOf(status, newest)),
             newest
                 ? this.#newest(newest)
                 : el("p", {
                       class: "empty small",
-                      text: "None yet: a bound is rolled out when it differs from the one in use, and never in mode Off.",
+                      text: "No rollout yet: a bound is rolled out when it differs from the one in use, and never in mode Off.",
                   }),
             older.length > 0 &&
                 figures(
@@ -54,6 +58,7 @@ export class RolloutPanel {
         const { kind, name } = rolloutState(rollout.state);
         const { approved, held_by: heldBy } = rollout;
         const buttons = rolloutButtons(this.#path, rollout, this.#shell);
+        const waits = rollout.state === "Published" && rollout.mode === "OnRestart";
         return el(
             "div",
             { class: "rollout" },
@@ -68,13 +73,12 @@ export class RolloutPanel {
                     " → ",
                     el("strong", { text: bound(rollout.to_bound_ms) }),
                 ),
-                badge(kind, name),
+                badge(kind, waits ? "waits for the next start of the job" : name),
                 heldBy &&
                     !(heldBy === "Approval" && rollout.state === "AwaitingApproval") &&
                     badge("pause", gate(heldBy)),
             ),
-            STEPS.includes(rollout.state) && stepper(rollout.state),
-            el("p", { text: rollout.reason }),
+            !waits && el("p", { text: sentence(rollout.reason) }),
             el("p", { class: "hint", text: `${predictionText(rollout)} ${judgedText(rollout)}` }),
             approved &&
                 el("p", {
@@ -86,19 +90,18 @@ export class RolloutPanel {
     }
 }
 
-/** @param {RolloutAnswer["state"]} state */
-function stepper(state) {
-    const steps = STEPS.filter((step) => step !== "AwaitingApproval" || step === state);
-    const at = steps.indexOf(state);
+/** @param {PathStep[]} steps */
+function stepper(steps) {
     return el(
         "ol",
-        { class: "stepper", "aria-label": "Progress" },
-        steps.map((step, n) =>
-            el("li", {
-                class: n < at ? "past" : n === at ? "here" : null,
-                "aria-current": n === at ? "step" : null,
-                text: rolloutState(step).name,
-            }),
+        { class: "stepper", "aria-label": "The way of the bound" },
+        steps.map(({ name, title, text, place }) =>
+            el(
+                "li",
+                { class: place, title, "aria-current": place === "here" ? "step" : null },
+                el("span", { class: "bound-ms", text }),
+                el("span", { class: "bound-name", text: name }),
+            ),
         ),
     );
 }

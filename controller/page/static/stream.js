@@ -1,8 +1,9 @@
-// The view of one stream: its state and the reasons for it, what each bound would do, and its history.
+// The view of one stream: the verdict on it and the reasons for it, what each bound would do, and its history.
 
-import { pauseButton } from "./actions.js";
-import { Away, get, nowUs, query, Rejected, streamPath } from "./api.js";
+import { Away, get, query, Rejected, streamPath } from "./api.js";
 import { BoundChart } from "./bound_chart.js";
+import { BudgetChart } from "./budget_chart.js";
+import { Caller } from "./caller.js";
 import { CurveChart } from "./curve_chart.js";
 import { button, el, icon, put, say } from "./dom.js";
 import { EventsPanel } from "./events_panel.js";
@@ -13,23 +14,18 @@ import { LostPanel } from "./lost_panel.js";
 import { EvidencePanel, LivePanel, PredictionsPanel, ReasonsPanel } from "./panels.js";
 import { RolloutPanel } from "./rollout_panel.js";
 import { replaceHash, streamHash } from "./router.js";
-import { openSloForm } from "./slo_form.js";
-import { conditionList, streamName, tilesOf } from "./stream_head.js";
+import { SteeringPanel } from "./steering.js";
+import { conditionList, streamName } from "./stream_head.js";
+import { Tabs } from "./tabs.js";
+import { TimeRange } from "./time_range.js";
+import { nextBoundOf } from "./verdict.js";
+import { VerdictPanel } from "./verdict_panel.js";
 
-/** @import { History, LostAnswer, StreamStatus } from "api" */
+/** @import { History, LostAnswer, PolicyAnswer, Preview, RolloutPage, StreamStatus } from "api" */
 /** @import { StreamPlace } from "./router.js" */
 /** @typedef {{refresh: () => void, askForToken: () => void}} PageShell What the page offers a view */
-/** @typedef {PageShell & {done: (text: string) => void}} Shell What a stream's view offers its parts */
+/** @typedef {PageShell & {done: (text: string) => void, caller: Caller}} Shell What a stream's view offers its parts */
 
-/** @type {Record<string, [string, number]>} Name on the button, and milliseconds. */
-const SPANS = {
-    "1h": ["1 h", 3_600_000],
-    "6h": ["6 h", 21_600_000],
-    "1d": ["1 d", 86_400_000],
-    "7d": ["7 d", 604_800_000],
-    "30d": ["30 d", 2_592_000_000],
-};
-const DEFAULT_SPAN = "6h";
 const POINTS = 240;
 const HEAT_SLOTS = 168;
 const HEAT_ROWS = 64;
@@ -41,6 +37,8 @@ const MAX_VALUES = 10;
 /** The charts are fetched again this often even when nothing was reported, because their span moves on. */
 const CHARTS_EVERY_MS = 30_000;
 const DONE_SHOWN_MS = 8_000;
+/** Conditions that the card about the bound on its way says in full. */
+const ON_ITS_WAY = new Set(["Rolling", "RolloutHeld", "WaitsForStart"]);
 const UNAUTHENTICATED = 401;
 const SERVER_ERROR = 500;
 
@@ -52,21 +50,20 @@ export class Stream {
     #path;
     /** @type {Shell} */
     #shell;
-    #span;
-    /** @type {number | null} End of the charts' span; null for now. */
-    #untilUs;
+    #range;
+    #grid = el("div", { class: "stream-grid" });
+    #tabs;
+    /** Whether the address asks for the dialog about the rollout that waits. */
+    #review;
     /** @type {StreamStatus | null} */
     #status = null;
     #chartsKey = "";
     #chartsAt = -Infinity;
     #head = el("header", { class: "stream-head" });
-    #tiles = el("dl", { class: "tiles" });
-    #conditions = el("div");
+    #conditions = el("div", { class: "panel conditions-panel", data: { tab: "now" } });
     #done = el("p", { class: "done", role: "status" });
     #spanNote = el("p", { class: "span-note" });
-    #spans = Object.entries(SPANS).map(([name, [text]]) =>
-        el("button", { type: "button", data: { span: name }, text, on: { click: () => this.#showSpan(name) } }),
-    );
+    #verdict;
     #parts;
 
     /**
@@ -78,24 +75,32 @@ export class Stream {
         this.#root = root;
         this.#place = place;
         this.#path = streamPath(place.job, place.stream);
-        this.#shell = { ...shell, done: (text) => this.#showDone(text) };
+        this.#shell = { ...shell, done: (text) => this.#showDone(text), caller: new Caller(place.job) };
         this.title = `${place.job} / ${place.stream} · Tidemark`;
-        this.#span = place.options.span in SPANS ? place.options.span : DEFAULT_SPAN;
-        const until = Number(place.options.until);
-        this.#untilUs = Number.isSafeInteger(until) && until > 0 ? until : null;
+        this.#range = new TimeRange(place.options, () => this.#onRange());
+        this.#tabs = new Tabs(this.#grid, place.options.tab, () => this.#keepPlace());
+        this.#review = place.options.review === "1";
+        /** @type {(fromUs: number, untilUs: number) => void} */
+        const zoomed = (fromUs, untilUs) => this.#range.zoom(fromUs, untilUs);
         this.#parts = {
-            curve: new CurveChart(this.#path),
-            bound: new BoundChart(),
-            late: new LateChart(),
+            curve: new CurveChart(this.#path, this.#shell),
+            budget: new BudgetChart(),
+            bound: new BoundChart(zoomed),
+            late: new LateChart(zoomed),
             heatmap: new Heatmap(),
             lost: new LostPanel(),
             rollouts: new RolloutPanel(this.#path, this.#shell),
+            steering: new SteeringPanel(this.#path, this.#shell),
             reasons: new ReasonsPanel(),
             live: new LivePanel(),
             predictions: new PredictionsPanel(),
             evidence: new EvidencePanel(),
             events: new EventsPanel(this.#path),
         };
+        this.#verdict = new VerdictPanel(this.#path, this.#shell, () => {
+            this.#tabs.show("now");
+            this.#parts.curve.focus();
+        });
     }
 
     /**
@@ -103,28 +108,43 @@ export class Stream {
      * @param {AbortSignal} signal
      */
     async refresh(signal) {
-        /** @type {StreamStatus} */
-        const status = await get(this.#path, signal);
-        if (!this.hasData) this.#build();
+        /** @type {[StreamStatus, unknown]} */
+        const [status] = await Promise.all([get(this.#path, signal), this.#shell.caller.refresh(signal)]);
+        if (!this.hasData) {
+            this.#range.fit(status.evidence.from_us);
+            this.#build();
+        }
         this.#showStatus(status);
-        const { rollouts, events } = this.#parts;
+        const { rollouts, events, steering } = this.#parts;
         /** @type {(name: string, limit: number) => Promise<any>} */
         const page = (name, limit) => get(query(`${this.#path}/${name}`, { limit }), signal);
+        /** @type {Promise<RolloutPage>} */
+        const newest = page("rollouts", MAX_ROLLOUTS);
         const fetched = [
-            this.#part([rollouts], async () => rollouts.show(await page("rollouts", MAX_ROLLOUTS))),
+            this.#part([rollouts], async () => rollouts.show(await newest, status)),
             this.#part([events], async () => events.show(await page("events", MAX_EVENTS))),
+            this.#part([steering], async () => {
+                /** @type {PolicyAnswer} */
+                const policy = await get(`${this.#path}/policy`, signal);
+                steering.show(policy, status);
+            }),
         ];
         const key = this.#keyOfCharts(status);
         if (key !== this.#chartsKey || performance.now() - this.#chartsAt > CHARTS_EVERY_MS) {
-            await Promise.all([...fetched, ...this.#fetchCharts(status, signal)]);
+            await Promise.all([...fetched, ...this.#fetchCharts(status, newest, signal)]);
             this.#chartsKey = key;
             this.#chartsAt = performance.now();
         } else await Promise.all(fetched);
+        if (this.#review) {
+            this.#review = false;
+            this.#keepPlace();
+            this.#verdict.review();
+        }
     }
 
     end() {
-        const { curve, bound, late, heatmap } = this.#parts;
-        for (const part of [curve, bound, late, heatmap]) part.end();
+        const { curve, budget, bound, late, heatmap } = this.#parts;
+        for (const part of [curve, budget, bound, late, heatmap]) part.end();
     }
 
     onKey() {
@@ -133,15 +153,26 @@ export class Stream {
 
     /**
      * @param {StreamStatus} status
+     * @param {Promise<RolloutPage>} newest The newest rollouts.
      * @param {AbortSignal} signal
      */
-    #fetchCharts(status, signal) {
-        const { curve, bound, late, heatmap, predictions, lost } = this.#parts;
-        const span = this.#spanUs();
+    #fetchCharts(status, newest, signal) {
+        const { curve, budget, bound, late, heatmap, predictions, lost } = this.#parts;
+        const span = this.#range.spanUs(POINTS);
         /** @type {(name: string, parameters?: Record<string, string | number>) => Promise<any>} */
         const answer = (name, parameters = {}) => get(query(`${this.#path}/${name}`, parameters), signal);
+        /** @type {(ms: number | null) => Promise<Preview | null>} */
+        const preview = (ms) => (ms === null ? Promise.resolve(null) : answer("preview", { bound_ms: ms }));
         return [
+            this.#part([], async () => {
+                const bounds = [status.in_use_bound_ms, nextBoundOf(status)];
+                const [now, next] = await Promise.all(bounds.map(preview));
+                this.#verdict.showOutcomes({ now, next });
+            }),
             this.#part([curve], async () => curve.show(await answer("curve"))),
+            this.#part([budget], async () =>
+                budget.show(await answer("budget", { points: POINTS }), (await newest).rollouts),
+            ),
             this.#part([predictions], async () =>
                 predictions.show(await answer("predictions", { limit: MAX_PREDICTIONS })),
             ),
@@ -197,96 +228,68 @@ export class Stream {
             recommended?.decided_us,
             published.generation,
             slo?.generation,
-            this.#span,
-            this.#untilUs,
+            this.#range.options,
         ]);
-    }
-
-    #spanUs() {
-        const spanUs = SPANS[this.#span][1] * 1_000;
-        // Whole slots, so that the same request comes again and its answer is found in the cache.
-        const slotUs = spanUs / POINTS;
-        const toUs = this.#untilUs ?? Math.ceil(nowUs() / slotUs) * slotUs;
-        return { from_us: toUs - spanUs, to_us: toUs };
     }
 
     #build() {
         this.hasData = true;
-        const { curve, bound, late, heatmap, lost, rollouts, live, reasons, predictions, evidence, events } =
-            this.#parts;
+        const { curve, budget, bound, late, heatmap, lost } = this.#parts;
+        const { rollouts, steering, live, reasons, predictions, evidence, events } = this.#parts;
+        const spanRow = el(
+            "div",
+            { class: "span-row" },
+            el("span", { class: "dim", text: "Charts below over" }),
+            this.#range.node,
+            this.#spanNote,
+        );
+        /** @type {[string, {node: HTMLElement}[]][]} */
+        const tabs = [
+            ["now", [curve]],
+            ["steer", [rollouts, steering, live, reasons]],
+            ["history", [budget, { node: spanRow }, bound, late, heatmap, lost]],
+            ["log", [predictions, evidence, events]],
+        ];
+        for (const [name, parts] of tabs) for (const { node } of parts) node.dataset.tab = name;
         put(
-            this.#root,
-            this.#head,
-            this.#done,
-            this.#conditions,
-            this.#tiles,
+            this.#grid,
+            el("div", { class: "column" }, [
+                curve.node,
+                budget.node,
+                spanRow,
+                bound.node,
+                late.node,
+                heatmap.node,
+                lost.node,
+            ]),
             el(
                 "div",
-                { class: "stream-grid" },
-                el(
-                    "div",
-                    { class: "column" },
-                    curve.node,
-                    el(
-                        "div",
-                        { class: "span-row" },
-                        el("span", { class: "dim", text: "Charts below over" }),
-                        el(
-                            "div",
-                            { class: "segments", role: "group", "aria-label": "Time span of the charts" },
-                            this.#spans,
-                        ),
-                        this.#spanNote,
-                    ),
-                    bound.node,
-                    late.node,
-                    heatmap.node,
-                    lost.node,
-                ),
-                el(
-                    "div",
-                    { class: "column" },
-                    [rollouts, live, reasons, predictions, evidence].map((part) => part.node),
-                ),
-                events.node,
+                { class: "column" },
+                this.#conditions,
+                [rollouts, steering, live, reasons, predictions, evidence].map((part) => part.node),
             ),
+            events.node,
         );
-        this.#markSpan();
+        put(this.#root, this.#head, this.#done, this.#verdict.node, this.#tabs.node, this.#grid);
+        this.#keepPlace();
     }
 
     /** @param {StreamStatus} status */
     #showStatus(status) {
         if (this.#status === status) return;
         this.#status = status;
-        this.#showHead(status);
-        put(this.#tiles, tilesOf(status));
-        put(this.#conditions, status.conditions.length > 0 && conditionList(status.conditions));
-        for (const part of [this.#parts.reasons, this.#parts.live, this.#parts.evidence]) part.show(status);
-    }
-
-    /** @param {StreamStatus} status */
-    #showHead(status) {
-        // A button that is replaced hands its focus on.
-        const focused = document.activeElement?.closest(".stream-head") ? document.activeElement.textContent : null;
-        const paused = status.conditions.some((one) => one.type === "Paused");
         put(
             this.#head,
-            streamName(status, paused),
-            el(
-                "div",
-                { class: "row actions" },
-                pauseButton(this.#path, paused, this.#shell),
-                button(
-                    status.slo ? "Change the SLO …" : "Set an SLO …",
-                    () => openSloForm(this.#path, status.slo !== null, this.#shell),
-                    { class: "button primary" },
-                ),
+            streamName(
+                status,
+                status.conditions.some((one) => one.type === "Paused"),
             ),
         );
-        if (focused === null) return;
-        for (const one of this.#head.querySelectorAll(/** @type {"button"} */ ("button, a"))) {
-            if (one.textContent === focused) one.focus();
-        }
+        this.#verdict.show(status);
+        const conditions = status.conditions.filter((one) => !ON_ITS_WAY.has(one.type));
+        this.#conditions.hidden = conditions.length === 0;
+        put(this.#conditions, conditions.length > 0 && conditionList(conditions));
+        for (const part of [this.#parts.reasons, this.#parts.live, this.#parts.evidence]) part.show(status);
     }
 
     /** @param {string} text */
@@ -295,29 +298,15 @@ export class Stream {
         setTimeout(() => this.#done.textContent === text && say(this.#done, ""), DONE_SHOWN_MS);
     }
 
-    /** @param {string} name */
-    #showSpan(name) {
-        this.#span = name;
-        this.#markSpan();
+    #onRange() {
+        this.#keepPlace();
         this.#shell.refresh();
     }
 
-    /** @param {number | null} us */
-    #showUntil(us) {
-        this.#untilUs = us;
-        this.#markSpan();
-        this.#shell.refresh();
-    }
-
-    #markSpan() {
-        for (const one of this.#spans) one.setAttribute("aria-pressed", String(one.dataset.span === this.#span));
+    #keepPlace() {
         const { job, stream } = this.#place;
-        replaceHash(
-            streamHash(job, stream, {
-                span: this.#span === DEFAULT_SPAN ? "" : this.#span,
-                until: String(this.#untilUs ?? ""),
-            }),
-        );
+        const review = this.#review ? "1" : "";
+        replaceHash(streamHash(job, stream, { ...this.#range.options, tab: this.#tabs.option, review }));
     }
 
     /**
@@ -326,19 +315,19 @@ export class Stream {
      */
     #noteSpan(history, newestUs) {
         const slots = `one slot is ${coarse(history.slot_us / 1_000)}`;
-        if (this.#untilUs !== null) {
+        if (this.#range.untilUs !== null) {
             put(
                 this.#spanNote,
-                `until ${moment(this.#untilUs)}, ${slots}. `,
-                button("Up to now", () => this.#showUntil(null), { class: "button small" }),
+                `${moment(history.from_us)} to ${moment(history.to_us)}, ${slots}. `,
+                button("Up to now", () => this.#range.showUntil(null), { class: "button small" }),
             );
         } else if (newestUs !== null && history.slots.every((slot) => slot.rows === null)) {
             put(
                 this.#spanNote,
                 `nothing was reported in this span; the newest batch is from ${moment(newestUs)}. `,
-                button("Show that time", () => this.#showUntil(newestUs + 60_000_000), { class: "button small" }),
+                button("Show that time", () => this.#range.showUntil(newestUs + 60_000_000), { class: "button small" }),
             );
-        } else put(this.#spanNote, slots);
+        } else put(this.#spanNote, `${slots}; drag over a chart to see a part of it`);
     }
 }
 

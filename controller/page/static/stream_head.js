@@ -1,21 +1,14 @@
-// The head of a stream's view: its name, its conditions, and its figures in tiles.
+// The head of a stream's view: its name, its conditions, and its key figures.
 
 import { nowUs } from "./api.js";
 import { badge, el, icon } from "./dom.js";
-import { about, ago, budget, bytes, duration, fullMoment, latency, shares, target } from "./format.js";
+import { about, ago, budget, bytes, duration, fullMoment, latency } from "./format.js";
+import { MODES } from "./policy_fields.js";
 import { fleetHash } from "./router.js";
-import { budgetKind, latencyUnknown, plural } from "./words.js";
+import { budgetKind, latencyUnknown } from "./words.js";
 
-/** @import { Condition, StreamStatus } from "api" */
+/** @import { Condition, Preview, StreamStatus } from "api" */
 /** @import { Child } from "./dom.js" */
-
-/** @type {Record<StreamStatus["mode"], string>} */
-const MODES = {
-    Off: "The controller only watches; the job keeps its own bound.",
-    OnRestart: "The job takes a new bound when it next starts.",
-    Restart: "The job is restarted between two batches to take a new bound.",
-    Live: "The job is steered while it runs.",
-};
 
 /**
  * Return the name of a stream and what is known of it at a glance.
@@ -27,13 +20,16 @@ export function streamName({ job, stream, mode, pin, late, evidence }, paused) {
         "div",
         { class: "stream-name" },
         el(
-            "p",
-            { class: "crumbs" },
-            el("a", { href: fleetHash(), text: "Fleet" }),
-            el("span", { text: " / " }),
-            el("span", { text: job }),
+            "div",
+            { class: "name-row" },
+            el(
+                "p",
+                { class: "crumbs" },
+                el("a", { href: fleetHash(), text: "Fleet" }),
+                el("span", { text: ` / ${job} / ` }),
+            ),
+            el("h1", { text: stream }),
         ),
-        el("h1", { text: stream }),
         el(
             "p",
             { class: "row stream-facts" },
@@ -76,89 +72,42 @@ export function conditionList(conditions) {
 }
 
 /**
- * Return the tiles with a stream's figures.
+ * Return the figures beside the verdict.
  * @param {StreamStatus} status
+ * @param {Preview | null} now What the bound in use does; null before that is known.
  */
-export function tilesOf(status) {
-    return [
-        budgetTile(status),
-        tile(
-            status.budget ? `Complete over ${duration(status.budget.window_ms)}` : "Complete over the window",
-            status.budget ? shares(status.budget.min_ppm, status.budget.max_ppm) : "–",
-            status.slo
-                ? `target ${target(status.slo.target_ppm)}${status.slo.objective === "timeslices" ? " of each window" : ""}`
-                : "no target",
-        ),
-        completenessTile(status),
-        boundsTile(status),
-        ...expectedTiles(status),
-    ];
+export function keyFigures(status, now) {
+    return [budgetFigure(status), ...(now === null ? unknownFigures() : figuresOf(status, now))];
 }
 
 /** @param {StreamStatus} status */
-function budgetTile({ budget: left, slo }) {
-    if (!left) return tile("Budget left", "–", slo ? "no report yet" : "no SLO is set", "kind-idle");
+function budgetFigure({ budget: left, slo }) {
+    if (!left) return figure("Budget left", "–", slo ? "no report yet" : "no SLO is set");
     const kind = budgetKind(left.remaining_ppm);
-    return tile(
+    return figure(
         "Budget left",
         [budget(left.remaining_ppm), kind === "critical" && icon("critical")],
-        `${about(left.bad_max)} late of ${about(left.allowed)} allowed${left.provisional ? ", provisional" : ""}`,
+        `${about(left.bad_max)} lost of ${about(left.allowed)} allowed${left.provisional ? ", provisional" : ""}`,
         `kind-${kind}`,
     );
 }
 
-/** @param {StreamStatus} status */
-function completenessTile({ completeness, evidence }) {
-    const { missing_batches: missing, corrected_max: corrected, provisional } = completeness;
-    const notes = [
-        "the horizon of the evidence",
-        provisional ? "provisional" : null,
-        missing ? `${plural(missing, "batch", "batches")} missing` : null,
-        corrected ? `${about(corrected)} late rows corrected a window` : null,
-    ];
-    return tile(
-        `Complete over ${duration(evidence.horizon_ms)}`,
-        shares(completeness.min_ppm, completeness.max_ppm),
-        notes.filter(Boolean).join(", "),
-    );
+function unknownFigures() {
+    return ["Mean latency", "State"].map((name) => figure(name, "–", "not known"));
 }
 
-/** @param {StreamStatus} status */
-function boundsTile(status) {
-    return el(
-        "div",
-        { class: "tile tile-bounds" },
-        el("dt", { text: "Bound" }),
-        el(
-            "dd",
-            { class: "bounds" },
-            bound("recommended", status.recommended?.bound_ms, "the bound that the controller recommends"),
-            bound("published", status.published.bound_ms, "the bound that the job is to take"),
-            bound("applied", status.applied?.bound_ms ?? status.in_use_bound_ms, "the bound that the job runs with"),
-            bound("effective", status.effective_bound_ms, "how far the watermark really trails"),
-        ),
-    );
-}
-
-/** @param {StreamStatus} status */
-function expectedTiles({ transition, slo }) {
-    if (!transition) {
-        return ["Expected latency", "Expected state"].map((name) => tile(name, "–", "nothing is recommended"));
-    }
-    const { state_rows: rows, state_bytes: size } = transition;
-    const latencyCap = slo?.latency_cap_ms;
-    const stateCap = slo?.state_cap_rows;
+/**
+ * @param {StreamStatus} status
+ * @param {Preview} now
+ */
+function figuresOf({ slo }, now) {
+    const { latency_unknown: unknown, state_rows: rows, state_bytes: size } = now;
+    const [latencyCap, stateCap] = [slo?.latency_cap_ms, slo?.state_cap_rows];
+    const latencyMore = latencyCap ? `cap ${duration(latencyCap)}` : "at the bound in use";
+    const stateMore = stateCap ? `cap ${about(stateCap)}` : size === null ? "not known" : bytes(size);
     return [
-        tile(
-            "Expected latency",
-            latency(transition),
-            `${latencyUnknown(transition.latency_unknown) ?? "mean, at the recommended bound"}${latencyCap ? `; cap ${duration(latencyCap)}` : ""}`,
-        ),
-        tile(
-            "Expected state",
-            about(rows),
-            `${rows === null ? "not known" : "rows"}${size ? `, ${bytes(size)}` : ""}${stateCap ? `; cap ${about(stateCap)}` : ""}`,
-        ),
+        figure("Mean latency", latency(now), unknown ? (latencyUnknown(unknown) ?? "not known") : latencyMore),
+        figure("State", rows === null ? "–" : `${about(rows)} rows`, stateMore),
     ];
 }
 
@@ -167,26 +116,12 @@ function expectedTiles({ transition, slo }) {
  * @param {Child} value
  * @param {string} more
  */
-function tile(name, value, more, kind = "") {
+function figure(name, value, more, kind = "") {
     return el(
         "div",
         { class: "tile" },
         el("dt", { text: name }),
         el("dd", { class: `tile-value ${kind}` }, value),
         el("dd", { class: "tile-more", text: more }),
-    );
-}
-
-/**
- * @param {string} name
- * @param {number | null | undefined} ms
- * @param {string} title
- */
-function bound(name, ms, title) {
-    return el(
-        "span",
-        { class: "bound", title },
-        el("span", { class: "bound-ms", text: duration(ms) }),
-        el("span", { class: "bound-name", text: name }),
     );
 }

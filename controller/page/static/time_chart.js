@@ -6,14 +6,21 @@ import { moment } from "./format.js";
 import { colour, onTheme } from "./theme.js";
 
 /** @import { Card } from "./card.js" */
-/** @import { History, HistorySlot } from "api" */
+/** @import { HistoryRollout } from "api" */
+/** @typedef {{from_us: number, rows: number | null}} TimeSlot Without rows it is a gap */
+/** @typedef {(fromUs: number, untilUs: number) => void} Zoomed */
+/**
+ * @template {TimeSlot} S
+ * @typedef {{from_us: number, to_us: number, slot_us: number, target_ppm?: number, slots: S[], rollouts?: HistoryRollout[]}} Charted
+ */
 
 /**
+ * @template {TimeSlot} S
  * @typedef {object} Series
  * @property {string} name
  * @property {string} colour Name of a colour of the style sheet.
- * @property {(slot: HistorySlot) => number | null} value Null leaves a gap.
- * @property {(slot: HistorySlot) => string} [text] The value in words; without it, the readout leaves the series out.
+ * @property {(slot: S) => number | null} value Null leaves a gap.
+ * @property {(slot: S) => string} [text] The value in words; without it, the readout leaves the series out.
  * @property {(plot: typeof uPlot) => uPlot.Series.PathBuilder | undefined} [path]
  * @property {number} [width]
  * @property {number[]} [dash]
@@ -23,25 +30,32 @@ import { colour, onTheme } from "./theme.js";
  * @property {string} [bandFill]
  */
 /**
+ * @template {TimeSlot} S
  * @typedef {object} Options
- * @property {Series[]} series
- * @property {(slots: HistorySlot[], max: number) => [number, number]} yRange
+ * @property {Series<S>[]} series
+ * @property {(slots: S[], max: number) => [number, number]} yRange
  * @property {(value: number) => string} yValues
  * @property {number[]} [yIncrements]
  * @property {number} height
- * @property {(plot: uPlot, history: History) => void} [over] Draws over the series.
- * @property {(history: History) => string} label The chart in words.
+ * @property {(plot: uPlot, history: Charted<S>) => void} [over] Draws over the series.
+ * @property {(history: Charted<S>) => string} label The chart in words.
+ * @property {Zoomed} [zoomed] Called when a person drags over a part of it.
  */
 
 const TABLE_ROWS = 500;
+/** A shorter drag is a click, in pixels. */
+const MIN_DRAG = 8;
 
-/** A chart over time. Slots in which nothing was reported are hatched. */
+/**
+ * A chart over time. Slots in which nothing was reported are hatched.
+ * @template {TimeSlot} S
+ */
 export class TimeChart {
     #card;
     #options;
     /** @type {uPlot | null} */
     #plot = null;
-    /** @type {History | null} */
+    /** @type {Charted<S> | null} */
     #history = null;
     #readout = el("div", { class: "readout" });
     #place = el("div", { class: "plot", tabindex: "0", role: "img" });
@@ -53,7 +67,7 @@ export class TimeChart {
 
     /**
      * @param {Card} card
-     * @param {Options} options
+     * @param {Options<S>} options
      */
     constructor(card, options) {
         this.#card = card;
@@ -69,7 +83,7 @@ export class TimeChart {
 
     /**
      * Show a history.
-     * @param {History} history
+     * @param {Charted<S>} history
      */
     show(history) {
         this.#card.loaded();
@@ -104,7 +118,7 @@ export class TimeChart {
 
     #build() {
         this.#plot?.destroy();
-        const { series, height, yRange, yValues, yIncrements, over } = this.#options;
+        const { series, height, yRange, yValues, yIncrements, over, zoomed } = this.#options;
         this.#plot = new uPlot(
             {
                 width: Math.max(this.#place.clientWidth, 200),
@@ -114,8 +128,8 @@ export class TimeChart {
                 legend: { show: false },
                 cursor: {
                     y: false,
-                    drag: { setScale: false, x: false, y: false },
-                    sync: { key: "time" },
+                    drag: { setScale: false, x: zoomed !== undefined, y: false },
+                    ...(zoomed ? { sync: { key: "time" } } : {}),
                     points: { size: 7 },
                 },
                 scales: {
@@ -153,12 +167,22 @@ export class TimeChart {
                     drawClear: [(plot) => hatchGaps(plot, this.#slots, this.#history?.slot_us ?? 0)],
                     draw: [(plot) => this.#history && over?.(plot, this.#history)],
                     setCursor: [(plot) => this.#read(plot.cursor.idx)],
+                    setSelect: [(plot) => this.#onSelect(plot)],
                 },
             },
             this.#data(),
             this.#place,
         );
         this.#read(null);
+    }
+
+    /** @param {uPlot} plot */
+    #onSelect(plot) {
+        const { left, width } = plot.select;
+        if (width < MIN_DRAG) return;
+        const [fromS, untilS] = [plot.posToVal(left, "x"), plot.posToVal(left + width, "x")];
+        plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        this.#options.zoomed?.(Math.round(fromS * 1e6), Math.round(untilS * 1e6));
     }
 
     /** @returns {[number, number]} */

@@ -101,3 +101,15 @@ def test_a_theme_that_was_chosen_stays_chosen(browser: Browser, shown: Shown) ->
         page.keyboard.press("t")
         assert page.evaluate(ground) == light
         watched.assert_no_errors()
+
+
+@pytest.mark.parametrize("path", ["/", SHOWN_HASH])
+def test_there_are_five_sizes_of_type(browser: Browser, shown: Shown, path: str) -> None:
+    sizes = """() => [...new Set([...document.querySelectorAll('body *')]
+        .filter((one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim()))
+        .map((one) => getComputedStyle(one).fontSize))]"""
+    with watched_page(browser, shown.url) as watched:
+        watched.open(path)
+        expect(watched.page.locator(".panel.loading")).to_have_count(0)
+        found = sorted(round(float(size.removesuffix("px"))) for size in watched.page.evaluate(sizes))
+        assert set(found) <= {12, 14, 16, 20, 24}

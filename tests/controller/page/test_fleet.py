@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -15,8 +16,11 @@ from tidemark.models.slo import Slo
 
 from support.browser import NARROW, WIDE, watched_page
 from support.controller_app import Controller
+from support.policies import at_once
+from support.rolled_job import RolledJob
 from support.served import served
 from support.shown import Shown
+from support.waiting_job import waiting_job
 
 HOSTILE = [
     "<img src=x onerror=document.title='taken'>",
@@ -33,14 +37,100 @@ def test_a_row_shows_the_mode_bounds_completeness_and_budget(browser: Browser, s
         row = watched.page.get_by_role("row", name="job / stream")
 
         expect(row).to_contain_text("OnRestart")
-        expect(row.locator("[data-label=Target]")).to_have_text("98 %")
+        expect(row.locator("[data-label='Complete over the window']")).to_contain_text("of 98 %")
         expect(row.locator("[data-label='Budget left']")).to_have_text(
             f"{fleet['budget_remaining_ppm'] // 10_000} %".replace("-", "\N{MINUS SIGN}")
         )
         assert fleet["recommended_bound_ms"] is not None
-        expect(row.locator("[data-label=Recommended]")).to_contain_text(" s")
+        expect(row.locator("[data-label=Bound]")).to_contain_text(" s")
         expect(row.locator("[data-label='Complete now']")).to_contain_text("provisional")
         watched.assert_no_errors()
+
+
+def test_the_counts_add_up_to_all_and_each_shows_only_its_streams(
+    browser: Browser, controller: Controller
+) -> None:
+    """A stream that has lost more than its budget counts as critical, and only there."""
+    losing = RolledJob(controller, job="losing", bound_ms=1_000)
+    losing.run(2, 1.0, tick=False)
+    losing.put("slo", {"target_ppm": 999_000})
+    losing.run(20, 40.0, tick=False)
+    for number in range(3):
+        controller.http.put(f"/v1/jobs/shop/streams/s{number}/slo", json={"target_ppm": 990_000})
+    controller.snapshot()
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open()
+        page = watched.page
+        texts = page.locator(".summary .level").all_text_contents()
+        counts = {name: int(number) for number, name in (text.split() for text in texts)}
+        assert list(counts) == ["critical", "warning", "ok"]
+        assert sum(counts.values()) == 4
+        assert counts["critical"] == 1
+        for name, count in counts.items():
+            page.get_by_role("button", name=re.compile(name)).click()
+            expect(page.locator("table.fleet tbody tr:visible")).to_have_count(count)
+            assert f"level={name}" in page.url
+            page.get_by_role("button", name=re.compile(name)).click()
+        watched.assert_no_errors()
+
+
+def test_a_press_on_a_heading_orders_and_the_address_keeps_order_and_groups(
+    browser: Browser, controller: Controller
+) -> None:
+    for job, stream in (("b", "z"), ("a", "y"), ("b", "x")):
+        controller.http.put(f"/v1/jobs/{job}/streams/{stream}/slo", json={"target_ppm": 990_000})
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open()
+        page = watched.page
+        links, heading = page.locator("a.stream-link"), page.get_by_role("columnheader", name="Stream")
+        heading.get_by_role("button").click()
+        expect(heading).to_have_attribute("aria-sort", "ascending")
+        expect(links).to_have_text(["a / y", "b / x", "b / z"])
+        heading.get_by_role("button").click()
+        expect(links).to_have_text(["b / z", "b / x", "a / y"])
+        page.get_by_role("button", name="By job").click()
+        expect(links).to_have_text(["a / y", "b / z", "b / x"])
+        expect(page.locator("table.fleet .group")).to_have_text(["a", "b"])
+        assert "sort=-stream" in page.url
+        page.reload()
+        expect(links).to_have_text(["a / y", "b / z", "b / x"])
+        watched.assert_no_errors()
+
+
+def test_what_waits_for_approval_is_listed_first_and_leads_to_its_dialog(
+    browser: Browser, controller: Controller
+) -> None:
+    job = waiting_job(controller)
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open()
+        page = watched.page
+        queue = page.get_by_role("region", name="Waits for approval")
+        expect(queue).to_contain_text("1 rollout waits for approval")
+        queue.get_by_role("link", name="Review the rollout of job / stream").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text(f"Approve rollout {job.rollout()['id']}?")
+        assert "review" not in page.url, "a reload does not open it again"
+        watched.assert_no_errors()
+
+
+def test_no_column_is_cut_on_a_desktop_screen(browser: Browser, controller: Controller) -> None:
+    """With long names, large figures and a condition of the longest name."""
+    job = RolledJob(
+        controller, job="payments-emea-production", stream="card-authorisations", bound_ms=754_321
+    )
+    job.run(3, 1.0, tick=False)
+    job.put("slo", {"target_ppm": 999_990})
+    job.put("policy", at_once())
+    job.run(3, 1.0)
+    controller.snapshot()
+    cut = """() => [...document.querySelectorAll('.fleet th, .fleet td')].filter((cell) => {
+        const box = cell.getBoundingClientRect(), card = cell.closest('.card').getBoundingClientRect();
+        return box.right > card.right + 0.5 || cell.scrollWidth > cell.clientWidth + 1;
+    }).map((cell) => cell.className)"""
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open()
+        expect(watched.page.locator("table.fleet tbody tr")).to_have_count(1)
+        assert watched.page.evaluate(cut) == []
 
 
 def test_hostile_names_are_shown_as_text(browser: Browser, controller: Controller) -> None:
@@ -122,8 +212,17 @@ def test_nothing_is_wider_than_the_screen(browser: Browser, shown: Shown, width:
         assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_an_empty_fleet_says_how_a_stream_appears(browser: Browser, controller: Controller) -> None:
+def test_an_empty_fleet_says_what_to_do(browser: Browser, controller: Controller) -> None:
     with served(controller.app) as url, watched_page(browser, url) as watched:
         watched.open()
-        expect(watched.page.get_by_text("No stream is known yet")).to_be_visible()
+        start = watched.page.get_by_role("region", name="Start")
+        expect(start.get_by_role("heading", name="No stream is known yet")).to_be_visible()
+        for command in (
+            "adaptive_watermark(",
+            f"spark.tidemark.controller.url={url}/",
+            "tidemark doctor",
+            "make demo",
+        ):
+            expect(start).to_contain_text(command)
+        expect(watched.page.locator("table.fleet")).to_be_hidden()
         watched.assert_no_errors()

@@ -18,7 +18,9 @@ CARDS = [
     "Bound and needs over time",
     "Late rows over time",
     "Partitions: what their rows needed",
-    "Rollouts",
+    "Budget over the SLO's window",
+    "The bound on its way",
+    "Steering",
     "Why this bound",
     "Predictions and outcomes",
     "Evidence",
@@ -52,7 +54,7 @@ def test_every_card_is_there_and_none_failed(browser: Browser, shown: Shown) -> 
             expect(page.get_by_role("region", name=name, exact=True)).to_be_visible()
         expect(page.locator(".part-error")).to_have_count(0)
         panels = 2 + any(point["state_rows"] is not None for point in ask(shown, "/curve")["points"])
-        expect(page.locator("canvas")).to_have_count(panels + 3)
+        expect(page.locator("canvas")).to_have_count(panels + 4)
         watched.assert_no_errors()
 
 
@@ -88,31 +90,51 @@ def test_nothing_is_wider_than_the_screen(browser: Browser, shown: Shown, width:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_the_bounds_that_are_shown_are_those_of_the_status(browser: Browser, shown: Shown) -> None:
+def test_the_way_of_the_bound_has_the_bounds_of_the_status_and_each_once(
+    browser: Browser, shown: Shown
+) -> None:
     status = shown.job.status()
-    with watched_page(browser, shown.url) as watched:
-        page = open_stream(watched)
-        body = dict(
-            zip(
-                page.locator(".bound-name").all_text_contents(),
-                page.locator(".bound-ms").all_text_contents(),
-                strict=True,
-            )
-        )
     expected = {
         "recommended": status["recommended"]["bound_ms"],
         "published": status["published"]["bound_ms"],
         "applied": status["applied"]["bound_ms"],
         "effective": status["effective_bound_ms"],
     }
-    for name, bound_ms in expected.items():
-        seconds = re.fullmatch(r"([\d.]+) (ms|s)", body[name])
-        assert seconds, body[name]
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        names = page.locator(".stepper .bound-name").all_text_contents()
+        texts = page.locator(".stepper .bound-ms").all_text_contents()
+    assert names == [*expected, "verified"]
+    before = ""
+    for name, text in zip(expected, texts, strict=False):
+        assert text != before, "a bound that is the one before is not written again"
+        before = text or before
+        seconds = re.fullmatch(r"([\d.]+) (ms|s)", before)
+        assert seconds, before
         shown_ms = float(seconds[1]) * (1 if seconds[2] == "ms" else 1_000)
-        assert shown_ms == pytest.approx(bound_ms, rel=0.01)
+        assert shown_ms == pytest.approx(expected[name], rel=0.01)
 
 
-def test_dragging_the_bound_requests_a_preview(browser: Browser, shown: Shown) -> None:
+def test_the_verdict_the_handle_and_what_its_bound_does_are_seen_without_scrolling(
+    browser: Browser, shown: Shown
+) -> None:
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        for part in (
+            ".verdict-sentence",
+            ".verdict .button",
+            ".preview",
+            ".bubble",
+            ".curve-plots",
+            ".try .button",
+        ):
+            box = page.locator(part).first.bounding_box()
+            assert box is not None, part
+            assert box["y"] + box["height"] <= 900, part
+        expect(page.locator(".verdict-sentence")).to_have_text(re.compile(r"^Admits .+, target 9\d %\. "))
+
+
+def test_dragging_shows_what_the_bound_does_before_it_is_let_go(browser: Browser, shown: Shown) -> None:
     with watched_page(browser, shown.url) as watched:
         page = open_stream(watched)
         slider = page.get_by_role("slider")
@@ -124,14 +146,14 @@ def test_dragging_the_bound_requests_a_preview(browser: Browser, shown: Shown) -
         page.mouse.down()
         for step in range(1, 9):
             page.mouse.move(x + 15 * step, y)
-        with page.expect_response(re.compile(r"/preview\?bound_ms=\d+$")) as answered:
-            page.mouse.up()
         dragged = slider_ms(page)
         assert dragged > before
-        body = answered.value.json()
-        expect(page.locator(".preview")).to_contain_text(body["text"][1:40])
-        if body["bound_ms"] != dragged:
-            expect(page.locator(".preview.waiting")).to_have_count(0)
+        body = ask(shown, "/preview", bound_ms=dragged)
+        expect(page.locator(".preview-words")).to_contain_text(body["text"][1:60])
+        expect(page.locator(".bubble strong")).to_have_text(re.compile(r"^[\d.]+ s$"))
+        expect(page.locator(".bubble span")).to_have_text(page.locator(".preview .figure").first.inner_text())
+        page.mouse.up()
+        assert slider_ms(page) == dragged
         watched.assert_no_errors()
 
 
@@ -152,7 +174,7 @@ def test_the_keys_move_the_bound_and_the_preview_is_the_one_of_the_api(
         assert moved[5] == max(moved) == int(slider.get_attribute("aria-valuemax") or "0")
         page.keyboard.press("Home")
         body = ask(shown, "/preview", bound_ms=0)
-        expect(page.locator(".preview")).to_contain_text(body["text"][1:40])
+        expect(page.locator(".preview-words")).to_contain_text(body["text"][1:40])
         expect(slider).to_have_attribute("aria-valuetext", re.compile(r"^0 s: .+ admitted, mean latency .+"))
         watched.assert_no_errors()
 
@@ -185,7 +207,7 @@ def test_new_figures_do_not_move_the_bound_under_the_hand(browser: Browser, show
         assert slider_ms(page) >= dragged
         page.mouse.up()
         let_go = slider_ms(page)
-        expect(page.locator(".preview.waiting")).to_have_count(0)
+        expect(page.locator(".preview.pending")).to_have_count(0)
         assert slider_ms(page) == let_go
         after = slider.bounding_box()
         assert after is not None
@@ -311,10 +333,78 @@ def test_a_span_without_reports_leads_to_the_time_that_has_some(browser: Browser
         expect(page.locator(".panel-bound .readout-time")).to_have_text("nothing reported")
         page.get_by_role("button", name="Up to now").click()
         expect(page.locator(".panel-bound .readout-time")).to_contain_text("newest")
-        page.get_by_role("button", name="6 h").click()
-        assert "span=" not in page.url, "the usual span needs no mention"
+        assert "until=" not in page.url
         page.get_by_role("button", name="7 d").click()
         assert "span=7d" in page.url
+        watched.assert_no_errors()
+
+
+def test_the_span_is_fitted_to_the_data_until_somebody_chooses_one(browser: Browser, shown: Shown) -> None:
+    with watched_page(browser, shown.url) as watched:
+        watched.open("/#/streams/job/stream")
+        spans = watched.page.get_by_role("group", name="Time span of the charts")
+        expect(spans.get_by_role("button", pressed=True)).to_have_text(["1 h"])
+        assert "span=" not in watched.page.url
+
+
+def test_dragging_over_a_chart_shows_that_part_and_the_address_keeps_it(
+    browser: Browser, shown: Shown
+) -> None:
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        over = page.locator(".panel-late .u-over")
+        over.scroll_into_view_if_needed()
+        box = over.bounding_box()
+        assert box is not None
+        y = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + box["width"] * 0.6, y)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.9, y, steps=4)
+        page.mouse.up()
+        expect(page.get_by_role("button", name="Up to now")).to_be_visible()
+        found = re.search(r"from=(\d+)&until=(\d+)", page.url)
+        assert found
+        seconds = (int(found[2]) - int(found[1])) / 1e6
+        assert seconds == pytest.approx(0.3 * 3_600, rel=0.05)
+        page.reload()
+        page.wait_for_selector(".stream-grid")
+        assert found[0] in page.url
+        watched.assert_no_errors()
+
+
+def test_the_budget_ends_with_what_is_left_and_has_the_burn_rates_of_the_api(
+    browser: Browser, shown: Shown
+) -> None:
+    body = ask(shown, "/budget", points=240)
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        card = page.get_by_role("region", name="Budget over the SLO's window", exact=True).first
+        expect(card.locator(".rates dd")).to_have_count(len(body["rates"]))
+        left = f"{body['budget']['remaining_ppm'] // 10_000} %".replace("-", "\N{MINUS SIGN}")
+        expect(page.locator(".tile-value").first).to_contain_text(left)
+        card.get_by_role("button", name="As a table").click()
+        expect(card.locator("tbody tr").first).to_contain_text(left)
+        watched.assert_no_errors()
+
+
+def test_on_a_phone_one_part_is_shown_at_a_time(browser: Browser, shown: Shown) -> None:
+    parts = {
+        "Now": "What each bound admits and costs",
+        "Steering": "The bound on its way",
+        "History": "Bound and needs over time",
+        "Log": "Decision log",
+    }
+    with watched_page(browser, shown.url, width=NARROW) as watched:
+        page = open_stream(watched)
+        for tab, card in parts.items():
+            page.get_by_role("group", name="Part of the view").get_by_role(
+                "button", name=tab, exact=True
+            ).click()
+            for one in parts.values():
+                region = page.get_by_role("region", name=one, exact=True)
+                expect(region).to_have_count(1 if one == card else 0)
+            assert page.evaluate("document.documentElement.scrollHeight") < 3_000, tab
+        assert "tab=log" in page.url
         watched.assert_no_errors()
 
 

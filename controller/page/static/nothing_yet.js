@@ -1,0 +1,36 @@
+// What to do where no stream is known yet.
+
+import { el } from "./dom.js";
+
+const SNIPPET = `from tidemark.spark_jobs import adaptive_watermark
+
+clicks.transform(adaptive_watermark("ts", "10 minutes", stream="clicks"))`;
+
+/** Return the card: the line for a job, how to see what is missing, and the demo. */
+export function nothingYet() {
+    return el(
+        "section",
+        { class: "card start", "aria-label": "Start", hidden: true },
+        el("h2", { text: "No stream is known yet" }),
+        el("p", { text: "A stream appears with its first report, or when its SLO is set." }),
+        el(
+            "ol",
+            {},
+            step("Put this line in the place of withWatermark in a job:", SNIPPET),
+            step(
+                "Tell the job where this controller is:",
+                `spark-submit --conf spark.tidemark.job=shop \\\n    --conf spark.tidemark.controller.url=${new URL(".", document.baseURI).href} job.py`,
+            ),
+            step("See what is still missing:", "tidemark doctor shop"),
+        ),
+        el("p", {}, "Or look at a real Spark job first: ", el("code", { text: "make demo" }), "."),
+    );
+}
+
+/**
+ * @param {string} text
+ * @param {string} code
+ */
+function step(text, code) {
+    return el("li", {}, el("p", { text }), el("pre", { tabindex: "0" }, el("code", { text: code })));
+}

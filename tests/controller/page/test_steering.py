@@ -1,0 +1,183 @@
+"""Steering on the page: mode, limits, approval, pin and a bound of the curve, each after a look at what it does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from support.browser import Watched, watched_page
+from support.controller_app import Controller
+from support.rolled_job import RolledJob
+from support.served import served
+from support.tokens import make_token
+from support.waiting_job import waiting_job
+
+STREAM = "/#/streams/job/stream?span=1h"
+
+
+@pytest.fixture
+def job(controller: Controller) -> RolledJob:
+    return waiting_job(controller)
+
+
+@pytest.fixture
+def watched(browser: Browser, job: RolledJob) -> Iterator[Watched]:
+    """Return the job's view."""
+    with served(job.controller.app) as url, watched_page(browser, url, bypass_csp=True) as page:
+        page.open(STREAM)
+        yield page
+
+
+def opened(page: Page, button: str) -> Locator:
+    page.get_by_role("button", name=button).first.click()
+    return page.get_by_role("dialog")
+
+
+def show_and_set(dialog: Locator, reason: str) -> None:
+    dialog.get_by_label("Why").fill(reason)
+    dialog.get_by_role("button", name="Show the consequences").click()
+    expect(dialog).to_contain_text("Consequences")
+    dialog.get_by_role("button", name="Set it").click()
+    expect(dialog).to_have_count(0)
+
+
+def policy(job: RolledJob) -> dict[str, object]:
+    found: dict[str, object] = job.controller.http.get(f"{job.path}/policy").json()
+    return found
+
+
+def test_the_mode_is_changed_after_a_dry_run_and_with_a_reason(watched: Watched, job: RolledJob) -> None:
+    dialog = opened(watched.page, "Change the mode …")
+    dialog.get_by_label("Mode").select_option("Off")
+    dialog.get_by_role("button", name="Show the consequences").click()
+    expect(dialog).to_contain_text("The job keeps its own bound")
+    assert policy(job)["mode"] == "OnRestart", "a dry run sets nothing"
+    show_and_set(opened_again(dialog), "only to watch")
+    expect(watched.page.locator(".stream-facts")).to_contain_text("mode Off")
+    assert policy(job)["mode"] == "Off"
+    assert job.events("PolicySet")[0]["reason"] == "only to watch"
+    watched.assert_no_errors()
+
+
+def opened_again(dialog: Locator) -> Locator:
+    dialog.get_by_role("button", name="Back").click()
+    return dialog
+
+
+def test_the_limits_are_changed_and_must_fit_together(watched: Watched, job: RolledJob) -> None:
+    dialog = opened(watched.page, "Change the limits …")
+    dialog.get_by_label("Minimum bound").fill("40 s")
+    dialog.get_by_label("Maximum bound").fill("20 s")
+    dialog.get_by_role("button", name="Show the consequences").click()
+    expect(dialog.locator(".field", has=watched.page.get_by_label("Maximum bound"))).to_contain_text(
+        "must not be below"
+    )
+    dialog.get_by_label("Maximum bound").fill("")
+    show_and_set(dialog, "never below 40 s")
+    expect(watched.page.get_by_role("region", name="Steering", exact=True)).to_contain_text("at least 40 s")
+    assert (policy(job)["min_bound_ms"], policy(job)["max_bound_ms"]) == (40_000, None)
+    assert watched.serious_faults() == []
+    watched.assert_no_errors()
+
+
+def test_which_rollouts_wait_is_changed(watched: Watched, job: RolledJob) -> None:
+    dialog = opened(watched.page, "Change the approval …")
+    dialog.get_by_label("Which rollouts wait").select_option("none")
+    show_and_set(dialog, "we trust it")
+    assert policy(job)["approval"] == "none"
+    watched.assert_no_errors()
+
+
+def test_a_bound_of_the_curve_is_applied_after_its_figures_were_shown_beside_todays(
+    watched: Watched, job: RolledJob
+) -> None:
+    page = watched.page
+    field = page.get_by_label("If the bound were")
+    field.fill("30 s")
+    field.press("Enter")
+    dialog = opened(page, "Apply 30 s …")
+    expect(dialog.get_by_label("Minimum bound")).to_have_value("30 s")
+    expect(dialog.get_by_label("Maximum bound")).to_have_value("30 s")
+    dialog.get_by_role("button", name="Show the consequences").click()
+    after = job.controller.http.get(f"{job.path}/preview", params={"bound_ms": 30_000}).json()
+    expect(dialog.get_by_role("row", name=re.compile("^Bound"))).to_have_text(re.compile(r"60 s\s*30 s"))
+    expect(dialog.get_by_role("row", name=re.compile("^Windows that close"))).to_contain_text(
+        str(after["windows_closing"])
+    )
+    assert watched.serious_faults() == []
+    show_and_set(opened_again(dialog), "held for the release")
+    assert (policy(job)["min_bound_ms"], policy(job)["max_bound_ms"]) == (30_000, 30_000)
+    job.controller.tick()
+    assert job.rollout()["to_bound_ms"] == 30_000
+    watched.assert_no_errors()
+
+
+def test_a_rollout_is_reviewed_with_the_figures_before_and_after_it(watched: Watched, job: RolledJob) -> None:
+    page = watched.page
+    to_ms = job.rollout()["to_bound_ms"]
+    after = job.controller.http.get(f"{job.path}/preview", params={"bound_ms": to_ms}).json()
+    dialog = opened(page, "Review …")
+    table = dialog.get_by_role("table")
+    for name in (
+        "Bound",
+        "Rows admitted",
+        "Late rows a day",
+        "Mean latency",
+        "State",
+        "Windows that close at once",
+    ):
+        expect(table.get_by_role("row", name=re.compile(f"^{name}"))).to_have_count(1)
+    expect(table.get_by_role("row", name=re.compile("^Windows that close"))).to_contain_text(
+        str(after["windows_closing"])
+    )
+    assert watched.serious_faults() == []
+    dialog.get_by_label("Why").fill("looked at both")
+    dialog.get_by_role("button", name="Approve", exact=True).click()
+    expect(dialog).to_have_count(0)
+    job.controller.tick()
+    page.keyboard.press("r")
+    expect(page.locator(".verdict-sentence")).to_contain_text("waits for the next start of the job")
+    expect(page.locator(".rollout .badge-info")).to_have_text("waits for the next start of the job")
+    expect(page.locator(".condition-warning")).to_have_count(0)
+    watched.assert_no_errors()
+
+
+def test_a_stream_is_pinned_and_the_pin_is_taken_away(watched: Watched, job: RolledJob) -> None:
+    page = watched.page
+    dialog = opened(page, "Pin …")
+    expect(dialog.locator(".consequences")).not_to_be_empty()
+    dialog.get_by_label("Why").fill("INC-7")
+    dialog.get_by_role("button", name="Pin it").click()
+    expect(page.locator(".verdict-sentence")).to_contain_text("A pin holds it to its own bound: INC-7")
+    assert job.controller.http.get(job.pin_url).json()["reason"] == "INC-7"
+    dialog = opened(page, "Take the pin away …")
+    dialog.get_by_label("Why").fill("INC-7 is over")
+    dialog.get_by_role("button", name="Take it away").click()
+    expect(page.get_by_role("button", name="Pin …")).to_be_visible()
+    assert job.controller.http.get(job.pin_url).status_code == 404
+    watched.assert_no_errors()
+
+
+def test_a_viewer_finds_every_change_switched_off_with_the_role_that_it_takes(
+    browser: Browser, job: RolledJob
+) -> None:
+    token = make_token(job.controller, "viewer")
+    with served(job.controller.app) as url, watched_page(browser, url) as watched:
+        page = watched.page
+        page.goto(url + STREAM)
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Continue").click()
+        expect(page.locator(".panel.loading")).to_have_count(0)
+        withheld = page.locator("[aria-disabled=true]")
+        names = [re.sub(r"\d.*", "", one) for one in withheld.all_text_contents()]
+        assert set(names) == {"Review …", "Apply ", "Approve …", "Discard …", "Change …", "Pause …", "Pin …"}
+        for button in withheld.all():
+            expect(button).to_have_attribute(
+                "title", re.compile("takes the role operator or admin; .+ viewer")
+            )
+        page.get_by_role("button", name="Review …").click(force=True)
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        assert not [one for one in watched.failed if ": 403" in one]
