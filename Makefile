@@ -43,7 +43,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-page format bench lock archive wheel manifests docs tools jars services clean
+.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-page format bench lock archive wheel manifests docs picture tools jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -162,6 +162,9 @@ manifests: $(STAMP) ## render deploy/kubernetes from the Helm chart, and its sch
 docs: $(STAMP) ## write docs/reference, and what the tutorial's commands print, from the code
 	@PYTHONPATH=tests $(BIN)/python -m support.reference
 	@PYTHONPATH=tests $(BIN)/python -m support.tutorial
+
+picture: $(STAMP) ## write docs/page.png from live streams; ARGS=folder writes every view on a wide and a narrow screen
+	@PYTHONPATH=tests $(BIN)/python -m support.page_picture $(ARGS)
 
 # Into the user's cache, from Go's module proxy; see tests/support/go_tools.py.
 tools: $(STAMP) ## build the tools that check what is deployed (Helm and others; needs Go, takes minutes)

@@ -88,6 +88,8 @@ def requests() -> dict[str, tuple[str, dict[str, int]]]:
         "partitions": (f"{day}/partitions", {"limit": 1_000}),
         "curve": (f"{day}/curve", {}),
         "preview": (f"{day}/preview", {"bound_ms": 17_300}),
+        "budget, a day": (f"{day}/budget", {"points": 240}),
+        "budget, a month": (f"{month}/budget", {"points": 240}),
     }
     for name, (path, span_us) in spans.items():
         span = {"from_us": END_US + 1 - span_us, "to_us": END_US + 1}
@@ -104,6 +106,8 @@ def check(name: str, answer: dict[str, Any]) -> None:
     elif name == "partitions":
         assert len(answer["partitions"]) == FILLING.partitions
         assert [row["partition"] for row in answer["partitions"] if row["skewed"]] == [str(FILLING.slow)]
+    elif name.startswith("budget"):
+        assert sum(slot["counted"] or 0 for slot in answer["slots"]) >= answer["budget"]["counted"] > 0
     elif name.startswith("history"):
         assert sum(slot["rows"] is not None for slot in answer["slots"]) >= 0.9 * len(answer["slots"]) - 1
     elif name.startswith("heatmap"):

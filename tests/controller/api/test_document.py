@@ -60,7 +60,7 @@ def test_every_example_of_the_document_is_valid_by_its_schema() -> None:
 
 def test_what_is_made_for_the_page_alone_is_marked_unstable() -> None:
     marked = {operation["operationId"] for _, operation in operations() if operation.get("x-unstable")}
-    assert marked == {"getPreview", "getHistory", "getHeatmap"}
+    assert marked == {"getPreview", "getHistory", "getHeatmap", "getBudget"}
     for _, operation in operations():
         assert ("Unstable" in operation["description"]) == bool(operation.get("x-unstable"))
 
