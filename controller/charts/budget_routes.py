@@ -56,8 +56,11 @@ def get_budget(which: WhichStream, service: TheService, points: _Points = 240) -
         spent = spent_by_slot(session, horizon, slo, slots)
         by_span = {
             span_ms: spent_in(session, Horizon(stream_id, span_ms, newest), slo)
-            for span_ms in (*(span_ms for span_ms in _SPANS_MS if span_ms < slo.window_ms), slo.window_ms)
+            for span_ms in _SPANS_MS
+            if span_ms < slo.window_ms
         }
+    share_ppm = slo.good_windows_ppm if slo.objective == "timeslices" else slo.target_ppm
+    by_span[slo.window_ms] = Spent(budget.counted, budget.bad_min, budget.bad_max, share_ppm)
     rates = [_rate(*each) for each in by_span.items()]
     newest_rate = next((rate for rate in rates if rate.span_ms >= _EXHAUSTED_BY_MS), rates[-1])
     return schemas.BudgetHistory(

@@ -134,7 +134,7 @@ class PolicyForm {
         const { label, hint } = LABELS[field];
         return el(
             "div",
-            { class: "field" },
+            { class: options ? "field field-wide" : "field" },
             el("label", { for: id, text: label }),
             control,
             el("span", { class: "hint", text: hint }),

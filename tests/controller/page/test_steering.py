@@ -170,6 +170,7 @@ def test_a_viewer_finds_every_change_switched_off_with_the_role_that_it_takes(
         page.goto(url + STREAM)
         page.get_by_label("Token").fill(token)
         page.get_by_role("button", name="Continue").click()
+        expect(page.locator(".steering")).to_be_visible()
         expect(page.locator(".panel.loading")).to_have_count(0)
         withheld = page.locator("[aria-disabled=true]")
         names = [re.sub(r"\d.*", "", one) for one in withheld.all_text_contents()]
