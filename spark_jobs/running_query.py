@@ -50,6 +50,7 @@ class RunningQuery:
         self._metadata: str | None = None
         """What the offset log's entries call their metadata; None until one is read."""
         self._policy: WatermarkPolicy | None = None
+        self._output_mode: OutputMode | None = None
         self._execution = self._find()
 
     def _find(self) -> Any:
@@ -68,14 +69,11 @@ class RunningQuery:
     def output_mode(self) -> OutputMode | None:
         """Return the query's output mode; None when it cannot be read."""
         try:
-            return (
-                None
-                if self._execution is None
-                else _OUTPUT_MODES.get(self._execution.outputMode().toString())
-            )
+            if self._output_mode is None and self._execution is not None:
+                self._output_mode = _OUTPUT_MODES.get(self._execution.outputMode().toString())
         except Py4JError as error:
             _log.warning("the output mode cannot be read: %s", error)
-            return None
+        return self._output_mode
 
     def checkpoint(self) -> str | None:
         """Return where the query's checkpoint is; None when it cannot be read."""
