@@ -41,15 +41,12 @@ from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.progress_json import observed_in
 from tidemark.spark_jobs.progress_times import micros_of, watermark_ms_of
 from tidemark.spark_jobs.query_plan import Found, QueryPlan
+from tidemark.spark_jobs.real_time import why_not_real_time
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.start_check import chains_at_start, errors_at_start
 from tidemark.spark_jobs.tap import NO_ROWS, Tap, TapCounts
 
 _log = logging.getLogger("tidemark.spark")
-_NO_REAL_TIME = (
-    "real-time mode has no batch after which rows could be counted and a watermark moved, so adaptive_watermark cannot "
-    "work in it; use a processing-time trigger, or take adaptive_watermark out"
-)
 
 
 @dataclass(slots=True)
@@ -137,9 +134,6 @@ class TidemarkListener(JsonListener):
             _log.log(query.unread_level, what, event.id)
             return
         found = {metric: found for metric, found in plan.operators.items() if metric in self._bindings}
-        if found and query.is_real_time():
-            self._reject(event.id, query, _NO_REAL_TIME)
-            return
         streams, rejected = self._judged(found, query, plan.watermarks)
         if found:
             bindings = self.bindings_in(plan)
@@ -224,8 +218,12 @@ class TidemarkListener(JsonListener):
     ) -> tuple[dict[str, Judging], list[str]]:
         """Return how the rows of each tap are judged, and why the query must not run."""
         streams, rejected = {}, []
+        real_time = query.is_real_time()
         for metric, operator in found.items():
             binding = self._bindings[metric]
+            why = why_not_real_time(binding) if real_time else None
+            if why is not None:
+                rejected.append(f"stream {binding.stream}: it cannot run in real-time mode: {why}")
             try:
                 judging = judging_of(binding, operator)
                 check_versions(binding, judging, query, watermarks)

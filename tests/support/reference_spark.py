@@ -39,7 +39,8 @@ the Kafka connector is published.
 | 4.0, 4.1 | sources in Python with `trigger(availableNow=True)` | with a ceiling such a query reads all in one batch |
 | before 4.2 | read limits of sources in Python | no trace source, and so no demo and no example on a trace |
 | before 4.0 | listeners in a client of Spark Connect | `adaptive_watermark` is rejected there |
-| all | real-time mode | it is rejected |
+| before 4.3 | stateful operators in real-time mode | Spark fails such a query; the rows of others are counted |
+| all | sources in Python in real-time mode | no Live in it, see below |
 
 `histogram_numeric` takes numbers alone. Partitions with names are counted as one, and the log says so: give a column of
 type int. A key has 53 bits and not 63, so that with granules of 1 ms partitions are numbered up to 254 (up to 510 with
@@ -62,6 +63,21 @@ Unknown rows and missing batches make a ledger that is never exact, and complete
 A client uses these private names of PySpark's: `StreamingQuery._execute_streaming_query_cmd` (for the text that
 `explain()` prints), `StreamingQueryManager._sqlb` with `_listener_bus`, `_execution_thread` and `_lock` (to find that
 its listener was dropped), and `SparkSession.client` (to end the events).
+
+## Real-time mode
+
+`trigger(realTime="5 minutes")` is in PySpark from 4.2 on. Rows are processed as they come, but a batch still ends with
+each interval: its metrics are observed, its listeners are notified, and the watermark moves once a batch by the rule of
+micro-batches. So a narrow bound closes windows no sooner than the interval allows.
+
+| PySpark | what Spark runs in it | what Tidemark does |
+| --- | --- | --- |
+| 4.1.4 | nothing from Python: it has no such trigger | |
+| 4.2.0 | queries without state; `OPERATOR_OR_SINK_NOT_IN_ALLOWLIST` for others | rows are counted and not judged |
+| 4.3.0 | windowed counts and `dropDuplicates`, in update mode | Off and OnRestart: exact, over a restart, too |
+
+Live is rejected, since the control stream is a source in Python; so are mode Restart and `late=`, which are not tried.
+On 4.3.0 that was tried with Spark's source in memory and, by hand, with Kafka by the connector of 4.2.0.
 
 ## Private names
 

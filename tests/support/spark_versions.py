@@ -45,6 +45,7 @@ _FILES = tuple(
         "test_versions",
         "test_connect",
         "test_plan_check",
+        "test_real_time_mode",
         "test_operators_over_restarts",
         "live/test_operators",
     )
