@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NoReturn
 
 import typer
@@ -15,16 +16,17 @@ _USAGE_ERROR = 2
 """Exit code when the arguments or the surroundings of the command have to be corrected."""
 
 
-def fail_usage(message: str) -> NoReturn:
-    """End the command with one line: its arguments or its surroundings have to be corrected."""
-    _end(message, _USAGE_ERROR)
+def fail_usage(*messages: str) -> NoReturn:
+    """End the command with a line for each message: its arguments or its surroundings have to be corrected."""
+    _end(messages, _USAGE_ERROR)
 
 
 def fail_request(message: str) -> NoReturn:
     """End the command with one line: the controller rejects the request or does not answer."""
-    _end(message, _REQUEST_FAILED)
+    _end([message], _REQUEST_FAILED)
 
 
-def _end(message: str, code: int) -> NoReturn:
-    typer.echo(plain(f"tidemark: {message}"), err=True)
+def _end(messages: Iterable[str], code: int) -> NoReturn:
+    for message in messages:
+        typer.echo(plain(f"tidemark: {message}"), err=True)
     raise typer.Exit(code)

@@ -44,6 +44,10 @@ COMMANDS = {
     "slo": Entry("slo", "Set, show, delete, list and export SLOs."),
     "join": Entry("join", "Set, list, show and delete the SLO on the joined output of several streams."),
     "policy": Entry("policy", "Set, show and delete what the controller may do to a stream."),
+    "apply": Entry(
+        "apply", "Make SLOs, policies and joins as documents in files say, all or none; show what differs."
+    ),
+    "export": Entry("apply", "Print SLOs, policies and joins as documents that `tidemark apply` reads."),
     "status": Entry("status", "Show how all jobs, one job or one of its streams are doing."),
     "partitions": Entry("partitions", "Show the partitions of a stream, those that cost most latency first."),
     "lost": Entry(

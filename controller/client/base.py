@@ -102,7 +102,7 @@ class BaseClient(Transport):
                 raise
         else:
             headers["If-Match"] = current.headers.get("etag", "*")
-            body = {name: value for name, value in current.json().items() if name not in _READ_ONLY}
+            body = _writable(current.json())
         params = {"reason": reason, **dry_run_params(dry_run)}
         try:
             answer = self._send("PUT", path, body={**body, **changes}, params=params, headers=headers)
@@ -114,6 +114,43 @@ class BaseClient(Transport):
             ) from error
         return checked(kind, answer.content)
 
+    def read_specification(self, path: str) -> tuple[dict[str, Any], str] | None:
+        """Return the fields of a specification that can be written, and its ETag; None when there is none."""
+        try:
+            answer = self._send("GET", path)
+        except RequestRejectedError as error:
+            if error.status == httpx.codes.NOT_FOUND:
+                return None
+            raise
+        return _writable(answer.json()), answer.headers.get("etag", "*")
+
+    def write_specification(
+        self,
+        path: str,
+        fields: Mapping[str, Any] | None,
+        version: str | None,
+        *,
+        reason: str | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Replace a specification as a whole, or delete it, and return the answer, unchecked.
+
+        Args:
+            path: its path.
+            fields: all of its fields; None to delete it.
+            version: the ETag of what is replaced; None when there is nothing.
+            reason: why, recorded in the event.
+            dry_run: change nothing, only answer what would change.
+
+        Raises:
+            ChangedError: when something else is there now; then nothing is written.
+        """
+        method: Literal["PUT", "DELETE"] = "DELETE" if fields is None else "PUT"
+        params = {"reason": reason, **dry_run_params(dry_run)}
+        headers = {} if version is None else {"If-Match": version}
+        found: dict[str, Any] = self._send(method, path, body=fields, params=params, headers=headers).json()
+        return found
+
     def _delete_spec(self, path: str, kind: type[T], *, reason: str | None, dry_run: bool) -> T:
         headers = {"If-Match": self._send("GET", path).headers.get("etag", "*")}
         params = {"reason": reason, **dry_run_params(dry_run)}
@@ -123,6 +160,10 @@ class BaseClient(Transport):
 def dry_run_params(dry_run: bool) -> dict[str, str]:
     """Return the query parameters of a dry run."""
     return {"dryRun": "All"} if dry_run else {}
+
+
+def _writable(answer: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in answer.items() if name not in _READ_ONLY}
 
 
 @cache

@@ -1,7 +1,8 @@
 """Exports SLOs as OpenSLO v1, with queries of the Prometheus metrics.
 
 Names in OpenSLO have lower-case letters, digits and dashes, at most 63; names of jobs and streams are free. A name is
-derived from ours, with a digest appended where characters were lost; the display name is ours.
+derived from ours, with a digest appended where characters were lost; the display name is ours. Annotations hold what
+OpenSLO has no field for, so that ``read_openslo`` reads back the same SLO.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tidemark.controller.api.schemas import SloAnswer
+from tidemark.controller.specs.documents import documents_text, without_defaults
+from tidemark.controller.specs.read_openslo import ANNOTATED, PREFIX
 from tidemark.models.target import PPM
 
 _API_VERSION = "openslo/v1"
@@ -33,16 +36,14 @@ def openslo_documents(slos: Iterable[tuple[str, str, SloAnswer]]) -> Iterator[di
             found.add(job)
             yield _document("Service", _name(job), job, {"description": f"Spark job {job}"[:1_050]})
         yield _document("SLI", _name(job, stream), f"{job}/{stream}", _indicator(job, stream))
-        yield _document("SLO", _name(job, stream), f"{job}/{stream}", _objective(job, stream, slo))
+        document = _document("SLO", _name(job, stream), f"{job}/{stream}", _objective(job, stream, slo))
+        document["metadata"]["annotations"] = dict(_annotations(job, stream, slo))
+        yield document
 
 
 def openslo_text(slos: Iterable[tuple[str, str, SloAnswer]]) -> str:
     """Return the same documents as one YAML text."""
-    import yaml  # noqa: PLC0415 - the other commands start fast without it
-
-    return str(
-        yaml.safe_dump_all(openslo_documents(slos), sort_keys=False, explicit_start=True, allow_unicode=True)
-    )
+    return documents_text(openslo_documents(slos))
 
 
 def _document(kind: str, name: str, shown: str, spec: dict[str, Any]) -> dict[str, Any]:
@@ -93,6 +94,17 @@ def _objective(job: str, stream: str, slo: SloAnswer) -> dict[str, Any]:
         "budgetingMethod": method,
         "objectives": [objective],
     }
+
+
+def _annotations(job: str, stream: str, slo: SloAnswer) -> Iterator[tuple[str, str]]:
+    yield f"{PREFIX}job", job
+    yield f"{PREFIX}stream", stream
+    given = without_defaults("SLO", {name: getattr(slo, name) for name in ANNOTATED})
+    if slo.window_ms % _MINUTE_MS == 0:
+        given.pop("window_ms", None)
+    if slo.objective == "timeslices" and slo.good_windows_ppm < PPM:
+        given.pop("good_windows_ppm", None)
+    yield from ((PREFIX + name, str(value)) for name, value in given.items())
 
 
 def _duration(window_ms: int) -> str:

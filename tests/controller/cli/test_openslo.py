@@ -38,6 +38,13 @@ SOURCE = {
         }
     },
 }
+ANNOTATIONS = {
+    "type": "object",
+    "propertyNames": {
+        "pattern": "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/)?[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?$"
+    },
+    "additionalProperties": {"type": "string"},
+}
 SHARE = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 SPECS: dict[str, dict[str, Any]] = {
     "Service": {"properties": {"description": {"type": "string", "maxLength": 1_050}}},
@@ -108,7 +115,11 @@ def check(document: dict[str, Any]) -> None:
                 "type": "object",
                 "required": ["name"],
                 "additionalProperties": False,
-                "properties": {"name": NAME, "displayName": {"type": "string", "minLength": 1}},
+                "properties": {
+                    "name": NAME,
+                    "displayName": {"type": "string", "minLength": 1},
+                    "annotations": ANNOTATIONS,
+                },
             },
             "spec": {"type": "object", "additionalProperties": False, **SPECS[document["kind"]]},
         },
@@ -160,7 +171,11 @@ def test_the_command_prints_the_slos_of_the_controller(controller: Controller) -
 
 def test_an_slo_says_target_window_and_what_it_is_measured_by() -> None:
     document = one("SLO")
-    assert document["metadata"] == {"name": "shop-clicks", "displayName": "shop/clicks"}
+    assert document["metadata"] == {
+        "name": "shop-clicks",
+        "displayName": "shop/clicks",
+        "annotations": {"tidemark/job": "shop", "tidemark/stream": "clicks"},
+    }
     assert document["spec"]["timeWindow"] == [{"duration": "30d", "isRolling": True}]
     assert document["spec"]["budgetingMethod"] == "Occurrences"
     indicator = one("SLI")

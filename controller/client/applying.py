@@ -1,0 +1,175 @@
+"""What has to change so that specifications hold, and the changes, one after the other.
+
+A plan is made of what is read; nothing is written before every change was tried by a dry run. Each write names the
+version that the plan read, so that what somebody else changed meanwhile is not overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tidemark.controller.api.paths import join_path, stream_path
+from tidemark.controller.client.client import Client
+from tidemark.controller.client.errors import ChangedError, RequestRejectedError
+from tidemark.controller.specs.documents import Kind, WantedSpec, default_policy
+
+Action = Literal["create", "change", "delete", "keep"]
+"""What happens to a specification; keep: nothing, it is as it should be."""
+
+_ORDER: dict[tuple[bool, Kind], int] = {
+    # A side of a join needs an SLO and a mode other than Live, and keeps its SLO as long as there is the join.
+    (True, "Join"): 0,
+    (False, "SLO"): 1,
+    (False, "Policy"): 2,
+    (False, "Join"): 3,
+    (True, "Policy"): 4,
+    (True, "SLO"): 5,
+}
+"""In which order changes are made, by whether something is deleted."""
+
+_DEFAULT = '"0"'
+"""ETag of a policy that nobody set."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpecChange:
+    """What happens to one specification."""
+
+    action: Action
+    """What happens."""
+    kind: Kind
+    """What it happens to."""
+    job: str
+    """Name of the job."""
+    name: str
+    """Name of the stream, or of the join."""
+    before: Mapping[str, Any] | None
+    """The fields as they are; None for what is not set."""
+    after: Mapping[str, Any] | None
+    """The fields as they will be; None for what is deleted."""
+    where: str
+    """Where the document stands; empty for what no document has."""
+    version: str | None
+    """ETag of what is replaced; None for what is not there."""
+
+    @property
+    def rank(self) -> int:
+        """Its place in the order of changes."""
+        return _ORDER[self.action == "delete", self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    fields: dict[str, Any]
+    version: str
+
+
+def plan(client: Client, wanted: Sequence[WantedSpec], *, prune: bool) -> list[SpecChange]:
+    """Return what has to change, in the order in which it can be, and what can stay.
+
+    Args:
+        client: the controller.
+        wanted: the specifications that should hold.
+        prune: whether to delete the specifications of the named jobs that are not among them. A pause is kept.
+    """
+    changes = [_change(one, _read(client, one.kind, one.job, one.name)) for one in wanted]
+    if prune:
+        keys = {one.key for one in wanted}
+        for job in sorted({one.job for one in wanted}):
+            changes += _unwanted(client, job, keys)
+    return sorted(changes, key=lambda change: (change.rank, change.job, change.name))
+
+
+def check(
+    client: Client, changes: Iterable[SpecChange]
+) -> Iterator[tuple[SpecChange, dict[str, Any] | None]]:
+    """Try every change by a dry run and yield it with the answer, None for what stays.
+
+    A rejection does not count where a join of the same job changes too: the change may be possible after that one.
+
+    Raises:
+        RequestRejectedError: when the controller would reject one.
+    """
+    due = list(changes)
+    joined = {change.job for change in due if change.kind == "Join" and change.action != "keep"}
+    for change in due:
+        answer = None
+        if change.action != "keep":
+            try:
+                answer = carry_out(client, change, dry_run=True)
+            except RequestRejectedError:
+                if change.job not in joined:
+                    raise
+        yield change, answer
+
+
+def carry_out(
+    client: Client, change: SpecChange, *, reason: str | None = None, dry_run: bool = False
+) -> dict[str, Any]:
+    """Make a change and return the answer.
+
+    Raises:
+        ChangedError: when somebody else changed it since it was read; then nothing is written.
+    """
+    path = _path(change.kind, change.job, change.name)
+    try:
+        return client.write_specification(path, change.after, change.version, reason=reason, dry_run=dry_run)
+    except ChangedError:
+        # A change of a join counts as one of its streams' SLOs, although they stay as they are.
+        found = _read(client, change.kind, change.job, change.name)
+        if found is None or found.fields != change.before:
+            raise
+        return client.write_specification(path, change.after, found.version, reason=reason, dry_run=dry_run)
+
+
+def in_force(client: Client, job: str) -> Iterator[tuple[Kind, str, dict[str, Any]]]:
+    """Yield the kind, name and fields of each SLO, policy and join of a job; policies that nobody set are left out."""
+    yield from ((kind, name, found.fields) for kind, name, found in _all_set(client, job))
+
+
+def _all_set(client: Client, job: str) -> Iterator[tuple[Kind, str, _Found]]:
+    for kind, name in _names(client, job):
+        found = _read(client, kind, job, name)
+        if found is not None and found.version != _DEFAULT:
+            yield kind, name, found
+
+
+def _names(client: Client, job: str) -> Iterator[tuple[Kind, str]]:
+    streams = sorted(row.stream for row in client.fleet(job))
+    for stream in streams:
+        yield "SLO", stream
+        yield "Policy", stream
+    if streams:
+        yield from (("Join", join.join) for join in client.joins(job))
+
+
+def _unwanted(client: Client, job: str, keys: set[tuple[Kind, str, str]]) -> Iterator[SpecChange]:
+    for kind, name, found in _all_set(client, job):
+        if (kind, job, name) in keys:
+            continue
+        # Whoever paused a stream did so on purpose: it stays paused under the default policy.
+        after = {**default_policy(), "paused": True} if found.fields.get("paused") else None
+        if after != found.fields:
+            action: Action = "delete" if after is None else "change"
+            yield SpecChange(action, kind, job, name, found.fields, after, "", found.version)
+
+
+def _change(wanted: WantedSpec, found: _Found | None) -> SpecChange:
+    before, version = (None, None) if found is None else (found.fields, found.version)
+    # A field that this release does not know, and a pause that the document does not name, stay.
+    after = {**(before or {}), **wanted.fields}
+    action: Action = "keep" if after == before else "create" if version in {None, _DEFAULT} else "change"
+    return SpecChange(action, wanted.kind, wanted.job, wanted.name, before, after, wanted.where, version)
+
+
+def _read(client: Client, kind: Kind, job: str, name: str) -> _Found | None:
+    read = client.read_specification(_path(kind, job, name))
+    return None if read is None else _Found(*read)
+
+
+def _path(kind: Kind, job: str, name: str) -> str:
+    if kind == "Join":
+        return join_path(job, name)
+    return stream_path(job, name, "/slo" if kind == "SLO" else "/policy")

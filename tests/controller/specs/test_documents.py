@@ -1,0 +1,178 @@
+"""The documents that ``tidemark apply`` reads: what they mean, and how each mistake is named."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemark.controller.api.schemas import SloAnswer
+from tidemark.controller.specs.documents import (
+    DocumentsInvalidError,
+    documents_text,
+    own_document,
+    read_documents,
+    without_defaults,
+)
+from tidemark.controller.specs.openslo import openslo_text
+from tidemark.models.slo import Policy, Slo
+
+SLO = """
+apiVersion: openslo/v1
+kind: SLO
+metadata:
+  name: shop-clicks
+  annotations: {tidemark/job: shop, tidemark/stream: clicks, tidemark/latency_cap_ms: "900000"}
+spec:
+  service: shop
+  indicatorRef: shop-clicks
+  budgetingMethod: Occurrences
+  timeWindow: [{duration: 7d, isRolling: true}]
+  objectives: [{target: 0.995}]
+"""
+POLICY = """
+apiVersion: tidemark/v1
+kind: Policy
+spec:
+  job: shop
+  stream: clicks
+  mode: Off
+  max_bound_ms: 600_000
+  freeze_windows: [{days: [Mon, Tue], from_minute: 480, to_minute: 1080}]
+"""
+JOIN = """
+apiVersion: tidemark/v1
+kind: Join
+spec: {job: shop, join: pairs, streams: [clicks, views], target_ppm: 990000}
+"""
+
+
+def problem(*texts: str) -> str:
+    with pytest.raises(DocumentsInvalidError) as raised:
+        read_documents((f"{number}.yaml", text) for number, text in enumerate(texts, 1))
+    (found,) = raised.value.problems
+    return found
+
+
+def test_documents_state_a_specification_whole_and_only_a_pause_is_left_open() -> None:
+    slo, policy, join = read_documents([("a.yaml", f"{SLO}---{POLICY}"), ("b.yaml", JOIN)])
+    assert slo.key == ("SLO", "shop", "clicks")
+    assert slo.fields == asdict(Slo(target_ppm=995_000, latency_cap_ms=900_000, window_ms=7 * 86_400_000))
+    assert (policy.where, policy.fields["mode"], policy.fields["max_bound_ms"]) == (
+        "a.yaml, document 2",
+        "Off",
+        600_000,
+    )
+    assert asdict(Policy()).keys() - policy.fields.keys() == {"paused"}
+    assert (join.key, join.fields["streams"]) == (("Join", "shop", "pairs"), ["clicks", "views"])
+    (paused,) = read_documents([("c", POLICY.replace("mode: Off", "paused: true"))])
+    assert paused.fields["paused"] is True
+
+
+def test_timeslices_are_windows_of_which_a_share_reaches_the_target() -> None:
+    text = SLO.replace("Occurrences", "Timeslices").replace(
+        "target: 0.995", "targetPercent: 99, timeSliceTarget: 0.995, timeSliceWindow: 1m"
+    )
+    (slo,) = read_documents([("a", text)])
+    fields = slo.fields
+    assert (fields["objective"], fields["target_ppm"], fields["good_windows_ppm"]) == (
+        "timeslices",
+        995_000,
+        990_000,
+    )
+
+
+def test_services_and_indicators_may_stand_beside() -> None:
+    text = "{apiVersion: openslo/v1, kind: Service, metadata: {name: shop}, spec: {}}"
+    assert read_documents([("a", f"---\n---\n{text}\n")]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [", "1.yaml: line 1, column 5: "),
+        ("a: 1\na: 2", "1.yaml: line 2, column 1: the key 'a' stands twice"),
+        ("? [a]\n: 1", "1.yaml: line 1, column 3: found unhashable key"),
+        ("a: \x00", "1.yaml: this is not YAML: "),
+        ("a text", "1.yaml, document 1: a document is a mapping with apiVersion and kind"),
+        ("kind: Policy", "/apiVersion: None is neither openslo/v1 nor tidemark/v1"),
+        ("{apiVersion: tidemark/v1, kind: Slo}", "/kind: Slo is neither Policy nor Join"),
+        ("{apiVersion: tidemark/v1, kind: Policy}", "/spec: it is missing"),
+        ("{apiVersion: openslo/v1, kind: AlertPolicy}", "/kind: AlertPolicy of OpenSLO cannot be applied"),
+        (POLICY + "mode: Live", "/mode: there is no such field; those of a Policy stand under spec"),
+        (POLICY.replace("shop", "7"), "/spec/job: give the name of the job as a text"),
+        (POLICY.replace("shop", "a/b"), "'a/b': a name cannot contain a slash"),
+        (POLICY.replace("600_000", "10 min"), "/max_bound_ms: Input should be a valid integer"),
+        (POLICY.replace("600_000", "0.5"), "/max_bound_ms: Input should be a valid integer"),
+        (POLICY.replace("max_bound_ms", "max_bound"), "/max_bound: Unexpected keyword argument"),
+        (POLICY.replace("mode: Off", "mode: off"), "/mode: Input should be 'Off', 'OnRestart', 'Restart' or 'Live'"),
+        (POLICY.replace("1080", "480"), "/freeze_windows/0: to_minute 480 is not after from_minute 480"),
+        (JOIN.replace("views", "clicks"), "the document: streams clicks, clicks: each is named once"),
+        (SLO.replace("openslo/v1", "openslo/v2"), "/apiVersion: Input should be 'openslo/v1'"),
+        (SLO.replace("tidemark/job", "team"), "tidemark/job is missing, the name of the job that the SLO is for"),
+        (SLO.replace("latency_cap_ms", "latency_cap"), "tidemark/latency_cap is not one of tidemark/window_ms, "),
+        (SLO.replace('"900000"', '"15 min"'), "latency_cap_ms: '15 min' is not a whole number"),
+        (SLO.replace("0.995", "0.9950001"), "/spec/objectives/0/target: 0.9950001 is finer than one part per million"),
+        (SLO.replace("0.995", ".inf"), "/spec/objectives/0/target: Input should be a valid decimal"),
+        (SLO.replace("target: 0.995", "op: lt"), "/spec/objectives/0/op: Extra inputs are not permitted"),
+        (SLO.replace("target: 0.995", ""), "/spec/objectives/0: give target, such as 0.995, or targetPercent"),
+        (SLO.replace("0.995", "1"), "/target_ppm: Input should be less than 1000000"),
+        (SLO.replace("true", "false"), "/spec/timeWindow/0/isRolling: Input should be True"),
+        (SLO.replace("7d", "1M"), "/spec/timeWindow/0/duration: '1M' is not a number of m, h, d or w"),
+        (SLO.replace("Occurrences", "Timeslices"), "/spec/objectives/0/timeSliceTarget: it is missing"),
+        (SLO.replace("0.995", "0.995, timeSliceTarget: 0.9"), "it belongs to budgetingMethod Timeslices"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line_that_names_the_place(text: str, said: str) -> None:
+    assert said in problem(text)
+
+
+def test_all_mistakes_of_all_files_are_named() -> None:
+    with pytest.raises(DocumentsInvalidError) as raised:
+        read_documents([("a", f"{SLO.replace('7d', '7')}---{POLICY}"), ("b", POLICY), ("c", "a: [")])
+    assert [found.partition(":")[0] for found in raised.value.problems] == [
+        "a, document 1",
+        "b, document 1",
+        "c",
+    ]
+    assert "Policy shop/clicks stands in a, document 2 too" in raised.value.problems[1]
+
+
+shares = st.integers(1, 999_999)
+caps = st.none() | st.integers(0, 2**53)
+
+
+@settings(deadline=None)
+@given(
+    st.builds(
+        Slo,
+        target_ppm=shares,
+        latency_cap_ms=caps,
+        on_conflict=st.sampled_from([None, "miss_target", "exceed_latency_cap", "exceed_state_cap"]),
+        confidence_ppm=shares,
+        horizon_ms=st.integers(1, 31 * 86_400_000),
+        objective=st.sampled_from(["occurrences", "timeslices"]),
+        good_windows_ppm=st.integers(1, 1_000_000),
+        window_ms=st.integers(1, 31 * 86_400_000) | st.sampled_from([60_000, 7 * 86_400_000]),
+        state_cap_rows=caps,
+        worst_window_ppm=st.none() | shares,
+    )
+)
+def test_an_exported_slo_is_read_back_as_it_was(slo: Slo) -> None:
+    answer = SloAnswer(**asdict(slo), generation=1, updated_us=0)
+    (found,) = read_documents([("a", openslo_text([("shop", "clicks", answer)]))])
+    assert (found.key, found.fields) == (("SLO", "shop", "clicks"), asdict(slo))
+
+
+@pytest.mark.parametrize(
+    "fields", [{"mode": "Off", "margin_ppm": 5}, {"mode": "Live", "directions": ["Widen"]}]
+)
+def test_an_exported_policy_is_read_back_without_what_is_default(fields: dict[str, Any]) -> None:
+    given = without_defaults("Policy", fields)
+    assert ("mode" in given) == (fields["mode"] != "Off")
+    text = documents_text([own_document("Policy", "shop", "clicks", given)])
+    (found,) = read_documents([("a", text)])
+    assert {name: found.fields[name] for name in fields} == fields
