@@ -12,18 +12,25 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from tidemark.controller.access.roles import need_of
 from tidemark.controller.access.token_format import role_of
+from tidemark.controller.cli import app
 from tidemark.controller.cli.serve import SHUTDOWN_SECONDS
 from tidemark.controller.runtime.settings_file import load_settings
 from tidemark.controller.runtime.version import distribution_version
 from tidemark.controller.settings import Settings
 
 from support.chart import CHART, MANIFESTS, helm, kinds, manifest, rendered, schema
+from support.controller_app import Controller
 from support.go_tools import KUBERNETES, go_tool, prometheus_crds
 from support.image import read_dockerfile, stages_of
+from support.served import served
+from support.tokens import make_token
 from support.tree import ROOT
+
+EXAMPLE = ROOT / "deploy" / "examples" / "specifications" / "shop.yaml"
 
 ALL = (
     *(
@@ -57,10 +64,20 @@ ALL = (
     ),
     *("--set", "extraVolumes[0].name=more", "--set", "extraVolumeMounts[0].name=more"),
     *("--set", "extraVolumeMounts[0].mountPath=/run/more", "--set", "extraVolumes[0].secret.secretName=more"),
+    *("--set", "dashboards.enabled=true", "--set", "dashboards.annotations.grafana_folder=Tidemark"),
+    *("--set-file", f"specifications.files.shop\\.yaml={EXAMPLE}", "--set", "specifications.prune=true"),
+    *("--set", "networkPolicy.from[0].podSelector.matchLabels.app=spark"),
 )
 """Everything that can be switched on."""
 
-VALUES = {"defaults": (), "everything": ALL, "own tokens": ("--set", "tokens.existingSecret=t")}
+IN_A_CLUSTER = ("--api-versions", "v1/Secret")
+"""Without a cluster `helm template` knows only its versions; a cluster names its kinds too."""
+
+VALUES = {
+    "defaults": IN_A_CLUSTER,
+    "everything": (*ALL, *IN_A_CLUSTER),
+    "own tokens": ("--set", "tokens.existingSecret=t"),
+}
 
 
 def validated(text: str, folder: Path) -> None:
@@ -144,7 +161,7 @@ def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
     body = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
     found, expected = names(values), allowed(body)
     assert found.pop("settings").keys() <= expected.pop("settings").keys()
-    found["resources"] = None
+    found["resources"] = found["dashboards"]["labels"] = None
     assert found == expected
 
 
@@ -162,6 +179,8 @@ def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
         (("image.digest=latest",), "digest"),
         (("replicas=2",), "replicas"),
         (("tokens.prometheusKey=admin",), "prometheusKey"),
+        (("tokens.seed=short",), "seed"),
+        (("specifications.files.README=x",), "README"),
     ],
 )
 def test_what_cannot_run_is_refused_with_the_reason(options: tuple[str, ...], body: str) -> None:
@@ -217,7 +236,7 @@ def test_the_controller_understands_the_settings_that_it_gets(
 
 
 def test_the_first_tokens_are_whole_tokens_in_a_secret_that_is_mounted_where_they_are_looked_for() -> None:
-    found = kinds(rendered())
+    found = kinds(rendered(*IN_A_CLUSTER))
     secret = found["Secret"]
     tokens = {name: b64decode(value).decode() for name, value in secret["data"].items()}
     assert {name: role_of(token) for name, token in tokens.items()} == {
@@ -230,7 +249,22 @@ def test_the_first_tokens_are_whole_tokens_in_a_secret_that_is_mounted_where_the
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     mounted = volumes[mounts["/run/tidemark/first-tokens"]]["secret"]
     assert mounted["secretName"] == secret["metadata"]["name"]
-    assert b64decode(kinds(rendered())["Secret"]["data"]["admin"]).decode() != tokens["admin"]
+    again = kinds(rendered(*IN_A_CLUSTER))["Secret"]["data"]["admin"]
+    assert b64decode(again).decode() != tokens["admin"]
+
+
+def test_tokens_do_not_change_where_the_cluster_is_not_seen() -> None:
+    assert "Secret" not in kinds(rendered())
+    seeds = ["a secret text of 32 characters...", "another text of some 32 characters"]
+    first, again, other = (
+        kinds(rendered("--set", f"tokens.seed={seed}"))["Secret"]["data"] for seed in [*seeds[:1], *seeds]
+    )
+    assert first == again
+    assert {name: role_of(b64decode(token).decode()) for name, token in first.items()} == {
+        "admin": "admin",
+        "prometheus": "viewer",
+    }
+    assert not set(first.values()) & set(other.values())
 
 
 def test_tokens_that_the_cluster_has_are_kept(tmp_path: Path) -> None:
@@ -242,7 +276,7 @@ def test_tokens_that_the_cluster_has_are_kept(tmp_path: Path) -> None:
     asked, number = re.subn(r'\(lookup "v1" "Secret" [^\n]*?\)\)', held, text)
     assert number == 1
     template.write_text(asked, encoding="utf-8")
-    done = helm("template", "tidemark", copy, "--show-only", "templates/tokens.yaml")
+    done = helm("template", "tidemark", copy, *IN_A_CLUSTER, "--show-only", "templates/tokens.yaml")
     assert yaml.safe_load(done.stdout)["data"] == {"admin": "b25l", "prometheus": "b3RoZXI="}
 
 
@@ -251,7 +285,7 @@ def test_prometheus_shows_a_token_of_the_same_secret() -> None:
         ALL,
         (*ALL, "--set", "tokens.existingSecret=mine", "--set", "tokens.prometheusKey=scraper"),
     ):
-        found = kinds(rendered(*options, "--skip-tests"))
+        found = kinds(rendered(*options, *IN_A_CLUSTER, "--skip-tests"))
         (endpoint,) = found["ServiceMonitor"]["spec"]["endpoints"]
         shown = endpoint["authorization"]["credentials"]
         if "Secret" in found:
@@ -265,11 +299,11 @@ def test_pods_are_restricted_and_write_only_to_volumes() -> None:
     for options in VALUES.values():
         documents = [one for one in yaml.safe_load_all(rendered(*options)) if one]
         pods = [
-            one["spec"]["template"]["spec"] if one["kind"] == "Deployment" else one["spec"]
+            one["spec"] if one["kind"] == "Pod" else one["spec"]["template"]["spec"]
             for one in documents
-            if one["kind"] in {"Deployment", "Pod"}
+            if one["kind"] in {"Deployment", "Job", "Pod"}
         ]
-        assert len(pods) == 2
+        assert len(pods) == (3 if "specifications.prune=true" in options else 2)
         for one in pods:
             assert one["securityContext"]["runAsNonRoot"] is True
             assert one["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -327,6 +361,68 @@ def test_the_policy_lets_in_who_is_named_and_out_only_to_names_and_the_database(
     assert opened["spec"]["egress"][1]["to"] == [{"podSelector": {"matchLabels": {"app": "postgres"}}}]
 
 
+def test_pods_that_call_the_controller_are_let_in_and_not_taken_for_it() -> None:
+    found = kinds(rendered(*ALL))
+    labels = [
+        found["Job"]["spec"]["template"]["metadata"]["labels"],
+        found["Pod"]["metadata"]["labels"],
+    ]
+    (rule,) = found["NetworkPolicy"]["spec"]["ingress"]
+    assert rule["from"] == [
+        {"podSelector": {"matchLabels": {"app": "spark"}}},
+        {"podSelector": {"matchLabels": labels[0]}},
+    ]
+    for selector in (
+        found["Service"]["spec"]["selector"],
+        found["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"],
+    ):
+        assert [selector.items() <= one.items() for one in labels] == [False, False]
+
+
+@pytest.mark.slow
+def test_the_job_of_the_chart_applies_its_files(tmp_path: Path) -> None:
+    found = kinds(rendered(*ALL))
+    documents = found["ConfigMap/tidemark-specifications"]["data"]
+    assert documents == {"shop.yaml": EXAMPLE.read_text(encoding="utf-8")}
+    spec = pod(found["Job"])
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    assert volumes["specifications"]["configMap"]["name"] == "tidemark-specifications"
+    assert volumes["token"]["secret"]["items"] == [{"key": "admin", "path": "token"}]
+    (container,) = spec["containers"]
+    program, *arguments = container["command"]
+    for mount in container["volumeMounts"]:
+        # The folders that Kubernetes would mount.
+        arguments = [word.replace(mount["mountPath"], str(tmp_path / mount["name"])) for word in arguments]
+    (tmp_path / "specifications").mkdir()
+    for name, text in documents.items():
+        (tmp_path / "specifications" / name).write_text(text, encoding="utf-8")
+    (tmp_path / "token").mkdir()
+    service = f"http://{found['Service']['metadata']['name']}:{found['Service']['spec']['ports'][0]['port']}"
+    assert f"--url={service}" in arguments
+    with (
+        Controller(f"sqlite:///{tmp_path / 'tidemark.db'}") as controller,
+        served(controller.app) as url,
+    ):
+        (tmp_path / "token" / "token").write_text(make_token(controller), encoding="utf-8")
+        command = [word.replace(service, url) for word in arguments]
+        first, second = (CliRunner().invoke(app, command) for _ in range(2))
+    assert program == "tidemark"
+    assert first.exit_code == 0, first.output
+    assert first.stdout.splitlines()[-1] == "2 created, 0 unchanged"
+    assert second.stdout == "2 unchanged\n"
+
+
+def test_the_dashboards_are_where_grafanas_sidecar_looks() -> None:
+    found = kinds(rendered(*ALL, "--skip-tests"))
+    boards = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
+    assert boards
+    for path in boards:
+        board = found[f"ConfigMap/tidemark-dashboard-{path.stem}"]
+        assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert board["metadata"]["annotations"] == {"grafana_folder": "Tidemark"}
+        assert board["data"] == {f"tidemark-{path.name}": path.read_text(encoding="utf-8").strip()}
+
+
 def test_the_rules_are_all_of_those_that_prometheus_gets_by_file() -> None:
     groups = kinds(rendered(*ALL, "--skip-tests"))["PrometheusRule"]["spec"]["groups"]
     expected = []
@@ -360,9 +456,12 @@ def test_the_chart_has_the_version_of_the_distribution() -> None:
         ((), "kubectl -n ops get secret tidemark-tokens -o jsonpath='{.data.admin}'"),
         ((), "with one replica, which is down while its node is"),
         (("--set", "tokens.existingSecret=mine"), "is in the Secret mine."),
+        ((), "Jobs of other namespaces are shut out"),
     ],
 )
-def test_the_notes_say_where_the_admins_token_is(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+def test_the_notes_say_where_the_admins_token_is_and_who_is_shut_out(
+    tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
     """Helm shows notes only where there is a cluster, so a copy of the chart has them in a manifest."""
     copy = shutil.copytree(CHART, tmp_path / "tidemark")
     notes = copy / "templates" / "NOTES.txt"

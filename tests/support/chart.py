@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,17 @@ def rendered(*options: str | Path) -> str:
 
 
 def kinds(text: str) -> dict[str, dict[str, Any]]:
-    """Return the objects of manifests, of which there is one of each kind, by their kind."""
+    """Return the objects of manifests by kind; where there are several, those not named as the release by kind/name."""
     found = [document for document in yaml.safe_load_all(text) if document]
-    by_kind = {document["kind"]: document for document in found}
-    assert len(by_kind) == len(found), [document["kind"] for document in found]
-    return by_kind
+    counts = Counter(document["kind"] for document in found)
+    by_key = {
+        document["kind"]
+        if counts[document["kind"]] == 1 or document["metadata"]["name"] == "tidemark"
+        else f"{document['kind']}/{document['metadata']['name']}": document
+        for document in found
+    }
+    assert len(by_key) == len(found), [document["kind"] for document in found]
+    return by_key
 
 
 def manifest(values: Path) -> str:

@@ -45,10 +45,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- default (printf "%s-tokens" (include "tidemark.fullname" .)) .Values.tokens.existingSecret -}}
 {{- end -}}
 
-{{/* A new token of the given role; controller/access/token_format.py defines the format. */}}
+{{/* A token of the given role, new or made from the seed; controller/access/token_format.py defines the format. */}}
 {{- define "tidemark.mint" -}}
-{{- $body := printf "tdm_%s_%s" . (randAlphaNum 43) -}}
+{{- $secret := randAlphaNum 43 -}}
+{{- with .root.Values.tokens.seed -}}
+{{- $secret = printf "%s %s %s %s" . $.root.Release.Namespace (include "tidemark.fullname" $.root) $.role . | sha256sum | trunc 43 -}}
+{{- end -}}
+{{- $body := printf "tdm_%s_%s" .role $secret -}}
 {{- printf "%s%s" $body (sha256sum $body | trunc 8) -}}
+{{- end -}}
+
+{{/* Labels of pods that call the controller and are none: the Service and the NetworkPolicy must not select them. */}}
+{{- define "tidemark.callerLabels" -}}
+app.kubernetes.io/name: {{ include "tidemark.name" . }}-caller
+app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{/* Empty, or the rendering fails with the reason. */}}
