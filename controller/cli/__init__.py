@@ -14,8 +14,9 @@ app = typer.Typer(
     name="tidemark",
     cls=LazyGroup,
     help="Adaptive watermarks for Spark Structured Streaming.",
-    add_completion=False,
     no_args_is_help=True,
+    # Values of options are taken in any case: --mode onrestart is --mode OnRestart.
+    context_settings={"token_normalize_func": str.casefold},
     pretty_exceptions_enable=False,
     # Plain help: rich alone would take as long to import as all the rest.
     rich_markup_mode=None,

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidemark.controller.api.paths import stream_path
 from tidemark.controller.client.address import TOKEN_VARIABLE
@@ -17,6 +17,12 @@ from tidemark.models.target import PPM
 if TYPE_CHECKING:
     from tidemark.controller.client.client import Client
 
+Level = Literal["ok", "warning", "missing"]
+"""Result of a check. warning: somebody should look at it, and the job goes on; missing: nothing goes on without it."""
+
+_NEEDED = frozenset({"NoReportYet", "NoSlo"})
+"""What is missing beside the critical conditions."""
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -26,11 +32,18 @@ class Check:
     """The result, in words."""
     step: str | None = None
     """What to do next; None when it is fine."""
+    needed: bool = False
+    """Whether the job cannot be steered as it should without that step."""
 
     @property
     def fine(self) -> bool:
-        """Whether nothing is missing."""
+        """Whether nothing is to be done."""
         return self.step is None
+
+    @property
+    def level(self) -> Level:
+        """How grave it is."""
+        return "ok" if self.fine else "missing" if self.needed else "warning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,13 @@ class Place:
         found = " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in confs.items())
         return f"spark-submit {found} ..."
 
+    def first_start(self) -> str:
+        """Return the same for a job of which nothing has come, with what may have kept it away."""
+        return (
+            f"{self.start()}; if it runs already, see what its driver's log says of the controller: in Kubernetes a "
+            "job of another namespace is shut out until the chart's networkPolicy.from names it"
+        )
+
     def _token(self) -> list[str]:
         if self.token_file is not None:
             return [f'-H "Authorization: Bearer $(cat {shlex.quote(str(self.token_file))})"']
@@ -103,15 +123,14 @@ class _Checkup:
         yield from self._fine_unless(missing, "PartitionSkewed", "no partition is skewed")
         yield from self._fine_unless(missing, "FutureRows", "no rows were future-dated")
         # What is left: rarer conditions, and those of a newer controller.
-        severities = {one["type"]: one.get("severity") for one in self.status["conditions"]}
         for kind, detail in missing.items():
-            yield Check(detail, None if severities[kind] == "ok" else self._step(kind))
+            yield Check(detail) if self._severity(kind) == "ok" else self._lack(detail, kind)
 
     def _reports(self, missing: dict[str, str]) -> Iterator[Check]:
         evidence = self.status["evidence"]
         for kind in ("NoReportYet", "NoRecentReport"):
             if kind in missing:
-                yield Check(missing.pop(kind), self._step(kind))
+                yield self._lack(missing.pop(kind), kind)
                 return
         yield Check(
             f"reports {'came' if 'Paused' in missing else 'come'}: {plural(evidence['batches'], 'batch', 'batches')}, "
@@ -121,17 +140,17 @@ class _Checkup:
     def _slo(self, missing: dict[str, str]) -> Iterator[Check]:
         slo, evidence = self.status["slo"], self.status["evidence"]
         if slo is None:
-            yield Check(missing.pop("NoSlo", "no SLO is set"), self._step("NoSlo"))
+            yield self._lack(missing.pop("NoSlo", "no SLO is set"), "NoSlo")
             return
         target, confidence = slo["target_ppm"] / PPM, slo["confidence_ppm"] / PPM
         yield Check(f"the SLO requires {target:g} of the rows at a confidence of {confidence:g}")
         rows, needed = evidence["rows"], evidence.get("rows_needed")
         found = missing.pop("NotEnoughEvidence", None)
         if needed is not None and rows < needed:
-            yield Check(f"not enough evidence: {rows:,} of {needed:,} rows", self._step("NotEnoughEvidence"))
+            yield self._lack(f"not enough evidence: {rows:,} of {needed:,} rows", "NotEnoughEvidence")
             return
         if found is not None:
-            yield Check(found, self._step("NotEnoughEvidence"))
+            yield self._lack(found, "NotEnoughEvidence")
             return
         yield Check(f"there is enough evidence: {plural(rows, 'row')}, and {needed or 0:,} are needed")
         recommended = self.status["recommended"]
@@ -141,20 +160,19 @@ class _Checkup:
     def _mode(self, missing: dict[str, str]) -> Iterator[Check]:
         mode = self.status["mode"]
         if mode == "Off":
-            yield Check(
-                "the mode is Off: Tidemark only watches, and the job keeps its own bound", self._step("Off")
-            )
+            text = "the mode is Off: Tidemark only watches, and the job keeps its own bound"
+            yield self._lack(text, "Off")
             return
         yield Check(f"the mode is {mode}")
         for kind in ("LiveWithoutCeiling", "SkewBeyondCeiling"):
             if kind in missing:
-                yield Check(missing.pop(kind), self._step(kind))
+                yield self._lack(missing.pop(kind), kind)
         waits = missing.pop("WaitsForStart", None)
         found = missing.pop("BoundNotAcknowledged", None)
         if waits is not None:
-            yield Check(waits, self._step("WaitsForStart"))
+            yield self._lack(waits, "WaitsForStart")
         elif found is not None:
-            yield Check(found, self._step(f"BoundNotAcknowledged in {mode}"))
+            yield self._lack(found, f"BoundNotAcknowledged in {mode}")
         elif not {"Pinned", "Paused"} & missing.keys() and (
             (applied := self.status["applied"]) is not None and applied["generation"] is not None
         ):
@@ -166,7 +184,13 @@ class _Checkup:
 
     def _fine_unless(self, missing: dict[str, str], kind: str, fine: str) -> Iterator[Check]:
         found = missing.pop(kind, None)
-        yield Check(fine) if found is None else Check(found, self._step(kind))
+        yield Check(fine) if found is None else self._lack(found, kind)
+
+    def _lack(self, text: str, kind: str) -> Check:
+        return Check(text, self._step(kind), kind in _NEEDED or self._severity(kind) == "critical")
+
+    def _severity(self, kind: str) -> str | None:
+        return next((one.get("severity") for one in self.status["conditions"] if one["type"] == kind), None)
 
     def _step(self, kind: str) -> str:
         step = STEPS.get(kind)
@@ -179,9 +203,7 @@ def _bound(bound_ms: int) -> str:
 
 def _unpin(status: Mapping[str, Any], place: Place) -> str:
     scope = (status.get("pin") or {}).get("scope", "stream")
-    options = {"fleet": ["--fleet"], "job": ["--job", place.job]}.get(
-        scope, ["--job", place.job, "--stream", place.stream]
-    )
+    options = {"fleet": ["--fleet"], "job": [place.job]}.get(scope, [place.job, place.stream])
     return place.tidemark("unpin", *options)
 
 
@@ -209,7 +231,7 @@ def _approve(status: Mapping[str, Any], place: Place) -> str:
 
 
 STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
-    "NoReportYet": lambda _, place: place.start(),
+    "NoReportYet": lambda _, place: place.first_start(),
     "NoRecentReport": lambda _, place: (
         f"if the job has ended, {place.start()}, or when it should stay so, "
         f"{place.tidemark('pause', place.job, place.stream, '--reason', '...')}; else see the driver's log"

@@ -58,6 +58,12 @@ def curve(
         ),
     ] = None,
     target: Annotated[str, typer.Option(help="Completeness target, a decimal share such as 0.99.")] = "0.99",
+    confidence: Annotated[
+        str,
+        typer.Option(
+            help="Confidence with which rows to come must meet the target, as in an SLO; none: the trace alone counts."
+        ),
+    ] = "0.95",
     latency_cap: Annotated[str | None, typer.Option(help="Maximum mean latency, such as 12s.")] = None,
     latency: Annotated[
         Literal["base", "wall"],
@@ -69,7 +75,8 @@ def curve(
 ) -> None:
     """Show completeness and latency by bound, for a trace or a stream.
 
-    For a trace it also chooses the smallest bound that meets the target. With JOB STREAM it asks a running controller.
+    For a trace it also chooses the smallest bound that its rows certify for the target. With JOB STREAM it asks a
+    running controller.
     """
     if stream is not None:
         from tidemark.controller.cli.stream_curve import show_stream_curve  # noqa: PLC0415 - needs no scipy
@@ -80,6 +87,6 @@ def curve(
     from tidemark.controller.cli.trace_curve import Question, show_trace_curve  # noqa: PLC0415 - a stream needs no scipy
 
     question = Question(
-        window, slide, session_gap, engine, trigger, bounds, grace, target, latency_cap, latency
+        window, slide, session_gap, engine, trigger, bounds, grace, target, confidence, latency_cap, latency
     )
     show_trace_curve(trace, question, json=as_json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from json import dumps
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -42,10 +42,16 @@ def register(app: typer.Typer) -> None:
 
     @app.command("doctor")
     @calls_controller
-    def doctor(job: JobArgument, stream: SomeStreamArgument = None, *, call: Call) -> None:
+    def doctor(
+        job: JobArgument,
+        stream: SomeStreamArgument = None,
+        *,
+        strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings too.")] = False,
+        call: Call,
+    ) -> None:
         """Check a job: what is fine, what is missing, and what to do next.
 
-        The exit code is 1 when something is missing.
+        The exit code is 1 when something is missing, and 0 when there are only warnings.
         """
         try:
             with connect(call.url, call.token_file) as tidemark:
@@ -53,17 +59,26 @@ def register(app: typer.Typer) -> None:
         except TokenRejectedError as error:
             fail_usage(f"{error}; next: name a token of this controller by --token-file or {TOKEN_VARIABLE}")
         except ControllerUnusableError as error:
-            fail_usage(f"{error}; next: `tidemark serve`, or name its address by --url")
+            fail_usage(f"{error}; next: {_reach(str(error))}")
         except RequestRejectedError as error:
             fail_usage(str(error))
         if call.json:
-            fields = ("job", "stream", "fine", "text", "next")
-            rows = [(job, name, one.fine, one.text, one.step) for name, one in found]
+            fields = ("job", "stream", "fine", "level", "text", "next")
+            rows = [(job, name, one.fine, one.level, one.text, one.step) for name, one in found]
             typer.echo(dumps({"findings": [dict(zip(fields, row, strict=True)) for row in rows]}, indent=2))
         else:
             _show(job, found)
-        if not all(check.fine for _, check in found):
+        failing = {"missing", "warning"} if strict else {"missing"}
+        if any(check.level in failing for _, check in found):
             raise typer.Exit(_SOMETHING_MISSING)
+
+
+def _reach(error: str) -> str:
+    """Return what to do about a controller that cannot be used."""
+    if "timed out" in error:
+        # What a network policy keeps out is not refused: it waits.
+        return "in a pod of another namespace, let that namespace in by the chart's networkPolicy.from"
+    return "`tidemark serve`, or name its address by --url"
 
 
 def _examine(tidemark: Client, job: str, stream: str | None) -> list[tuple[str | None, Check]]:
@@ -72,8 +87,8 @@ def _examine(tidemark: Client, job: str, stream: str | None) -> list[tuple[str |
     names = [row.stream for row in streams_by_name(tidemark, job)] if stream is None else [stream]
     found: list[tuple[str | None, Check]] = [(None, Check(f"the controller at {tidemark.url} answers"))]
     if not names:
-        start = Place.of(tidemark, job, "").start()
-        found.append((None, Check(f"nothing is known of job {job}: no report has come", start)))
+        start = Place.of(tidemark, job, "").first_start()
+        found.append((None, Check(f"nothing is known of job {job}: no report has come", start, needed=True)))
     for name in names:
         found += [(name, check) for check in _check_stream(tidemark, Place.of(tidemark, job, name))]
     return found
@@ -86,7 +101,7 @@ def _check_stream(tidemark: Client, place: Place) -> list[Check]:
     except RequestRejectedError as error:
         if not error.kind.endswith(":stream-not-found"):
             raise
-        return [Check("nothing is known of it: no report has come", place.start())]
+        return [Check("nothing is known of it: no report has come", place.first_start(), needed=True)]
     return checkup(status, place)
 
 
@@ -95,6 +110,6 @@ def _show(job: str, found: Iterable[tuple[str | None, Check]]) -> None:
         if stream is not None:
             say(f"{job}/{stream}")
         for _, check in checks:
-            say(f"  {'ok     ' if check.fine else 'missing'}  {check.text}")
+            say(f"  {check.level:<7}  {check.text}")
             if check.step is not None:
                 say(f"           next: {check.step}")

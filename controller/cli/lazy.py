@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
+
+# Typer has no public name for what a completion is.
+from typer._click.shell_completion import CompletionItem
 from typer.core import TyperGroup
 from typer.main import get_group
 
@@ -28,54 +31,75 @@ class Entry(NamedTuple):
     """Extra of the distribution that brings what the module needs; None when the controller's own is enough."""
 
 
-COMMANDS = {
-    "serve": Entry(
-        "serve", "Run the controller: the REST API, the decision loop and the metrics, in one process."
-    ),
-    "demo": Entry(
-        "spark_programs", "Run the whole loop on a real Spark stream: guessed bound, recommendation, restart."
-    ),
-    "side": Entry("spark_programs", "Keep the rows that Spark dropped as late."),
-    "reconcile": Entry("spark_programs", "Put late rows into the finished windows that they belong to."),
-    "lint": Entry("spark_programs", "Check the joins and chains of a job's streams before it starts."),
-    "trace": Entry("trace", "Make a trace, a Parquet file of recorded arrivals.", "trace"),
-    "curve": Entry("curve", "Show completeness and latency by bound, for a trace or a stream.", "trace"),
-    "backtest": Entry("backtest", "Replay traces under policies and compare the policies.", "trace"),
-    "slo": Entry("slo", "Set, show, delete, list and export SLOs."),
-    "join": Entry("join", "Set, list, show and delete the SLO on the joined output of several streams."),
-    "policy": Entry("policy", "Set, show and delete what the controller may do to a stream."),
-    "apply": Entry(
-        "apply", "Make SLOs, policies and joins as documents in files say, all or none; show what differs."
-    ),
-    "export": Entry("apply", "Print SLOs, policies and joins as documents that `tidemark apply` reads."),
-    "status": Entry("status", "Show how all jobs, one job or one of its streams are doing."),
-    "partitions": Entry("partitions", "Show the partitions of a stream, those that cost most latency first."),
-    "lost": Entry(
-        "lost", "Show which values of a dimension, such as the region, lose rows, and who loses far more."
-    ),
-    "recommendations": Entry("recommendations", "Show what is recommended for each stream, and why."),
-    "rollouts": Entry(
-        "rollouts", "List rollouts, the newest first: open ones, those in some states, or all."
-    ),
-    "approve": Entry("rollouts", "Approve a rollout; it is published as soon as no gate holds it."),
-    "discard": Entry("rollouts", "Discard a rollout that is not published yet."),
-    "rollback": Entry("rollouts", "Publish again the bound from before the newest rollout of a stream."),
-    "lift": Entry("rollouts", "Lift the veto on a rollout that was discarded or rolled back by a person."),
-    "pause": Entry("rollouts", "Start no new rollout for a stream; the one under way is still watched."),
-    "resume": Entry("rollouts", "End a pause."),
-    "forget": Entry("forget", "Delete a stream with all of its data; it cannot be undone."),
-    "events": Entry("events", "Show what changed, why and by whom, the newest first."),
-    "doctor": Entry("doctor", "Check a job: what is fine, what is missing, and what to do next."),
-    "pin": Entry("pin", "Hold a stream, a job or the whole fleet to its ceiling or its own bound, at once."),
-    "unpin": Entry("pin", "Remove a pin."),
-    "pins": Entry("pin", "List the pins."),
-    "token": Entry("token", "Create, list, rotate and revoke bearer tokens."),
-    "settings": Entry(
-        "settings", "Show the settings in force and where each comes from; passwords are masked."
-    ),
-    "openapi": Entry("openapi", "Print the OpenAPI document of the REST API."),
+PANELS: Mapping[str, Mapping[str, Entry]] = {
+    "Watch": {
+        "status": Entry("status", "Show how all jobs, one job or one of its streams are doing."),
+        "doctor": Entry("doctor", "Check a job: what is fine, what is missing, and what to do next."),
+        "partitions": Entry(
+            "partitions", "Show the partitions of a stream, those that cost most latency first."
+        ),
+        "lost": Entry(
+            "lost", "Show which values of a dimension, such as the region, lose rows, and who loses far more."
+        ),
+        "recommendations": Entry("recommendations", "Show what is recommended for each stream, and why."),
+        "events": Entry("events", "Show what changed, why and by whom, the newest first."),
+    },
+    "Set": {
+        "slo": Entry("slo", "Set, show, delete, list and export SLOs."),
+        "policy": Entry("policy", "Set, show and delete what the controller may do to a stream."),
+        "join": Entry("join", "Set, list, show and delete the SLO on the joined output of several streams."),
+        "apply": Entry(
+            "apply",
+            "Make SLOs, policies and joins as documents in files say, all or none; show what differs.",
+        ),
+        "export": Entry("apply", "Print SLOs, policies and joins as documents that `tidemark apply` reads."),
+    },
+    "Roll out and hold": {
+        "rollouts": Entry(
+            "rollouts", "List rollouts, the newest first: open ones, those in some states, or all."
+        ),
+        "approve": Entry("rollouts", "Approve a rollout; it is published as soon as no gate holds it."),
+        "discard": Entry("rollouts", "Discard a rollout that is not published yet."),
+        "rollback": Entry("rollouts", "Publish again the bound from before the newest rollout of a stream."),
+        "lift": Entry(
+            "rollouts", "Lift the veto on a rollout that was discarded or rolled back by a person."
+        ),
+        "pause": Entry("rollouts", "Start no new rollout for a stream; the one under way is still watched."),
+        "resume": Entry("rollouts", "End a pause."),
+        "pin": Entry(
+            "pin", "Hold a stream, a job or the whole fleet to its ceiling or its own bound, at once."
+        ),
+        "unpin": Entry("pin", "Remove a pin."),
+        "pins": Entry("pin", "List the pins."),
+    },
+    "Analyse": {
+        "trace": Entry("trace", "Make a trace, a Parquet file of recorded arrivals.", "trace"),
+        "curve": Entry("curve", "Show completeness and latency by bound, for a trace or a stream.", "trace"),
+        "backtest": Entry("backtest", "Replay traces under policies and compare the policies.", "trace"),
+        "lint": Entry("spark_programs", "Check the joins and chains of a job's streams before it starts."),
+        "demo": Entry(
+            "spark_programs",
+            "Run the whole loop on a real Spark stream: guessed bound, recommendation, restart.",
+        ),
+    },
+    "Operate": {
+        "serve": Entry(
+            "serve", "Run the controller: the REST API, the decision loop and the metrics, in one process."
+        ),
+        "token": Entry("token", "Create, list, rotate and revoke bearer tokens."),
+        "settings": Entry(
+            "settings", "Show the settings in force and where each comes from; passwords are masked."
+        ),
+        "forget": Entry("forget", "Delete a stream with all of its data; it cannot be undone."),
+        "side": Entry("spark_programs", "Keep the rows that Spark dropped as late."),
+        "reconcile": Entry("spark_programs", "Put late rows into the finished windows that they belong to."),
+        "openapi": Entry("openapi", "Print the OpenAPI document of the REST API."),
+    },
 }
-"""The commands, in the order in which the help lists them."""
+"""The commands by name under the title of their task, in the order in which the help lists them."""
+
+COMMANDS = {name: entry for panel in PANELS.values() for name, entry in panel.items()}
+"""The commands by name."""
 
 
 class LazyGroup(TyperGroup):
@@ -86,9 +110,19 @@ class LazyGroup(TyperGroup):
         self.commands = _Commands()
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - one signature
-        """Write the list of commands from the table, so that no module is imported."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+        """Write the commands by task from the table, so that no module is imported."""
+        width = max(map(len, COMMANDS))
+        for title, panel in PANELS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{width}}", entry.help) for name, entry in panel.items()])
+
+    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - one signature
+        """Complete the name of a command from the table, as above."""
+        return [
+            CompletionItem(name, help=entry.help)
+            for name, entry in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
 
     def invoke(self, ctx: Context) -> Any:
         """Run a command; name the extra to install when a module of it is missing."""

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tidemark.controller.cli.remote import Call, DryRunOption, ReasonOption, calls_controller
+from tidemark.controller.cli.remote import (
+    Call,
+    DryRunOption,
+    ReasonOption,
+    calls_controller,
+    complete_job,
+    complete_stream,
+)
 from tidemark.controller.cli.show import as_json, moment, say
 from tidemark.models.plural import plural
 from tidemark.models.wire import Pin
@@ -16,13 +24,22 @@ if TYPE_CHECKING:
 
 _PIN_NAMES: dict[str, Pin] = {"ceiling": "Ceiling", "off": "Off"}
 
-_JobOption = Annotated[str | None, typer.Option(help="Name of the job.")]
-_StreamOption = Annotated[
-    str | None, typer.Option(help="Name of the stream. Default: all streams of the job.")
+_JobArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="JOB", help="Name of the job.", autocompletion=complete_job),
+]
+_StreamArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="STREAM",
+        help="Name of the stream. Default: all streams of the job.",
+        autocompletion=complete_stream,
+    ),
 ]
 _FleetOption = Annotated[
-    bool, typer.Option("--fleet", help="All streams of all jobs, those that come later too.")
+    bool, typer.Option("--fleet", help="All streams of all jobs, those that come later too; asks first.")
 ]
+_YesOption = Annotated[bool, typer.Option("--yes", help="With --fleet: do not ask.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,6 +48,8 @@ def register(app: typer.Typer) -> None:
     @app.command("pin")
     @calls_controller
     def pin(
+        job: _JobArgument = None,
+        stream: _StreamArgument = None,
         *,
         to: Annotated[
             Literal["ceiling", "off"],
@@ -39,15 +58,17 @@ def register(app: typer.Typer) -> None:
             ),
         ],
         reason: Annotated[str, typer.Option(help="Why, for whoever finds the pin.")],
-        job: _JobOption = None,
-        stream: _StreamOption = None,
         fleet: _FleetOption = False,
+        yes: _YesOption = False,
         dry_run: DryRunOption = False,
         call: Call,
     ) -> None:
         """Hold a stream, a job or the whole fleet to its ceiling or its own bound, at once."""
         with call.open() as tidemark:
-            _check_scope(job, stream, fleet=fleet)
+            _check_scope(job, fleet=fleet)
+            if fleet and not (dry_run or yes):
+                tried = tidemark.pin(_PIN_NAMES[to], reason, fleet=True, dry_run=True)
+                _confirm(f"pin {_all_of(tried)} to {tried.to}")
             result = tidemark.pin(_PIN_NAMES[to], reason, job, stream, fleet=fleet, dry_run=dry_run)
         if call.json:
             return as_json(result)
@@ -58,17 +79,21 @@ def register(app: typer.Typer) -> None:
     @app.command("unpin")
     @calls_controller
     def unpin(
+        job: _JobArgument = None,
+        stream: _StreamArgument = None,
         *,
-        job: _JobOption = None,
-        stream: _StreamOption = None,
         fleet: _FleetOption = False,
+        yes: _YesOption = False,
         reason: ReasonOption = None,
         dry_run: DryRunOption = False,
         call: Call,
     ) -> None:
         """Remove a pin."""
         with call.open() as tidemark:
-            _check_scope(job, stream, fleet=fleet)
+            _check_scope(job, fleet=fleet)
+            if fleet and not (dry_run or yes):
+                tried = tidemark.unpin(fleet=True, dry_run=True)
+                _confirm(f"unpin {_all_of(tried)} from {tried.to}")
             result = tidemark.unpin(job, stream, fleet=fleet, reason=reason, dry_run=dry_run)
         if call.json:
             return as_json(result)
@@ -91,16 +116,34 @@ def register(app: typer.Typer) -> None:
         return None
 
 
-def _check_scope(job: str | None, stream: str | None, *, fleet: bool) -> None:
-    """Check that the options name one scope.
+def _check_scope(job: str | None, *, fleet: bool) -> None:
+    """Check that the command line names one scope.
 
     Raises:
-        ValueError: when they do not.
+        ValueError: when it does not.
     """
-    if stream is not None and job is None:
-        raise ValueError("--stream needs --job")
     if fleet == (job is not None):
-        raise ValueError("give --job, --job and --stream, or --fleet for all streams of all jobs")
+        raise ValueError("give JOB, JOB and STREAM, or --fleet for all streams of all jobs")
+
+
+def _all_of(tried: PinAnswer) -> str:
+    known = len(tried.streams) + tried.more_streams
+    return f"the whole fleet, {plural(known, 'stream')} now and all that come later,"
+
+
+def _confirm(what: str) -> None:
+    """Ask whether to go on, where somebody can answer.
+
+    Raises:
+        ValueError: when nobody can.
+    """
+    if not _somebody_answers():
+        raise ValueError("--fleet asks first, and nobody can answer here: add --yes")
+    typer.confirm(f"{what}?", abort=True, err=True)
+
+
+def _somebody_answers() -> bool:
+    return sys.stdin.isatty()
 
 
 def _scope_text(pin_summary: PinSummary) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, signature
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 2
 """How often a command sends a request: a person at a terminal would rather see the error soon."""
+
+_COMPLETION_SECONDS = 2.0
+"""How long a shell waits for names at most."""
+
+_MAX_COMPLETIONS = 200
+"""How many names a shell gets at most."""
 
 UrlOption = Annotated[
     str,
@@ -39,14 +46,52 @@ ReasonOption = Annotated[
     str | None, typer.Option("--reason", help="Why; the event of the change records it.")
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")]
-StreamArgument = Annotated[str, typer.Argument(metavar="STREAM", help="Name of the stream.")]
+
+
+def complete_job(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of jobs for a shell that completes one."""
+    return _completed(context, incomplete, lambda tidemark: (job.job for job in tidemark.jobs()))
+
+
+def complete_stream(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of streams of the job that the line names, for a shell that completes one."""
+    job = context.params.get("job")
+    return _completed(context, incomplete, lambda tidemark: (row.stream for row in tidemark.fleet(job)))
+
+
+def _completed(
+    context: typer.Context, incomplete: str, names: Callable[[Client], Iterable[str]]
+) -> list[str]:
+    from tidemark.controller.client.client import Client  # noqa: PLC0415 - as in connect
+
+    url, token_file = context.params.get("url"), context.params.get("token_file")
+    # A shell that waits is worse than one that completes nothing.
+    with (
+        suppress(ClientError),
+        Client(url, token_file=token_file, attempts=1, timeout_seconds=_COMPLETION_SECONDS) as tidemark,
+    ):
+        found = (name for name in names(tidemark) if name.startswith(incomplete))
+        return list(islice(found, _MAX_COMPLETIONS))
+    return []
+
+
+JobArgument = Annotated[
+    str, typer.Argument(metavar="JOB", help="Name of the job.", autocompletion=complete_job)
+]
+StreamArgument = Annotated[
+    str, typer.Argument(metavar="STREAM", help="Name of the stream.", autocompletion=complete_stream)
+]
 SomeJobArgument = Annotated[
-    str | None, typer.Argument(metavar="JOB", help="Name of the job. Default: all jobs.")
+    str | None,
+    typer.Argument(metavar="JOB", help="Name of the job. Default: all jobs.", autocompletion=complete_job),
 ]
 SomeStreamArgument = Annotated[
     str | None,
-    typer.Argument(metavar="STREAM", help="Name of the stream. Default: all streams of the job."),
+    typer.Argument(
+        metavar="STREAM",
+        help="Name of the stream. Default: all streams of the job.",
+        autocompletion=complete_stream,
+    ),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 _MAX_CHARACTERS = 120
 """Length at which a table cuts a text off."""
+
+_MAX_WIDTH = 100_000
+"""Width of a table that nobody's terminal has to break."""
 
 _UNKNOWN = "-"
 """What stands for an unknown value."""
@@ -49,7 +53,10 @@ def as_json(answer: object, name: str = "") -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:
-    """Print a table, or ``empty`` when it has no rows."""
+    """Print a table, or ``empty`` when it has no rows.
+
+    Its rows are broken to the width of a terminal, or of ``COLUMNS``; a program behind a pipe gets each in one line.
+    """
     from rich.console import Console  # noqa: PLC0415 - the other commands start fast without it
     from rich.table import Table  # noqa: PLC0415
 
@@ -61,7 +68,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> 
     if not found.row_count:
         say(empty)
         return
-    Console(highlight=False, markup=False).print(found)
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _MAX_WIDTH
+    with console.capture() as lines:
+        console.print(found)
+    for line in lines.get().splitlines():
+        typer.echo(line.rstrip())
 
 
 def show_facts(facts: Mapping[str, str]) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidemark.controller.cli.options import bounds_of
 from tidemark.controller.cli.remote import open_client
 from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, say, table
 from tidemark.models.granules import SPARK_TICK_US
+
+if TYPE_CHECKING:
+    from tidemark.controller.api.schemas import CurvePointAnswer
 
 
 def show_stream_curve(
@@ -27,23 +32,38 @@ def show_stream_curve(
             raise ValueError("--window, --slide, --session-gap, --latency-cap and --grace need a trace")
         bounds_ms = [] if bounds is None else [bound // 1_000 for bound in bounds_of(bounds, SPARK_TICK_US)]
         found = tidemark.curve(job, stream, bounds_ms)
+        evidence = tidemark.status(job, stream).evidence
     if json:
         return as_json(found)
     rows = [
         (
             bound(point.bound_ms),
             percent(point.completeness_ppm),
+            percent(point.completeness_min_ppm),
             f"{point.late:,}",
             duration(point.latency_base_ms),
             duration(point.latency_wall_ms)
             if point.latency_at_least_ms is None
             else f"at least {duration(point.latency_at_least_ms)}",
             f"{point.windows_emitted:,}",
+            {True: "yes", False: "no", None: "-"}[point.meets_all],
         )
-        for point in found.points
+        for point in (found.points if bounds_ms else _that_say_something(found.points))
     ]
     basis = found.basis
     if rows:
         say(f"{job}/{stream}, batches of {moment(basis.from_us)} to {moment(basis.to_us)}")
-    columns = ("bound", "completeness", "late rows", "base - end", "wall - end", "windows")
-    return table(columns, rows, f"no rows of {job}/{stream} are known yet")
+    columns = (
+        *("bound", "completeness", "at least", "late rows", "base - end", "wall - end", "windows"),
+        "meets the SLO",
+    )
+    table(columns, rows, f"no rows of {job}/{stream} are known yet")
+    needed = evidence.rows_needed
+    if rows and needed is not None and evidence.rows < needed:
+        say(f"not enough evidence: {evidence.rows:,} of {needed:,} rows, so no bound is certified")
+    return None
+
+
+def _that_say_something(points: Sequence[CurvePointAnswer]) -> list[CurvePointAnswer]:
+    """Return the points without those that admit no more rows than a smaller bound does."""
+    return [*points[:1], *(point for before, point in pairwise(points) if point.late != before.late)]

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tidemark.controller.cli.options import bounds_of, duration_of, operator_of
+from tidemark.controller.cli.options import bounds_of, duration_of, operator_of, share_of
 from tidemark.controller.cli.trace import input_errors_in_one_line, progress_bar
 from tidemark.models.choice import BoundChoice, Latency, choose_bound, needed_rank, percent
 from tidemark.models.curve import Curve, CurvePoint, MeanLatency, NeedDistribution
@@ -54,6 +54,8 @@ class Question(NamedTuple):
     """How long windows are corrected after the bound, with commas between."""
     target: str
     """Completeness target."""
+    confidence: str
+    """Confidence with which the target must be met by rows to come."""
     latency_cap: str | None
     """Maximum mean latency."""
     latency: Latency
@@ -62,23 +64,29 @@ class Question(NamedTuple):
 
 def show_trace_curve(path: Path, question: Question, *, json: bool) -> None:
     """Print completeness and latency of a trace under each bound, and the bound to choose."""
-    window, slide, session_gap, engine, trigger, bounds, grace, target, latency_cap, latency = question
+    window, slide, session_gap, engine, trigger, bounds, grace, target, confidence, latency_cap, latency = (
+        question
+    )
     with input_errors_in_one_line():
         if session_gap is not None and (window is not None or slide is not None):
             raise ValueError("--session-gap goes without --window and --slide")
         operator = operator_of(window or "10s", slide, session_gap)
         trigger_us = duration_of(trigger)
-        target_ppm = parse_target(target)
+        target_ppm, confidence_ppm = parse_target(target), _confidence(confidence)
         cap_us = None if latency_cap is None else duration_of(latency_cap)
         tick_us = SPARK_TICK_US if engine == "spark" else 1
         given = None if bounds is None else bounds_of(bounds, tick_us)
         recorded = _read(path)
         graces = [] if grace is None else bounds_of(grace, tick_us)
         replayed = Curve.of_replay(_replay(recorded, operator, engine, trigger_us), operator)
-        points = [replayed.at(bound) for bound in given or _ladder(replayed.needs, target_ppm)]
+        points = [
+            replayed.at(bound) for bound in given or _ladder(replayed.needs, target_ppm, confidence_ppm)
+        ]
         # Rows are judged by base - (bound + grace), the watermark under which a corrected window is final.
         corrected = [[(after, replayed.at(point.bound_us + after)) for after in graces] for point in points]
-        choice = choose_bound(points, target_ppm, cap_us, latency=latency)
+        choice = choose_bound(
+            points, target_ppm, cap_us, latency=latency, confidence=confidence_ppm and confidence_ppm / PPM
+        )
     rows, partitions = plural(len(recorded), "row"), plural(len(recorded.partitions), "partition")
     how = f"{rows}, {partitions}; {operator}; {engine} engine"
     if engine == "spark":
@@ -89,10 +97,23 @@ def show_trace_curve(path: Path, question: Question, *, json: bool) -> None:
         _show(how, points, corrected, choice, latency)
 
 
-def _ladder(needs: NeedDistribution, target_ppm: int) -> list[int]:
+def _confidence(text: str) -> int | None:
+    """Return the confidence in parts per million; None for "none".
+
+    Raises:
+        ValueError: when it is no share between 0 and 1.
+    """
+    found = share_of(text, "--confidence")
+    if found is not None and not 0 < found < PPM:
+        raise ValueError(f"--confidence {text!r} must lie between 0 and 1, both excluded")
+    return found
+
+
+def _ladder(needs: NeedDistribution, target_ppm: int, confidence_ppm: int | None) -> list[int]:
     """Return 0 and the needs at the ladder's shares and at the target, which include the smallest bound that fits."""
     rows = round(needs.weight)
-    ranks = [needed_rank(rows, target_ppm, None), *(math.ceil(share * rows) for share in _LADDER)]
+    certified = needed_rank(rows, target_ppm, confidence_ppm and confidence_ppm / PPM)
+    ranks = [certified, *(math.ceil(share * rows) for share in _LADDER)]
     values = [needs.value_at_rank(rank) for rank in ranks if rank is not None]
     return sorted({0, *(math.ceil(value) for value in values if value is not None and value > 0)})
 

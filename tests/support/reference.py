@@ -277,12 +277,14 @@ _CLI_HEAD = """# The command line
 
 Tables are for people; with `--json` a command prints what the interface answers. `--dry-run` says what would follow and
 changes nothing; `--reason` goes into the event that a change leaves. `set` changes only the fields that are named.
+Values such as those of `--mode` are taken in any case. Where no terminal is, as in a pipe, each row of a table is one
+line. `tidemark --install-completion` lets the shell complete commands, options, and the names of jobs and streams.
 
 | exit code | meaning |
 | --- | --- |
 | 0 | done |
 | 1 | the controller rejected it or does not answer; for `tidemark doctor`: something is missing; \
-for `tidemark lint`: an error |
+for `tidemark apply --dry-run --exit-code`: something differs; for `tidemark lint`: an error |
 | 2 | the command line makes no sense; for `tidemark doctor`: the controller could not be asked; \
 for `tidemark lint`: the job cannot be checked |
 

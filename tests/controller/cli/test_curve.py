@@ -84,6 +84,17 @@ def test_a_cap_of_12_s_chooses_10_s_and_says_why_5_and_20_fail(textbook: Path) -
     assert "not 20 s: bound 20 s has a mean latency of 20.871 s, the cap is 12 s" in text
 
 
+def test_a_bound_is_chosen_only_on_evidence(tmp_path: Path) -> None:
+    """Two rows admit anything, and say next to nothing of those to come."""
+    two = save(tmp_path / "two.parquet", [0, 30], [1, 31])
+    assert "not enough evidence: 2 rows, 299 are needed to certify 99 %" in said(two)
+    assert "chosen" not in said(two)
+    assert "chosen (base latency): 0 s" in said(two, "--confidence", "none")
+    assert refused(two, "--confidence", "1") == (
+        "tidemark: --confidence '1' must lie between 0 and 1, both excluded"
+    )
+
+
 def test_where_no_bound_fits_both_constraints_are_named(textbook: Path) -> None:
     """And it is no error: it is what was asked."""
     text = said(textbook, *BOOK, "--target", "0.95", "--latency-cap", "12")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, get_args
@@ -13,7 +14,8 @@ from typer.testing import CliRunner, Result
 from tidemark.controller.api.schemas import ConditionType
 from tidemark.controller.cli import app
 from tidemark.controller.cli.checkup import STEPS, Place, checkup
-from tidemark.controller.client import Client
+from tidemark.controller.cli.doctor import _reach
+from tidemark.controller.client import Client, UnreachableError
 from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.wire import Acknowledgement, LiveState
 
@@ -45,14 +47,24 @@ def doctor(controller: Controller) -> Iterator[Doctor]:
 
 def missing(result: Result) -> dict[str, str]:
     """What is missing, with the next step."""
-    lines = result.stdout.splitlines()
-    found = {
-        line.removeprefix("  missing  "): after.removeprefix("           next: ")
-        for line, after in zip(lines, [*lines[1:], ""], strict=True)
-        if line.startswith("  missing  ")
-    }
+    found = lacking(result, "missing")
     assert result.exit_code == (1 if found else 0), result.output
     return found
+
+
+def lacking(result: Result, level: str) -> dict[str, str]:
+    lines = result.stdout.splitlines()
+    return {
+        line.removeprefix(f"  {level}  "): after.removeprefix("           next: ")
+        for line, after in zip(lines, [*lines[1:], ""], strict=True)
+        if line.startswith(f"  {level}  ")
+    }
+
+
+def warned(result: Result) -> dict[str, str]:
+    """What somebody should look at, with the next step, where nothing is missing."""
+    assert missing(result) == {}
+    return lacking(result, "warning")
 
 
 def fine(result: Result) -> list[str]:
@@ -77,19 +89,24 @@ def acknowledge(controller: Controller, **changes: Any) -> None:
 
 
 START = "spark-submit --conf spark.tidemark.job=job --conf spark.tidemark.controller.url=URL ..."
+FIRST_START = (
+    f"{START}; if it runs already, see what its driver's log says of the controller: in Kubernetes a job of another "
+    "namespace is shut out until the chart's networkPolicy.from names it"
+)
 
 
 @pytest.mark.slow
 def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     controller: Controller, doctor: Doctor
 ) -> None:
-    assert missing(doctor("job")) == {"nothing is known of job job: no report has come": START}
-    assert missing(doctor()) == {"nothing is known of it: no report has come": START}
+    assert missing(doctor("job")) == {"nothing is known of job job: no report has come": FIRST_START}
+    assert missing(doctor()) == {"nothing is known of it: no report has come": FIRST_START}
 
     controller.report_all(REPORTS[:6])
-    found = missing(doctor())
-    assert found == {
-        "no SLO is set, so nothing is recommended": ("tidemark slo set job stream --target 0.99 --url URL"),
+    assert missing(doctor()) == {
+        "no SLO is set, so nothing is recommended": "tidemark slo set job stream --target 0.99 --url URL"
+    }
+    assert lacking(doctor(), "warning") == {
         "the mode is Off: Tidemark only watches, and the job keeps its own bound": (
             "tidemark policy set job stream --mode OnRestart --url URL"
         ),
@@ -98,21 +115,22 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     controller.put("/slo", {"target_ppm": 990_000})
     controller.put("/policy", at_once())
     controller.tick()
-    assert missing(doctor()) == {
+    assert warned(doctor()) == {
         "not enough evidence: 160 of 299 rows": "let the job run, then tidemark doctor job stream --url URL"
     }
 
     controller.report_all(REPORTS[6:])
     controller.tick()
-    (body,) = missing(doctor()).items()
+    (body,) = warned(doctor()).items()
+    assert doctor("job", "stream", "--strict").exit_code == 1
     assert body[0].startswith("generation 2, ")
     assert body[0].endswith("is published; the job has acknowledged none")
     assert body[1] == f"the job takes it when it next starts: {START}"
 
     answer = controller.get("/bound").json()
     acknowledge(controller, bound_ms=answer["bound_ms"], generation=answer["generation"])
-    result = doctor("job")
-    assert missing(result) == {}
+    result = doctor("job", "--strict")
+    assert (missing(result), warned(result)) == ({}, {})
     assert fine(result)[0] == "the controller at URL answers"
     assert "the SLO requires 0.99 of the rows at a confidence of 0.95" in fine(result)
     assert "there is enough evidence: 1,520 rows, and 299 are needed" in fine(result)
@@ -124,16 +142,19 @@ def test_programs_get_the_same_findings_as_people(controller: Controller, doctor
         "job": "job",
         "stream": None,
         "fine": False,
+        "level": "missing",
         "text": "nothing is known of job job: no report has come",
-        "next": START,
+        "next": FIRST_START,
     }
     controller.report_all(REPORTS[:6])
-    controller.put("/slo", {"target_ppm": 990_000})
     result, people = doctor("job", "--json"), doctor("job")
     found = json.loads(result.stdout)["findings"]
     assert (result.exit_code, people.exit_code) == (1, 1)
-    assert {one["text"]: one["next"] for one in found if not one["fine"]} == missing(people)
+    for level in ("missing", "warning"):
+        expected = {one["text"]: one["next"] for one in found if one["level"] == level}
+        assert lacking(people, level) == expected != {}
     assert [one["text"] for one in found if one["fine"]] == fine(people)
+    assert [one["fine"] for one in found] == [one["level"] == "ok" for one in found]
     assert [one["stream"] for one in found] == [None, *["stream"] * (len(found) - 1)]
 
 
@@ -161,7 +182,7 @@ def test_what_a_job_has_to_do_for_a_bound_depends_on_the_mode(
     controller.put("/policy", at_once(mode))
     controller.report_all(REPORTS)
     controller.tick()
-    (body,) = missing(doctor()).values()
+    (body,) = warned(doctor()).values()
     assert body.startswith(step)
 
 
@@ -195,7 +216,8 @@ def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_each_have_a_
     controller.report_all([report for report in [*REPORTS, *after] if report.batch_id not in {7, 8}])
     controller.tick()
     controller.http.put("/v1/pin?job=job", json={"to": "Ceiling", "reason": "INC-1"})
-    found = missing(doctor())
+    result = doctor()
+    grave, found = missing(result), missing(result) | lacking(result, "warning")
     partitions = "tidemark partitions job stream --url URL"
     expected = {
         "2 batches were never reported": "the newest are batches 7 to 8; they stay unknown",
@@ -203,9 +225,11 @@ def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_each_have_a_
         "1 row was future-dated and set back to the clock": partitions,
         "the watermark trails the stream by 90% of the ceiling, 60 s": f"see what is behind: {partitions}",
         "the job is held to its ceiling alone by the pin on job 'job': INC-1": (
-            "tidemark unpin --job job --url URL"
+            "tidemark unpin job --url URL"
         ),
     }
+    (only,) = grave
+    assert only.startswith("the watermark trails the stream by 90% of the ceiling")
     assert len(found) == len(expected)
     for text, step in expected.items():
         (body,) = [steps for line, steps in found.items() if line.startswith(text)]
@@ -224,6 +248,17 @@ def test_a_controller_that_cannot_be_asked_is_exit_code_2_with_a_next_step() -> 
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("tidemark: the controller at http://127.0.0.1:1 cannot be reached: ")
     assert result.stderr.endswith("; next: `tidemark serve`, or name its address by --url\n")
+
+
+def test_a_controller_that_does_not_answer_at_all_may_be_behind_a_network_policy() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            Client(url, attempts=1, timeout_seconds=0.05) as client,
+            pytest.raises(UnreachableError) as raised,
+        ):
+            client.ready()
+    assert _reach(str(raised.value)).endswith("by the chart's networkPolicy.from")
 
 
 def test_a_store_that_is_not_there_is_exit_code_2(

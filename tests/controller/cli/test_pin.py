@@ -65,14 +65,12 @@ def test_a_pin_is_set_listed_and_taken_away_and_says_what_it_costs(
             ceiling_ms=1_800_000,
         )
     )
-    lines = said(
-        tidemark("pin", "--to", "ceiling", "--job", "job", "--stream", "stream", "--reason", "INC-1")
-    )
+    lines = said(tidemark("pin", "job", "stream", "--to", "ceiling", "--reason", "INC-1"))
     assert lines[0] == "pinned job/stream to Ceiling: INC-1"
     assert lines[1].startswith("  job/stream: windows close 29 min 55 s later than at 5 s; ")
     assert controller.get("/bound").json()["pin"] == "Ceiling"
     assert said(tidemark("pins")) == ["job/stream: Ceiling since 2026-01-01 01:00:00 UTC: INC-1"]
-    lines = said(tidemark("unpin", "--job", "job", "--stream", "stream"))
+    lines = said(tidemark("unpin", "job", "stream"))
     assert lines == [
         "unpinned job/stream, which was pinned to Ceiling: INC-1",
         "  job/stream: 5 s is in use already",
@@ -83,13 +81,13 @@ def test_a_pin_is_set_listed_and_taken_away_and_says_what_it_costs(
 @pytest.mark.parametrize(
     ("options", "path", "scope"),
     [
-        (("--fleet",), "/v1/pin", "the whole fleet"),
-        (("--job", "a b/c"), None, ""),
-        (("--job", "a b"), "/v1/pin?job=a%20b", "job a b"),
-        (("--job", "a b", "--stream", "c?"), "/v1/pin?job=a%20b&stream=c%3F", "a b/c?"),
+        (("--fleet", "--yes"), "/v1/pin", "the whole fleet"),
+        (("a b/c",), None, ""),
+        (("a b",), "/v1/pin?job=a%20b", "job a b"),
+        (("a b", "c?"), "/v1/pin?job=a%20b&stream=c%3F", "a b/c?"),
     ],
 )
-def test_options_say_what_is_pinned(
+def test_arguments_say_what_is_pinned(
     controller: Controller, tidemark: Tidemark, options: tuple[str, ...], path: str | None, scope: str
 ) -> None:
     result = tidemark("pin", "--to", "off", "--reason", "why", *options)
@@ -102,24 +100,22 @@ def test_options_say_what_is_pinned(
 
 
 def test_a_pin_that_is_not_there_and_options_that_are_not_valid_are_one_line(tidemark: Tidemark) -> None:
-    assert failed(tidemark("unpin", "--fleet")).startswith("tidemark: there is no pin on the whole fleet")
-    assert "reason" in failed(tidemark("pin", "--fleet", "--to", "off", "--reason", " "))
+    assert failed(tidemark("unpin", "--fleet", "--yes")).startswith(
+        "tidemark: there is no pin on the whole fleet"
+    )
+    assert "reason" in failed(tidemark("pin", "--fleet", "--yes", "--to", "off", "--reason", " "))
     assert tidemark("pin", "--to", "off").exit_code == 2
     assert tidemark("pin", "--to", "live", "--reason", "why").exit_code == 2
 
 
 @pytest.mark.parametrize("command", [("pin", "--to", "off", "--reason", "why"), ("unpin",)])
-@pytest.mark.parametrize("given", [(), ("--dry-run",), ("--fleet", "--job", "job"), ("--stream", "s")])
-def test_a_command_without_a_scope_is_rejected_and_names_the_options(
+@pytest.mark.parametrize("given", [(), ("--dry-run",), ("job", "--fleet", "--yes")])
+def test_a_command_without_a_scope_is_rejected_and_names_the_ways(
     controller: Controller, tidemark: Tidemark, command: tuple[str, ...], given: tuple[str, ...]
 ) -> None:
     controller.report_all(REPORTS[:1])
     body = failed(tidemark(*command, *given), 2)
-    assert body == (
-        "tidemark: --stream needs --job"
-        if "--stream" in given
-        else "tidemark: give --job, --job and --stream, or --fleet for all streams of all jobs"
-    )
+    assert body == "tidemark: give JOB, JOB and STREAM, or --fleet for all streams of all jobs"
     assert controller.get("/bound").json()["pin"] is None
 
 
@@ -130,9 +126,28 @@ def test_the_whole_fleet_is_pinned_when_asked_for_and_a_dry_run_of_it_changes_no
     pin = ("pin", "--fleet", "--to", "off", "--reason", "why")
     assert said(tidemark(*pin, "--dry-run"))[0] == "would pin the whole fleet to Off: why"
     assert controller.get("/bound").json()["pin"] is None
-    assert said(tidemark(*pin))[0] == "pinned the whole fleet to Off: why"
+    assert failed(tidemark(*pin), 2) == (
+        "tidemark: --fleet asks first, and nobody can answer here: add --yes"
+    )
+    assert controller.get("/bound").json()["pin"] is None
+    assert said(tidemark(*pin, "--yes"))[0] == "pinned the whole fleet to Off: why"
     assert controller.get("/bound").json()["pin"] == "Off"
-    assert said(tidemark("unpin", "--fleet"))[0].startswith("unpinned the whole fleet")
+    assert said(tidemark("unpin", "--fleet", "--yes"))[0].startswith("unpinned the whole fleet")
+
+
+def test_the_whole_fleet_is_pinned_only_when_the_answer_is_yes(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemark.controller.cli.pin._somebody_answers", lambda: True)
+    controller.report_all(REPORTS[:1])
+    pinned = []
+    with served(controller.app) as url:
+        for command in (("pin", "--to", "off", "--reason", "why"), ("unpin",)):
+            for answer in ("n\n", "y\n"):
+                done = CliRunner().invoke(app, [*command, "--fleet", "--url", url], input=answer)
+                assert f"{command[0]} the whole fleet, 1 stream now and all that come later," in done.stderr
+                pinned.append((done.exit_code, controller.get("/bound").json()["pin"]))
+    assert pinned == [(1, None), (0, "Off"), (1, "Off"), (0, None)]
 
 
 @pytest.mark.slow

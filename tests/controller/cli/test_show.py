@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tidemark.controller.cli import app
-from tidemark.controller.cli.show import as_json, plain
+from tidemark.controller.cli.show import as_json, plain, table
 
 from support.controller_app import Controller
 from support.served import served
@@ -27,6 +27,19 @@ def test_json_says_the_same_and_holds_none_of_them_either(capsys: pytest.Capture
     assert json.loads(text) == {"job": EVIL, "stream": "流"}
     assert "流" in text
     assert all(each.isprintable() or each == "\n" for each in text)
+
+
+def test_a_row_is_one_line_where_no_terminal_would_break_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    long = "a word " * 60
+    table(("name", "text"), [("first", long), ("second", "x")], "nothing")
+    assert capsys.readouterr().out.splitlines() == [
+        "name    text",
+        f"first   {long}".rstrip(),
+        "second  x",
+    ]
 
 
 @pytest.mark.slow

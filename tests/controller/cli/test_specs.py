@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -300,5 +301,23 @@ def test_the_curve_of_a_stream_is_shown_where_it_bends_or_where_asked(
     assert [point["bound_ms"] for point in found["points"]] == [0, 5_000, 60_000]
     lines = said(tidemark("curve", "job", "stream"))
     assert lines[0].startswith("job/stream, batches of 2026-01-01 00:00:")
-    assert lines[1].split()[:3] == ["bound", "completeness", "late"]
+    assert lines[1].split()[:3] == ["bound", "completeness", "at"]
+    # A bound that admits no more than a smaller one is left out, unless it is asked for.
+    late = [re.split(r"\s{2,}", row)[3] for row in lines[2:]]
+    assert len(late) == len(set(late)) > 3
+    asked = said(tidemark("curve", "job", "stream", "--bounds", "2h,3h"))
+    assert [re.split(r"\s{2,}", row)[3] for row in asked[2:]] == ["0", "0"]
+    assert {row.split()[-1] for row in lines[2:]} == {"yes", "no"}
+
+
+def test_the_curve_says_when_its_rows_are_no_evidence(controller: Controller, tidemark: Tidemark) -> None:
+    controller.put("/slo", {"target_ppm": 999_000})
+    controller.report_all(query_reports(exponential_batches(8, 5)))
+    lines = said(tidemark("curve", "job", "stream"))
+    assert lines[-1].startswith("not enough evidence: ")
+    assert lines[-1].endswith("of 2,995 rows, so no bound is certified")
+    assert {row.split()[-1] for row in lines[2:-1]} == {"-"}
+
+
+def test_the_curve_of_a_trace_is_no_curve_of_a_stream(tidemark: Tidemark) -> None:
     assert line(tidemark("curve", "job", "stream", "--window", "1m"), 2).endswith("need a trace")

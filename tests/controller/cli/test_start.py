@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from tidemark.controller.cli import app
-from tidemark.controller.cli.lazy import COMMANDS
+from tidemark.controller.cli.lazy import COMMANDS, PANELS
 
 from support.controller_app import Controller
 from support.reports import exponential_batches, query_reports
@@ -111,3 +112,45 @@ def test_an_unknown_command_is_named_with_the_nearest() -> None:
     done = CliRunner().invoke(app, ["statsu"])
     assert (done.exit_code, isinstance(app, typer.Typer)) == (2, True)
     assert "Did you mean 'status'?" in done.stderr
+
+
+def completed(line: str, **environment: str) -> list[str]:
+    """Return what a shell would offer for the last word of a line."""
+    words = line.split(" ")
+    given = {"_TIDEMARK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    return CliRunner().invoke(app, [], prog_name="tidemark", env={**given, **environment}).stdout.split()
+
+
+def test_a_shell_completes_commands_options_and_values() -> None:
+    assert completed("tidemark p") == ["partitions", "policy", "pause", "pin", "pins"]
+    assert completed("tidemark slo ex") == ["export"]
+    assert completed("tidemark pin --fl") == ["--fleet"]
+    assert completed("tidemark policy set a b --mode OnR") == ["OnRestart"]
+
+
+@pytest.mark.slow
+def test_a_shell_completes_the_names_of_jobs_and_streams(controller: Controller) -> None:
+    for job, stream in (("shop", "clicks"), ("shop", "views"), ("other", "clicks")):
+        assert controller.http.put(f"/v1/jobs/{job}/streams/{stream}/slo", json={"target_ppm": 1}).is_success
+    with served(controller.app) as url:
+        assert completed("tidemark status sh", TIDEMARK_URL=url) == ["shop"]
+        assert sorted(completed("tidemark doctor shop ", TIDEMARK_URL=url)) == ["clicks", "views"]
+        assert completed("tidemark pin shop v", TIDEMARK_URL=url) == ["views"]
+    assert completed("tidemark status sh", TIDEMARK_URL="http://127.0.0.1:1") == []
+
+
+def test_values_are_taken_in_any_case(controller: Controller) -> None:
+    with served(controller.app) as url:
+        for mode in ("onrestart", "RESTART", "Live"):
+            done = CliRunner().invoke(app, ["policy", "set", "job", "stream", "--mode", mode, "--url", url])
+            assert done.exit_code == 0, done.output
+            assert controller.get("/policy").json()["mode"].casefold() == mode.casefold()
+
+
+def test_the_help_lists_every_command_once_under_its_task() -> None:
+    text = CliRunner().invoke(app, ["--help"]).stdout
+    listed = [
+        line.split()[0] for line in text.partition("\nWatch:")[2].splitlines() if re.match(r"  \w", line)
+    ]
+    assert listed == list(COMMANDS)
+    assert [title in text for title in PANELS] == [True] * len(PANELS)
