@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
+from tidemark.controller import runbooks
 from tidemark.controller.access import caller_routes
 from tidemark.controller.access import routes as token_routes
 from tidemark.controller.access.authorize import authorize
@@ -135,6 +136,7 @@ def create_app(
         app.include_router(module.router, dependencies=[TakesJson, KnownParameters], responses=problem(406))
     app.include_router(health.router, dependencies=[KnownParameters])
     page_server.install(app)
+    runbooks.install(app)
     problems.install(app)
     openapi.install(app)
     return app

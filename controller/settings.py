@@ -90,10 +90,10 @@ class Settings(BaseSettings):
     """Seconds between two checks of the alerts."""
     notify_repeat_seconds: float = Field(default=14_400.0, ge=60)
     """Seconds after which an alert that still fires is notified again."""
-    runbooks_url: str = "deploy/runbooks"
-    """Prefix of the runbook's file name in the notifier's messages."""
+    runbooks_url: str = ""
+    """Prefix of the runbook's file name in the notifier's messages; by default the controller's own copies."""
     public_url: str = ""
-    """Address of this controller for browsers, for links in these messages."""
+    """Address of this controller for browsers, for links in these messages; by default the one it listens on."""
     retention_days_days: int = Field(default=400, ge=40)
     """Days that needs, and hourly sums of reports, are kept, counted back from the stream's newest batch."""
     retention_reports_days: int = Field(default=35, ge=32)

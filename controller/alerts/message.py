@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
+from urllib.parse import quote
 
 from tidemark.controller.alerts.lifecycle import Key, Notification
 
@@ -73,13 +74,20 @@ def _alert(notification: Notification, runbooks: str, address: str) -> dict[str,
         "annotations": {
             "summary": active.summary,
             "description": active.description,
-            "runbook_url": f"{runbooks.rstrip('/')}/{active.alert.name}.md",
+            "runbook_url": f"{runbooks}/{active.alert.name}.md",
+            "page_url": _page(address, dict(notification.key)),
         },
         "startsAt": _NO_TIME if alarm.starts_us is None else _moment(alarm.starts_us),
         "endsAt": _NO_TIME if alarm.ended_us is None else _moment(alarm.ended_us),
         "generatorURL": address,
         "fingerprint": fingerprint_of(notification.key),
     }
+
+
+def _page(address: str, labels: dict[str, str]) -> str:
+    """Return the address of the page of the stream that an alert is about."""
+    names = [quote(labels[name], safe="") for name in ("spark_job", "stream")]
+    return f"{address}/#/streams/{'/'.join(names)}"
 
 
 def _moment(time_us: int) -> str:

@@ -6,21 +6,27 @@ Pure. How long a rule must hold before somebody is notified is up to ``lifecycle
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from tidemark.controller.alerts.table import (
+    APPROVAL_PENDING,
     BURN_PAGE,
     BURN_TICKET,
     CONFLICT,
     FUTURE_ROWS,
     LOSS_BIASED,
+    MIN_FUTURE_ROWS,
     MIN_LATE_ROWS,
+    MIN_SKEW_MS,
     NOT_ADOPTED,
     OVERFLOW,
     PARTITION_IDLE,
     PARTITION_SKEWED,
+    PREDICTION_WRONG,
     REPORTS_ABSENT,
+    ROLLED_BACK,
+    ROLLED_BACK_US,
     SATURATED,
     SPENT,
     STANDS_STILL,
@@ -28,7 +34,7 @@ from tidemark.controller.alerts.table import (
     Burn,
 )
 from tidemark.controller.stream_state.partition_summaries import PartitionSummary
-from tidemark.controller.stream_state.recent_rows import RecentRows
+from tidemark.controller.stream_state.recent_rows import JudgedRows, RecentRows
 from tidemark.controller.stream_state.state import StreamState
 from tidemark.models.duration import format_about
 from tidemark.models.target import PPM
@@ -60,6 +66,8 @@ class ActiveAlert:
     """All its labels, by name."""
     value: str
     """What it is about, for people."""
+    lasts: str = ""
+    """For a budget: how long what is left of it lasts at this pace."""
 
     @property
     def summary(self) -> str:
@@ -69,7 +77,7 @@ class ActiveAlert:
     @property
     def description(self) -> str:
         """More of it."""
-        return self.alert.description.format(**self._named, value=self.value)
+        return self.alert.description.format(**self._named, value=self.value, lasts=self.lasts)
 
     @property
     def _named(self) -> dict[str, str]:
@@ -88,14 +96,16 @@ def active_alerts(
         now_us: the wall time, in microseconds.
     """
     for alert in (BURN_PAGE, BURN_TICKET):
-        share = _burns(alert, state, recent)
-        if share is not None:
-            yield _active(alert, state, f"{100 * share:.4g}%")
+        factor = _burns(alert, state, recent)
+        if factor is not None:
+            active = _active(alert, state, f"{factor:.4g}")
+            yield replace(active, lasts=_lasts(alert, state, recent))
     remaining_ppm = None if state.overview is None else state.overview.remaining_ppm
     if remaining_ppm is not None and remaining_ppm < 0 and state.row.late_max >= MIN_LATE_ROWS:
         yield _active(SPENT, state, f"{remaining_ppm / 10_000:g}%")
     yield from _of_partitions(state, partitions)
     yield from _of_the_job(state, now_us)
+    yield from _of_the_rollout(state, now_us)
     if state.saturated:
         yield _active(SATURATED, state, "")
     if state.recommendation is not None and state.recommendation.conflict:
@@ -107,7 +117,7 @@ def active_alerts(
 
 def _of_partitions(state: StreamState, partitions: Sequence[PartitionSummary]) -> Iterator[ActiveAlert]:
     for each in partitions:
-        if each.skewed and each.costs_ms is not None:
+        if each.skewed and each.costs_ms is not None and each.costs_ms >= MIN_SKEW_MS:
             yield _active(PARTITION_SKEWED, state, format_about(each.costs_ms * 1_000), each.partition)
         if each.state == "Idle":
             yield _active(PARTITION_IDLE, state, "", each.partition)
@@ -128,6 +138,23 @@ def _of_the_job(state: StreamState, now_us: int) -> Iterator[ActiveAlert]:
             yield _active(NOT_ADOPTED, state, format_about(waited_us))
 
 
+def _of_the_rollout(state: StreamState, now_us: int) -> Iterator[ActiveAlert]:
+    rollout, prediction = state.rollout, state.prediction
+    if rollout is not None:
+        since_us = now_us - rollout.changed_us
+        if rollout.state == "AwaitingApproval" and not state.paused:
+            yield _active(APPROVAL_PENDING, state, format_about(since_us))
+        if rollout.state == "RolledBack" and not rollout.vetoed and since_us < ROLLED_BACK_US:
+            yield _active(ROLLED_BACK, state, format_about(since_us))
+    if (
+        prediction is not None
+        and prediction.realised_ppm is not None
+        and prediction.min_ppm is not None
+        and prediction.realised_ppm < prediction.min_ppm
+    ):
+        yield _active(PREDICTION_WRONG, state, f"{prediction.realised_ppm / 10_000:.4g}%")
+
+
 def _of_the_rows(state: StreamState, recent: RecentRows) -> Iterator[ActiveAlert]:
     newest = state.newest
     if newest is not None and newest.watermark_ms is not None and recent.judged:
@@ -141,21 +168,21 @@ def _of_the_rows(state: StreamState, recent: RecentRows) -> Iterator[ActiveAlert
         if stood and not explained:
             at = datetime.fromtimestamp(newest.watermark_ms / 1_000, UTC)
             yield _active(STANDS_STILL, state, f"{at:%Y-%m-%d %H:%M:%S} UTC")
-    if recent.future_rows:
+    if recent.future_rows >= MIN_FUTURE_ROWS:
         yield _active(FUTURE_ROWS, state, f"{recent.future_rows:,}")
     if recent.uncounted_rows:
         yield _active(OVERFLOW, state, f"{recent.uncounted_rows:,}")
 
 
 def _burns(alert: Alert, state: StreamState, recent: RecentRows) -> float | None:
-    """Return the share of late rows over the window whose budget burns too fast; None when none does."""
+    """Return how many times too fast the budget burns over the window of a pair that burns; None when none does."""
     if state.slo is None or state.slo.value.objective != "occurrences":
         return None
     slo = state.slo.value
     for burn in alert.burns:
-        share = _burns_at(burn, slo.target_ppm, slo.window_ms, recent)
-        if share is not None:
-            return share
+        factor = _burns_at(burn, slo.target_ppm, slo.window_ms, recent)
+        if factor is not None:
+            return factor
     return None
 
 
@@ -164,10 +191,26 @@ def _burns_at(burn: Burn, target_ppm: int, window_ms: int, recent: RecentRows) -
     if long is None or short is None or not long.judged or not short.judged or long.late < MIN_LATE_ROWS:
         return None
     # Below 1 the target itself would burn too fast, where the SLO's own window is short.
-    factor = max(burn.budget_ppm / PPM * (window_ms / 1_000) / burn.long_s, 1.0)
-    threshold = factor * (PPM - target_ppm) / PPM
-    shares = long.late / long.judged, short.late / short.judged
-    return shares[0] if min(shares) > threshold else None
+    threshold = max(burn.budget_ppm / PPM * (window_ms / 1_000) / burn.long_s, 1.0)
+    factors = _pace(long, target_ppm), _pace(short, target_ppm)
+    return factors[0] if min(factors) > threshold else None
+
+
+def _pace(rows: JudgedRows, target_ppm: int) -> float:
+    """Return how many times as fast as the target allows rows were lost."""
+    return rows.late * PPM / (rows.judged * (PPM - target_ppm))
+
+
+def _lasts(alert: Alert, state: StreamState, recent: RecentRows) -> str:
+    """Return how long the rest of the budget lasts at the pace of the alert's first window."""
+    rows = recent.by_window_s.get(alert.burns[0].long_s)
+    remaining_ppm = None if state.overview is None else state.overview.remaining_ppm
+    if state.slo is None or remaining_ppm is None or rows is None or not rows.late:
+        return "an unknown time"
+    slo = state.slo.value
+    return format_about(
+        round(max(remaining_ppm, 0) / PPM * slo.window_ms * 1_000 / _pace(rows, slo.target_ppm))
+    )
 
 
 def _active(alert: Alert, state: StreamState, value: str, partition: str | None = None) -> ActiveAlert:

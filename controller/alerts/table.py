@@ -7,7 +7,7 @@ long each must hold, and the texts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 AlertSeverity = Literal["page", "ticket"]
 """page wakes somebody; ticket waits for the morning."""
@@ -19,6 +19,15 @@ _SLOTH = ("sloth_id", "sloth_service", "sloth_severity", "sloth_slo")
 
 MIN_LATE_ROWS = 10
 """Minimum number of late rows for an alert on a budget: nobody is woken for three rows."""
+
+MIN_FUTURE_ROWS = 10
+"""Minimum number of future-dated rows in a quarter of an hour for an alert on them."""
+
+MIN_SKEW_MS = 5_000
+"""Minimum that a skewed partition adds to the bound for an alert on it, in milliseconds."""
+
+ROLLED_BACK_US = 86_400_000_000
+"""How long an automatic rollback is an alert, unless another rollout begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +57,19 @@ class Alert:
     summary: str
     """What is wrong, with the labels in braces."""
     description: str
-    """The same at length, with the labels and ``{value}`` in braces."""
+    """The same at length, with the labels, ``{value}`` and, for a budget, ``{lasts}`` in braces."""
     meaning: str
     """When it fires, for a table."""
     burns: tuple[Burn, ...] = ()
     """For a budget: pairs of windows, any of which is enough."""
     notified: bool = True
     """Whether the notifier sends it; a controller cannot notify anybody of its own failure."""
+
+
+def _twice(*, meaning: str, **same: Any) -> tuple[Alert, Alert]:
+    """Return a page for fleets in which a stream is live, and a ticket for others: their jobs need no controller."""
+    page = Alert(severity="page", meaning=f"{meaning}, and a stream is in `Live`", notified=False, **same)
+    return page, Alert(meaning=f"{meaning}, and no stream is in `Live`", notified=False, **same)
 
 
 BURN_PAGE = Alert(
@@ -64,8 +79,8 @@ BURN_PAGE = Alert(
     labels=(*_SLOTH, *_STREAM),
     summary="{spark_job}/{stream} loses rows far faster than its SLO allows",
     description=(
-        "{value} of the rows came too late to be counted. At this pace the budget of the SLO is gone within "
-        "days."
+        "Rows come too late at {value} times the pace that the SLO allows. At this pace what is left of its budget "
+        "lasts {lasts}."
     ),
     meaning="rows are lost at a pace that takes 2 % of the budget in an hour, or 5 % in six",
     burns=(Burn(3_600, 300, 20_000), Burn(21_600, 1_800, 50_000)),
@@ -76,7 +91,10 @@ BURN_TICKET = Alert(
     hold_us=15 * _MINUTE_US,
     labels=(*_SLOTH, *_STREAM),
     summary="{spark_job}/{stream} loses more rows than its SLO allows",
-    description="{value} of the rows came too late to be counted, more than the budget allows if it goes on.",
+    description=(
+        "Rows come too late at {value} times the pace that the SLO allows. At this pace what is left of its budget "
+        "lasts {lasts}."
+    ),
     meaning="rows are lost at a pace that takes 10 % of the budget in a day or in three",
     burns=(Burn(86_400, 7_200, 100_000), Burn(259_200, 21_600, 100_000)),
 )
@@ -95,7 +113,7 @@ PARTITION_SKEWED = Alert(
     labels=_PARTITION,
     summary="Partition {partition} slows {spark_job}/{stream} down",
     description="Without partition {partition} the bound would be {value} narrower.",
-    meaning="without one partition the bound would be narrower by 20 % and 1 s; resolved below half of both",
+    meaning="without one partition the bound would be narrower by 20 % and 5 s; resolved below half of it",
 )
 
 PARTITION_IDLE = Alert(
@@ -164,13 +182,13 @@ STANDS_STILL = Alert(
 
 FUTURE_ROWS = Alert(
     name="TidemarkFutureDatedRows",
-    hold_us=0,
+    hold_us=5 * _MINUTE_US,
     summary="{spark_job}/{stream} gets future-dated rows",
     description=(
         "{value} rows in a quarter of an hour were future-dated. Outside of Live one of them makes every "
         "honest row after it late."
     ),
-    meaning="future-dated rows came in the last quarter of an hour",
+    meaning="ten future-dated rows or more came in a quarter of an hour",
 )
 
 OVERFLOW = Alert(
@@ -195,6 +213,36 @@ LOSS_BIASED = Alert(
     meaning="a value of the stream's dimension loses rows more than twice as often as all other rows, for 15 minutes",
 )
 
+APPROVAL_PENDING = Alert(
+    name="TidemarkApprovalPending",
+    hold_us=15 * _MINUTE_US,
+    summary="A rollout of {spark_job}/{stream} waits for approval",
+    description="A person has to approve or discard it; it has waited for {value}. Until then the bound in use stays.",
+    meaning="a rollout has waited for a person's approval for a quarter of an hour; not while the stream is paused",
+)
+
+ROLLED_BACK = Alert(
+    name="TidemarkRolledBack",
+    hold_us=0,
+    summary="The newest bound of {spark_job}/{stream} was rolled back",
+    description=(
+        "It did not do what was predicted, so {value} ago the controller published the bound from before again. No row "
+        "is lost by that; it tries again later."
+    ),
+    meaning="the controller rolled back a rollout within the last day, and no other one has begun",
+)
+
+PREDICTION_WRONG = Alert(
+    name="TidemarkPredictionWrong",
+    hold_us=15 * _MINUTE_US,
+    summary="{spark_job}/{stream} admits fewer rows than was predicted",
+    description=(
+        "{value} of the rows were admitted under the published bound, fewer than the prediction allows: the rows of "
+        "today are not like those that it rests on."
+    ),
+    meaning="under the published bound fewer rows are admitted than the predicted interval allows, for 15 minutes",
+)
+
 ALERTS: tuple[Alert, ...] = (
     BURN_PAGE,
     BURN_TICKET,
@@ -209,9 +257,11 @@ ALERTS: tuple[Alert, ...] = (
     FUTURE_ROWS,
     OVERFLOW,
     LOSS_BIASED,
-    Alert(
+    APPROVAL_PENDING,
+    ROLLED_BACK,
+    PREDICTION_WRONG,
+    *_twice(
         name="TidemarkControllerStalled",
-        severity="page",
         hold_us=_MINUTE_US,
         labels=("instance", "job"),
         summary="The decision loop of a Tidemark controller stands still",
@@ -220,11 +270,9 @@ ALERTS: tuple[Alert, ...] = (
             "bounds that they have."
         ),
         meaning="a replica's decision loop has made no progress for a minute and three intervals",
-        notified=False,
     ),
-    Alert(
+    *_twice(
         name="TidemarkControllerDown",
-        severity="page",
         hold_us=5 * _MINUTE_US,
         labels=(),
         summary="No Tidemark controller answers",
@@ -233,11 +281,9 @@ ALERTS: tuple[Alert, ...] = (
             "is decided, and no other alert of Tidemark can fire."
         ),
         meaning="no replica could be scraped for five minutes",
-        notified=False,
     ),
-    Alert(
+    *_twice(
         name="TidemarkStoreDown",
-        severity="page",
         hold_us=5 * _MINUTE_US,
         labels=(),
         summary="The store of Tidemark takes no writes",
@@ -246,7 +292,6 @@ ALERTS: tuple[Alert, ...] = (
             "does not answer at all, alerts on streams cannot fire."
         ),
         meaning="no replica has been able to write to the database for five minutes",
-        notified=False,
     ),
 )
 """Every alert, in the order of the rules."""

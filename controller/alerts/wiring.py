@@ -15,6 +15,13 @@ from tidemark.controller.runtime.clock import Clock
 from tidemark.controller.settings import Settings
 
 
+def message_links(settings: Settings) -> MessageLinks:
+    """Return the addresses in messages: those that the settings name, else the one that the controller listens on."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = settings.public_url.rstrip("/") or f"http://{host}:{settings.port}"
+    return MessageLinks(runbooks=settings.runbooks_url.rstrip("/") or f"{address}/runbooks", address=address)
+
+
 def make_notifier(
     settings: Settings, database: Database, leases: LeaseKeeper, registry: CollectorRegistry, clock: Clock
 ) -> Notifier | None:
@@ -31,7 +38,7 @@ def make_notifier(
             database,
             leases,
             Receiver(settings.notify_url, settings.notify_token_file, sleep),
-            links=MessageLinks(runbooks=settings.runbooks_url, address=settings.public_url),
+            links=message_links(settings),
             counters=counters,
             clock=clock,
             stop=stop,

@@ -75,12 +75,15 @@ _STREAMS: dict[str, str] = {
     "tidemark_generation": "Newest generation published to the job.",
     "tidemark_generation_acknowledged": "Generation last acknowledged; missing when the job uses its own bound.",
     "tidemark_completeness_predicted_ratio": "Completeness predicted for the last published bound.",
+    "tidemark_completeness_predicted_min_ratio": "Lower end of the interval of that prediction.",
     "tidemark_completeness_realised_ratio": "Completeness counted under it; missing until enough rows are judged.",
     "tidemark_prediction_error_ratio": "Absolute difference of the two; 0.001 is a tenth of a percentage point.",
     "tidemark_partitions": "Partitions with a row within the horizon of the SLO.",
     "tidemark_partitions_skewed": "Skewed partitions: without any one of them the bound would be far narrower.",
     "tidemark_partitions_idle": "Partitions that used to report and are silent.",
     "tidemark_partitions_behind": "Partitions that trail the others and still deliver.",
+    "tidemark_rollout_changed_timestamp_seconds": "When the state of the stream's newest rollout last changed.",
+    "tidemark_rollout_vetoed": "Whether a person discarded or rolled back that rollout: 1 or 0.",
     "tidemark_loss_biased": "Whether a value of the stream's dimension loses rows far more often: 1 or 0.",
 }
 

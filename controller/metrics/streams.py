@@ -89,6 +89,10 @@ def _values(state: StreamState) -> dict[str, float | None]:
         "tidemark_bound_saturated": state.saturated,
         "tidemark_bound_adopted": state.adopted,
         "tidemark_loss_biased": None if state.lost is None else state.lost.bias is not None,
+        "tidemark_rollout_changed_timestamp_seconds": None
+        if state.rollout is None
+        else state.rollout.changed_us / 1e6,
+        "tidemark_rollout_vetoed": None if state.rollout is None else state.rollout.vetoed,
         "tidemark_generation_acknowledged": None if applied is None else applied.generation,
         **_of_newest(state.newest),
         **_published(state),
@@ -139,6 +143,7 @@ def _predicted(prediction: PredictionRow | None) -> dict[str, float | None]:
     rows, error_ppm = prediction.rows, prediction.error_ppm
     return {
         "tidemark_completeness_predicted_ratio": (rows - prediction.late) / rows if rows else None,
+        "tidemark_completeness_predicted_min_ratio": _ratio(prediction.min_ppm),
         "tidemark_completeness_realised_ratio": _ratio(prediction.realised_ppm),
         "tidemark_prediction_error_ratio": None if error_ppm is None else abs(error_ppm) / PPM,
     }

@@ -52,7 +52,7 @@ ALL = (
     *("--set", "serviceMonitor.enabled=true", "--set", "prometheusRule.enabled=true"),
     *(
         "--set",
-        "prometheusRule.runbooks=https://example.org/runbooks/",
+        "prometheusRule.address=https://example.org/",
         "--set",
         "imagePullSecrets[0].name=registry",
     ),
@@ -427,10 +427,23 @@ def test_the_rules_are_all_of_those_that_prometheus_gets_by_file() -> None:
     groups = kinds(rendered(*ALL, "--skip-tests"))["PrometheusRule"]["spec"]["groups"]
     expected = []
     for path in sorted((ROOT / "deploy" / "prometheus" / "rules").iterdir()):
-        text = path.read_text(encoding="utf-8").replace("deploy/runbooks/", "https://example.org/runbooks/")
+        text = path.read_text(encoding="utf-8").replace("https://tidemark.example", "https://example.org")
         expected += yaml.safe_load(text)["groups"]
     assert expected
     assert groups == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "address"),
+    [
+        ((), "http://tidemark.tidemark:8642"),
+        (("--set", "ingress.enabled=true", "--set", "ingress.host=a.b"), "https://a.b"),
+    ],
+)
+def test_the_links_of_the_alerts_lead_to_the_controller(options: tuple[str, ...], address: str) -> None:
+    rules = kinds(rendered("--set", "prometheusRule.enabled=true", *options))["PrometheusRule"]["spec"]
+    links = re.findall(r"(?:runbook|page)_url: (\S+?)/(?:runbooks/|#|\s|$)", yaml.safe_dump(rules))
+    assert set(links) == {address}
 
 
 def test_promtool_takes_the_rules_of_the_chart(tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 SCRAPED = {"instance", "job"}
 """Labels that Prometheus gives to all that it scrapes."""
 
+OF_TARGETS = {"cluster", "namespace"}
+"""Labels that a fleet's Prometheus gives to targets, which every aggregation keeps."""
+
 SUFFIXES = ("_bucket", "_sum", "_count")
 
 
@@ -64,9 +67,10 @@ def test_the_series_of_the_cases_are_named_and_labelled_as_in_a_real_scrape(tmp_
     with whole_controller(f"sqlite:///{tmp_path / 't.db'}") as controller:
         text = controller.http.get("/metrics").text
     exposed = {
-        (sample.name, frozenset(sample.labels) | SCRAPED)
+        (sample.name, frozenset(sample.labels) | SCRAPED | more)
         for family in text_string_to_metric_families(text)
         for sample in family.samples
+        for more in (set(), OF_TARGETS)
     }
     for path in CASES:
         assert set(series_of(path)) - exposed == set(), path.name
@@ -87,7 +91,7 @@ def test_every_alert_has_cases_in_which_it_fires_and_in_which_it_does_not() -> N
 
 def test_every_metric_and_label_in_the_rules_exists() -> None:
     known = set(HELP) | recorded()
-    labels = {label for names in LABELS.values() for label in names} | SCRAPED
+    labels = {label for names in LABELS.values() for label in names} | SCRAPED | OF_TARGETS
     sloth = {"sloth_id", "sloth_service", "sloth_slo", "sloth_window", "sloth_severity", "severity"}
     for rule in rules():
         assert names_in(rule["expr"]) - known == set(), rule
@@ -99,6 +103,15 @@ def test_every_metric_and_label_in_the_rules_exists() -> None:
         assert named - labels - sloth == set(), rule
 
 
+def test_every_aggregation_keeps_the_cluster_and_the_namespace() -> None:
+    for rule in rules():
+        for listed in re.findall(r"\b(?:by|on) \(([^()]+)\)", rule["expr"]):
+            assert {name.strip() for name in listed.split(",")} >= OF_TARGETS, rule
+        # Aggregated over everything only where nothing is left to tell apart.
+        bare = re.findall(r"\b(?:max|min|sum|count)\s*\(", rule["expr"])
+        assert len(bare) <= ("Controller" in rule.get("alert", "") or "Store" in rule.get("alert", "")), rule
+
+
 def test_the_notifier_and_the_rules_say_the_same() -> None:
     """Names, severities, how long each must hold, labels and words: one table names both."""
     said = [(rule["alert"], rule["labels"]["severity"]) for rule in alert_rules()]
@@ -107,14 +120,16 @@ def test_the_notifier_and_the_rules_say_the_same() -> None:
         assert _microseconds(rule.get("for", "0s")) == alert.hold_us, alert.name
         assert _plain(rule["annotations"]["summary"]) == alert.summary
         assert _plain(rule["annotations"]["description"]) == alert.description
-        assert rule["annotations"]["runbook_url"] == f"deploy/runbooks/{alert.name}.md"
-        assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+        assert rule["annotations"]["runbook_url"] == f"https://tidemark.example/runbooks/{alert.name}.md"
+        page = "#/streams/{spark_job}/{stream}" if "stream" in alert.labels else ""
+        assert _plain(rule["annotations"]["page_url"]) == f"https://tidemark.example/{page}"
+        assert set(rule["annotations"]) == {"summary", "description", "runbook_url", "page_url"}
         grouped = {
             name.strip()
             for names in re.findall(r"\bby \(([^()]*)\)", rule["expr"])
             for name in names.split(",")
         }
-        of_rule = grouped | (set(rule["labels"]) - {"severity"})
+        of_rule = (grouped - OF_TARGETS) | (set(rule["labels"]) - {"severity"})
         assert of_rule <= set(alert.labels), alert.name
 
 
@@ -129,7 +144,9 @@ def test_the_labels_of_fired_alerts_are_those_of_the_notifier() -> None:
 
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
-    pages = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "deploy/runbooks").glob("*.md")}
+    pages = {
+        path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "controller/runbooks").glob("*.md")
+    }
     assert set(pages) == {alert.name for alert in ALERTS}
     for name, text in pages.items():
         assert text.startswith(f"# {name}\n")
@@ -294,6 +311,7 @@ def test_what_is_wrong_fires_and_nothing_else_on_what_a_controller_exposes(tmp_p
 
 def _plain(text: str) -> str:
     """Return an annotation with its placeholders as the notifier writes them."""
+    text = re.sub(r"\{\{ with printf \"tidemark:budget_lasts:seconds.*\{\{ end \}\}", "{lasts}", text)
     return re.sub(
         r"\{\{ \$(?:labels\.(\w+)|(value))[^}]*\}\}", lambda found: f"{{{found[1] or found[2]}}}", text
     )

@@ -26,6 +26,7 @@ from tidemark.controller.alerts.message import fingerprint_of
 
 from support.paced_job import PacedJob
 from support.patience import PATIENCE_S, until, until_ready
+from support.policies import at_once
 from support.prometheus import (
     RULES,
     program,
@@ -40,7 +41,7 @@ pytestmark = pytest.mark.slow
 
 FACTOR = 1 / 30
 
-SKEWED, STOPPED, BURST = "skewed", "stopped", "burst"
+SKEWED, STOPPED, BURST, WAITING = "skewed", "stopped", "burst", "waiting"
 
 
 @contextmanager
@@ -132,8 +133,12 @@ def test_only_what_is_wrong_fires_and_it_resolves_when_it_is_mended(tmp_path: Pa
             PacedJob(controller, SKEWED, bound_ms=300_000) as skewed,
             PacedJob(controller, STOPPED, bound_ms=10_000) as stopped,
             PacedJob(controller, BURST, bound_ms=10_000) as burst,
+            PacedJob(controller, WAITING, bound_ms=60_000) as waiting,
         ):
-            for job in (skewed, stopped, burst):
+            # Narrower would do, and a person has to approve it.
+            policy = at_once(approval="all")
+            httpx.put(waiting.path + "/policy", json=policy, timeout=PATIENCE_S).raise_for_status()
+            for job in (skewed, stopped, burst, waiting):
                 set_slo(job)
                 until(lambda: _reports(job) >= 5, "some reports")  # noqa: B023 - at once
 
@@ -143,14 +148,23 @@ def test_only_what_is_wrong_fires_and_it_resolves_when_it_is_mended(tmp_path: Pa
             _wait(webhook, "firing", "TidemarkReportsAbsent", STOPPED)
             _wait(webhook, "firing", "TidemarkCompletenessBudgetBurn", BURST, "page")
             _wait(webhook, "firing", "TidemarkPartitionSkewed", SKEWED)
+            _wait(webhook, "firing", "TidemarkApprovalPending", WAITING)
             metrics = httpx.get(controller + "/metrics", timeout=PATIENCE_S).text
 
+            (rollout,) = httpx.get(waiting.path + "/rollouts", timeout=PATIENCE_S).json()["rollouts"]
+            answer = httpx.post(
+                f"{waiting.path}/rollouts/{rollout['id']}:approve",
+                json={"reason": "it looks right"},
+                timeout=PATIENCE_S,
+            )
+            answer.raise_for_status()
             skewed.slow_s.clear()
             stopped.stopped = False
             burst.late_share = 0
             _wait(webhook, "resolved", "TidemarkReportsAbsent", STOPPED)
             _wait(webhook, "resolved", "TidemarkCompletenessBudgetBurn", BURST)
             _wait(webhook, "resolved", "TidemarkPartitionSkewed", SKEWED)
+            _wait(webhook, "resolved", "TidemarkApprovalPending", WAITING)
 
         fired = {
             (name, labels["severity"], labels["spark_job"], labels.get("partition"))
@@ -161,6 +175,7 @@ def test_only_what_is_wrong_fires_and_it_resolves_when_it_is_mended(tmp_path: Pa
             ("TidemarkPartitionSkewed", "ticket", SKEWED, "2"),
             ("TidemarkReportsAbsent", "ticket", STOPPED, None),
             ("TidemarkCompletenessBudgetBurn", "page", BURST, None),
+            ("TidemarkApprovalPending", "ticket", WAITING, None),
         } <= fired
         # The notifier makes the same fingerprint, so that a receiver of both can match them.
         for message in webhook.messages:

@@ -1,4 +1,4 @@
-"""The documents: README.md, docs and deploy/runbooks, and what stands in them."""
+"""The documents: README.md, docs and controller/runbooks, and what stands in them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DOCS = ROOT / "docs"
 DOCUMENTS = [
     ROOT / "README.md",
     *sorted(DOCS.rglob("*.md")),
-    *sorted((ROOT / "deploy" / "runbooks").glob("*.md")),
+    *sorted((ROOT / "controller" / "runbooks").glob("*.md")),
 ]
 
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)

@@ -138,7 +138,7 @@ def _metrics() -> str:
 def _alerts() -> str:
     rows = (
         (
-            f"[`{alert.name}`](../../deploy/runbooks/{alert.name}.md)",
+            f"[`{alert.name}`](../../controller/runbooks/{alert.name}.md)",
             alert.severity,
             format_duration(alert.hold_us),
             alert.meaning,

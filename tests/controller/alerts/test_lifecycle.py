@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from tidemark.controller.alerts.lifecycle import Alarm, Key, advance, delivered
 from tidemark.controller.alerts.rules import ActiveAlert
-from tidemark.controller.alerts.table import FUTURE_ROWS, PARTITION_SKEWED
+from tidemark.controller.alerts.table import PARTITION_SKEWED, ROLLED_BACK
 
 SECOND = 1_000_000
 REPEAT_US = 3_600 * SECOND
 SKEWED = ActiveAlert(PARTITION_SKEWED, (("alertname", "TidemarkPartitionSkewed"), ("partition", "7")), "18 s")
-FUTURE = ActiveAlert(FUTURE_ROWS, (("alertname", "TidemarkFutureDatedRows"),), "3")
+UNDONE = ActiveAlert(ROLLED_BACK, (("alertname", "TidemarkRolledBack"),), "3")
 
 
 def tick(
@@ -52,9 +52,9 @@ def test_an_alert_that_holds_for_a_moment_is_never_notified() -> None:
 
 
 def test_a_notification_is_repeated_until_it_is_delivered() -> None:
-    alarms, statuses = tick({}, [FUTURE], 0, arrives=False)
+    alarms, statuses = tick({}, [UNDONE], 0, arrives=False)
     assert statuses == ["firing"]
-    alarms, statuses = tick(alarms, [FUTURE], SECOND)
+    alarms, statuses = tick(alarms, [UNDONE], SECOND)
     assert statuses == ["firing"]
     alarms, statuses = tick(alarms, [], 2 * SECOND, arrives=False)
     assert statuses == ["resolved"]
@@ -63,15 +63,15 @@ def test_a_notification_is_repeated_until_it_is_delivered() -> None:
 
 
 def test_the_end_of_an_alert_that_was_never_notified_is_not_notified() -> None:
-    alarms, _ = tick({}, [FUTURE], 0, arrives=False)
+    alarms, _ = tick({}, [UNDONE], 0, arrives=False)
     assert tick(alarms, [], SECOND) == ({}, [])
 
 
 def test_an_alert_that_begins_again_before_its_end_was_delivered_goes_on() -> None:
-    alarms, _ = tick({}, [FUTURE], 0)
+    alarms, _ = tick({}, [UNDONE], 0)
     alarms, statuses = tick(alarms, [], SECOND, arrives=False)
     assert statuses == ["resolved"]
-    alarms, statuses = tick(alarms, [FUTURE], 2 * SECOND)
+    alarms, statuses = tick(alarms, [UNDONE], 2 * SECOND)
     assert statuses == []
     assert next(iter(alarms.values())).starts_us == 0
 

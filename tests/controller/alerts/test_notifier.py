@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
-from tidemark.controller.alerts.message import fingerprint_of
-from tidemark.controller.alerts.notifier import Notifier
+from tidemark.controller.alerts.lifecycle import Alarm, Notification
+from tidemark.controller.alerts.message import fingerprint_of, messages
+from tidemark.controller.alerts.notifier import MessageLinks, Notifier
+from tidemark.controller.alerts.rules import ActiveAlert
+from tidemark.controller.alerts.table import ALERTS, REPORTS_ABSENT
+from tidemark.controller.alerts.wiring import message_links
 from tidemark.controller.runtime.settings_file import load_settings
+from tidemark.controller.settings import Settings
 
 from support.controller_app import Controller
 from support.databases import on_sqlite_alone
@@ -18,6 +23,7 @@ from support.patience import until
 from support.rolled_job import RolledJob
 from support.soak import with_soak
 from support.streams import SECOND
+from support.tokens import make_token
 from support.webhook import Webhook, running_webhook
 from support.whole_stream import run_partitions
 
@@ -67,6 +73,36 @@ RETIRED = {"reason": "retired", "whileReporting": "true"}
 ABSENT = ("firing", "TidemarkReportsAbsent")
 
 
+@pytest.mark.parametrize(
+    ("given", "runbooks", "address"),
+    [
+        ({}, "http://127.0.0.1:8642/runbooks", "http://127.0.0.1:8642"),
+        ({"host": "::1", "port": 80}, "http://[::1]:80/runbooks", "http://[::1]:80"),
+        ({"public_url": "https://t/x/"}, "https://t/x/runbooks", "https://t/x"),
+        ({"public_url": "https://t", "runbooks_url": "https://r/"}, "https://r", "https://t"),
+    ],
+)
+def test_links_are_whole_addresses(given: dict[str, Any], runbooks: str, address: str) -> None:
+    assert message_links(Settings(**given)) == MessageLinks(runbooks=runbooks, address=address)
+
+
+def test_the_link_to_the_page_leads_to_a_stream_whatever_it_is_called() -> None:
+    active = ActiveAlert(REPORTS_ABSENT, (("spark_job", "a b/%"), ("stream", "c?")), "")
+    alarm = Alarm(active=active, since_us=0, starts_us=0)
+    ((message, _),) = messages([Notification(active.labels, "firing", alarm)], "r", "http://t")
+    assert message["alerts"][0]["annotations"]["page_url"] == "http://t/#/streams/a%20b%2F%25/c%3F"
+
+
+def test_every_runbook_is_served_to_everybody(controller: Controller) -> None:
+    make_token(controller)
+    for name in {alert.name for alert in ALERTS}:
+        answer = controller.http.get(f"/runbooks/{name}.md", headers={"Authorization": ""})
+        assert answer.text.startswith(f"# {name}\n")
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    for name in ("TidemarkNothing.md", "__init__.py", "..%2F__init__.py"):
+        assert controller.http.get(f"/runbooks/{name}", headers={"Authorization": ""}).status_code == 404
+
+
 @pytest.mark.slow
 @on_sqlite_alone("url")
 def test_a_skewed_partition_and_its_end_are_notified_in_alertmanagers_form(
@@ -106,6 +142,7 @@ def test_a_skewed_partition_and_its_end_are_notified_in_alertmanagers_form(
         assert (
             alert["annotations"]["runbook_url"] == "https://example.org/runbooks/TidemarkPartitionSkewed.md"
         )
+        assert alert["annotations"]["page_url"] == "http://t:8642/#/streams/job/stream"
         assert alert["endsAt"] == "0001-01-01T00:00:00Z"
         assert alert["fingerprint"] == fingerprint_of(tuple(labels.items()))
         assert "tidemark_notifications_firing 1.0" in controller.http.get("/metrics").text

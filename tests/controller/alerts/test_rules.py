@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.controller.alerts.rules import ActiveAlert, active_alerts
-from tidemark.controller.alerts.table import ALERTS, MIN_LATE_ROWS
+from tidemark.controller.alerts.table import ALERTS, MIN_FUTURE_ROWS, MIN_LATE_ROWS, MIN_SKEW_MS
+from tidemark.controller.db.tables import PredictionRow, RolloutRow
 from tidemark.controller.lost.summary import LostOfValue, LostSummary
 from tidemark.controller.stream_state.partition_summaries import PartitionSummary
 from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, JudgedRows, RecentRows
@@ -205,10 +206,67 @@ def test_a_watermark_stands_still_when_rows_come_and_no_wider_bound_explains_it(
     assert ("TidemarkWatermarkStandsStill ticket" in names(state, recent=recent)) == holds, why
 
 
+def test_a_few_future_dated_rows_and_a_small_skew_call_nobody() -> None:
+    assert names(recent=replace(QUIET, future_rows=MIN_FUTURE_ROWS - 1)) == []
+    assert names(WELL, PartitionSummary("7", "Active", True, MIN_SKEW_MS - 1, 0)) == []
+    assert names(WELL, PartitionSummary("7", "Active", True, MIN_SKEW_MS, 0)) != []
+
+
+def test_a_budget_alert_says_how_fast_it_burns_and_how_long_the_rest_lasts() -> None:
+    """A quarter late at a target of 99 % is 25 times the pace; nine tenths of 30 days last 25.9 hours so."""
+    lost = replace(QUIET, by_window_s=dict.fromkeys(WINDOWS_S, JudgedRows(1_000, 250)))
+    page, ticket = found(recent=lost)
+    assert page.value == ticket.value == "25"
+    assert page.description == (
+        "Rows come too late at 25 times the pace that the SLO allows. At this pace what is left of its budget lasts "
+        "1 d 1 h."
+    )
+    spent, *_ = found(stream_state(remaining_ppm=-5), recent=lost)
+    assert spent.description.endswith("lasts 0 s.")
+    unknown, *_ = found(stream_state(overview=None), recent=lost)
+    assert unknown.description.endswith("lasts an unknown time.")
+
+
+def rollout(state: str, minutes: int, *, vetoed: bool = False) -> StreamState:
+    row = RolloutRow(state=state, changed_us=NOW_US - minutes * MINUTE_US, vetoed=vetoed)
+    return stream_state(rollout=row)
+
+
+def test_a_rollout_that_waits_for_a_person_is_an_alert_unless_the_stream_is_paused() -> None:
+    (waits,) = found(rollout("AwaitingApproval", 20))
+    assert (waits.alert.name, waits.value) == ("TidemarkApprovalPending", "20 min")
+    assert names(rollout("Published", 20)) == []
+    held = rollout("AwaitingApproval", 20)
+    paused = replace(held.policy, value=replace(held.policy.value, paused=True))
+    assert names(replace(held, policy=paused)) == []
+
+
+@pytest.mark.parametrize(
+    ("minutes", "vetoed", "holds"),
+    [(0, False, True), (1_439, False, True), (1_440, False, False), (5, True, False)],
+)
+def test_an_automatic_rollback_is_an_alert_for_a_day_and_a_persons_is_none(
+    minutes: int, vetoed: bool, holds: bool
+) -> None:
+    assert (names(rollout("RolledBack", minutes, vetoed=vetoed)) == ["TidemarkRolledBack ticket"]) == holds
+
+
+@pytest.mark.parametrize(
+    ("realised", "least", "holds"),
+    [(984_999, 985_000, True), (985_000, 985_000, False), (None, 985_000, False), (1, None, False)],
+)
+def test_a_prediction_is_wrong_when_fewer_rows_are_admitted_than_its_interval_allows(
+    realised: int | None, least: int | None, holds: bool
+) -> None:
+    row = PredictionRow(rows=1_000, late=10, realised_ppm=realised, min_ppm=least)
+    state = replace(WELL, prediction=row)
+    assert (names(state) == ["TidemarkPredictionWrong ticket"]) == holds
+
+
 def test_future_dated_rows_and_uncounted_rows_are_given_in_numbers() -> None:
-    active = found(recent=replace(QUIET, future_rows=3, uncounted_rows=4_000))
+    active = found(recent=replace(QUIET, future_rows=30, uncounted_rows=4_000))
     assert [(each.alert.name, each.value) for each in active] == [
-        ("TidemarkFutureDatedRows", "3"),
+        ("TidemarkFutureDatedRows", "30"),
         ("TidemarkTelemetryOverflow", "4,000"),
     ]
 

@@ -61,6 +61,12 @@ app.kubernetes.io/name: {{ include "tidemark.name" . }}-caller
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{- define "tidemark.address" -}}
+{{- $service := printf "http://%s.%s:%v" (include "tidemark.fullname" .) .Release.Namespace .Values.service.port -}}
+{{- $own := .Values.ingress.enabled | ternary (printf "https://%s" .Values.ingress.host) $service -}}
+{{- default $own .Values.prometheusRule.address | trimSuffix "/" -}}
+{{- end -}}
+
 {{/* Empty, or the rendering fails with the reason. */}}
 {{- define "tidemark.check" -}}
 {{- if and (gt (int .Values.replicaCount) 1) (not .Values.database.existingSecret) -}}
